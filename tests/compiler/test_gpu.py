@@ -10,8 +10,8 @@ from cupy_standin.rawkernel import compiler
 from weft_testing.gpu_programs import registers, run_on_host
 
 from weft_compiler.gpu import launches
-from weft_compiler.gpu.apart import in_memory
-from weft_compiler.gpu.launches import Launch, Way, launches_of
+from weft_compiler.gpu.fission import materialize_names
+from weft_compiler.gpu.launches import Launch, LaunchKind, launches_of
 from weft_compiler.gpu.module import ARCHITECTURES, gpu_module, ptx_of, target_of_capability
 from weft_compiler.gpu.pipeline import optimise_for_gpu
 from weft_compiler.interpreter import interpret
@@ -70,7 +70,7 @@ program softmax(x: float32[5, 300]) -> (y: float32[5, 300]):
 
 def test_a_block_takes_a_row_and_its_threads_share_the_elements() -> None:
     (launch,) = run(SOFTMAX, numbers(5, 300))
-    assert launch.way is Way.ROWS and launch.blocks == 5 and launch.threads == 256
+    assert launch.way is LaunchKind.ROWS and launch.blocks == 5 and launch.threads == 256
 
 
 @pytest.mark.parametrize("blocks", [7, 2])
@@ -84,7 +84,7 @@ def test_threads_wait_for_what_others_of_the_block_have_written(
         "    t[300] = t[7] * 2.0\n    for j in 300:\n      y[i, j] = t[299 - j] + t[300]\n",
         numbers(7, 300),
     )
-    assert launch.way is Way.ROWS and launch.blocks == blocks
+    assert launch.way is LaunchKind.ROWS and launch.blocks == blocks
 
 
 def test_each_thread_takes_an_element_and_neighbours_take_neighbours() -> None:
@@ -93,7 +93,7 @@ def test_each_thread_takes_an_element_and_neighbours_take_neighbours() -> None:
         "  for i in 7:\n    for j in 100:\n      y[i, j] = tanh(x[i, j]) * x[i, 99 - j]\n",
         numbers(7, 100),
     )
-    assert launch.way is Way.THREADS and launch.count == 700 and launch.blocks == 3
+    assert launch.way is LaunchKind.THREADS and launch.count == 700 and launch.blocks == 3
     assert [loop.variable for loop in launch.loops] == ["i", "j"]
 
 
@@ -135,7 +135,7 @@ def test_all_threads_of_one_block_combine_numbers(dtype: str, combine: str) -> N
     if dtype != "bfloat16" or combine != "add":  # sums of 16 bits depend on their order
         np.testing.assert_array_equal(got.astype(wide), interpret(program, x)[0].astype(wide))
     (launch,) = launches_of(program, False)
-    assert launch.way is Way.ROWS and (launch.blocks, launch.threads) == (1, 1024)
+    assert launch.way is LaunchKind.ROWS and (launch.blocks, launch.threads) == (1, 1024)
 
 
 def test_a_value_that_is_not_a_number_is_found_by_all() -> None:
@@ -163,7 +163,7 @@ def test_a_sum_and_what_is_made_of_it_are_two_kernels() -> None:
         "  for i in 4000:\n    y[i] = x[i] - half\n"
     )
     assert len(run(text, numbers(4000))) == 1
-    program = in_memory(parsed(text))
+    program = materialize_names(parsed(text))
     total, rest = run(str(program), numbers(4000))
     assert (total.blocks, total.threads) == (1, 1024) and rest.count == 4000
 
@@ -193,7 +193,7 @@ def test_a_sum_of_all_elements_is_made_by_many_blocks(rows: int) -> None:
         x,
     )
     np.testing.assert_allclose(y, 1 + np.square(x.astype(np.float64)).sum(), rtol=1e-6)
-    assert parts.way is Way.ROWS and parts.blocks >= 16 and whole.blocks == 1
+    assert parts.way is LaunchKind.ROWS and parts.blocks >= 16 and whole.blocks == 1
 
 
 @pytest.mark.parametrize("count", [30011, 30000])
@@ -202,7 +202,7 @@ def test_sums_of_few_columns_are_made_in_parts(count: int) -> None:
     text = COLUMNS.replace("200", str(count)).replace("6", "3").replace("j", "k", 2)
     (y,), (parts, whole) = in_parts(text, x)
     np.testing.assert_allclose(y, x.astype(np.float64).sum(0), rtol=1e-4, atol=1e-4)
-    assert parts.way is Way.THREADS and parts.count > 2000 and whole.count == 3
+    assert parts.way is LaunchKind.THREADS and parts.count > 2000 and whole.count == 3
 
 
 def test_sums_of_images_are_made_of_rows_of_them() -> None:
@@ -234,7 +234,7 @@ def test_rows_that_no_block_can_hold_are_in_memory() -> None:
     (y,), (launch,) = in_parts(text, x)
     e = np.exp(x - x.max(1, keepdims=True))
     np.testing.assert_allclose(y, e[:, ::-1] / e.sum(1, keepdims=True), rtol=1e-4)
-    assert launch.way is Way.ROWS and launch.blocks == 130
+    assert launch.way is LaunchKind.ROWS and launch.blocks == 130
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "uint32", "int64"])

@@ -57,7 +57,7 @@ def test_softmax_is_interpreted_in_any_order() -> None:
     x = np.random.default_rng(1).normal(size=(4, 10)).astype(np.float32)
     e = np.exp(x - x.max(1, keepdims=True))
     for turns in (range, lambda count: range(count - 1, -1, -1)):
-        (y,) = interpret(parse(SOFTMAX), x, turns=turns)
+        (y,) = interpret(parse(SOFTMAX), x, iteration_order=turns)
         np.testing.assert_allclose(y, e / e.sum(1, keepdims=True), rtol=1e-6)
 
 

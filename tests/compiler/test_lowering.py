@@ -19,14 +19,14 @@ from weft_compiler.ahead.header import parameters
 from weft_compiler.ahead.lowering import without_blas
 from weft_compiler.ahead.targets import options_of
 from weft_compiler.codegen.targets import host
-from weft_compiler.gpu import launches, sums
+from weft_compiler.gpu import launches, split_reductions
 from weft_compiler.gpu.module import gpu_module, target_of_capability
 from weft_compiler.gpu.pipeline import optimise_for_gpu
 from weft_compiler.interpreter import interpret
 from weft_compiler.ir.parser import parse
 from weft_compiler.ir.program import Program
 from weft_compiler.ir.verifier import verify
-from weft_compiler.lower.region import lower, why_not
+from weft_compiler.lower.region import lower, unsupported_reason
 from weft_compiler.lower.registry import Unsupported
 from weft_compiler.native.program import load
 from weft_compiler.passes.pipeline import optimise
@@ -56,7 +56,7 @@ Compute = Callable[[Program, Sequence[Any]], Iterable[Sequence[Any]]]
 def interpreted(program: Program, arrays: Sequence[Any]) -> Iterable[Sequence[Any]]:
     """What a program means, with the turns of its loops in both orders."""
     for turns in (range, lambda count: range(count - 1, -1, -1)):
-        yield interpret(program, *arrays, turns=turns)
+        yield interpret(program, *arrays, iteration_order=turns)
 
 
 def by_machine_code(program: Program, arrays: Sequence[Any]) -> Iterable[Sequence[Any]]:
@@ -81,9 +81,9 @@ def on_gpu(program: Program, arrays: Sequence[Any]) -> Iterable[Sequence[Any]]:
     for small in (False, True):
         with pytest.MonkeyPatch.context() as patch:
             if small:
-                patch.setattr(launches, "LEAST", 2)
+                patch.setattr(launches, "MIN_ITERATIONS", 2)
                 for limit in ("LONG", "PART", "COLUMN"):
-                    patch.setattr(sums, limit, 2)
+                    patch.setattr(split_reductions, limit, 2)
             whole = optimise_for_gpu(replace(program, body=without_blas(program.body)))
             module = gpu_module(whole, target_of_capability(8, 0))
         failed, results = run_on_host(whole, module, arrays)
@@ -159,7 +159,7 @@ def _can_be_lowered(case: Case, dtype: str) -> bool:
         return False
     with wf.Graph().as_default():
         try:
-            return not why_not(_built(case, dtype)[0])
+            return not unsupported_reason(_built(case, dtype)[0])
         except errors.OpError:
             return False
 

@@ -290,7 +290,7 @@ def test_each_process_keeps_the_limit_and_what_is_not_ours(
     other.write_bytes(bytes(9000))
     os.utime(other, (0, 0))
     for at in range(20):  # each keeps less than what one looks after
-        monkeypatch.setattr(cache, "_since_trim", None)
+        monkeypatch.setattr(cache, "_since_trim", {})
         cache.object_of(f"n{at}", str(at), host(), lambda: bytes(1000))
     assert other.exists()
     assert sum(path.stat().st_size for path in place.iterdir()) <= 9000 + 5000
@@ -329,7 +329,7 @@ def test_a_place_that_cannot_be_written_is_tolerated(
 
 def test_a_limit_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEFT_CACHE_BYTES", "1e9")
-    monkeypatch.setattr(cache, "_since_trim", 0)
+    monkeypatch.setattr(cache, "_since_trim", {cache.directory(): 0})
     with pytest.raises(errors.InvalidArgumentError, match="WEFT_CACHE_BYTES must be a number"):
         cache.object_of("n", "text", host(), lambda: bytes(10))
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from weft_compiler.codegen.options import Options
-from weft_compiler.ir.nests import flops, moved, nests_of
+from weft_compiler.ir.nests import bytes_moved, flops, nests_of
 from weft_compiler.ir.parser import parse
 from weft_compiler.native.program import load
 from weft_compiler.native.roofline import roofline
@@ -36,7 +36,7 @@ def test_each_loop_nest_has_its_operations_and_bytes() -> None:
     nests = nests_of(SOFTMAX)
     assert [flops(nest) for nest in nests] == [64_000, 128_000, 64]
     x, top = 4 * 64_000, 4 * 64
-    assert [moved(nest, SOFTMAX) for nest in nests] == [x + top, x + top + x, top + 4]
+    assert [bytes_moved(nest, SOFTMAX) for nest in nests] == [x + top, x + top + x, top + 4]
 
 
 def test_loops_of_unknown_length_have_no_number_of_operations() -> None:
@@ -47,7 +47,7 @@ program p(n: int64[], x: float32[8]) -> (y: float32[8]):
 """)
     (nest,) = nests_of(program)
     assert flops(nest) is None
-    assert moved(nest, program) >= 8
+    assert bytes_moved(nest, program) >= 8
 
 
 def test_products_count_their_matrices_and_twice_their_work() -> None:
@@ -58,7 +58,7 @@ c_row=7, accumulate=0)
 """)
     (nest,) = nests_of(program)
     assert flops(nest) == 2 * 6 * 5 * 7
-    assert moved(nest, program) == 4 * (30 + 35 + 42)
+    assert bytes_moved(nest, program) == 4 * (30 + 35 + 42)
 
 
 def test_neighbours_that_several_places_load_count_once() -> None:
@@ -69,7 +69,7 @@ program p(x: float32[100]) -> (y: float32[98]):
 """)
     (nest,) = nests_of(program)
     assert flops(nest) == 2 * 98
-    assert moved(nest, program) == 4 * (100 + 98)
+    assert bytes_moved(nest, program) == 4 * (100 + 98)
 
 
 def test_a_program_with_clocks_computes_the_same_and_tells_the_time_of_each_nest() -> None:

@@ -10,17 +10,17 @@ from weft_compiler.ir.parser import parse
 from weft_compiler.ir.program import Allocate, For, Program, Store, walk
 from weft_compiler.ir.verifier import verify
 from weft_compiler.native.program import load
-from weft_compiler.passes.again import compute_again
-from weft_compiler.passes.blocks import block_rows
-from weft_compiler.passes.contract import contract
-from weft_compiler.passes.early import move_checks
-from weft_compiler.passes.late import move_late
-from weft_compiler.passes.masked import skip_masked
-from weft_compiler.passes.merge import merge_loops
-from weft_compiler.passes.order import order_loops
+from weft_compiler.passes.contract_buffers import contract_buffers
+from weft_compiler.passes.fuse import fuse_loops
+from weft_compiler.passes.hoist_checks import hoist_checks
+from weft_compiler.passes.parallelize import parallelize_loops
+from weft_compiler.passes.partition_loops import partition_loops
 from weft_compiler.passes.pipeline import Pass
+from weft_compiler.passes.rematerialize import rematerialize
 from weft_compiler.passes.simplify import simplify
-from weft_compiler.passes.split import split_loops
+from weft_compiler.passes.sink import sink_temporaries
+from weft_compiler.passes.sparse_attention.rewrite import skip_masked_columns
+from weft_compiler.passes.tile import tile_rows
 
 HEAD = "program p(x: float32[8], z: float32[4, 6]) -> (y: float32[8], w: float32[4]):\n"
 
@@ -35,7 +35,7 @@ def becomes(made_by: Pass, before: str, after: str) -> None:
 
 def test_loops_over_one_range_are_merged() -> None:
     becomes(
-        merge_loops,
+        fuse_loops,
         """\
   alloc t: float32[8]
   for i in 8:
@@ -74,12 +74,12 @@ def test_loops_that_need_more_than_a_turn_stay_apart(second: str) -> None:
     s add= t[i]
   {second}
 """
-    becomes(merge_loops, text, text)
+    becomes(fuse_loops, text, text)
 
 
 def test_rows_are_merged_and_then_what_is_in_them() -> None:
     becomes(
-        merge_loops,
+        fuse_loops,
         """\
   alloc t: float32[4, 6]
   for i in 4:
@@ -106,7 +106,7 @@ def test_rows_are_merged_and_then_what_is_in_them() -> None:
 def test_a_loop_brings_those_together_that_it_needs() -> None:
     """Two that have nothing in common are merged where a third takes what both fill."""
     becomes(
-        merge_loops,
+        fuse_loops,
         """\
   alloc t: float32[8]
   alloc u: float32[8]
@@ -130,7 +130,7 @@ def test_a_loop_brings_those_together_that_it_needs() -> None:
 
 def test_buffers_shrink_to_what_lives() -> None:
     becomes(
-        contract,
+        contract_buffers,
         """\
   alloc t: float32[4, 6]
   alloc u: float32[4]
@@ -153,7 +153,7 @@ def test_buffers_shrink_to_what_lives() -> None:
 
 def test_a_single_element_is_a_name_whatever_its_dimensions() -> None:
     becomes(
-        contract,
+        contract_buffers,
         """\
   alloc t: float32[1, 4, 1]
   for i in 4:
@@ -176,7 +176,7 @@ def test_a_single_element_that_a_routine_reads_is_in_memory() -> None:
     call gemm(t[0, 0], x[0], y[0], m=1, n=8, k=1, a_row=1, a_column=1, b_row=8, b_column=1, \
 c_row=8, accumulate=1)
 """
-    becomes(contract, text, text)
+    becomes(contract_buffers, text, text)
 
 
 def test_a_buffer_that_turns_share_stays() -> None:
@@ -186,7 +186,7 @@ def test_a_buffer_that_turns_share_stays() -> None:
     t[i] = z[i, 0]
     w[i] = t[0]
 """
-    becomes(contract, text, text)
+    becomes(contract_buffers, text, text)
 
 
 def test_what_is_known_is_left_out() -> None:
@@ -216,7 +216,7 @@ def test_what_is_known_is_left_out() -> None:
 
 def test_loops_are_marked_whose_turns_are_free() -> None:
     becomes(
-        order_loops,
+        parallelize_loops,
         """\
   for i in 4:
     var s = 0.0
@@ -245,7 +245,9 @@ def test_loops_are_marked_whose_turns_are_free() -> None:
 """,
     )
     text = "program q(x: float32[400, 400]) -> (y: float32[400, 400]):\n  {} i in 400:\n    {} j in 400:\n      y[i, j] = x[i, j] + 1.0\n"  # noqa: E501
-    assert str(order_loops(parse(text.format("for", "for")))) == text.format("parallel", "vector")
+    assert str(parallelize_loops(parse(text.format("for", "for")))) == text.format(
+        "parallel", "vector"
+    )
 
 
 # ------------------------------------------------------------------------------ rows in blocks
@@ -279,7 +281,7 @@ def test_a_large_matrix_between_products_is_made_in_blocks_of_rows() -> None:
   {_results()}"""
     )
     verify(program)
-    made = block_rows(program)
+    made = tile_rows(program)
     verify(made)
     row = "s_block * 256"
     assert (
@@ -309,7 +311,7 @@ def test_a_large_matrix_between_products_is_made_in_blocks_of_rows() -> None:
 def test_what_other_rows_need_is_made_as_a_whole(rest: str) -> None:
     program = parse(f"{ATTENTION}  alloc s: float32[1024, 1024]\n  {_scores()}  {rest}")
     verify(program)
-    assert str(block_rows(program)) == str(program)
+    assert str(tile_rows(program)) == str(program)
 
 
 CHECKED = """\
@@ -328,7 +330,7 @@ CHECKED = """\
 
 def test_checks_come_before_what_they_do_not_need() -> None:
     becomes(
-        move_checks,
+        hoist_checks,
         CHECKED,
         """\
   for j in 4:
@@ -359,7 +361,7 @@ def test_checks_come_before_what_they_do_not_need() -> None:
 )
 def test_checks_stay_behind_what_they_need(before: str, check: str) -> None:
     text = f"  {before}\n  {check}\n"
-    becomes(move_checks, text, text)
+    becomes(hoist_checks, text, text)
 
 
 @pytest.mark.parametrize("first", [0, 1024])
@@ -375,7 +377,7 @@ call gemm(s[0, 0], v[{first}, 0], y[0, 0], m=1024, n=8, k=1024, {strides}, accum
 """
     )
     verify(program)
-    made = block_rows(program)
+    made = tile_rows(program)
     verify(made)
     row, start = "s_block * 256", f"{first} + s_block * 256" if first else "s_block * 256"
     assert (
@@ -427,7 +429,7 @@ float32[{size}, {size}]) -> (z: float32[{size}, 8], g: float32[{size}, 8], o: fl
 
 
 def _shrunk(program: Program) -> Program:
-    return block_rows(contract(merge_loops(program)))
+    return tile_rows(contract_buffers(fuse_loops(program)))
 
 
 def _largest(program: Program) -> int:
@@ -438,7 +440,7 @@ def test_what_a_later_statement_needs_is_computed_again() -> None:
     """By products and elementwise functions; what is small of it, as the maximum, is kept."""
     program = _step_of_attention(f"call gemm(y[0, 0], w[0, 0], z[0, 0], {WEIGHTS})")
     assert _largest(_shrunk(program)) == 8192 * 8192 * 4
-    again = compute_again(program, _shrunk)
+    again = rematerialize(program, _shrunk)
     verify(again)
     text = str(again)
     assert text.count("exp(") == 2 and text.count("maximum=") == 1
@@ -458,7 +460,7 @@ def test_what_a_later_statement_needs_is_computed_again() -> None:
 )
 def test_what_cannot_be_or_gains_nothing_is_not_computed_again(between: str) -> None:
     program = _step_of_attention(between)
-    assert compute_again(program, _shrunk) is program
+    assert rematerialize(program, _shrunk) is program
 
 
 def test_large_temporaries_are_computed_after_the_routines_before_their_use() -> None:
@@ -488,7 +490,7 @@ c_row=8, accumulate=0)
 """)
 
     def order(program: Program) -> list[str]:
-        moved = move_late(program)
+        moved = sink_temporaries(program)
         verify(moved)
         filled = [
             next(each.buffer for each in walk((statement,)) if isinstance(each, Store))
@@ -522,7 +524,7 @@ c_row=8, accumulate=0)
   call gemm(t[0, 0], a[0, 0], z[0, 0], m=1024, n=8, k=8, a_row={columns}, a_column=1, b_row=8, \
 b_column=1, c_row={columns}, accumulate=0)
 """)
-        merged = merge_loops(program)
+        merged = fuse_loops(program)
         verify(merged)
         return sum(isinstance(statement, For) for statement in merged.body)
 
@@ -554,7 +556,7 @@ def test_loops_that_join_parts_are_split_where_these_meet() -> None:
       y[i, j_3 + 10] = b[i, right]
 """
     program = parse(JOINED + before)
-    made = split_loops(program)
+    made = partition_loops(program)
     verify(made)
     assert str(made) == JOINED + after
     x, z = np.arange(30, dtype=np.float32).reshape(3, 10), np.ones((3, 9), np.float32)
@@ -574,7 +576,7 @@ def test_loops_that_join_parts_are_split_where_these_meet() -> None:
 def test_other_loops_stay_whole(body: str) -> None:
     program = parse(f"{JOINED}  for i in 3:\n    for j in 19:\n      {body}\n")
     verify(program)
-    assert split_loops(program) is program
+    assert partition_loops(program) is program
 
 
 # ------------------------------------------------------------------------------ masked columns
@@ -646,7 +648,7 @@ ALL = [512, 512, 512, 512]
 def test_columns_that_count_are_counted(mask: np.ndarray, counts: list[int]) -> None:
     program = parse(MASKED)
     verify(program)
-    made = skip_masked(program)
+    made = skip_masked_columns(program)
     verify(made)
     allocate, fill, *_ = made.body
     assert isinstance(allocate, Allocate)
@@ -671,4 +673,4 @@ def test_columns_of_what_is_no_masked_softmax_all_count(old: str, new: str) -> N
     assert old in MASKED
     program = parse(MASKED.replace(old, new))
     verify(program)
-    assert skip_masked(program) is program
+    assert skip_masked_columns(program) is program

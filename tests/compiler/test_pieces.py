@@ -169,6 +169,73 @@ program p(x: float32[4]) -> (a: float32[4], b: float32[4], c: float32[4]):
     same(program, X[:4])
 
 
+def test_far_users_of_a_scalar_are_pieces_of_their_own(compiled: list[str]) -> None:
+    copies = "".join(f"  for j{at} in 4:\n    a{at}[j{at}] = x[j{at}] * s\n" for at in range(5))
+    program = parsed(f"""
+program p(x: float32[4]) -> ({", ".join(f"a{at}: float32[4]" for at in range(5))}):
+  var s = 0.0
+  for i in 4:
+    s add= x[i]
+{copies}""")
+    assert len(pieces_of(program)) == 6
+    same(program, X[:4])
+    assert len(compiled) == 3  # the sum, the product, and the sequence of both
+
+
+def test_steps_that_read_other_rows_are_compiled_once(compiled: list[str]) -> None:
+    steps = "".join(
+        f"  for i{at} in 6:\n    h[{at + 1}, i{at}] = h[{at}, i{at}] * 2.0 + x[i{at} + {3 * at}]\n"
+        for at in range(4)
+    )
+    program = parsed(f"""
+program p(x: float32[16]) -> (update h: float32[5, 6]):
+{steps}""")
+    assert len({str(piece.program) for piece in pieces_of(program)}) == 1
+    out = [np.ones((5, 6), np.float32)]
+    same(program, np.arange(16, dtype=np.float32), out=out)
+    assert len(compiled) == 2  # the step, and the sequence of all
+
+
+CALLS = """
+program p(a: float32[2, 96, 64], b: float32[64, 256], x: float32[{images}, 26, 26, 16],
+    w: float32[3, 3, 16, 32]) -> (c: float32[96, 256], d: float32[64, 256],
+    y: float32[{images}, 24, 24, 32], f: float32[32, 144], t: float32[256, 96]):
+  call gemm(a[1, 0, 0], b[0, 0], c[0, 0], m=96, n=256, k=64, a_row=64, a_column=1, b_row=256,
+b_column=1, c_row=256, accumulate=0)
+  call gemm(a[0, 32, 0], b[0, 0], d[0, 0], m=64, n=256, k=64, a_row=1, a_column=64, b_row=256,
+b_column=1, c_row=256, accumulate=0)
+  call conv(x[0, 0, 0, 0], w[0, 0, 0, 0], y[0, 0, 0, 0], images={images}, rows=24, {windows},
+packed=0, at 0)
+  call conv_filter(x[0, 0, 0, 0], y[0, 0, 0, 0], f[0, 0], images={images}, rows=24, {windows},
+accumulate=0)
+  call turn(c[0, 0], t[0, 0], rows=96, columns=256, x_row=256, y_row=96)
+"""
+WINDOWS = """width=24, depth=32, channels=16, height=26, breadth=26, taps_y=3, taps_x=3, stride_y=1,
+stride_x=1, dilation_y=1, dilation_x=1, before_y=0, before_x=0"""
+
+
+@pytest.mark.parametrize("images", [1, 3])
+def test_calls_of_a_routine_share_a_function_for_all_sizes(
+    images: int, compiled: list[str]
+) -> None:
+    text = CALLS.format(images=images, windows=WINDOWS)
+    lines = text.replace(",\n", ", ").replace("program", "\nprogram", 1)
+    program = parsed(lines)
+    random = np.random.default_rng(images)
+    inputs = [random.normal(size=each.shape).astype(np.float32) for each in program.inputs]
+    expected = interpret(program, *inputs)
+    loaded = load(program, Options())
+    assert len(compiled) == 5  # gemm, conv, conv_filter, turn and the sequence
+    alone = loaded(*inputs)
+    for result, value in zip(alone, expected, strict=True):
+        np.testing.assert_allclose(result, value, rtol=1e-4, atol=1e-3)
+    loaded.threads = 3
+    for result, value in zip(loaded(*inputs)[2:], alone[2:], strict=True):
+        np.testing.assert_array_equal(result, value)
+    for result, value in zip(loaded(*inputs), expected, strict=True):
+        np.testing.assert_allclose(result, value, rtol=1e-4, atol=1e-3)
+
+
 def test_a_size_is_read_by_each_nest() -> None:
     program = parsed("""
 program p(sizes: int64[], x: float32[8]) -> (update a: float32[8], update b: float32[8]):

@@ -16,7 +16,7 @@ from weft_compiler.ir.program import Program
 from weft_compiler.ir.verifier import verify
 from weft_compiler.native.program import load
 from weft_compiler.passes import products
-from weft_compiler.passes.products import add_in_place, choose, is_generated
+from weft_compiler.passes.products import accumulate_in_place, prefers_generated, select_products
 
 PRODUCT = """
 program product(x: float32[24, 40], g: float32[24, 50]) -> (update s: float32[40, 50]):
@@ -76,7 +76,7 @@ def normal(*shape: int) -> Any:
 
 def test_a_product_that_is_added_is_added_where_the_sum_is() -> None:
     before = program(PRODUCT.format(rest=ADDED))
-    after = add_in_place(before)
+    after = accumulate_in_place(before)
     assert "accumulate=1" in str(after)
     assert "for i" not in str(after)
     same(before, after, normal(24, 40), normal(24, 50), normal(40, 50))
@@ -98,12 +98,12 @@ def test_a_product_that_is_added_is_added_where_the_sum_is() -> None:
 )
 def test_other_uses_of_a_product_keep_it(rest: str) -> None:
     before = program(PRODUCT.format(rest=rest))
-    assert str(add_in_place(before)) == str(before)
+    assert str(accumulate_in_place(before)) == str(before)
 
 
 def test_a_matrix_that_stays_is_transposed_before_the_loop_once() -> None:
     before = program(LOOP.format(b="w[1, 0, 0]", m=8))
-    after = choose(before, 64)
+    after = select_products(before, 64)
     text = str(after)
     assert text.count("_transposed_2: float32[20, 20]") == 1
     assert text.count("b_row=20, b_column=1") == 2
@@ -115,20 +115,20 @@ def test_a_matrix_that_stays_is_transposed_before_the_loop_once() -> None:
 def test_what_changes_or_is_used_by_few_rows_is_not(b: str, m: int) -> None:
     """v is stored to in each turn."""
     before = program(LOOP.format(b=b, m=m))
-    assert "transposed" not in str(choose(before, 64))
+    assert "transposed" not in str(select_products(before, 64))
 
 
 def test_processors_with_narrower_registers_keep_their_products() -> None:
     before = program(LOOP.format(b="w[1, 0, 0]", m=8))
     for cpu in ("x86-64-v3", "x86-64-v2"):
-        assert choose(before, target_of(Options(cpu=cpu)).vector_bytes) is before
+        assert select_products(before, target_of(Options(cpu=cpu)).vector_bytes) is before
 
 
 def test_products_are_chosen_by_their_sizes() -> None:
     def generated(m: int, n: int, k: int, size: int, a_column: int = 1, b_column: int = 1) -> bool:
         of = {"m": m, "n": n, "k": k, "a_column": a_column, "b_column": b_column}
-        assert not is_generated(of, size, 32)
-        return is_generated(of, size, 64)
+        assert not prefers_generated(of, size, 32)
+        return prefers_generated(of, size, 64)
 
     assert generated(32, 256, 256, 4)
     assert generated(32, 256, 256, 8)
@@ -150,7 +150,7 @@ def test_products_are_chosen_by_their_sizes() -> None:
 def test_a_larger_second_cache_has_more_products_generated() -> None:
     def generated(m: int, n: int, k: int, size: int, cache: int) -> bool:
         of = {"m": m, "n": n, "k": k, "a_column": 1, "b_column": 1}
-        return is_generated(of, size, 64, cache << 20)
+        return prefers_generated(of, size, 64, cache << 20)
 
     for sizes in ((512, 512, 512, 8), (64, 1024, 1024, 4), (256, 2048, 2048, 4)):
         assert generated(*sizes, 2)
@@ -169,10 +169,10 @@ def test_linux_tells_how_large_the_second_cache_is(
         place.mkdir()
         for name, value in zip(("level", "type", "size"), of.split(), strict=True):
             (place / name).write_text(value + "\n")
-    monkeypatch.setattr(products, "_CACHES", tmp_path)
-    assert products.second_cache.__wrapped__() == 2 << 20
+    monkeypatch.setattr(products, "_CACHE_FOLDER", tmp_path)
+    assert products.l2_cache_bytes.__wrapped__() == 2 << 20
     (tmp_path / "index2" / "size").unlink()
-    assert products.second_cache.__wrapped__() == 1 << 20
+    assert products.l2_cache_bytes.__wrapped__() == 1 << 20
 
 
 @pytest.mark.skipif(host().vector_bytes < 64, reason="chosen for AVX-512")

@@ -168,7 +168,7 @@ def same_on_gpu(text: str, seed: int) -> None:
     program = parse(text)
     inputs = inputs_of(program, seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(launches, "LEAST", 2)
+        patch.setattr(launches, "MIN_ITERATIONS", 2)
         module = gpu_module(program, target_of_capability(8, 0), contract=False)
     failed, got = run_on_host(program, module, inputs)
     assert not failed

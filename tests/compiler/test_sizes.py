@@ -11,7 +11,12 @@ from weft_compiler.interpreter import interpret
 from weft_compiler.ir.parser import parse
 from weft_compiler.ir.program import Program
 from weft_compiler.ir.verifier import verify
-from weft_compiler.lower.sizes import Family, _same, family_of, numbers_of
+from weft_compiler.lower.shape_polymorphism import (
+    PolymorphicProgram,
+    _same,
+    extract_numbers,
+    generalize,
+)
 from weft_compiler.native.program import load
 from weft_compiler.passes.pipeline import optimise
 from weft_compiler.routines import packed
@@ -44,13 +49,13 @@ program product(x: float32[{n}, 6], w: float32[6, 4]) -> (y: float32[{n}, 4], g:
 """)  # noqa: E501
 
 
-def family(one: Program, other: Program) -> Family | None:
-    return family_of(numbers_of(one), numbers_of(other), one)
+def family(one: Program, other: Program) -> PolymorphicProgram | None:
+    return generalize(extract_numbers(one), extract_numbers(other), one)
 
 
-def results(of: Family, lowered: Program, arrays: list[Any]) -> list[Any]:
+def results(of: PolymorphicProgram, lowered: Program, arrays: list[Any]) -> list[Any]:
     """What a family computes for one size, by the interpreter and by machine code."""
-    size = of.size_of(numbers_of(lowered))
+    size = of.size_of(extract_numbers(lowered))
     assert size is not None
     given = [np.array(size), *arrays]
     optimised = optimise(of.program)
@@ -98,11 +103,11 @@ c_row=7)
 def test_what_differs_otherwise_is_another_program() -> None:
     of = family(mean(8), mean(5))
     assert of is not None
-    assert of.size_of(numbers_of(mean(7))) == 7
-    assert of.size_of(numbers_of(mean(7, extra=4))) is None  # a number that is no size
-    assert of.size_of(numbers_of(product(7))) is None
-    assert of.size_of(numbers_of(mean(1))) is None
-    assert of.size_of(numbers_of(mean(64))) is None  # more than there is memory for
+    assert of.size_of(extract_numbers(mean(7))) == 7
+    assert of.size_of(extract_numbers(mean(7, extra=4))) is None  # a number that is no size
+    assert of.size_of(extract_numbers(product(7))) is None
+    assert of.size_of(extract_numbers(mean(1))) is None
+    assert of.size_of(extract_numbers(mean(64))) is None  # more than there is memory for
     assert family(mean(8), mean(1)) is None
     assert family(mean(8), mean(8)) is None
     assert family(mean(8, 2), mean(5, 4)) is None

@@ -18,7 +18,7 @@ from weft_compiler.ir.program import For
 from weft_compiler.ir.verifier import verify
 from weft_compiler.native.program import NativeProgram, load
 from weft_compiler.passes.pipeline import optimise
-from weft_compiler.passes.sums import cut_sums
+from weft_compiler.passes.split_reductions import split_reductions
 from weft_tensor import errors
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="helpers are threads of POSIX")
@@ -194,7 +194,7 @@ def test_products_by_blas_are_the_same_each_time() -> None:
 
 def test_sums_of_blocks_follow_from_the_loop_alone() -> None:
     parsed = parse(SUMS)
-    cut = cut_sums(parsed)
+    cut = split_reductions(parsed)
     verify(cut)
     assert "parallel block" in str(cut)
     program = load(optimise(parsed))
@@ -222,7 +222,7 @@ def test_sums_of_blocks_follow_from_the_loop_alone() -> None:
 )
 def test_loops_whose_turns_depend_on_each_other_are_not_cut(line: str) -> None:
     parsed = parse(SUMS.replace("      t add= z", f"{line}\n      t add= z"))
-    assert cut_sums(parsed) is parsed
+    assert split_reductions(parsed) is parsed
 
 
 @pytest.mark.parametrize("threads", [1, 2])

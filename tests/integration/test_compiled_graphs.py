@@ -820,8 +820,8 @@ def check_threads(seeds: Sequence[int], monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("weft_compiler.generator._WORTH_HELPERS", 0)
     monkeypatch.setattr("weft_compiler.codegen.frames._GRAIN", 1)
     monkeypatch.setattr("weft_compiler.codegen.cuts._ENOUGH", 1)
-    monkeypatch.setattr("weft_compiler.passes.order.LEAST_WORK", 1)
-    monkeypatch.setattr("weft_compiler.passes.sums.LEAST_WORK", 1)
+    monkeypatch.setattr("weft_compiler.passes.parallelize.MIN_WORK", 1)
+    monkeypatch.setattr("weft_compiler.passes.split_reductions.MIN_WORK", 1)
     monkeypatch.setattr(cache, "directory", lambda: None)  # what is kept knows nothing of these
     monkeypatch.setattr(kept, "_here", {})
     ran: set[int] = set()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft_compiler.passes import again
+from weft_compiler.passes import rematerialize
 
 WIDTH = 16
 
@@ -82,7 +82,7 @@ def test_gradients_compute_scores_again(
     dtype: Any, heads: int, masked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As of long sequences, here of short ones: numbers are those of kernels, and no memory is."""
-    monkeypatch.setattr(again, "_LARGE", 1 << 20)
+    monkeypatch.setattr(rematerialize, "_MIN_BYTES", 1 << 20)
     fetches, feeds = _step(640, dtype, heads, masked)
     found = []
     for said in ("off", "now"):

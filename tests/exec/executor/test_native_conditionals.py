@@ -468,7 +468,7 @@ def test_jit_check_names_what_changes_a_variable_otherwise(
         lambda: wf.group(v.assign_add(wf.sin(x) * 2.0)),
         lambda: wf.group(v.assign_sub(wf.exp(x) * 2.0)),
     )
-    after = region._Ways.after
+    after = region.PathConditions.after
 
     def wrong(self: Any, path: Any, new: Any, old: Any) -> Any:
         more = computed(
@@ -476,7 +476,7 @@ def test_jit_check_names_what_changes_a_variable_otherwise(
         )
         return after(self, path, more, old)
 
-    monkeypatch.setattr(region._Ways, "after", wrong)
+    monkeypatch.setattr(region.PathConditions, "after", wrong)
     name = "AssignAdd gives" if side else "AssignSub gives"
     with _checking() as session:
         session.run(v.initializer)

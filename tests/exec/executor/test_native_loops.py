@@ -216,7 +216,7 @@ def test_stacks_grow_while_a_loop_runs(made: list[Any]) -> None:
 
 def test_what_a_compiled_loop_pushed_kernels_pop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEFT_JIT", "now")
-    why_not = whole_loop.why_not_loop
+    why_not = whole_loop.unsupported_loop_reason
     tried: list[str] = []
 
     def only_forward(whole: Any) -> str:
@@ -224,7 +224,7 @@ def test_what_a_compiled_loop_pushed_kernels_pop(monkeypatch: pytest.MonkeyPatch
         tried.append(whole.loop.frame.name)
         return "this one runs by kernels" if backward else why_not(whole)
 
-    monkeypatch.setattr(whole_loop, "why_not_loop", only_forward)
+    monkeypatch.setattr(whole_loop, "unsupported_loop_reason", only_forward)
     with wf.Graph().as_default():
         x = wf.placeholder(wf.float32, [2])
         last = wf.while_loop(lambda i, _: i < 300, lambda i, v: (i + 1, v * x), (0, x))

@@ -11,7 +11,7 @@ from weft_compiler.codegen.options import Options
 from weft_compiler.codegen.targets import assembly, target_of
 from weft_compiler.gpu.code import PtxCode, code_of, module_for
 from weft_compiler.gpu.pipeline import optimise_for_gpu
-from weft_compiler.ir.nests import flops, moved, names_in, nests_of
+from weft_compiler.ir.nests import bytes_moved, defined_names, flops, nests_of
 from weft_compiler.ir.program import Allocate, Body, Program, walk
 from weft_compiler.ir.verifier import verify
 from weft_compiler.lower.region import lower
@@ -137,7 +137,7 @@ def _kernels(
     own, buffers = _allocated(program), program.buffers
     found = []
     for at, nest in enumerate(nests):
-        names = names_in(nest) & fused.keys()
+        names = defined_names(nest) & fused.keys()
         nodes = {node for name in names for node in fused[name] if node in position}
         filled = [name for name in fused if name in names]
         outside = [name for name in filled if name in buffers and name not in own]
@@ -148,7 +148,7 @@ def _kernels(
                 _text(nest),
                 buffers[outside[-1]].dtype if outside else dtypes.float32,
                 flops(nest),
-                moved(nest, program),
+                bytes_moved(nest, program),
                 None if seconds is None else seconds[at],
             )
         )

@@ -14,10 +14,10 @@ from weft_compiler.ir.program import Program
 from weft_compiler.lower.region import (
     changed,
     computes_with,
-    drawing,
     lower,
     reads_state,
-    why_not,
+    rng_nodes,
+    unsupported_reason,
 )
 from weft_compiler.lower.registry import (
     Unsupported,
@@ -165,7 +165,7 @@ class _Lowering:
 
     def why_not(self, node: Node) -> str:
         """Why a node had better run by its kernel, or ""."""
-        return why_not(node) or wants_kernel(node)
+        return unsupported_reason(node) or wants_kernel(node)
 
     def changes(self, node: Node) -> int:
         """How many variables a node changes, its first inputs; see `CodeGenerator`."""
@@ -271,7 +271,7 @@ class LlvmGenerator(_Lowering):
             made = program.outputs[: len(program.outputs) - len(states)]
             results = [np.empty(buffer.shape, buffer.dtype.numpy) for buffer in made]
             taken = [np.require(given[at], None, "C") for at in takes]
-            if drawing(wanted.members):
+            if rng_nodes(wanted.members):
                 streams = program.inputs[len(takes)]
                 taken.append(np.zeros(streams.shape, streams.dtype.numpy))
             return [*taken, *results, *[np.array(given[at], order="C") for at in states]]
@@ -289,9 +289,9 @@ class LlvmGenerator(_Lowering):
 
     def why_not_loop(self, whole: WholeLoop) -> str:
         """Why a loop had better run by its kernels, or ""; see `LoopGenerator`."""
-        from weft_compiler.lower.whole_loop import why_not_loop
+        from weft_compiler.lower.whole_loop import unsupported_loop_reason
 
-        return why_not_loop(whole)
+        return unsupported_loop_reason(whole)
 
     def generate_loop(
         self, whole: WholeLoop, shapes: Sequence[Shape], extents: Sequence[Extent], final: bool
@@ -357,7 +357,7 @@ def _called(
       size: that it is for, where its code is for many.
       made: what it was made of.
     """
-    draws = drawing(wanted.members)
+    draws = rng_nodes(wanted.members)
     tells = any(member in wanted.branches.paths for member in draws)
     return Compiled(program, _takes(wanted), _updates(wanted), draws, size, made, tells)
 
@@ -427,7 +427,7 @@ def _known_to_callers(made: PtxCode, wanted: Specialisation) -> PtxCode:
     updates = _updates(wanted)
     return made._replace(
         takes=_takes(wanted),
-        draws=drawing(wanted.members),
+        draws=rng_nodes(wanted.members),
         updates=updates,
         results=made.results[: len(made.results) - len(updates)],
     )

@@ -31,16 +31,19 @@ from weft_compiler.ir.program import (
 from weft_compiler.routines import routine
 from weft_tensor import errors
 
-Turns = Callable[[int], Sequence[int]]
+IterationOrder = Callable[[int], Sequence[int]]
 
 
-def interpret(program: Program, *inputs: Any, turns: Turns | None = None) -> tuple[Any, ...]:
+def interpret(
+    program: Program, *inputs: Any, iteration_order: IterationOrder | None = None
+) -> tuple[Any, ...]:
     """The outputs of a program.
 
     Args:
       inputs: an array for each input that is not a constant, of its type and shape, then one for
         what each output that is updated has before.
-      turns: the order in which the turns of PARALLEL and VECTOR loops run, from their number.
+      iteration_order: from a number of iterations, the order in which those of PARALLEL and
+        VECTOR loops run.
     Returns: an array for each output.
     Raises: InvalidArgumentError: an input has another type or shape, or a check fails.
     """
@@ -59,7 +62,7 @@ def interpret(program: Program, *inputs: Any, turns: Turns | None = None) -> tup
         before = buffer.name in program.updated
         memory[buffer.name] = np.array(next(given)) if before else _undefined(buffer)
     with np.errstate(all="ignore"):
-        _Run(memory, turns or range).body(program.body)
+        _Run(memory, iteration_order or range).body(program.body)
     return tuple([memory[buffer.name] for buffer in program.outputs])
 
 
@@ -69,9 +72,9 @@ def _undefined(buffer: Buffer) -> Any:
 
 
 class _Run:
-    def __init__(self, memory: dict[str, Any], turns: Turns) -> None:
+    def __init__(self, memory: dict[str, Any], iteration_order: IterationOrder) -> None:
         self._memory = memory
-        self._turns = turns
+        self._iteration_order = iteration_order
         self._names: dict[str, Any] = {}
 
     def body(self, body: Body) -> None:
@@ -83,8 +86,8 @@ class _Run:
             case For(variable=variable, extent=extent, body=body, order=order, start=start):
                 first = 0 if start is None else int(self._value(start))
                 count = int(self._value(extent)) - first
-                for turn in range(count) if order.value == "for" else self._turns(count):
-                    self._names[variable] = np.int64(first + turn)
+                for i in range(count) if order.value == "for" else self._iteration_order(count):
+                    self._names[variable] = np.int64(first + i)
                     self.body(body)
             case While(condition=condition, body=body):
                 while self._value(condition):

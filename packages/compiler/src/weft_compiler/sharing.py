@@ -1,4 +1,4 @@
-"""Code that several choices of shapes share: see `weft_compiler.lower.sizes`."""
+"""Code that several choices of shapes share: see `weft_compiler.lower.shape_polymorphism`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from weft_compiler.codegen.polls import work_of
 from weft_compiler.codegen.targets import target_of
 from weft_compiler.ir.program import Program
 from weft_compiler.ir.verifier import verify
-from weft_compiler.lower.sizes import (
-    Family,
+from weft_compiler.lower.shape_polymorphism import (
     Numbers,
+    PolymorphicProgram,
     Varying,
-    family_again,
-    family_of,
-    numbers_of,
+    extract_numbers,
+    generalize,
+    restore_polymorphic,
 )
 from weft_compiler.native.program import NativeProgram, load
 from weft_compiler.passes.pipeline import optimise
@@ -48,7 +48,7 @@ class Shared:
     Raises: InternalError: it is not seen that all indices are in bounds for all sizes.
     """
 
-    def __init__(self, family: Family) -> None:
+    def __init__(self, family: PolymorphicProgram) -> None:
         self.family = family
         options = options_of_regions()
         self._optimised = optimise(
@@ -84,7 +84,7 @@ def made_again(
       lowered: what it is a program of.
       size, varying: as of `weft_compiler.native.kept.Restored`.
     """
-    family = None if varying is None else family_again(lowered, varying)
+    family = None if varying is None else restore_polymorphic(lowered, varying)
     try:
         shared = None if family is None else Shared(family)
     except (errors.InternalError, errors.UnimplementedError):
@@ -93,13 +93,13 @@ def made_again(
 
 
 def _by_code_of(lowered: Program, like: Sequence[Made]) -> Made | None:
-    numbers = numbers_of(lowered)
+    numbers = extract_numbers(lowered)
     for shared in dict.fromkeys(each.shared for each in like):
         made = None if shared is None else shared.made(lowered, numbers)
         if made is not None:
             return made
     for other in like[:_COMPARED]:
-        family = family_of(numbers_of(other.lowered), numbers, other.lowered)
+        family = generalize(extract_numbers(other.lowered), numbers, other.lowered)
         try:
             made = None if family is None else Shared(family).made(lowered, numbers)
         except (errors.InternalError, errors.UnimplementedError):

@@ -10,7 +10,7 @@ from typing import Any, Final
 from weft_compiler.ir.program import Body, Call, Program, Statement
 from weft_compiler.ir.rewrite import map_bodies
 from weft_compiler.ir.verifier import verify
-from weft_compiler.lower.region import lower, specialise, why_not
+from weft_compiler.lower.region import lower, specialise, unsupported_reason
 from weft_compiler.lower.registry import Unsupported, update_of
 from weft_compiler.passes.pipeline import optimise
 from weft_graph.freezing import specialize_graph
@@ -56,7 +56,7 @@ def program_of(
     computed = [node for node in members if node.role is not Role.CONSTANT]
     given = [*inputs, *constants]
     every = [*shapes, *[tuple(size or 0 for size in each.dims or ()) for each in constants]]
-    _refuse([node for node in computed if why_not(node)], computed, given, every)
+    _refuse([node for node in computed if unsupported_reason(node)], computed, given, every)
     try:
         program = lower(Specialisation(computed, given, outputs, every), name, direct=True)
     except Unsupported as why:
@@ -97,7 +97,7 @@ def _refuse(
             odd = [node for node in odd if not _are_known([twins[x] for x in node.outputs])]
     lines = []
     for node in members:
-        why = why_not(node) if node in odd else ""
+        why = unsupported_reason(node) if node in odd else ""
         if node.role in _INSTEAD:
             why = _INSTEAD[node.role]
         elif node.traits.random:

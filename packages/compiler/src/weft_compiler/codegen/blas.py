@@ -6,7 +6,7 @@ product.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from weft_compiler.codegen.writer import Writer, literal
@@ -105,6 +105,36 @@ def call(
         f"i64 {apart_b}, {kind} {beta}, ptr {c}, i64 {of['c_row']})"
     )
     return prefix + "gemm"
+
+
+STORED: Final = ("turned_a", "turned_b", "m", "n", "k", "apart_a", "apart_b", "c_row", "accumulate")
+"""What a product of matrices of several rows and columns is called with, as `stored` lists it."""
+
+
+def stored(of: Mapping[str, int]) -> list[int]:
+    """Return the arguments of a product for the parameters of `gemm`."""
+    turned_a, apart_a = _stored(of["a_row"], of["a_column"], of["k"])
+    turned_b, apart_b = _stored(of["b_row"], of["b_column"], of["n"])
+    sizes = [of["m"], of["n"], of["k"]]
+    return [turned_a, turned_b, *sizes, apart_a, apart_b, of["c_row"], of["accumulate"]]
+
+
+def product(dtype: DType) -> str:
+    """Return the function of BLAS for products of matrices."""
+    return f"{_PREFIX[dtype]}gemm"
+
+
+def call_stored(w: Writer, dtype: DType, a: str, b: str, c: str, arguments: Sequence[str]) -> None:
+    """Write a call of it with arguments that are known at run only, in the order of `stored`."""
+    kind, one = _KIND[_PREFIX[dtype]], literal(1.0, dtype)
+    turned_a, turned_b, m, n, k, apart_a, apart_b, c_row, accumulate = arguments
+    turned = [w.put(f"trunc i64 {each} to i32") for each in (turned_a, turned_b)]
+    beta = w.put(f"sitofp i64 {accumulate} to {kind}")
+    w.do(
+        f"call void @{symbol(product(dtype))}(i32 {_ROW_MAJOR}, i32 {turned[0]}, i32 {turned[1]}, "
+        f"i64 {m}, i64 {n}, i64 {k}, {kind} {one}, ptr {a}, i64 {apart_a}, ptr {b}, "
+        f"i64 {apart_b}, {kind} {beta}, ptr {c}, i64 {c_row})"
+    )
 
 
 def _stored(row: int, column: int, columns: int) -> tuple[int, int]:

@@ -19,7 +19,7 @@ from weft_compiler.ir.program import (
     expressions,
     walk,
 )
-from weft_compiler.passes.order import work
+from weft_compiler.passes.parallelize import estimate_work
 
 _GRAIN: Final = 20_000
 """Operations that a thread does at a time, at least."""
@@ -46,7 +46,7 @@ class Seen:
 
 def grain_of(loop: For, innermost: bool) -> int:
     """Turns of a loop that are worth another thread: what takes some microseconds."""
-    inner = sum(map(work, loop.body)) + 1
+    inner = sum(map(estimate_work, loop.body)) + 1
     turns = max(1, -(-_GRAIN // inner))
     return -(-turns // _LANES) * _LANES if innermost else turns
 

@@ -75,6 +75,10 @@ def workspace(routine: str, dtype: DType, target: Target, of: Mapping[str, int])
     return _MODULES[routine].workspace(routine, dtype, target, of)
 
 
+CUT_IN_PLACES: Final = ("conv_filter", "conv_filter_pairs", "winograd_gradient")
+"""Gradients by the filter, of which a call may compute some places or channels."""
+
+
 def parts(routine: str, of: Mapping[str, int]) -> int:
     """How many parts a gradient by the filter has, of which a call may compute some.
 
@@ -82,7 +86,7 @@ def parts(routine: str, of: Mapping[str, int]) -> int:
     """
     if routine == "winograd_gradient":
         return of["channels"]
-    return places_of(of) if routine in ("conv_filter", "conv_filter_pairs") else 0
+    return places_of(of) if routine in CUT_IN_PLACES else 0
 
 
 def library(routine: str) -> str:

@@ -192,7 +192,7 @@ class Function:
     def _statement(self, statement: Statement) -> None:
         match statement:
             case For():
-                self.each_turn(statement)
+                self.emit_loop(statement)
             case While():
                 self._while(statement)
             case If():
@@ -212,7 +212,7 @@ class Function:
             case Call():
                 self._call(statement)
 
-    def each_turn(self, loop: For) -> None:
+    def emit_loop(self, loop: For) -> None:
         """A loop, by all threads that it is for."""
         shared = self.kernel.options.threads and not self.parallel
         if shared and loop.order is Order.PARALLEL:

@@ -330,8 +330,7 @@ def _optimised(module: Any, machine: Any) -> Any:
 
 @functools.cache
 def _machine(target: Target) -> Any:
-    host()
-    if target.alone:
+    if target.alone or target.family != host().family:
         binding.initialize_all_targets()
         binding.initialize_all_asmprinters()
     # WebAssembly has no addresses that move; RISC-V passes floats as floats where it is told to.

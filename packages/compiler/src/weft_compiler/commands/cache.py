@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
@@ -98,6 +99,8 @@ def clear_entries(arguments: argparse.Namespace) -> int:
     size = sum(path.stat().st_size for path in entries)
     for path in entries:
         path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # another process has added an entry, or there is no folder
+        (place / cache.SHARED).rmdir()
     sys.stdout.write(f"removed {len(entries):,} entries, {size:,} bytes, of {place}\n")
     return 0
 

@@ -14,7 +14,15 @@ from weft_compiler.codegen import philox
 from weft_compiler.codegen.kernel import Function, Kernel
 from weft_compiler.codegen.memory import rounded
 from weft_compiler.codegen.writer import literal, memory_type, register_type
-from weft_compiler.gpu.launches import BLOCK_BYTES, WARP, Chain, Launch, Way, extent_of, is_atomic
+from weft_compiler.gpu.launches import (
+    BLOCK_BYTES,
+    WARP,
+    Launch,
+    LaunchKind,
+    PerfectNest,
+    is_atomic,
+    static_extent,
+)
 from weft_compiler.ir.expressions import Load, walk as parts
 from weft_compiler.ir.program import (
     Allocate,
@@ -68,7 +76,7 @@ class LaunchFunction(Function):
         self.name = f"weft_{number}"
         self.buffers = sorted(_touched(launch.body) & self.pointers.keys())
         self._bound: set[int] = set()
-        self._together = launch.way is Way.ROWS
+        self._together = launch.way is LaunchKind.ROWS
         self._shared = {id(chain[0]): chain for chain in launch.shared}
         self._leave = ""
         self._read: set[str] = set()
@@ -91,7 +99,7 @@ class LaunchFunction(Function):
         for name in sorted(_touched(self.launch.body) & kernel.plan.places.keys()):
             offset = kernel.plan.places[name].offset
             self.pointers[name] = w.put(f"getelementptr i8, ptr %arena, i64 {offset}")
-        (self._by_rows if self.launch.way is Way.ROWS else self._by_threads)()
+        (self._by_rows if self.launch.way is LaunchKind.ROWS else self._by_threads)()
         w.do("ret void")
         given = "".join(f", ptr noalias nonnull %buffer.{name}" for name in self.buffers)
         head = f"define ptx_kernel void @{self.name}(ptr noalias %arena, ptr noalias %flag{given})"
@@ -117,23 +125,23 @@ class LaunchFunction(Function):
         if wide == "i64":
             block, thread = (w.put(f"zext i32 {each} to i64") for each in (block, thread))
         first = w.put(f"mul {wide} {block}, {launch.threads}")
-        turn = w.put(f"add {wide} {first}, {thread}")
+        iteration = w.put(f"add {wide} {first}, {thread}")
         inside, done = w.label(), w.label()
-        w.branch(w.put(f"icmp ult {wide} {turn}, {launch.count}"), inside, done)
+        w.branch(w.put(f"icmp ult {wide} {iteration}, {launch.count}"), inside, done)
         w.begin(done)
         w.do("ret void")
         w.begin(inside)
         if len(launch.body) == 1 and isinstance(launch.body[0], Call):
-            self._part(launch.body[0], turn, wide)
+            self._part(launch.body[0], iteration, wide)
             return
-        self._bind(launch.loops, turn, wide)
+        self._bind(launch.loops, iteration, wide)
         self.body(launch.body)
 
-    def _part(self, call: Call, turn: str, wide: str) -> None:
+    def _part(self, call: Call, iteration: str, wide: str) -> None:
         """This thread's part of a routine."""
         if call.routine != "philox":
             raise errors.UnimplementedError(f"{call.routine} is no kernel of a GPU")
-        at = turn if wide == "i64" else self.w.put(f"zext i32 {turn} to i64")
+        at = iteration if wide == "i64" else self.w.put(f"zext i32 {iteration} to i64")
         self._philox(call, at, self.w.put(f"add i64 {at}, 1"))
 
     def _by_rows(self) -> None:
@@ -171,26 +179,26 @@ class LaunchFunction(Function):
         w.go(head)
         w.begin(done)
 
-    def _bind(self, loops: Chain, turn: str, wide: str) -> None:
+    def _bind(self, loops: PerfectNest, iteration: str, wide: str) -> None:
         """Variables of loops, of the number of a turn of all of them."""
         w = self.w
         for at, loop in reversed(list(enumerate(loops))):
-            extent = extent_of(loop)
-            own = turn
+            extent = static_extent(loop)
+            own = iteration
             if at:
-                own = w.put(f"urem {wide} {turn}, {extent}")
-                turn = w.put(f"udiv {wide} {turn}, {extent}")
+                own = w.put(f"urem {wide} {iteration}, {extent}")
+                iteration = w.put(f"udiv {wide} {iteration}, {extent}")
             index = own if wide == "i64" else w.put(f"zext nneg i32 {own} to i64")
             self.names[loop.variable] = (index, dtypes.int64)
             self._bound.add(id(loop))
 
-    def each_turn(self, loop: For) -> None:
+    def emit_loop(self, loop: For) -> None:
         """A loop: what is inside for one whose turns are shared already."""
         chain = self._shared.get(id(loop)) if self._together else None
         if id(loop) in self._bound:
             self.body(loop.body)
         elif chain is not None:
-            self._share_turns(chain)
+            self._share_iterations(chain)
         else:
             if self._together:
                 self._barrier()
@@ -259,7 +267,7 @@ class LaunchFunction(Function):
         self.w.do(f"call void @{BARRIER}(i32 0) convergent")
         self._read, self._written = set(), set()
 
-    def _share_turns(self, chain: Chain) -> None:
+    def _share_iterations(self, chain: PerfectNest) -> None:
         """The turns of loops, each by one thread of the block."""
         own = {each.name for each in walk(chain[0].body) if isinstance(each, Let | Var)}
         combined: dict[str, str] = {}
@@ -277,11 +285,11 @@ class LaunchFunction(Function):
         first = self.w.put(f"zext i32 {self._thread} to i64")
         count = 1
         for loop in chain:
-            count *= extent_of(loop) or 0
+            count *= static_extent(loop) or 0
         self._together = False
-        with self._striding(first, str(self.launch.threads), count) as turn:
-            self._bind(chain, turn, "i64")
-            self.each_turn(chain[0])
+        with self._striding(first, str(self.launch.threads), count) as iteration:
+            self._bind(chain, iteration, "i64")
+            self.emit_loop(chain[0])
         self._together = True
         for name, combine in combined.items():
             slot, dtype = self.variables[name]

@@ -36,8 +36,14 @@ from weft_compiler.ir.program import (
     walk,
 )
 from weft_compiler.ir.ranges import affine
-from weft_compiler.passes.effects import Buffers, buffers_of, effects_of, places, within
-from weft_compiler.passes.order import in_any_order, work
+from weft_compiler.passes.effects import (
+    Buffers,
+    accesses,
+    effects_of,
+    interface_buffers,
+    with_allocations,
+)
+from weft_compiler.passes.parallelize import can_reorder, estimate_work
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
@@ -45,7 +51,7 @@ WARP: Final = 32
 FLAT: Final = 256
 """Threads of a block where each takes a turn by itself."""
 
-LEAST: Final = 32
+MIN_ITERATIONS: Final = 32
 """Turns of a loop that are worth being shared by the threads of a block."""
 _MOST: Final = 256
 """Threads of a block for a row, at most; a power of two."""
@@ -70,14 +76,14 @@ def is_atomic(combine: str, dtype: DType) -> bool:
     return combine != "mul" and dtype in _INTEGERS
 
 
-class Way(enum.Enum):
+class LaunchKind(enum.Enum):
     """How threads share a launch: see the module."""
 
     THREADS = "threads"
     ROWS = "rows"
 
 
-Chain = tuple[For, ...]
+PerfectNest = tuple[For, ...]
 """Loops, each the only statement but for names in the one before."""
 
 
@@ -94,10 +100,10 @@ class Launch:
       threads: of each block.
     """
 
-    way: Way
+    way: LaunchKind
     body: Body
-    loops: Chain
-    shared: tuple[Chain, ...]
+    loops: PerfectNest
+    shared: tuple[PerfectNest, ...]
     atomic: frozenset[str]
     count: int
     threads: int
@@ -105,7 +111,7 @@ class Launch:
     @property
     def blocks(self) -> int:
         """How many blocks it is launched with."""
-        if self.way is Way.THREADS:
+        if self.way is LaunchKind.THREADS:
             return -(-self.count // self.threads)
         return min(self.count, _BLOCKS)
 
@@ -117,7 +123,7 @@ def launches_of(program: Program, atomics: bool) -> list[Launch]:
       atomics: whether floating-point numbers may be summed in whichever order threads come.
     Raises: UnimplementedError: too little of it can be done by many threads at once.
     """
-    buffers = within(buffers_of(program), program.body)
+    buffers = with_allocations(interface_buffers(program), program.body)
     return [_launch(group, buffers, atomics) for group in _groups(program)]
 
 
@@ -148,32 +154,34 @@ def _launch(group: Body, buffers: Buffers, atomics: bool) -> Launch:
     only = group[0]
     if len(group) == 1 and isinstance(only, Call):
         count = dict(only.parameters).get("blocks", 1)
-        return Launch(Way.THREADS, group, (), (), frozenset(), count, FLAT)
-    chain = chain_of(only) if len(group) == 1 and isinstance(only, For) else ()
-    free = [loop for loop in chain if is_free(loop, chain, buffers)]
+        return Launch(LaunchKind.THREADS, group, (), (), frozenset(), count, FLAT)
+    chain = perfect_nest(only) if len(group) == 1 and isinstance(only, For) else ()
+    free = [loop for loop in chain if is_parallel(loop, chain, buffers)]
     atomic: frozenset[str] = frozenset()
-    if len(free) < len(chain) and turns(free) < _FEW:
+    if len(free) < len(chain) and total_iterations(free) < _FEW:
         free, atomic = _with_atomics(chain, free, buffers, atomics)
     inner = chain[-1].body if chain else group
     if len(free) == len(chain) and not atomic:
-        shared = shared_chains(inner, within(buffers, inner))
+        shared = parallel_nests(inner, with_allocations(buffers, inner))
         if _is_by_rows(chain, inner, shared):
-            longest = max(map(turns, shared))
+            longest = max(map(total_iterations, shared))
             most = _MOST if chain else _MOST_ALONE
             threads = min(most, max(WARP, 1 << (longest - 1).bit_length()))
-            return Launch(Way.ROWS, group, chain, shared, atomic, turns(chain), threads)
-    count = turns(free)
-    if sum(map(work, group)) // max(1, count) > _TOO_MUCH:
+            return Launch(
+                LaunchKind.ROWS, group, chain, shared, atomic, total_iterations(chain), threads
+            )
+    count = total_iterations(free)
+    if sum(map(estimate_work, group)) // max(1, count) > _TOO_MUCH:
         raise errors.UnimplementedError("too little of it can be done by many threads at once")
-    return Launch(Way.THREADS, group, tuple(free), (), atomic, count, FLAT)
+    return Launch(LaunchKind.THREADS, group, tuple(free), (), atomic, count, FLAT)
 
 
 def _with_atomics(
-    chain: Chain, free: list[For], buffers: Buffers, atomics: bool
+    chain: PerfectNest, free: list[For], buffers: Buffers, atomics: bool
 ) -> tuple[list[For], frozenset[str]]:
     """The loops of a chain that are free where stores are atomic, and what is stored to so."""
     combined = _combined(chain[0].body, buffers, atomics)
-    more = [loop for loop in chain if is_free(loop, chain, buffers, combined)]
+    more = [loop for loop in chain if is_parallel(loop, chain, buffers, combined)]
     return (more, combined) if len(more) > len(free) else (free, frozenset())
 
 
@@ -199,7 +207,7 @@ def _combined(body: Body, buffers: Buffers, floating: bool) -> frozenset[str]:
     return frozenset(found)
 
 
-def chain_of(loop: For) -> Chain:
+def perfect_nest(loop: For) -> PerfectNest:
     """A loop, the only one inside of it, and so on."""
     found = [loop]
     while True:
@@ -209,36 +217,38 @@ def chain_of(loop: For) -> Chain:
         found.append(last)
 
 
-def turns(chain: Iterable[For]) -> int:
+def total_iterations(chain: Iterable[For]) -> int:
     """How many turns loops of known extents have together."""
-    return math.prod([extent_of(loop) or 0 for loop in chain])
+    return math.prod([static_extent(loop) or 0 for loop in chain])
 
 
-def extent_of(loop: For) -> int | None:
+def static_extent(loop: For) -> int | None:
     """How many turns a loop has, where it is known."""
     return max(0, int(loop.extent.value)) if isinstance(loop.extent, Constant) else None
 
 
-def is_free(loop: For, chain: Chain, buffers: Buffers, atomic: Iterable[str] = ()) -> bool:
+def is_parallel(
+    loop: For, chain: PerfectNest, buffers: Buffers, atomic: Iterable[str] = ()
+) -> bool:
     """Whether the turns of a loop of a chain may run in any order, whatever the others do."""
-    if extent_of(loop) is None:
+    if static_extent(loop) is None:
         return False
-    apart = {*atomic, *stored_apart(loop, buffers)}
-    if not in_any_order(loop, buffers, combines=False, may_end=True, atomic=apart):
+    apart = {*atomic, *disjoint_buffers(loop, buffers)}
+    if not can_reorder(loop, buffers, combines=False, may_end=True, atomic=apart):
         return False
     outside = [name for each in chain[: chain.index(loop)] for name in each.body[:-1]]
     read = effects_of(outside, buffers).reads.keys()
     return read.isdisjoint(effects_of(loop.body, buffers).writes)
 
 
-def stored_apart(loop: For, buffers: Buffers) -> frozenset[str]:
+def disjoint_buffers(loop: For, buffers: Buffers) -> frozenset[str]:
     """The buffers of which each turn of a loop has a range to itself.
 
     As of `s[4 * i + j]` where j is below 4, whose turns are told by ranges of what is inside.
     """
     effects = effects_of(loop.body, buffers)
     inner = {each.variable: each for each in walk(loop.body) if isinstance(each, For)}
-    extents = {name: extent_of(each) for name, each in inner.items()}
+    extents = {name: static_extent(each) for name, each in inner.items()}
     names: dict[str, Expr] = {}
     for each in walk(loop.body):
         if isinstance(each, Let) and each.value.dtype is INDEX:
@@ -260,8 +270,8 @@ def stored_apart(loop: For, buffers: Buffers) -> frozenset[str]:
 
     found = set()
     for buffer in effects.writes:
-        known = [place for place in places(effects, buffer) if place is not None]
-        if len(known) == len(list(places(effects, buffer))) and any(
+        known = [place for place in accesses(effects, buffer) if place is not None]
+        if len(known) == len(list(accesses(effects, buffer))) and any(
             begins[0] is not None and all(each == begins[0] for each in begins)
             for begins in (list(map(begin_of, indices)) for indices in zip(*known, strict=True))
         ):
@@ -269,29 +279,29 @@ def stored_apart(loop: For, buffers: Buffers) -> frozenset[str]:
     return frozenset(found)
 
 
-def shared_chains(body: Body, buffers: Buffers) -> tuple[Chain, ...]:
+def parallel_nests(body: Body, buffers: Buffers) -> tuple[PerfectNest, ...]:
     """The chains of free loops of a body that all threads of a block run together."""
-    found: list[Chain] = []
+    found: list[PerfectNest] = []
     for each in body:
         if isinstance(each, For):
-            chain = free_chain(each, buffers)
-            inside = within(buffers, each.body)
-            found += [chain] if chain else shared_chains(each.body, inside)
+            chain = parallel_prefix(each, buffers)
+            inside = with_allocations(buffers, each.body)
+            found += [chain] if chain else parallel_nests(each.body, inside)
         elif isinstance(each, If):
             for side in (each.then, each.otherwise):
-                found += shared_chains(side, within(buffers, side))
+                found += parallel_nests(side, with_allocations(buffers, side))
         elif isinstance(each, While):
-            found += shared_chains(each.body, within(buffers, each.body))
+            found += parallel_nests(each.body, with_allocations(buffers, each.body))
     return tuple(found)
 
 
-def free_chain(loop: For, buffers: Buffers) -> Chain:
+def parallel_prefix(loop: For, buffers: Buffers) -> PerfectNest:
     """The loops of a chain, from the first on, whose turns may run in any order."""
     found: list[For] = []
-    chain = chain_of(loop)
+    chain = perfect_nest(loop)
     for each in chain:
-        free = extent_of(each) is not None and in_any_order(
-            each, buffers, combines=True, may_end=True, atomic=stored_apart(each, buffers)
+        free = static_extent(each) is not None and can_reorder(
+            each, buffers, combines=True, may_end=True, atomic=disjoint_buffers(each, buffers)
         )
         outside = [name for one in chain[: chain.index(each)] for name in one.body[:-1]]
         read = effects_of(outside, buffers).reads.keys()
@@ -301,20 +311,24 @@ def free_chain(loop: For, buffers: Buffers) -> Chain:
     return tuple(found)
 
 
-def _is_by_rows(chain: Chain, inner: Body, shared: Sequence[Chain]) -> bool:
+def _is_by_rows(chain: PerfectNest, inner: Body, shared: Sequence[PerfectNest]) -> bool:
     """Whether blocks take the turns of a chain, and threads those of the loops inside."""
-    if not shared or max(map(turns, shared)) < LEAST or _has_other_loops(inner, shared):
+    if (
+        not shared
+        or max(map(total_iterations, shared)) < MIN_ITERATIONS
+        or _has_other_loops(inner, shared)
+    ):
         return False
     if any(isinstance(each, Call) for each in walk(inner)):
         return False
-    if turns(chain) < _FEW // WARP:
+    if total_iterations(chain) < _FEW // WARP:
         return True
     return _neighbours(inner, {each[-1].variable for each in shared}) >= _neighbours(
         inner, {chain[-1].variable}
     )
 
 
-def _has_other_loops(body: Body, shared: Sequence[Chain]) -> bool:
+def _has_other_loops(body: Body, shared: Sequence[PerfectNest]) -> bool:
     """Whether all threads of a block would do the same in some loop."""
     first = {id(chain[0]) for chain in shared}
 
@@ -333,15 +347,15 @@ def _has_other_loops(body: Body, shared: Sequence[Chain]) -> bool:
 
 def _neighbours(body: Body, variables: set[str]) -> int:
     """How many accesses of neighbouring turns of some loops are to neighbouring elements."""
-    places = [load.indices for load in loads(body)]
-    places += [each.indices for each in walk(body) if isinstance(each, Store)]
+    accesses = [load.indices for load in loads(body)]
+    accesses += [each.indices for each in walk(body) if isinstance(each, Store)]
     count = 0
-    for indices in places:
+    for indices in accesses:
         terms = affine(indices[-1]) if indices else None
         count += terms is not None and any(terms.get(name) == 1 for name in variables)
     return count
 
 
-def allocations(body: Body) -> int:
+def allocated_bytes(body: Body) -> int:
     """Bytes of the buffers that a body allocates."""
     return sum(each.buffer.bytes for each in walk(body) if isinstance(each, Allocate))

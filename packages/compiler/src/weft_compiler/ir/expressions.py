@@ -10,6 +10,7 @@ the same object; `same` compares what they compute.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
@@ -189,15 +190,28 @@ def children(expression: Expr) -> tuple[Expr, ...]:
 
 
 def walk(expression: Expr) -> Iterator[Expr]:
-    """It and all that it is made of, operands first."""
-    for child in children(expression):
-        yield from walk(child)
-    yield expression
+    """Yield an expression and all that it is made of, operands first."""
+    parts: list[Expr] = []
+    _collect(expression, parts)
+    return iter(parts)
+
+
+def _collect(expression: Expr, parts: list[Expr]) -> None:
+    # Nested generators would pass each part through one of them for each level.
+    if isinstance(expression, Apply):
+        for child in expression.operands:
+            _collect(child, parts)
+    elif isinstance(expression, Load):
+        for child in expression.indices:
+            _collect(child, parts)
+    parts.append(expression)
 
 
 def replace_children(expression: Expr, new: tuple[Expr, ...]) -> Expr:
-    """The expression, made of others."""
-    if all(a is b for a, b in zip(new, children(expression), strict=True)):
+    """Return the expression, made of others; itself if these are what it is made of."""
+    old = children(expression)
+    assert len(old) == len(new)
+    if all(map(operator.is_, old, new)):
         return expression
     if isinstance(expression, Apply):
         return Apply(expression.dtype, expression.primitive, new)
@@ -209,6 +223,8 @@ def substitute(expression: Expr, values: Mapping[str, Expr]) -> Expr:
     """The expression with other expressions in the place of variables."""
     if isinstance(expression, Variable):
         return values.get(expression.name, expression)
+    if isinstance(expression, Constant):
+        return expression
     new = tuple([substitute(child, values) for child in children(expression)])
     return replace_children(expression, new)
 

@@ -40,12 +40,12 @@ def load(buffer: Buffer, shape: Sequence[int], at: Sequence[Operand]) -> Load:
     return Load(buffer.dtype, buffer.name, tuple(reshaped(at, shape, buffer.shape)))
 
 
-def filled(unique: Unique, buffer: Buffer, value: Expr) -> Body:
+def fill(unique: Unique, buffer: Buffer, value: Expr) -> Body:
     """Every element of a buffer is a value."""
     return nest(unique, buffer.shape, lambda *at: (Store(buffer.name, at, value),))
 
 
-def strip_mined(loop: For, size: int, block: str, body: Callable[[For], Body]) -> For:
+def strip_mine(loop: For, size: int, block: str, body: Callable[[For], Body]) -> For:
     """A loop over blocks of the iterations of a serial or vector loop.
 
     Args:

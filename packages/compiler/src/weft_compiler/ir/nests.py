@@ -58,7 +58,7 @@ def _belongs(statement: Statement, nest: Sequence[Statement]) -> bool:
     return has_variable or not has_loop
 
 
-def names_in(nest: Body) -> set[str]:
+def defined_names(nest: Body) -> set[str]:
     """The buffers that a nest stores to, the names that it defines, and what it checks."""
     found = {each.buffer for each in walk(nest) if isinstance(each, Store)}
     found |= {each.name for each in walk(nest) if isinstance(each, Let | Var)}
@@ -90,10 +90,10 @@ def _flops(nest: Body) -> Fraction | None:
         known = [number for number in inner if number is not None]
         if len(known) < len(inner):
             return None
-        turns = num_iterations(each) if isinstance(each, For) else 1
-        if turns is None:
+        trip_count = num_iterations(each) if isinstance(each, For) else 1
+        if trip_count is None:
             return None
-        count += turns * sum(known) + _own_flops(each)
+        count += trip_count * sum(known) + _own_flops(each)
     return count
 
 
@@ -114,7 +114,7 @@ def _own_flops(statement: Statement) -> int:
     return count
 
 
-def moved(nest: Body, program: Program) -> int:
+def bytes_moved(nest: Body, program: Program) -> int:
     """Bytes of memory that a nest reads and writes, each element of a buffer counted once a way.
 
     Buffers that it has to itself, and single constants, are not counted.

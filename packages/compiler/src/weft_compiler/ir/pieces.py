@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from weft_compiler.ir.alike import alike
 from weft_compiler.ir.canonical import canonical
 from weft_compiler.ir.expressions import Expr, Load, Variable, walk as parts
 from weft_compiler.ir.nests import nests_of
+from weft_compiler.ir.outline_constants import outline_constants
 from weft_compiler.ir.program import (
     Allocate,
     Assign,
@@ -34,6 +34,9 @@ from weft_compiler.ir.program import (
 )
 from weft_compiler.routines import routine
 
+_NEAR: Final = 2
+"""Nests from the one that computes a scalar to its last user that stay in one piece."""
+
 
 class Piece(NamedTuple):
     """Some statements of a program.
@@ -43,30 +46,34 @@ class Piece(NamedTuple):
       buffers: what its inputs and outputs are called in the whole program.
       checks: how many come before it.
       numbers: arrays for the last inputs of the program, which are in the code that calls it.
+      thread: bytes of each thread's part of the arena, besides those that its code tells.
     """
 
     program: Program
     buffers: tuple[str, ...]
     checks: int
     numbers: tuple[np.ndarray, ...] = ()
+    thread: int = 0
 
 
 def pieces_of(program: Program) -> list[Piece]:
-    """The pieces of a program, which do what it does when they run one after the other.
+    """Return the pieces of a program, which do what it does when they run one after the other.
 
-    A piece has no names of others: where a nest takes one, both are in one piece, but for names of
-    what inputs alone tell, such as a size, which each has for itself. Buffers that one piece alone
-    touches are allocated there.
+    Each nest becomes a piece, or a few nests that share a scalar. A scalar that later nests use is
+    passed through a buffer without dimensions. What inputs alone tell, such as a size, is computed
+    in each piece. Buffers that one piece alone touches are allocated there.
     """
     lets = _known_from_inputs(program)
     known = set(lets.values())
     rest = tuple([each for each in program.body if each not in known])
-    bodies = _closed(nests_of(replace(program, body=rest)))
+    nests, scalars = _pass_scalars(nests_of(replace(program, body=rest)))
+    bodies = _closed(nests)
     allocated = {each.buffer.name: each for each in rest if isinstance(each, Allocate)}
+    allocated |= {each.name: Allocate(each) for each in scalars}
     whole = [(*_needed(body, lets), *body) for body in bodies]
     touched = [_touched(body) for body in whole]
     users = Counter(name for names in touched for name in names)
-    buffers = program.buffers
+    buffers = program.buffers | {each.name: each for each in scalars}
     pieces: list[Piece] = []
     checks = 0
     for body, names in zip(whole, touched, strict=True):
@@ -78,7 +85,7 @@ def pieces_of(program: Program) -> list[Piece]:
     return [
         piece._replace(program=program, numbers=numbers)
         for piece, (program, numbers) in zip(
-            pieces, alike([piece.program for piece in pieces]), strict=True
+            pieces, outline_constants([piece.program for piece in pieces]), strict=True
         )
     ]
 
@@ -129,6 +136,41 @@ def _needed(body: Body, lets: dict[str, Let]) -> Iterator[Let]:
         if name in used:
             used |= _used((let,))
     yield from (let for name, let in lets.items() if name in used)
+
+
+def _pass_scalars(nests: Sequence[Body]) -> tuple[list[Body], list[Buffer]]:
+    """Pass scalars from the nest that computes them to later ones through buffers.
+
+    One norm that scales the updates of all variables would keep them all in one piece otherwise.
+    Where the last user is near, one piece of a few nests is cheaper to compile.
+
+    Returns: the nests, and the buffers of the scalars.
+    """
+    own = {
+        each.name: (at, each.value.dtype)
+        for at, nest in enumerate(nests)
+        for each in nest
+        if isinstance(each, Let | Var)
+    }
+    users: dict[str, set[int]] = {name: set() for name in own}
+    for at, nest in enumerate(nests) if own else ():
+        for name in _used(nest) & own.keys():
+            users[name].add(at)
+        for each in walk(nest):
+            if isinstance(each, Assign) and own.get(each.name, (at,))[0] != at:
+                del own[each.name]
+    passed: list[list[Statement]] = [list(nest) for nest in nests]
+    scalars = []
+    for name, (definer, dtype) in own.items():
+        others = users[name] - {definer}
+        if max(others, default=definer) - definer <= _NEAR:
+            continue
+        buffer = Buffer(f"{name}.scalar", dtype, ())
+        scalars.append(buffer)
+        passed[definer].append(Store(buffer.name, (), Variable(dtype, name)))
+        for at in others:
+            passed[at].insert(0, Let(name, Load(dtype, buffer.name, ())))
+    return [tuple(nest) for nest in passed], scalars
 
 
 def _closed(nests: Sequence[Body]) -> list[Body]:

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -294,8 +294,15 @@ def loads(body: Body) -> Iterator[Load]:
 
 
 def walk(body: Body) -> Iterator[Statement]:
-    """All statements, those around others first."""
+    """Yield all statements, those around others first."""
+    statements: list[Statement] = []
+    _collect(body, statements)
+    return iter(statements)
+
+
+def _collect(body: Iterable[Statement], statements: list[Statement]) -> None:
+    # Nested generators would pass each statement through one of them for each level.
     for statement in body:
-        yield statement
+        statements.append(statement)
         for inner in bodies(statement):
-            yield from walk(inner)
+            _collect(inner, statements)

@@ -28,7 +28,7 @@ class Range(NamedTuple):
         return Range(low, high) if low <= high else self
 
 
-def of_type(dtype: DType) -> Range:
+def type_range(dtype: DType) -> Range:
     """All numbers of an integer type."""
     if dtype.is_bool:
         return Range(0, 1)
@@ -46,7 +46,7 @@ def range_of(expression: Expr, known: Mapping[str, Range]) -> Range:
     Args:
       known: what is known of variables.
     """
-    everything = of_type(expression.dtype)
+    everything = type_range(expression.dtype)
     match expression:
         case Constant(value=value):
             return Range(int(value), int(value))
@@ -117,19 +117,19 @@ _TURNED = {
 }
 
 
-def facts(condition: Expr) -> dict[str, Range]:
+def implied_ranges(condition: Expr) -> dict[str, Range]:
     """What a condition that holds says of variables that it compares with constants."""
     found: dict[str, Range] = {}
     match condition:
         case Apply(primitive="bit_and", operands=(x, y)):
-            found = facts(x)
-            for name, limits in facts(y).items():
+            found = implied_ranges(x)
+            for name, limits in implied_ranges(y).items():
                 found[name] = found.get(name, limits).within(limits)
         case Apply(primitive=primitive, operands=(Variable() as x, Constant(value=value))) if (
             primitive in _LIMITS and x.dtype.is_integer
         ):
             below, above = _LIMITS[primitive]
-            all_of = of_type(x.dtype)
+            all_of = type_range(x.dtype)
             found[x.name] = Range(
                 all_of.low if below is None else int(value) + below,
                 all_of.high if above is None else int(value) + above,
@@ -137,7 +137,7 @@ def facts(condition: Expr) -> dict[str, Range]:
         case Apply(primitive=primitive, operands=(Constant() as x, Variable() as y)) if (
             primitive in _TURNED
         ):
-            return facts(apply(_TURNED[primitive], y, x))
+            return implied_ranges(apply(_TURNED[primitive], y, x))
     return found
 
 

@@ -85,6 +85,6 @@ def _is_same(old: object, new: object) -> bool:
     return old is new
 
 
-def replaced(program: Program, body: Body) -> Program:
+def with_body(program: Program, body: Body) -> Program:
     """The program with another body."""
     return program if body is program.body else replace(program, body=body)

@@ -37,7 +37,7 @@ from weft_compiler.ir.program import (
     loads,
     walk as walk_statements,
 )
-from weft_compiler.ir.ranges import Range, affine, facts, range_of
+from weft_compiler.ir.ranges import Range, affine, implied_ranges, range_of
 from weft_compiler.routines import routine
 from weft_graph.ir.scalar import PRIMITIVES, kind
 from weft_tensor import errors
@@ -320,7 +320,7 @@ def _mentions(expression: Expr, name: str) -> bool:
 
 
 def _learn(condition: Expr, scope: _Scope) -> None:
-    for name, limits in facts(condition).items():
+    for name, limits in implied_ranges(condition).items():
         if name not in scope.assignable:
             scope.ranges[name] = scope.ranges.get(name, limits).within(limits)
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from weft_compiler.ir.expressions import INDEX, Apply, Expr, Variable, children, number
-from weft_compiler.lower.turns import LastValue
+from weft_compiler.lower.iteration import LastValue
 from weft_compiler.lower.values import (
     Chosen,
     Element,
     Elements,
-    Places,
     Reduction,
+    ScatterUpdate,
     Value,
     Written,
     computed,
@@ -190,7 +190,7 @@ def _wants_memory(value: Value, of: Facts, cost: int) -> bool:
 def facts_of(value: Value) -> Facts:
     """What a definition alone tells of a value."""
     facts = Facts()
-    if isinstance(value.definition, Written | Places | LastValue):
+    if isinstance(value.definition, Written | ScatterUpdate | LastValue):
         facts.written = list(map(memory_of, value.definition.operands))
     for expression, space in _computed(value):
         count = math.prod(space)
@@ -209,7 +209,7 @@ def _computed(value: Value) -> Iterator[tuple[Expr, Sequence[int]]]:
         yield each.condition(*_variables(each.space)), each.space
     if isinstance(of, Elements):
         yield of.element(*_variables(value.shape)), value.shape
-    elif isinstance(of, Places):
+    elif isinstance(of, ScatterUpdate):
         yield of.before.at(*_variables(value.shape)), value.shape
     elif isinstance(of, Reduction):
         yield of.element(*_variables(of.space)), of.space

@@ -37,8 +37,8 @@ from weft_compiler.lower.analysis import (
     updates_in_order,
     worth_memory,
 )
-from weft_compiler.lower.turns import Effect, Emitter, LastValue, Path, Turns
-from weft_compiler.lower.values import Elements, Places, Value, computed
+from weft_compiler.lower.iteration import Effect, Emitter, LastValue, LoopBody, Path
+from weft_compiler.lower.values import Elements, ScatterUpdate, Value, computed
 from weft_compiler.lower.writer import Nests, predicates_of
 from weft_tensor import dtypes
 
@@ -64,9 +64,9 @@ class Outside:
     goes_on: bool
 
 
-def write_loop(turns: Turns, outside: Outside, name: str) -> Program:
+def write_loop(loop_body: LoopBody, outside: Outside, name: str) -> Program:
     """The program of a loop."""
-    return _LoopWriter(outside.inputs).program_of(turns, outside, name)
+    return _LoopWriter(outside.inputs).program_of(loop_body, outside, name)
 
 
 class _LoopWriter(Nests, Emitter):
@@ -96,11 +96,11 @@ class _LoopWriter(Nests, Emitter):
 
     # ---------------------------------------------------------------------- programs
 
-    def program_of(self, turns: Turns, outside: Outside, name: str) -> Program:
+    def program_of(self, loop_body: LoopBody, outside: Outside, name: str) -> Program:
         """The program of a loop."""
         name = self._unique(name)
         finals: list[Buffer] = []
-        for variable, wanted in zip(turns.variables, outside.wanted, strict=True):
+        for variable, wanted in zip(loop_body.variables, outside.wanted, strict=True):
             self._buffers[variable] = self._buffer(variable)
             if wanted:
                 last = self._buffers[variable]
@@ -109,9 +109,9 @@ class _LoopWriter(Nests, Emitter):
             self._buffers[value] = self._buffer(value)
         for value, first in outside.copies:
             self._copy(value, first)
-        goes_on = self._turns(turns, [buffer.name for buffer in finals])
+        goes_on = self._loop(loop_body, [buffer.name for buffer in finals])
         at = iter(finals)
-        for variable, wanted in zip(turns.variables, outside.wanted, strict=True):
+        for variable, wanted in zip(loop_body.variables, outside.wanted, strict=True):
             final = next(at) if wanted else None
             if final is not None and not final.shape:
                 own = self._buffers[variable]
@@ -145,72 +145,74 @@ class _LoopWriter(Nests, Emitter):
 
     # ---------------------------------------------------------------------- loops
 
-    def _turns(self, turns: Turns, declared: Sequence[str] = ()) -> Expr:
+    def _loop(self, loop_body: LoopBody, declared: Sequence[str] = ()) -> Expr:
         """A loop, whose variables have buffers; whether it was to go on where it stopped.
 
         Args:
           declared: buffers of variables that are there already.
         """
-        for variable, initial in zip(turns.variables, turns.initial, strict=True):
+        for variable, initial in zip(loop_body.variables, loop_body.initial, strict=True):
             buffer = self._buffers[variable]
             if buffer.name not in declared:
                 self._emit(Allocate(buffer))
             self._copy_value(buffer, initial)
-        assert turns.test is not None
+        assert loop_body.test is not None
         following = [
-            (old, _next(old, new, turns))
-            for old, new in zip(turns.variables, turns.following, strict=True)
+            (old, _next(old, new, loop_body))
+            for old, new in zip(loop_body.variables, loop_body.next_values, strict=True)
             if new is not old
         ]
-        tested_taken = _taken(turns.tested)
-        taken = [*tested_taken, *_taken(turns.effects)]
+        tested_taken = _taken(loop_body.condition_effects)
+        taken = [*tested_taken, *_taken(loop_body.effects)]
         news = [new for _, new in following]
-        wanted = [turns.test, *news, *taken]
-        following = _apart_from_users(following, wanted, turns)
+        wanted = [loop_body.test, *news, *taken]
+        following = _apart_from_users(following, wanted, loop_body)
         news = [new for _, new in following]
-        wanted = [turns.test, *news, *taken]
-        checks = checks_beside(turns.made, wanted)
-        turns.paths |= {check: turns.paths.get(value, ()) for value, check in checks.items()}
+        wanted = [loop_body.test, *news, *taken]
+        checks = checks_beside(loop_body.node_values, wanted)
+        loop_body.paths |= {
+            check: loop_body.paths.get(value, ()) for value, check in checks.items()
+        }
         # The last are looked at first, so that predicates are there for what they decide.
-        facts = analyse([*wanted, *checks.values(), *reversed(_predicates(turns))])
+        facts = analyse([*wanted, *checks.values(), *reversed(_predicates(loop_body))])
         self._declare(facts)
         self._outputs += news
         kept = set(worth_memory(facts, {*self._buffers, *news, *taken}))
-        varying = self._varying(turns, facts)
-        self._fixed.update(turns.variables)  # for loops inside
+        varying = self._varying(loop_body, facts)
+        self._fixed.update(loop_body.variables)  # for loops inside
         kept |= {v for v in facts if v not in self._buffers and _is_dear(v, facts[v], varying)}
         self._computed([value for value in facts if value not in varying], kept, facts, {})
-        decided = predicates_of([effect.path for effect in turns.tested])
-        tested = analyse([turns.test, *tested_taken, *decided])
+        decided = predicates_of([effect.path for effect in loop_body.condition_effects])
+        tested = analyse([loop_body.test, *tested_taken, *decided])
         on, more = self._flag("on", True), self._flag("more", False)
         count = Variable(INDEX, self._unique("turn"))
-        if turns.most is not None:
+        if loop_body.max_iterations is not None:
             self._emit(Var(count.name, index(0)))
         outer, self._body = self._body, []
-        self._computed([v for v in tested if v in varying], kept, facts, turns.paths)
-        test = turns.test
+        self._computed([v for v in tested if v in varying], kept, facts, loop_body.paths)
+        test = loop_body.test
         self._nest((), lambda: self._emit(Assign(on.name, self._resolved(_only(test)))))
-        if turns.most is not None:
-            room = apply("less", count, index(turns.most))
+        if loop_body.max_iterations is not None:
+            room = apply("less", count, index(loop_body.max_iterations))
             self._emit(Assign(more.name, apply("bit_and", on, apply("invert", room))))
             self._emit(Assign(on.name, apply("bit_and", on, room)))
-        self._tested(turns, more)
+        self._tested(loop_body, more)
         inner, self._body = self._body, []
         rest = [value for value in facts if value in varying and value not in tested]
-        self._turn(turns, rest, kept, facts, following)
-        if turns.most is not None:
+        self._iteration(loop_body, rest, kept, facts, following)
+        if loop_body.max_iterations is not None:
             self._emit(Assign(count.name, plus(count, 1)))
         inner.append(If(on, tuple(self._body)))
         self._body = [*outer, While(on, tuple(inner))]
         return more
 
-    def _tested(self, turns: Turns, more: Variable) -> None:
+    def _tested(self, loop_body: LoopBody, more: Variable) -> None:
         """The effects of a test, unless there will be another one of the same turn."""
         outer, self._body = self._body, []
-        for effect in turns.tested:
+        for effect in loop_body.condition_effects:
             self._guarded(effect.path, partial(effect.write, self))
         effects, self._body = tuple(self._body), outer
-        if effects and turns.most is not None:
+        if effects and loop_body.max_iterations is not None:
             self._emit(If(more, (), effects))
         else:
             self._body += effects
@@ -228,9 +230,9 @@ class _LoopWriter(Nests, Emitter):
             lambda *at: self._emit(Store(buffer.name, at, self._resolved(initial.at(*at)))),
         )
 
-    def _turn(
+    def _iteration(
         self,
-        turns: Turns,
+        loop_body: LoopBody,
         values: Sequence[Value],
         kept: set[Value],
         facts: Mapping[Value, Facts],
@@ -238,11 +240,11 @@ class _LoopWriter(Nests, Emitter):
     ) -> None:
         """What happens in a turn."""
         news = {new for _, new in following}
-        self._computed([v for v in values if v not in news], kept, facts, turns.paths)
+        self._computed([v for v in values if v not in news], kept, facts, loop_body.paths)
         for new in news:
             for requirement in new.requires:
                 self._require(requirement)
-        for effect in turns.effects:
+        for effect in loop_body.effects:
             self._guarded(effect.path, partial(effect.write, self))
         for old, new in following:
             self._buffers[new] = self._buffers[old]
@@ -262,17 +264,19 @@ class _LoopWriter(Nests, Emitter):
                 self._constants.setdefault(value)
                 self._buffers[value] = self._buffer(value)
 
-    def _varying(self, turns: Turns, facts: Mapping[Value, Facts]) -> set[Value]:
+    def _varying(self, loop_body: LoopBody, facts: Mapping[Value, Facts]) -> set[Value]:
         """The values that are others in each turn."""
-        found = set(turns.variables)
+        found = set(loop_body.variables)
         for value, of in facts.items():
             fixed = value in self._inputs or value in self._constants
             leaf = value.definition is None and not fixed and value not in self._fixed
-            by_turn = value.requires and turns.paths.get(value)
-            acts = isinstance(value.definition, LastValue) and value.definition.turns.acts
+            is_conditional = value.requires and loop_body.paths.get(value)
+            acts = (
+                isinstance(value.definition, LastValue) and value.definition.loop.has_side_effects
+            )
             if (
                 leaf
-                or by_turn
+                or is_conditional
                 or acts
                 or not found.isdisjoint([*of.takes, *map(memory_of, of.written), *of.written])
             ):
@@ -304,7 +308,7 @@ class _LoopWriter(Nests, Emitter):
         if not keep or value in self._buffers:
             return
         if isinstance(value.definition, LastValue):
-            self._inner(value.definition.turns, path)
+            self._inner(value.definition.loop, path)
             return
         self._buffers[value] = self._buffer(value)
         if not path:
@@ -314,24 +318,24 @@ class _LoopWriter(Nests, Emitter):
         self._outputs.append(value)  # which has memory
         self._guarded(path, lambda: self._write(value))
 
-    def _inner(self, turns: Turns, path: Path) -> None:
+    def _inner(self, loop_body: LoopBody, path: Path) -> None:
         """A loop inside, which computes all of its results at once."""
-        for outer, own in turns.taken:
+        for outer, own in loop_body.captures:
             self._buffers[own] = self._buffers[memory_of(outer)]
             self._fixed.add(own)
-        for variable, result in turns.results.items():
+        for variable, result in loop_body.results.items():
             self._buffers[variable] = self._buffers[result] = self._buffer(result)
             self._emit(Allocate(self._buffers[variable]))
-        rest = [v for v in turns.variables if v not in turns.results]
+        rest = [v for v in loop_body.variables if v not in loop_body.results]
         for variable in rest:
             self._buffers[variable] = self._buffer(variable)
-        there = [self._buffers[variable].name for variable in turns.results]
-        self._guarded(path, partial(self._turns, turns, there))
+        there = [self._buffers[variable].name for variable in loop_body.results]
+        self._guarded(path, partial(self._loop, loop_body, there))
 
 
-def _next(old: Value, new: Value, turns: Turns) -> Value:
+def _next(old: Value, new: Value, loop_body: LoopBody) -> Value:
     """What a variable of a loop becomes: what changes places of it alone, or each element anew."""
-    in_place = isinstance(new.definition, Places) and turns.following.count(new) == 1
+    in_place = isinstance(new.definition, ScatterUpdate) and loop_body.next_values.count(new) == 1
     return new if in_place else _copied(old, new)
 
 
@@ -340,14 +344,14 @@ def _copied(old: Value, new: Value) -> Value:
 
 
 def _apart_from_users(
-    following: Sequence[tuple[Value, Value]], wanted: Sequence[Value], turns: Turns
+    following: Sequence[tuple[Value, Value]], wanted: Sequence[Value], loop_body: LoopBody
 ) -> list[tuple[Value, Value]]:
     """What variables become, which nothing else takes: it is in their memory at the end.
 
     What is checked besides takes it too, unless the check is of its own.
     """
-    others = [new for _, new in following if not isinstance(new.definition, Places)]
-    rest = [value for value in turns.made if value.requires and value not in wanted]
+    others = [new for _, new in following if not isinstance(new.definition, ScatterUpdate)]
+    rest = [value for value in loop_body.node_values if value.requires and value not in wanted]
     facts = analyse([*wanted, *others, *rest])
     return [
         (old, _copied(old, new) if facts[new].users or facts[new].in_memory else new)
@@ -363,9 +367,9 @@ def _taken(effects: Sequence[Effect]) -> list[Value]:
     ]
 
 
-def _predicates(turns: Turns) -> list[Value]:
-    effects = [*turns.tested, *turns.effects]
-    return predicates_of([*turns.paths.values(), *[effect.path for effect in effects]])
+def _predicates(loop_body: LoopBody) -> list[Value]:
+    effects = [*loop_body.condition_effects, *loop_body.effects]
+    return predicates_of([*loop_body.paths.values(), *[effect.path for effect in effects]])
 
 
 def _only(value: Value) -> Expr:

@@ -11,6 +11,7 @@ import numpy as np
 from weft_compiler.ir.expressions import Expr, apply, index, number, of_scalar, where
 from weft_compiler.ir.program import Program
 from weft_compiler.lower.analysis import analyse, checks_beside, facts_of, memory_of
+from weft_compiler.lower.iteration import Path
 from weft_compiler.lower.origins import Fused, nodes_of, origins
 from weft_compiler.lower.registry import (
     Operation,
@@ -20,11 +21,10 @@ from weft_compiler.lower.registry import (
     rule_of,
     update_of,
 )
-from weft_compiler.lower.turns import Path
 from weft_compiler.lower.values import (
     Chosen,
-    Places,
     Requirement,
+    ScatterUpdate,
     Value,
     broadcast,
     changed_if,
@@ -48,7 +48,7 @@ Shape = tuple[int, ...]
 _DIVIDES: Final = {"div", "floor_div", "floor_mod", "trunc_mod", "reciprocal"}
 
 
-def why_not(node: Node) -> str:
+def unsupported_reason(node: Node) -> str:
     """Why a node cannot be lowered, whatever its shapes, or ""."""
     traits = node.op_def.traits
     update = update_of(node.type)
@@ -94,7 +94,7 @@ def lower(
       fused: gets of each buffer that is filled, and of each check, the nodes computed there.
       direct: whether convolutions are computed as they are defined, and not by fewer products.
     Returns: a program with the inputs and outputs in their order. After the inputs it takes the
-      states of the streams of `drawing` members, if there are any; constants that it uses follow.
+      states of the streams of `rng_nodes` members, if there are any; constants that it uses follow.
       Where some of these are in branches, another output tells of each whether it has drawn.
       Variables that members change are no inputs but outputs that are updated, after the others, in
       the order of `changed`.
@@ -103,12 +103,12 @@ def lower(
     members, inputs, outputs, shapes, known, branches = wanted
     twins = specialise(members, inputs, shapes, known)
     values: dict[Output, Value] = {twins[given]: _given(given, twins[given]) for given in inputs}
-    rows = {member: row for row, member in enumerate(drawing(members))}
+    rows = {member: row for row, member in enumerate(rng_nodes(members))}
     streams = Value("streams", dtypes.uint64, (len(rows), STATE))
     states = {state: values[twins[state]] for state in changed(members)}
     olds = set(states.values())
     made: list[tuple[Node, Sequence[Value]]] = []
-    ways = _Ways(branches, twins, values)
+    ways = PathConditions(branches, twins, values)
     for member in members:
         if member.role is Role.SWITCH:
             continue
@@ -157,7 +157,7 @@ def _wanted(
     outputs: Sequence[Output],
     twins: Mapping[Output, Output],
     values: Mapping[Output, Value],
-    ways: _Ways,
+    ways: PathConditions,
 ) -> list[Value]:
     """What is filled for each output: a value of its own, also where that is an input."""
     wanted: list[Value] = []
@@ -176,7 +176,7 @@ def _given(source: Output, twin: Output) -> Value:
     return Value(source.node.name, twin.dtype, shape_of(twin), constant=constant)
 
 
-class _Ways:
+class PathConditions:
     """When values are computed, by the branches that the nodes are in which they are made for."""
 
     def __init__(
@@ -222,7 +222,7 @@ class _Ways:
         """
         self.note([new], path)
         of = new.definition
-        if path and isinstance(of, Places) and list(of.change.before) == [old]:
+        if path and isinstance(of, ScatterUpdate) and list(of.change.before) == [old]:
             # What it requires has been noted: it is looked at under the path.
             new = changed_if(path, new)
             self.note([new], ())
@@ -272,7 +272,7 @@ class _Ways:
             waiting += [*facts.takes, *facts.written]
 
 
-def drawing(members: Sequence[Node]) -> list[Node]:
+def rng_nodes(members: Sequence[Node]) -> list[Node]:
     """Those of some nodes that draw from streams of their own."""
     return [member for member in members if member.op_def.traits.random]
 
@@ -361,10 +361,10 @@ def _apart_from_users(lasts: Sequence[Value], wanted: Sequence[Value]) -> list[V
     used = {
         value for value in lasts if facts[value].users or facts[value].in_memory or value in wanted
     }
-    return [_again(value) if value in used else value for value in lasts]
+    return [_restore_updates(value) if value in used else value for value in lasts]
 
 
-def _again(value: Value) -> Value:
+def _restore_updates(value: Value) -> Value:
     """A value with the same elements."""
     of = value.definition
     if isinstance(of, Chosen):
@@ -506,7 +506,7 @@ def lowered(
     operation = Operation(node, inputs, stream, direct)
     rule = rule_of(node.type)
     if rule is None:
-        require(not why_not(node), why_not(node))
+        require(not unsupported_reason(node), unsupported_reason(node))
         return [_elementwise(operation)]
     found = rule(operation)
     return [found] if isinstance(found, Value) else found

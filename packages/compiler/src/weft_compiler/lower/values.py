@@ -166,7 +166,7 @@ class Change:
 
 
 @dataclass(eq=False)
-class Places(Definition):
+class ScatterUpdate(Definition):
     """A variable after a change of its places; in memory that has what was before.
 
     Attributes:
@@ -196,7 +196,7 @@ def changed_if(path: Sequence[tuple[Value, bool]], new: Value) -> Value:
       new: what it is after the change; what this requires is for the caller to look at.
     """
     of = new.definition
-    assert isinstance(of, Places)
+    assert isinstance(of, ScatterUpdate)
     assert len(of.change.before) == 1
     change, count = of.change, len(of.change.operands)
 
@@ -208,7 +208,9 @@ def changed_if(path: Sequence[tuple[Value, bool]], new: Value) -> Value:
         return body
 
     operands = [*change.operands, *[predicate for predicate, _ in path]]
-    return Value(new.name, new.dtype, new.shape, Places(Change(change.before, operands, write), 0))
+    return Value(
+        new.name, new.dtype, new.shape, ScatterUpdate(Change(change.before, operands, write), 0)
+    )
 
 
 def reduced(

@@ -10,7 +10,7 @@ from typing import Any, Final
 from weft_compiler.ir.expressions import Expr, apply, cast, index, number, where
 from weft_compiler.ir.program import Program, Store
 from weft_compiler.lower.analysis import facts_of, memory_of
-from weft_compiler.lower.kept import Keeper
+from weft_compiler.lower.iteration import Effect, Emitter, LastValue, LoopBody, Path
 from weft_compiler.lower.loop_writer import Outside, write_loop
 from weft_compiler.lower.region import (
     computes_with,
@@ -20,12 +20,12 @@ from weft_compiler.lower.region import (
     reads_state,
     shape_of,
     state_type,
-    why_not,
+    unsupported_reason,
 )
 from weft_compiler.lower.registry import known_operands, require, rule_of, update_of, wants_kernel
-from weft_compiler.lower.turns import Effect, Emitter, LastValue, Path, Turns
+from weft_compiler.lower.tensor_lists import TensorListLowering
 from weft_compiler.lower.unique_rows import unique_rows, updates_of_rows
-from weft_compiler.lower.values import Places, Value, changed_if, chosen, computed
+from weft_compiler.lower.values import ScatterUpdate, Value, changed_if, chosen, computed
 from weft_compiler.routines import STATE
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
@@ -59,7 +59,7 @@ _TAG: Final = 3
 """Which word of the state of a stream tells the turn."""
 
 
-def why_not_loop(whole: WholeLoop) -> str:
+def unsupported_loop_reason(whole: WholeLoop) -> str:
     """Why a loop cannot be lowered, whatever its shapes, or ""."""
     frame = whole.loop.frame
     for merge in frame.merges:
@@ -67,7 +67,7 @@ def why_not_loop(whole: WholeLoop) -> str:
         if dtype.is_ref or not computes_with(dtype):
             return f"its variable {merge.name!r} is of type {dtype.name}"
     for node in whole.nodes:
-        why = _why_not_inside(whole, node)
+        why = _unsupported_body_reason(whole, node)
         if why:
             return f"of {node.name!r}: {why}"
     variables = [whole.enters[at].inputs[0] for at in (*whole.reads, *whole.updates)]
@@ -102,15 +102,15 @@ def _goes_down(whole: WholeLoop, kept: Kept) -> bool:
     )
 
 
-def _why_not_inside(whole: WholeLoop, node: Node) -> str:
+def _unsupported_body_reason(whole: WholeLoop, node: Node) -> str:
     if node.role in _ROUTED or only_waits(node) or node in whole.stacks:
         return ""
     if node.type in USES:
-        return _why_not_kept(whole, node)
+        return _unsupported_list_reason(whole, node)
     if gradient_source(node) or passes_variable(node) or _reads(whole, node):
         return ""
     if changed_by(node):
-        return _why_not_change(whole, node)
+        return _unsupported_update_reason(whole, node)
     traits = node.op_def.traits
     has_state = traits.stateful and not (traits.random and rule_of(node.type) is not None)
     if has_state or not node.outputs or not node.inputs:
@@ -120,10 +120,10 @@ def _why_not_inside(whole: WholeLoop, node: Node) -> str:
         for source in node.inputs
     ):
         return "it reads a variable"
-    return "" if updates_of_rows(node) else why_not(node) or _asks_for_values(node)
+    return "" if updates_of_rows(node) else unsupported_reason(node) or _asks_for_values(node)
 
 
-def _why_not_kept(whole: WholeLoop, node: Node) -> str:
+def _unsupported_list_reason(whole: WholeLoop, node: Node) -> str:
     """Why what is done to a TensorArray or a stack cannot be lowered, or ""."""
     if not any(node in kept.nodes for kept in whole.kept):
         return "nobody knows which array or stack it takes"
@@ -141,7 +141,7 @@ def _reads(whole: WholeLoop, node: Node) -> bool:
     )
 
 
-def _why_not_change(whole: WholeLoop, node: Node) -> str:
+def _unsupported_update_reason(whole: WholeLoop, node: Node) -> str:
     """Why a node that changes variables cannot be lowered, or ""."""
     update = update_of(node.type)
     if update is None:
@@ -150,10 +150,10 @@ def _why_not_change(whole: WholeLoop, node: Node) -> str:
     if None in places or len(changed_by(node)) != update.states:
         return "nobody knows what it changes"
     each_once = any(updates_of_rows(source.node) for source in node.inputs)
-    in_turn = update.rows is not None and update.states > 1 and not each_once
-    if len(set(places)) < len(places) or in_turn:
+    per_iteration = update.rows is not None and update.states > 1 and not each_once
+    if len(set(places)) < len(places) or per_iteration:
         return "it changes several variables together"
-    return why_not(node) or wants_kernel(node)
+    return unsupported_reason(node) or wants_kernel(node)
 
 
 def _asks_for_values(node: Node) -> str:
@@ -195,7 +195,8 @@ class _Lowering:
         self._values: dict[Output, Value] = {}
         self._seen: set[Value] = set()
         self._keepers = [
-            Keeper(kept, extent) for kept, extent in zip(whole.kept, extents, strict=True)
+            TensorListLowering(kept, extent)
+            for kept, extent in zip(whole.kept, extents, strict=True)
         ]
         self._keeper = {node: each for each in self._keepers for node in each.kept.nodes}
         self._streams = Value("streams", dtypes.uint64, (len(whole.draws), STATE))
@@ -224,7 +225,7 @@ class _Lowering:
                 value = Value(enter.name, dtype, shape)
                 inputs.append(value)
             brought[enter] = value
-        turns = self._turns(whole.loop, brought)
+        loop_body = self._loop(whole.loop, brought)
         outputs: list[Value] = []
         copies: list[tuple[Value, Value | None]] = []
         if whole.draws:
@@ -237,13 +238,17 @@ class _Lowering:
             copies += keeper.copies
             if final and keeper.kept.use is Use.PUSH:
                 most = keeper.extent.shape[0]
-                turns.most = most if turns.most is None else min(most, turns.most)
+                loop_body.max_iterations = (
+                    most
+                    if loop_body.max_iterations is None
+                    else min(most, loop_body.max_iterations)
+                )
         inputs += [self._streams] if whole.draws else []
         wanted = [final or each for each in whole.wanted()]
         # Variables that it updates, turns, and how many values are left.
-        wanted += [True] * (len(turns.variables) - len(wanted))
-        goes_on = turns.most is not None
-        return write_loop(turns, Outside(inputs, wanted, outputs, copies, goes_on), name)
+        wanted += [True] * (len(loop_body.variables) - len(wanted))
+        goes_on = loop_body.max_iterations is not None
+        return write_loop(loop_body, Outside(inputs, wanted, outputs, copies, goes_on), name)
 
     def _type_read_of(self, at: int) -> DType:
         """The type of a variable that is read."""
@@ -265,46 +270,46 @@ class _Lowering:
         )
         return next(changes)
 
-    def _count_turns(self, turns: Turns) -> None:
+    def _add_iteration_counter(self, loop_body: LoopBody) -> None:
         """Let a variable of a loop count its turns, as what it draws depends on it."""
         none, one = number(0, dtypes.int64), number(1, dtypes.int64)
-        turn = Value("turn", dtypes.int64, ())
-        turns.variables.append(turn)
-        turns.initial.append(computed("no_turn", turn.dtype, (), lambda: none))
-        turns.following.append(
-            computed("next_turn", turn.dtype, (), lambda: apply("add", turn.at(), one))
+        iteration = Value("turn", dtypes.int64, ())
+        loop_body.variables.append(iteration)
+        loop_body.initial.append(computed("no_turn", iteration.dtype, (), lambda: none))
+        loop_body.next_values.append(
+            computed("next_turn", iteration.dtype, (), lambda: apply("add", iteration.at(), one))
         )
-        self._counts.append(turn)
+        self._counts.append(iteration)
 
-    def _draw(self, node: Node, path: Path, turns: Turns) -> tuple[Value, int]:
+    def _draw(self, node: Node, path: Path, loop_body: LoopBody) -> tuple[Value, int]:
         """The state of a node's stream in a turn; that it draws is noted in the turns."""
         row, counts = self._rows[node], list(self._counts)
 
         def element(_: Expr, at: Expr) -> Expr:
             word = self._streams.at(row, at)
             tag = word
-            for depth, turn in enumerate(counts):
+            for depth, iteration in enumerate(counts):
                 around = apply("mul", tag, number(STRIDE, dtypes.uint64)) if depth else tag
-                tag = apply("add", around, cast(turn.at(), dtypes.uint64))
+                tag = apply("add", around, cast(iteration.at(), dtypes.uint64))
             return where(apply("equal", at, index(_TAG)), tag, word)
 
         def note(out: Emitter) -> None:
             out.emit(Store(out.name_of(self._drew), (index(row),), number(1, dtypes.uint8)))
 
-        turns.do(Effect((), path, note))
-        turns.acts = True
+        loop_body.add_effect(Effect((), path, note))
+        loop_body.has_side_effects = True
         return computed(f"{node.name}_state", dtypes.uint64, (1, STATE), element), 0
 
     # ---------------------------------------------------------------------- loops
 
-    def _turns(self, loop: Loop, brought: dict[Node, Value]) -> Turns:
+    def _loop(self, loop: Loop, brought: dict[Node, Value]) -> LoopBody:
         """A loop as definitions.
 
         Args:
           brought: what its Enters bring in.
         """
         frame = loop.frame
-        turns = Turns(frame.name)
+        loop_body = LoopBody(frame.name)
         for enter, value in brought.items():
             if value.constant is not None:
                 self._is_constant(enter.outputs[0], value)
@@ -313,8 +318,8 @@ class _Lowering:
         for merge in frame.merges:
             first = brought[first_value(merge)]
             variable = Value(merge.name, first.dtype, first.shape)
-            turns.variables.append(variable)
-            turns.initial.append(first)
+            loop_body.variables.append(variable)
+            loop_body.initial.append(first)
             self._is(merge.outputs[0], variable)
         draws = any(node in self._rows for node in nodes_in([loop]))
         states = self._states_of(loop, changed_by)
@@ -322,40 +327,42 @@ class _Lowering:
         for at, first in olds.items():
             if first.dense_of is not None or first.definition is not None:
                 first = computed(first.name, first.dtype, first.shape, first.at)
-            turns.initial.append(first)
+            loop_body.initial.append(first)
             variable = Value(first.name, first.dtype, first.shape)
-            turns.variables.append(variable)
+            loop_body.variables.append(variable)
             self._held.add(variable)
             self._is(self._root(at), variable)
         if draws:
-            self._count_turns(turns)
-        self._block(loop.test, (), turns)
+            self._add_iteration_counter(loop_body)
+        self._block(loop.test, (), loop_body)
         assert frame.cond is not None
-        turns.test = self._value(frame.cond.inputs[0])
-        require(turns.test.shape == (), "the predicate of a loop has rank 0")
-        self._block(loop.body, (), turns)
+        loop_body.test = self._value(frame.cond.inputs[0])
+        require(loop_body.test.shape == (), "the predicate of a loop has rank 0")
+        self._block(loop.body, (), loop_body)
         nexts = [self._value(next_value(merge)) for merge in frame.merges]
-        for merge, variable, following in zip(frame.merges, turns.variables, nexts, strict=False):
+        for merge, variable, following in zip(
+            frame.merges, loop_body.variables, nexts, strict=False
+        ):
             require(following.shape == variable.shape, f"{merge.name} changes its shape")
         # Those of counts come last.
-        turns.following[:0] = [*nexts, *[self._state(at) for at in states]]
+        loop_body.next_values[:0] = [*nexts, *[self._state(at) for at in states]]
         if draws:
             self._counts.pop()
-        return turns
+        return loop_body
 
-    def _block(self, block: Block, path: Path, turns: Turns) -> None:
+    def _block(self, block: Block, path: Path, loop_body: LoopBody) -> None:
         for step in block:
             if isinstance(step, Branch):
                 predicate = self._value(step.pred)
                 require(predicate.shape == (), "a predicate has rank 0")
                 for side, inner in enumerate(step.sides):
-                    self._block(inner, (*path, (predicate, bool(side))), turns)
+                    self._block(inner, (*path, (predicate, bool(side))), loop_body)
             elif isinstance(step, Loop):
-                self._inner(step, path, turns)
+                self._inner(step, path, loop_body)
             else:
-                self._node(step, path, turns)
+                self._node(step, path, loop_body)
 
-    def _inner(self, loop: Loop, path: Path, around: Turns) -> None:
+    def _inner(self, loop: Loop, path: Path, around: LoopBody) -> None:
         """A loop inside of a loop."""
         frame = loop.frame
         brought: dict[Node, Value] = {}
@@ -381,42 +388,42 @@ class _Lowering:
                 taken.append((value, own))
                 value = own
             brought[enter] = value
-        turns = self._turns(loop, brought)
+        loop_body = self._loop(loop, brought)
         for at, old in olds.items():
             self._is(self._root(at), old)
-        for variable, at in zip(turns.variables[len(frame.merges) :], states, strict=False):
-            result = Value(variable.name, variable.dtype, variable.shape, LastValue(turns))
-            turns.results[variable] = result
+        for variable, at in zip(loop_body.variables[len(frame.merges) :], states, strict=False):
+            result = Value(variable.name, variable.dtype, variable.shape, LastValue(loop_body))
+            loop_body.results[variable] = result
             self._note([result], path, around)
             self._becomes(at, result, path, around)
-        turns.taken += [*taken, *[(turn, turn) for turn in self._counts]]
-        around.acts |= turns.acts
+        loop_body.captures += [*taken, *[(iteration, iteration) for iteration in self._counts]]
+        around.has_side_effects |= loop_body.has_side_effects
         for exit_ in frame.exits:
             merge = exit_.inputs[0].node.inputs[0].node
-            variable = turns.variables[frame.merges.index(merge)]
-            if variable not in turns.results:
-                result = Value(exit_.name, variable.dtype, variable.shape, LastValue(turns))
-                turns.results[variable] = result
+            variable = loop_body.variables[frame.merges.index(merge)]
+            if variable not in loop_body.results:
+                result = Value(exit_.name, variable.dtype, variable.shape, LastValue(loop_body))
+                loop_body.results[variable] = result
                 self._note([result], path, around)
-            self._is(exit_.outputs[0], turns.results[variable])
-        if turns.acts:
-            require(bool(turns.results), f"nothing takes what {frame.name} gives")
-            around.do(Effect(list(turns.results.values())[:1], path, lambda _: None))
+            self._is(exit_.outputs[0], loop_body.results[variable])
+        if loop_body.has_side_effects:
+            require(bool(loop_body.results), f"nothing takes what {frame.name} gives")
+            around.add_effect(Effect(list(loop_body.results.values())[:1], path, lambda _: None))
 
     # ---------------------------------------------------------------------- nodes
 
-    def _node(self, node: Node, path: Path, turns: Turns) -> None:
+    def _node(self, node: Node, path: Path, loop_body: LoopBody) -> None:
         if node.role is Role.CONSTANT:
             self._constant(node)
         elif changed_by(node) and self._whole.variable_at(changed_by(node)[0]) is not None:
-            self._change(node, path, turns)
+            self._change(node, path, loop_body)
         elif node.role in (Role.SWITCH, Role.LOOP_COND):
             source = node.inputs[0]
             if self._is_value(source) and self._updated_at(source) is None:
                 for output in node.outputs:
                     self._twins[output] = self._twin(source)
         elif node.role is Role.MERGE:
-            self._merge(node, path, turns)
+            self._merge(node, path, loop_body)
         elif node.role is Role.TRIGGER or only_waits(node) or node in self._whole.stacks:
             return
         elif passes_variable(node):
@@ -425,31 +432,31 @@ class _Lowering:
         elif gradient_source(node):
             self._twins[node.outputs[1]] = self._twin(node.inputs[1])
         elif node.type in USES:
-            self._keep(node, path, turns)
+            self._keep(node, path, loop_body)
         elif updates_of_rows(node):
-            self._unique(node, path, turns)
+            self._unique(node, path, loop_body)
         else:
-            self._compute(node, path, turns)
+            self._compute(node, path, loop_body)
 
-    def _keep(self, node: Node, path: Path, turns: Turns) -> None:
+    def _keep(self, node: Node, path: Path, loop_body: LoopBody) -> None:
         """What is done to a TensorArray or a stack."""
         operands = [self._value(s) for s in node.inputs if computes_with(s.dtype)]
-        found = self._keeper[node].done(node, operands, path, turns)
-        turns.acts = True
-        self._note(found, path, turns)
+        found = self._keeper[node].done(node, operands, path, loop_body)
+        loop_body.has_side_effects = True
+        self._note(found, path, loop_body)
         if node.outputs[0].dtype is not dtypes.resource:
             self._is(node.outputs[0], found[0])
 
-    def _compute(self, node: Node, path: Path, turns: Turns) -> None:
+    def _compute(self, node: Node, path: Path, loop_body: LoopBody) -> None:
         """What a node gives that computes something."""
         sources = tuple([self._twin(source) for source in node.inputs])
         rows = reads_rows(node)
         twins = self._gathered(node, sources) if rows else copied(self._graph, node, sources)
         self._twins.update(zip(node.outputs, twins, strict=True))
         for twin in dict.fromkeys(each.node for each in twins):
-            stream = self._draw(node, path, turns) if node in self._rows else None
+            stream = self._draw(node, path, loop_body) if node in self._rows else None
             results = lowered(twin, [self._values[source] for source in twin.inputs], stream)
-            self._note(results, path, turns)
+            self._note(results, path, loop_body)
             for output, value in zip(twin.outputs, results, strict=True):
                 self._values[output] = value
 
@@ -465,7 +472,7 @@ class _Lowering:
         )
         return twin.outputs
 
-    def _unique(self, node: Node, path: Path, turns: Turns) -> None:
+    def _unique(self, node: Node, path: Path, loop_body: LoopBody) -> None:
         """The rows that a sparse gradient has, each once."""
         update = updates_of_rows(node)[0]
         at = self._whole.variable_at(changed_by(update)[0])
@@ -473,11 +480,11 @@ class _Lowering:
         shape = self._state(at).shape
         require(bool(shape) and shape[0] > 0, "a variable has no rows")
         found = unique_rows(node, self._value(node.inputs[0]), shape[0])
-        self._note(found, path, turns)
+        self._note(found, path, loop_body)
         for output, value in zip(node.outputs, found, strict=True):
             self._is(output, value)
 
-    def _change(self, node: Node, path: Path, turns: Turns) -> None:
+    def _change(self, node: Node, path: Path, loop_body: LoopBody) -> None:
         """What variables become by a node."""
         update = update_of(node.type)
         assert update is not None
@@ -487,10 +494,10 @@ class _Lowering:
             states = update.states
             operands[states:] = [self._beside(value) for value in operands[states:]]
         new = new_values(node, update, operands)
-        self._note(new, path, turns)
+        self._note(new, path, loop_body)
         for at, value in zip(places, new, strict=True):
             assert at is not None
-            self._becomes(at, value, path, turns)
+            self._becomes(at, value, path, loop_body)
 
     def _beside(self, value: Value) -> Value:
         """A value that is in no memory of a variable."""
@@ -498,19 +505,19 @@ class _Lowering:
             return value
         return replace(computed(value.name, value.dtype, value.shape, value.at), count=value.count)
 
-    def _becomes(self, at: int, new: Value, path: Path, turns: Turns) -> None:
+    def _becomes(self, at: int, new: Value, path: Path, loop_body: LoopBody) -> None:
         """Let a variable have a new value from here on, where a path leads."""
         old = self._state(at)
         of = new.definition
-        if path and isinstance(of, Places) and list(of.change.before) == [old]:
+        if path and isinstance(of, ScatterUpdate) and list(of.change.before) == [old]:
             # What it requires has been noted: it is looked at under the path.
             new = changed_if(path, new)
-            self._note([new], (), turns)
+            self._note([new], (), loop_body)
             path = ()
         for depth, (predicate, side) in reversed(list(enumerate(path))):
             then, otherwise = (new, old) if side else (old, new)
             new = chosen(new.name, predicate, then, otherwise)
-            self._note([new], path[:depth], turns)
+            self._note([new], path[:depth], loop_body)
         self._is(self._root(at), new)
 
     def _states_of(self, loop: Loop, of: Callable[[Node], Sequence[Output]]) -> list[int]:
@@ -537,7 +544,7 @@ class _Lowering:
         known = Value(node.name, node.outputs[0].dtype, value.shape, constant=value)
         self._is_constant(node.outputs[0], known)
 
-    def _merge(self, node: Node, path: Path, turns: Turns) -> None:
+    def _merge(self, node: Node, path: Path, loop_body: LoopBody) -> None:
         """What comes out of a branch."""
         flow = self._whole.flow
         lower, upper = [flow.output_guard(source) for source in node.inputs]
@@ -560,13 +567,13 @@ class _Lowering:
                 predicate.at(), number(side, dtypes.int32), number(1 - side, dtypes.int32)
             ),
         )
-        self._note([found, which], path, turns)
+        self._note([found, which], path, loop_body)
         self._is(node.outputs[0], found)
         self._is(node.outputs[1], which)
 
-    def _note(self, values: Sequence[Value], path: Path, turns: Turns) -> None:
+    def _note(self, values: Sequence[Value], path: Path, loop_body: LoopBody) -> None:
         """Note when new values are needed, and those that they are made of."""
-        turns.made += values
+        loop_body.node_values += values
         waiting = list(values)
         while waiting:
             value = waiting.pop()
@@ -574,7 +581,7 @@ class _Lowering:
                 continue
             self._seen.add(value)
             if path:
-                turns.paths[value] = path
+                loop_body.paths[value] = path
             facts = facts_of(value)
             waiting += [*facts.takes, *facts.written]
 

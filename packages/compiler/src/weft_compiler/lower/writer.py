@@ -44,17 +44,17 @@ from weft_compiler.lower.analysis import (
     updates_in_order,
     worth_memory,
 )
+from weft_compiler.lower.iteration import Path
 from weft_compiler.lower.origins import Fused
-from weft_compiler.lower.turns import Path
 from weft_compiler.lower.values import (
     Change,
     Chosen,
     Element,
     Elements,
     Indices,
-    Places,
     Reduction,
     Requirement,
+    ScatterUpdate,
     Value,
     Written,
     computed,
@@ -193,7 +193,7 @@ class Nests:
             self._choose(definition, buffer)
         elif isinstance(definition, Elements):
             self._fill(buffer, definition.element)
-        elif isinstance(definition, Places):
+        elif isinstance(definition, ScatterUpdate):
             self._change(value, definition, buffer)
         elif isinstance(definition, Reduction):
             last = len(definition.space) - 1
@@ -261,7 +261,7 @@ class Nests:
 
     def _update(self, value: Value, buffer: Buffer) -> None:
         """Loops that replace what is in memory; by a copy where they read other places of it."""
-        if isinstance(value.definition, Places):
+        if isinstance(value.definition, ScatterUpdate):
             return self._change(value, value.definition, buffer)
         before = len(self._body)
         self._write(value)
@@ -279,7 +279,7 @@ class Nests:
         del self._body[before:]
         self._move(self._beside(value), buffer)
 
-    def _change(self, value: Value, of: Places, buffer: Buffer) -> None:
+    def _change(self, value: Value, of: ScatterUpdate, buffer: Buffer) -> None:
         """Changes of places, once the memory of all variables of a change has what was before."""
         before = of.before
         if self._buffers.get(before) != buffer:
@@ -300,7 +300,7 @@ class Nests:
         replaced, copy = self._buffers[value], self._buffer(value)
         self._buffers[value] = copy
         self._body.append(Allocate(copy))
-        if isinstance(value.definition, Places):
+        if isinstance(value.definition, ScatterUpdate):
             self._change(value, value.definition, copy)
         else:
             self._write(value)

@@ -27,9 +27,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from weft_compiler.codegen.memory import ALIGNMENT
-from weft_compiler.codegen.targets import host, object_code
-from weft_compiler.native import cache
+from weft_compiler.codegen.targets import Target, host
 from weft_compiler.native.linking import Library, once
+from weft_compiler.native.shared_objects import load_shared
 from weft_graph.ir.interrupts import uninterrupted
 from weft_tensor import errors
 from weft_tensor.allocator import cpu_allocator
@@ -189,16 +189,15 @@ class Lease:
     __slots__ = ("__weakref__",)
 
 
+def text(target: Target) -> str:
+    """Return the module of the function that claims an arena."""
+    return _TEXT.format(triple=target.triple, name=_REPLACE)
+
+
 @once
 def _library() -> Library:
-    text = _TEXT.format(triple=host().triple, name=_REPLACE)
-    return cache.loaded_of(
-        "arena",
-        text,
-        host(),
-        lambda: object_code(text, host()),
-        lambda image: Library(image, [_REPLACE]),
-    )
+    target = host()
+    return load_shared("arena", text(target), target, lambda image: Library(image, [_REPLACE]))
 
 
 @once

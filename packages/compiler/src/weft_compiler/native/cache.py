@@ -33,6 +33,11 @@ LIMIT: Final = 256 << 20
 """How many bytes entries may have, unless `WEFT_CACHE_BYTES` says so; processes that run may each
 have added some 4 MB since they looked."""
 
+SHARED: Final = "shared"
+"""The folder of code that all programs share. It has a limit of its own: what it has in it takes
+seconds to compile, and a few hundred kilobytes."""
+_SHARED_LIMIT: Final = 32 << 20
+
 _MAGIC: Final = b"weft-object-1\n"
 _LOCK: Final = threading.Lock()
 _ENTRY_LIMIT: Final = 64 << 20
@@ -104,8 +109,15 @@ def forget(file: str) -> None:
 
 
 def entries(place: Path) -> Iterator[Path]:
-    """Yield the files of a directory that are entries of this user, unfinished ones too."""
-    for path in place.iterdir():
+    """Yield the entries of this user in a directory and its shared part, unfinished ones too."""
+    yield from _entries_in(place)
+    shared = place / SHARED
+    if shared.is_dir():
+        yield from _entries_in(shared)
+
+
+def _entries_in(folder: Path) -> Iterator[Path]:
+    for path in folder.iterdir():
         with contextlib.suppress(OSError):  # another process removed it
             if _IS_ENTRY(path.name) and _ours(path, stat.S_IFREG):
                 yield path
@@ -198,6 +210,7 @@ def _read(path: Path) -> bytes | None:
 def _write(path: Path, image: bytes) -> None:
     """Keep an entry; where it cannot be kept the next process compiles again."""
     try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=_NEW)
         try:
             with os.fdopen(handle, "wb") as file:
@@ -225,8 +238,8 @@ def _limit() -> int:
     return int(said)
 
 
-_since_trim: int | None = None
-"""Bytes that this process has kept since it last looked at the whole directory, if ever."""
+_since_trim: dict[Path, int] = {}
+"""Bytes that this process has kept in a folder since it last looked at the whole of it."""
 
 
 def _trim(place: Path, added: int) -> None:
@@ -234,15 +247,15 @@ def _trim(place: Path, added: int) -> None:
 
     A process looks when it first keeps something, and then after each 4 MB.
     """
-    global _since_trim
-    limit = _limit()
+    limit = _SHARED_LIMIT if place.name == SHARED else _limit()
     with _LOCK:
-        if _since_trim is not None and _since_trim + added < min(_LOOKS_AFTER, limit):
-            _since_trim += added
+        kept = _since_trim.get(place)
+        if kept is not None and kept + added < min(_LOOKS_AFTER, limit):
+            _since_trim[place] = kept + added
             return
-        _since_trim = 0
+        _since_trim[place] = 0
     aged = []
-    for path in entries(place):
+    for path in _entries_in(place):
         with contextlib.suppress(OSError):
             status = path.stat()
             aged.append((status.st_mtime, status.st_size, path))

@@ -32,11 +32,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft_compiler.codegen.targets import Target, host, object_code
+from weft_compiler.codegen.targets import Target, host
 from weft_compiler.codegen.threads import BEGIN, END
-from weft_compiler.native import cache, helpers
+from weft_compiler.native import helpers
 from weft_compiler.native.arena import SLOT, SLOTS
 from weft_compiler.native.linking import Library, once
+from weft_compiler.native.shared_objects import load_shared
 
 HEAD: Final = 12
 _ROW: Final = 4
@@ -299,19 +300,20 @@ def _scalar_type(dtype: Any) -> int:
     return id(dtype.type) if held == np.array(one, dtype).tobytes() else 0
 
 
-@once
-def _library() -> Library:
-    target: Target = host()
+def text(target: Target) -> str:
+    """Return the module of the function that enters programs."""
     names = {"begin": BEGIN, "end": END, "call": _CALL}
     numbers = {"head": HEAD, "row": _ROW, "value": _VALUE, "busy": BUSY}
     numbers |= {"slot": SLOT, "slots": SLOTS * SLOT}
-    text = _TEXT.format(triple=target.triple, **names, **numbers, **_OFFSETS)
-    return cache.loaded_of(
-        "entry",
-        text,
-        target,
-        lambda: object_code(text, target),
-        lambda image: Library(image, ["weft.enter"], helpers.imports()),
+    return _TEXT.format(triple=target.triple, **names, **numbers, **_OFFSETS)
+
+
+@once
+def _library() -> Library:
+    target = host()
+    imports = helpers.imports()
+    return load_shared(
+        "entry", text(target), target, lambda image: Library(image, ["weft.enter"], imports)
     )
 
 

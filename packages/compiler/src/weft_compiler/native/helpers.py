@@ -11,9 +11,9 @@ import os
 from typing import Final
 
 from weft_compiler.codegen import threads
-from weft_compiler.codegen.targets import host, object_code
-from weft_compiler.native import cache
+from weft_compiler.codegen.targets import host
 from weft_compiler.native.linking import Library, once
+from weft_compiler.native.shared_objects import load_shared
 
 _PROCEDURE: Final = ctypes.CFUNCTYPE(None)
 
@@ -22,13 +22,7 @@ _PROCEDURE: Final = ctypes.CFUNCTYPE(None)
 def library() -> Library:
     """Their machine code, which stays until the process ends."""
     text = threads.text(host())
-    made = cache.loaded_of(
-        "threads",
-        text,
-        host(),
-        lambda: object_code(text, host()),
-        lambda image: Library(image, threads.EXPORTS),
-    )
+    made = load_shared("threads", text, host(), lambda image: Library(image, threads.EXPORTS))
     reset = _PROCEDURE(made.address(threads.RESET))
     reset()
     if hasattr(os, "register_at_fork"):

@@ -27,7 +27,7 @@ from weft_tensor import errors
 from weft_tensor.dtypes import as_dtype
 
 if TYPE_CHECKING:
-    from weft_compiler.lower.sizes import Varying
+    from weft_compiler.lower.shape_polymorphism import Varying
     from weft_compiler.native.program import Code, NativeProgram
 
 _MOST_INLINE: Final = 1 << 12

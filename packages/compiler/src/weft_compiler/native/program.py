@@ -16,6 +16,7 @@ import numpy as np
 
 from weft_compiler.blas import MISSING, addresses
 from weft_compiler.codegen import blas, generated
+from weft_compiler.codegen.call_nest import call_of, dtype_of, module_of_call, with_table
 from weft_compiler.codegen.kernel import INTERRUPTED, OUT_OF_BOUNDS
 from weft_compiler.codegen.module import ENTRY, Module, module_of
 from weft_compiler.codegen.options import Options
@@ -24,12 +25,13 @@ from weft_compiler.codegen.sequence import sequence_of, symbol
 from weft_compiler.codegen.targets import Target, object_code, target_of
 from weft_compiler.codegen.threads import MOST, supported
 from weft_compiler.ir.canonical import canonical
-from weft_compiler.ir.pieces import pieces_of
+from weft_compiler.ir.pieces import Piece, pieces_of
 from weft_compiler.ir.program import FOR_KERNELS, Check, Program, walk
 from weft_compiler.native import cache, helpers
 from weft_compiler.native.arena import ARENA, address_of, aligned
 from weft_compiler.native.entry import BUSY, Row, entry, readable, state_of
 from weft_compiler.native.linking import Library
+from weft_compiler.native.shared_objects import load_shared, name_of
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 
@@ -101,13 +103,7 @@ def _routines(library: str, dtype: DType, target: Target) -> Library:
     """Routines of a type, which all programs share."""
     text = generated.module_text(library, dtype, target)
     names = [generated.symbol(each, dtype) for each in generated.routines(library)]
-    return cache.loaded_of(
-        library,
-        text,
-        target,
-        lambda: object_code(text, target),
-        lambda image: Library(image, names),
-    )
+    return load_shared(name_of(library, dtype), text, target, lambda image: Library(image, names))
 
 
 class NativeProgram:
@@ -352,15 +348,17 @@ def load(program: Program, options: Options | None = None) -> NativeProgram:
     return NativeProgram(program, _code_of(canonical(program), options or Options(), program.name))
 
 
-def _code_of(program: Program, options: Options, name: str) -> Code:
-    """The code of a program whose names say nothing.
+def _code_of(program: Program, options: Options, name: str, is_piece: bool = False) -> Code:
+    """Return the code of a program in canonical form.
 
     Args:
       name: for people who look into the directory of what is kept.
+      is_piece: True if the program is not to be cut into pieces.
     """
     written = _written(program, options)
     key = hashlib.sha256(written.encode()).hexdigest()
-    code = shared_code(key, lambda: _compiled(program, options, written, key, name))
+    cut = not (is_piece or options.clocks)
+    code = shared_code(key, lambda: _compiled(program, options, written, key, name, cut))
     assert code is not None
     return code
 
@@ -376,17 +374,59 @@ def shared_code(key: str, make: Callable[[], Code | None]) -> Code | None:
         return _codes.setdefault(key, made)
 
 
-def _compiled(program: Program, options: Options, written: str, key: str, name: str) -> Code:
+def _compiled(
+    program: Program, options: Options, written: str, key: str, name: str, cut: bool
+) -> Code:
     started = time.perf_counter()
-    pieces = [] if options.clocks else pieces_of(program)
+    pieces = pieces_of(program) if cut else []
     nests: dict[Code, int] = {}
     if len(pieces) > 1:
-        codes = [_code_of(each.program, options, name) for each in pieces]
+        pieces, codes = _codes_of(pieces, options, name)
         nests = {code: at for at, code in enumerate(dict.fromkeys(codes))}
         called = [(each, nests[code]) for each, code in zip(pieces, codes, strict=True)]
         module = sequence_of(program, called, [code.module for code in nests], options)
     else:
         module = module_of(program, options)
+    code = _linked(module, list(nests), options, written, key, name)
+    code.seconds = time.perf_counter() - started
+    return code
+
+
+def _codes_of(
+    pieces: Sequence[Piece], options: Options, name: str
+) -> tuple[list[Piece], list[Code]]:
+    """Return pieces and the code of each."""
+    called: list[Piece] = []
+    codes: list[Code] = []
+    for piece in pieces:
+        call = None if options.bounds_checks else call_of(piece)
+        if call is None:
+            called.append(piece)
+            codes.append(_code_of(piece.program, options, name, is_piece=True))
+        else:
+            called.append(with_table(piece, call, options))
+            codes.append(_code_of_call(call.routine, dtype_of(piece, call), options))
+    return called, codes
+
+
+def _code_of_call(routine: str, dtype: DType, options: Options) -> Code:
+    """Return the code that calls a routine with the sizes of a table."""
+    written = f"call {routine} of {dtype.name}\n{options!r}"
+    key = hashlib.sha256(written.encode()).hexdigest()
+
+    def make() -> Code:
+        module = module_of_call(routine, dtype, options)
+        return _linked(module, [], options, written, key, routine)
+
+    code = shared_code(key, make)
+    assert code is not None
+    return code
+
+
+def _linked(
+    module: Module, nests: list[Code], options: Options, written: str, key: str, name: str
+) -> Code:
+    """Return the code of a module, from the disk or compiled now."""
     target = target_of(options)
     new: list[bytes] = []
 
@@ -396,11 +436,10 @@ def _compiled(program: Program, options: Options, written: str, key: str, name: 
 
     def linked(image: bytes) -> Code:
         file = cache.file_of(name, written, target)
-        return Code(module, image, target, key, file, list(nests))
+        return Code(module, image, target, key, file, nests)
 
     code = cache.loaded_of(name, written, target, compiled, linked)
     code.from_disk = not new and all(nest.from_disk for nest in nests)
-    code.seconds = time.perf_counter() - started
     return code
 
 

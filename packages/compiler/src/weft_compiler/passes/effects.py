@@ -27,7 +27,7 @@ from weft_compiler.ir.program import (
 from weft_compiler.ir.ranges import affine
 from weft_compiler.routines import routine
 
-Place = tuple[Expr, ...] | None
+Access = tuple[Expr, ...] | None
 """The indices of an access, some of which may be any; None where nothing is known of them."""
 
 
@@ -41,8 +41,8 @@ class Effects:
       ends: it may end the program, or not end itself.
     """
 
-    reads: dict[str, list[Place]] = field(default_factory=dict)
-    writes: dict[str, list[Place]] = field(default_factory=dict)
+    reads: dict[str, list[Access]] = field(default_factory=dict)
+    writes: dict[str, list[Access]] = field(default_factory=dict)
     uses: set[str] = field(default_factory=set)
     defines: set[str] = field(default_factory=set)
     ends: bool = False
@@ -69,14 +69,15 @@ class Effects:
 
 
 Buffers = Mapping[str, Buffer]
+Shape = tuple[int, ...]
 
 
-def buffers_of(program: Program) -> Buffers:
+def interface_buffers(program: Program) -> Buffers:
     """The inputs and outputs of a program."""
     return {each.name: each for each in (*program.inputs, *program.outputs)}
 
 
-def within(buffers: Buffers, body: Iterable[Statement]) -> Buffers:
+def with_allocations(buffers: Buffers, body: Iterable[Statement]) -> Buffers:
     """Buffers, and those that a body allocates."""
     own = [each.buffer for each in body if isinstance(each, Allocate)]
     return {**buffers, **{each.name: each for each in own}} if own else buffers
@@ -90,13 +91,13 @@ def effects_of(statements: Iterable[Statement], buffers: Buffers) -> Effects:
     """
     body = tuple(statements)
     if len(body) == 1:
-        return _effects_of_one(body[0], within(buffers, body))[0]
+        return _effects_of_one(body[0], with_allocations(buffers, body))[0]
     return _effects_of_body(body, buffers)[0]
 
 
 def _effects_of_body(body: Body, buffers: Buffers) -> tuple[Effects, bool]:
     """Return the effects of a body, and if they depend on the shapes of buffers."""
-    buffers = within(buffers, body)
+    buffers = with_allocations(buffers, body)
     total, depends = Effects(), False
     for statement in body:
         effects, by_shape = _effects_of_one(statement, buffers)
@@ -107,10 +108,12 @@ def _effects_of_body(body: Body, buffers: Buffers) -> tuple[Effects, bool]:
 
 def _effects_of_one(statement: Statement, buffers: Buffers) -> tuple[Effects, bool]:
     """Return the effects of a statement, and if they depend on the shapes of buffers."""
+    if isinstance(statement, Call):
+        return _effects_of_call(statement, buffers), True
     known: Effects | None = getattr(statement, "_effects", None)
     if known is not None:
         return known, False
-    effects, depends = Effects(), isinstance(statement, Call)
+    effects, depends = Effects(), False
     _add_one(statement, effects, buffers)
     for body in bodies(statement):
         inner, by_shape = _effects_of_body(body, buffers)
@@ -119,6 +122,18 @@ def _effects_of_one(statement: Statement, buffers: Buffers) -> tuple[Effects, bo
     if not depends:  # else the same statement has other effects on buffers of other shapes
         object.__setattr__(statement, "_effects", effects)
     return effects, depends
+
+
+def _effects_of_call(call: Call, buffers: Buffers) -> Effects:
+    """Return the effects of a call, which are kept for the shapes that they were computed for."""
+    shapes = [buffers[view.buffer].shape for view in call.views]
+    known: tuple[list[Shape], Effects] | None = getattr(call, "_effects", None)
+    if known is not None and known[0] == shapes:
+        return known[1]
+    effects = Effects()
+    _add_one(call, effects, buffers)
+    object.__setattr__(call, "_effects", (shapes, effects))
+    return effects
 
 
 def _add_one(statement: Statement, found: Effects, buffers: Buffers) -> None:
@@ -146,9 +161,9 @@ def _add_one(statement: Statement, found: Effects, buffers: Buffers) -> None:
             for view, what in zip(views, of.views, strict=True):
                 whole = buffers[view.buffer]
                 span = of.spans(dict(parameters), whole.dtype.size)[what]
-                places = found.writes if what in of.writes else found.reads
-                touched = _touched(view, whole, span)
-                places.setdefault(view.buffer, []).append(touched)
+                accesses = found.writes if what in of.writes else found.reads
+                touched = _view_access(view, whole, span)
+                accesses.setdefault(view.buffer, []).append(touched)
                 if what in of.writes and dict(parameters).get("accumulate"):
                     found.reads.setdefault(view.buffer, []).append(touched)
         case Check() | While():
@@ -159,7 +174,7 @@ _ANY: Final = Variable(INDEX, "*")
 """An index that may be any."""
 
 
-def _touched(view: Load, buffer: Buffer, span: int) -> Place:
+def _view_access(view: Load, buffer: Buffer, span: int) -> Access:
     """Where a routine is that touches so many elements from a view's first on.
 
     That is within one place of the first dimensions, if the others have as many elements.
@@ -171,7 +186,7 @@ def _touched(view: Load, buffer: Buffer, span: int) -> Place:
         index, size = view.indices[axis], buffer.shape[axis]
         if isinstance(index, Constant):
             offset += int(index.value) * inner
-        elif (step := _step(index)) > 1 and size % step == 0 and offset + span <= step * inner:
+        elif (step := _stride(index)) > 1 and size % step == 0 and offset + span <= step * inner:
             # It is within bounds, so there are as many places as its step until the end.
             return (*view.indices[:axis], *[_ANY] * (len(buffer.shape) - axis))
         else:
@@ -180,7 +195,7 @@ def _touched(view: Load, buffer: Buffer, span: int) -> Place:
     return None
 
 
-def _step(index: Expr) -> int:
+def _stride(index: Expr) -> int:
     """What an index is a multiple of, if it is of one variable; else 0."""
     terms = affine(index)
     if terms is None or len(terms) != 1 or "" in terms:
@@ -188,7 +203,7 @@ def _step(index: Expr) -> int:
     return next(iter(terms.values()))
 
 
-def places(effects: Effects, buffer: str) -> Iterator[Place]:
+def accesses(effects: Effects, buffer: str) -> Iterator[Access]:
     """All places of a buffer that are read or written."""
     yield from effects.reads.get(buffer, ())
     yield from effects.writes.get(buffer, ())

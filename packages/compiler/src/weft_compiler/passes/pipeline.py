@@ -8,19 +8,19 @@ from typing import Final
 
 from weft_compiler.ir.program import Program
 from weft_compiler.ir.verifier import verify
-from weft_compiler.passes.again import compute_again
-from weft_compiler.passes.blocks import block_rows
-from weft_compiler.passes.compensate import compensate_sums
-from weft_compiler.passes.contract import contract
-from weft_compiler.passes.early import move_checks
-from weft_compiler.passes.late import move_late
-from weft_compiler.passes.masked import skip_masked
-from weft_compiler.passes.merge import merge_loops
-from weft_compiler.passes.order import order_loops
-from weft_compiler.passes.products import add_in_place, choose
+from weft_compiler.passes.compensate_sums import compensate_sums
+from weft_compiler.passes.contract_buffers import contract_buffers
+from weft_compiler.passes.fuse import fuse_loops
+from weft_compiler.passes.hoist_checks import hoist_checks
+from weft_compiler.passes.parallelize import parallelize_loops
+from weft_compiler.passes.partition_loops import partition_loops
+from weft_compiler.passes.products import accumulate_in_place, select_products
+from weft_compiler.passes.rematerialize import rematerialize
 from weft_compiler.passes.simplify import simplify
-from weft_compiler.passes.split import split_loops
-from weft_compiler.passes.sums import cut_sums
+from weft_compiler.passes.sink import sink_temporaries
+from weft_compiler.passes.sparse_attention.rewrite import skip_masked_columns
+from weft_compiler.passes.split_reductions import split_reductions
+from weft_compiler.passes.tile import tile_rows
 
 Pass = Callable[[Program], Program]
 
@@ -39,7 +39,7 @@ def optimise(program: Program, check: bool = True, vector_bytes: int = 0) -> Pro
     return program
 
 
-_SMALLER: Final[tuple[Pass, ...]] = (move_late, merge_loops, contract, block_rows)
+_SMALLER: Final[tuple[Pass, ...]] = (sink_temporaries, fuse_loops, contract_buffers, tile_rows)
 """Those that make buffers smaller."""
 
 
@@ -53,14 +53,14 @@ def passes_for(vector_bytes: int = 0) -> tuple[Pass, ...]:
     """The passes in their order; see `optimise`."""
     return (
         simplify,
-        move_checks,
-        add_in_place,
-        partial(compute_again, later=_smaller),
+        hoist_checks,
+        accumulate_in_place,
+        partial(rematerialize, later=_smaller),
         *_SMALLER,
-        skip_masked,
-        partial(choose, vector_bytes=vector_bytes),
-        cut_sums,
-        split_loops,
-        order_loops,
+        skip_masked_columns,
+        partial(select_products, vector_bytes=vector_bytes),
+        split_reductions,
+        partition_loops,
+        parallelize_loops,
         partial(compensate_sums, vector_bytes=vector_bytes),
     )

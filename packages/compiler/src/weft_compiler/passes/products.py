@@ -34,27 +34,29 @@ from weft_compiler.ir.program import (
     Store,
     While,
 )
-from weft_compiler.ir.rewrite import map_bodies, replaced
-from weft_compiler.passes.effects import Buffers, buffers_of, effects_of, within
+from weft_compiler.ir.rewrite import map_bodies, with_body
+from weft_compiler.passes.effects import Buffers, effects_of, interface_buffers, with_allocations
 from weft_compiler.windows import LINE
 
-_SMALL: Final = 10**6
+_SMALL_WORK: Final = 10**6
 """Multiplications up to which OpenBLAS for AVX-512 packs nothing."""
-_CACHE: Final = 1 << 20
+_DEFAULT_CACHE: Final = 1 << 20
 """Bytes of a second cache where nobody tells, which also were those of Zen 4."""
-_CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
-_FEW: Final = {8: 1 << 62, 56: 1 << 22}
+_CACHE_FOLDER: Final = Path("/sys/devices/system/cpu/cpu0/cache")
+_MAX_OPERAND_BYTES: Final = {8: 1 << 62, 56: 1 << 22}
 """Rows of a product that reads its second operand a few times only, and how many bytes that may
 have then. Else it should fit into a second cache."""
-_SEVERAL: Final = {56: 1 << 24, 512: 1 << 24}
+_MAX_OPERAND_BYTES_LARGE_CACHE: Final = {56: 1 << 24, 512: 1 << 24}
 """The same besides where that cache is twice as large."""
-_FEWEST: Final = 4
+_MIN_TRANSPOSED_ROWS: Final = 4
 """Rows of a product from which on a second operand is transposed before a loop."""
-_FILLED: Final = 2 / 3
+_MIN_FILLED: Final = 2 / 3
 """Part of the registers of a narrow result that should be columns."""
 
 
-def is_generated(of: Mapping[str, int], size: int, vector_bytes: int, cache: int = _CACHE) -> bool:
+def prefers_generated(
+    of: Mapping[str, int], size: int, vector_bytes: int, cache: int = _DEFAULT_CACHE
+) -> bool:
     """Whether `matmul` takes less time than `gemm`.
 
     This is what `benchmarks/RESULTS.md` has of Zen 4 and of Sapphire Rapids with OpenBLAS. Other
@@ -70,21 +72,25 @@ def is_generated(of: Mapping[str, int], size: int, vector_bytes: int, cache: int
     if vector_bytes < LINE or not m or not n or not k:
         return False
     lanes = LINE // size
-    turned_a, turned_b = of["a_column"] != 1, of["b_column"] != 1
-    if n <= 2 * lanes and (turned_a or n < _FILLED * -(-n // lanes) * lanes):
+    transposed_a, transposed_b = of["a_column"] != 1, of["b_column"] != 1
+    if n <= 2 * lanes and (transposed_a or n < _MIN_FILLED * -(-n // lanes) * lanes):
         return False
-    if m * n * k <= _SMALL:
-        return turned_b and m >= 2 * lanes
+    if m * n * k <= _SMALL_WORK:
+        return transposed_b and m >= 2 * lanes
     if m == 1:
-        return not turned_b
-    few = _FEW | _SEVERAL if cache >= 2 * _CACHE else _FEW
+        return not transposed_b
+    few = (
+        _MAX_OPERAND_BYTES | _MAX_OPERAND_BYTES_LARGE_CACHE
+        if cache >= 2 * _DEFAULT_CACHE
+        else _MAX_OPERAND_BYTES
+    )
     return n * k * size <= next((most for rows, most in few.items() if m <= rows), cache)
 
 
 @functools.cache
-def second_cache() -> int:
+def l2_cache_bytes() -> int:
     """Bytes of the second cache of this machine, as Linux tells."""
-    for place in _CACHES.glob("index*"):
+    for place in _CACHE_FOLDER.glob("index*"):
         try:
             level, kind, size = (
                 (place / name).read_text().strip() for name in ("level", "type", "size")
@@ -93,21 +99,21 @@ def second_cache() -> int:
             continue
         if level == "2" and kind != "Instruction" and size.endswith("K") and size[:-1].isdigit():
             return int(size[:-1]) << 10
-    return _CACHE  # of systems that do not tell
+    return _DEFAULT_CACHE  # of systems that do not tell
 
 
-def choose(program: Program, vector_bytes: int) -> Program:
+def select_products(program: Program, vector_bytes: int) -> Program:
     """The program with `matmul` in the place of `gemm` where that is faster.
 
     Args:
       vector_bytes: of a register of the processor.
     """
-    buffers = buffers_of(program)
+    buffers = interface_buffers(program)
 
     def chosen(statement: Statement) -> Statement:
         if isinstance(statement, Call) and statement.routine == "gemm":
             of, dtype = dict(statement.parameters), statement.views[0].dtype
-            if is_generated(of, dtype.size, vector_bytes, second_cache()):
+            if prefers_generated(of, dtype.size, vector_bytes, l2_cache_bytes()):
                 return replace(statement, routine="matmul")
         return map_bodies(statement, inside)
 
@@ -117,33 +123,33 @@ def choose(program: Program, vector_bytes: int) -> Program:
     if vector_bytes < LINE:
         return program
     names = Names(program)
-    return replaced(program, inside(_Transposed(names).body(program.body, buffers)))
+    return with_body(program, inside(_TransposeHoister(names).body(program.body, buffers)))
 
 
 # ------------------------------------------------------------------------------- transposes
 
 
-class _Transposed:
+class _TransposeHoister:
     """Transposes before a loop what is the same in all of its turns."""
 
     def __init__(self, names: Names) -> None:
         self._names = names
 
     def body(self, body: Body, outer: Buffers) -> Body:
-        buffers = within(outer, body)
+        buffers = with_allocations(outer, body)
         found: list[Statement] = []
         for each in body:
             if isinstance(each, While):
-                before, each = self._loop(each, buffers)
-                buffers = within(buffers, before)
+                before, each = self._rewrite_loop(each, buffers)
+                buffers = with_allocations(buffers, before)
                 found += before
-            found.append(map_bodies(each, functools.partial(self._inside, buffers)))
+            found.append(map_bodies(each, functools.partial(self._rewrite_body, buffers)))
         return tuple(found)
 
-    def _inside(self, buffers: Buffers, body: Body) -> Body:
+    def _rewrite_body(self, buffers: Buffers, body: Body) -> Body:
         return self.body(body, buffers)
 
-    def _loop(self, loop: While, buffers: Buffers) -> tuple[Body, While]:
+    def _rewrite_loop(self, loop: While, buffers: Buffers) -> tuple[Body, While]:
         """What comes before a loop, and the loop."""
         written = effects_of((loop,), buffers).writes
         made: dict[str, Load] = {}
@@ -159,7 +165,7 @@ class _Transposed:
             if str(b) not in made:
                 name = self._names.new(f"{b.buffer}_transposed")
                 buffer = Buffer(name, b.dtype, (of["k"], of["n"]))
-                before.extend(self._transpose(b, buffer))
+                before.extend(self._emit_transpose(b, buffer))
                 made[str(b)] = Load(b.dtype, name, (index(0), index(0)))
             strides = {"b_row": of["n"], "b_column": 1}
             parameters = tuple({**of, **strides}.items())
@@ -168,10 +174,10 @@ class _Transposed:
         def inside(body: Body) -> Body:
             return tuple([changed(each) for each in body])
 
-        turns = inside(loop.body)
-        return tuple(before), replace(loop, body=turns)
+        body = inside(loop.body)
+        return tuple(before), replace(loop, body=body)
 
-    def _transpose(self, b: Load, buffer: Buffer) -> Body:
+    def _emit_transpose(self, b: Load, buffer: Buffer) -> Body:
         row, column = (Variable(INDEX, self._names.new(name)) for name in ("row", "column"))
         value = Load(b.dtype, b.buffer, (*b.indices[:-2], column, row))
         store = Store(buffer.name, (row, column), value)
@@ -182,7 +188,7 @@ class _Transposed:
 
 def _is_transposed(call: Call, of: Mapping[str, int], buffers: Buffers) -> bool:
     """Whether the second operand of a product is the transpose of a whole matrix of a buffer."""
-    if call.routine not in ("gemm", "matmul") or call.sizes or of["m"] < _FEWEST:
+    if call.routine not in ("gemm", "matmul") or call.sizes or of["m"] < _MIN_TRANSPOSED_ROWS:
         return False
     b = call.views[1]
     shape = buffers[b.buffer].shape if b.buffer in buffers else ()
@@ -197,44 +203,50 @@ def _is_transposed(call: Call, of: Mapping[str, int], buffers: Buffers) -> bool:
 # ------------------------------------------------------------------------------- sums
 
 
-def add_in_place(program: Program) -> Program:
+def accumulate_in_place(program: Program) -> Program:
     """The program with products that are added to a matrix and used nowhere else added in place."""
-    return replaced(program, _added(program.body, buffers_of(program)))
+    return with_body(program, _accumulate_body(program.body, interface_buffers(program)))
 
 
-def _added(body: Body, outer: Buffers) -> Body:
-    buffers = within(outer, body)
-    found = [map_bodies(each, lambda inner: _added(inner, buffers)) for each in body]
+def _accumulate_body(body: Body, outer: Buffers) -> Body:
+    buffers = with_allocations(outer, body)
+    statements = [map_bodies(each, lambda inner: _accumulate_body(inner, buffers)) for each in body]
     allocated = {each.buffer.name for each in body if isinstance(each, Allocate)}
-    for at, each in enumerate(found):
+    users = _users(statements, buffers)
+    removed: set[int] = set()
+    for at, each in enumerate(statements):
         if not isinstance(each, Call) or each.routine != "gemm":
             continue
         product = each.views[2]
         if product.buffer not in allocated or dict(each.parameters)["accumulate"]:
             continue
-        rest = found[at + 1 :]
-        users = [later for later in rest if _touches(later, product.buffer, buffers)]
-        if len(users) != 1 or any(_touches(e, product.buffer, buffers) for e in found[:at]):
+        touching = users[product.buffer]
+        if len(touching) != 2 or touching[0] != at:
             continue
-        total = _sum_with(users[0], product.buffer, buffers)
-        place = rest.index(users[0])
-        if not total or _touches(each, total, buffers):
-            continue
-        if any(_touches(later, total, buffers) for later in rest[:place]):
+        adder = touching[1]
+        total = _accumulation_target(statements[adder], product.buffer, buffers)
+        if not total or any(at <= user < adder for user in users[total]):
             continue
         of = {**dict(each.parameters), "accumulate": 1}
         view = replace(product, buffer=total)
-        found[at] = replace(each, views=(*each.views[:2], view), parameters=tuple(of.items()))
-        del found[at + 1 + place]
-    return tuple(found)
+        statements[at] = replace(each, views=(*each.views[:2], view), parameters=tuple(of.items()))
+        removed.add(adder)
+        users[total] = sorted({*users[total], at} - {adder})
+        users[product.buffer] = []
+    return tuple([each for at, each in enumerate(statements) if at not in removed])
 
 
-def _touches(statement: Statement, name: str, buffers: Buffers) -> bool:
-    effects = effects_of((statement,), buffers)
-    return name in effects.reads or name in effects.writes
+def _users(statements: Sequence[Statement], buffers: Buffers) -> dict[str, list[int]]:
+    """Return the positions of the statements that touch each buffer."""
+    users: dict[str, list[int]] = {}
+    for at, statement in enumerate(statements):
+        effects = effects_of((statement,), buffers)
+        for name in {*effects.reads, *effects.writes}:
+            users.setdefault(name, []).append(at)
+    return users
 
 
-def _sum_with(statement: Statement, product: str, buffers: Buffers) -> str:
+def _accumulation_target(statement: Statement, product: str, buffers: Buffers) -> str:
     """The matrix of a product's shape that a statement adds it to, and does nothing else; or ""."""
     rows = statement
     columns = rows.body[0] if isinstance(rows, For) and len(rows.body) == 1 else None

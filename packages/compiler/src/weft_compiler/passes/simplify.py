@@ -18,38 +18,38 @@ from weft_compiler.ir.expressions import (
 from weft_compiler.ir.indices import plus, times
 from weft_compiler.ir.program import Body, For, If, Let, Program, Statement
 from weft_compiler.ir.ranges import Range, affine, range_of
-from weft_compiler.ir.rewrite import map_bodies, map_deep, map_expressions, replaced
+from weft_compiler.ir.rewrite import map_bodies, map_deep, map_expressions, with_body
 
 
 def simplify(program: Program) -> Program:
     """The program without loops of one turn, and with simpler indices and conditions."""
-    return replaced(program, simplified(program.body, {}))
+    return with_body(program, simplify_body(program.body, {}))
 
 
-def simplified(body: Body, known: Mapping[str, Range]) -> Body:
+def simplify_body(body: Body, known: Mapping[str, Range]) -> Body:
     """The body, in which indices have these ranges."""
     ranges = dict(known)
     done: list[Statement] = []
     for each in body:
         statement = map_expressions(each, lambda expression: _expression(expression, ranges))
         match statement:
-            case For(variable=variable, extent=Constant(value=turns), body=inner):
-                if turns <= 0:
+            case For(variable=variable, extent=Constant(value=trip_count), body=inner):
+                if trip_count <= 0:
                     continue
-                if turns == 1:
-                    done += simplified(_first_turn(variable, inner), ranges)
+                if trip_count == 1:
+                    done += simplify_body(_first_iteration(variable, inner), ranges)
                     continue
-                ranges[variable] = Range(0, int(turns) - 1)
+                ranges[variable] = Range(0, int(trip_count) - 1)
             case If(condition=Constant(value=value), then=then, otherwise=otherwise):
-                done += simplified(then if value else otherwise, ranges)
+                done += simplify_body(then if value else otherwise, ranges)
                 continue
             case Let(name=name, value=value) if value.dtype is INDEX:
                 ranges[name] = range_of(value, ranges)
-        done.append(map_bodies(statement, lambda inner: simplified(inner, ranges)))
+        done.append(map_bodies(statement, lambda inner: simplify_body(inner, ranges)))
     return tuple(done)
 
 
-def _first_turn(variable: str, body: Body) -> Body:
+def _first_iteration(variable: str, body: Body) -> Body:
     return map_deep(body, lambda each: substitute(each, {variable: index(0)}))
 
 
@@ -97,11 +97,11 @@ def _index(expression: Apply, known: Mapping[str, Range]) -> Expr:
             primitive="floor_div" | "floor_mod" as primitive, operands=(x, Constant(value=divisor))
         ) if divisor > 0:
             return _divided(primitive, x, int(divisor), known) or expression
-        case Apply(primitive="add" | "sub", operands=(x, y)) if _vanishes(y):
+        case Apply(primitive="add" | "sub", operands=(x, y)) if _is_zero(y):
             return x
-        case Apply(primitive="add", operands=(x, y)) if _vanishes(x):
+        case Apply(primitive="add", operands=(x, y)) if _is_zero(x):
             return y
-        case Apply(primitive="mul", operands=(x, y)) if _vanishes(x) or _vanishes(y):
+        case Apply(primitive="mul", operands=(x, y)) if _is_zero(x) or _is_zero(y):
             return index(0)
     if all(isinstance(operand, Constant) for operand in expression.operands):
         found = range_of(expression, {})
@@ -109,7 +109,7 @@ def _index(expression: Apply, known: Mapping[str, Range]) -> Expr:
     return expression
 
 
-def _vanishes(x: Expr) -> bool:
+def _is_zero(x: Expr) -> bool:
     return isinstance(x, Constant) and x.value == 0
 
 

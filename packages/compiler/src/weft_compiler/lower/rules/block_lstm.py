@@ -26,7 +26,7 @@ from weft_compiler.ir.expressions import (
     where,
 )
 from weft_compiler.ir.indices import clamped, minus, plus
-from weft_compiler.ir.loops import Unique, filled, load, nest
+from weft_compiler.ir.loops import Unique, fill, load, nest
 from weft_compiler.ir.program import Allocate, Body, Buffer, Call, For, If, Let, Statement, Store
 from weft_compiler.lower.panels import packed
 from weft_compiler.lower.precision import widened
@@ -269,23 +269,23 @@ class _Forward(_Writer):
                 Store(self.state.name, (b, j), self.load(layer.h_prev, b, j)),
             )
 
-        turn = Variable(INDEX, self.unique("turn"))
+        iteration = Variable(INDEX, self.unique("turn"))
         zero = number(0, layer.dtype)
         beyond = nest(
             self.unique,
             (len(_GATES), *layer.row),
-            lambda k, b, j: (Store(self.results.name, (turn, k, b, j), zero),),
+            lambda k, b, j: (Store(self.results.name, (iteration, k, b, j), zero),),
         )
         product = self.product(self.load(layer.x, *zeros), 0, self.of_gates(0), rows)
-        first = product or filled(self.unique, self.gates, zero)
+        first = product or fill(self.unique, self.gates, zero)
         return (
             *map(Allocate, (self.gates, self.cell, self.state)),
             *first,
             *nest(self.unique, layer.row, begin),
             For(
-                turn.name,
+                iteration.name,
                 index(layer.steps),
-                layer.guarded(turn, self.memory, self.step(turn), beyond),
+                layer.guarded(iteration, self.memory, self.step(iteration), beyond),
             ),
         )
 
@@ -305,22 +305,22 @@ class _Forward(_Writer):
         b = self.load(layer.w, which * layer.depth, 0)
         return _product((a, b, c), (rows, n, k), (k, 1), (n, 1), bool(which))
 
-    def step(self, turn: Expr) -> Body:
+    def step(self, iteration: Expr) -> Body:
         """One step."""
         state = Load(self.state.dtype, self.state.name, (index(0), index(0)))
         return (
-            *self.product(state, 1, self.of_gates(turn), self.layer.batch),
-            *nest(self.unique, self.layer.row, lambda b, j: self.element(turn, b, j)),
+            *self.product(state, 1, self.of_gates(iteration), self.layer.batch),
+            *nest(self.unique, self.layer.row, lambda b, j: self.element(iteration, b, j)),
         )
 
-    def element(self, turn: Expr, b: Expr, j: Expr) -> Body:
+    def element(self, iteration: Expr, b: Expr, j: Expr) -> Body:
         """What a step gives, and the states after it."""
         layer, cell = self.layer, self.layer.cell
         before = self.name("before", Load(layer.dtype, self.cell.name, (b, j)))
 
         def gate(name: str) -> Expr:
             column = cell.column(name, j)
-            given = Load(layer.dtype, self.gates.name, (turn, b, column))
+            given = Load(layer.dtype, self.gates.name, (iteration, b, column))
             return cell.biased(name, given, self.load(layer.bias, column))
 
         def sees(name: str, state: Expr, which: int) -> Expr:
@@ -337,7 +337,7 @@ class _Forward(_Writer):
         return (
             *lets,
             *[
-                Store(self.results.name, (turn, index(at), b, j), value)
+                Store(self.results.name, (iteration, index(at), b, j), value)
                 for at, value in enumerate((i, cs, f, o, ci, co, h))
             ],
             Store(self.cell.name, (b, j), cs),
@@ -406,7 +406,7 @@ def _by_inputs(layer: _Layer, rows: Value) -> Value:
             load(result, layer.x.shape, [0, 0, 0]),
         )
         found = _product(views, (layer.steps * layer.batch, n, k), (k, 1), (1, k))
-        return found or filled(unique, result, number(0, layer.dtype))
+        return found or fill(unique, result, number(0, layer.dtype))
 
     written = Written((rows, layer.w), write)
     return Value(f"{layer.name}_x", layer.dtype, layer.x.shape, written)
@@ -429,7 +429,7 @@ def _by_weights(layer: _Layer, rows: Value, states: Value) -> Value:
             return _product((a, b, c), (m, n, k), (1, m), (n, 1), adds)
 
         if not steps * batch:
-            return filled(unique, result, number(0, layer.dtype))
+            return fill(unique, result, number(0, layer.dtype))
         of_x, of_first, of_shown = (
             load(memory[each], each.shape, [0, 0, 0]) for each in (x, first, shown)
         )
@@ -487,7 +487,7 @@ class _Backward:
         """The steps, the last one first."""
         layer, zero = self.layer, number(0, self.layer.dtype)
         states = tuple([Buffer(unique(name), layer.dtype, layer.row) for name in ("cell", "state")])
-        turn, at = (Variable(INDEX, unique(name)) for name in ("turn", "step"))
+        iteration, at = (Variable(INDEX, unique(name)) for name in ("turn", "step"))
         n = 4 * layer.width
 
         def element(b: Expr, j: Expr) -> Body:
@@ -514,12 +514,12 @@ class _Backward:
         there = (*nest(unique, layer.row, element), *through)
         beyond = nest(unique, (layer.batch, n), lambda b, j: (Store(rows.name, (at, b, j), zero),))
         # The bounds are seen of many sizes, where the number of steps is no constant.
-        step = Let(at.name, clamped(minus(layer.steps - 1, turn), max(layer.steps, 1)))
-        turns = (step, *layer.guarded(at, memory, there, beyond))
+        step = Let(at.name, clamped(minus(layer.steps - 1, iteration), max(layer.steps, 1)))
+        iterations = (step, *layer.guarded(at, memory, there, beyond))
         return (
             *map(Allocate, states),
             *nest(unique, layer.row, begin),
-            *([For(turn.name, index(layer.steps), turns)] if layer.steps else []),
+            *([For(iteration.name, index(layer.steps), iterations)] if layer.steps else []),
             *nest(unique, layer.row, end),
         )
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from weft_compiler.ir.expressions import Expr, apply, index, number, where
 from weft_compiler.ir.indices import clamped, flattened, inside, minus, plus, times, unflattened
-from weft_compiler.ir.loops import Unique, filled, load, nest
+from weft_compiler.ir.loops import Unique, fill, load, nest
 from weft_compiler.ir.program import FOR_KERNELS, Body, Buffer, Call, If, Statement, Store
 from weft_compiler.lower.panels import aligned, packed
 from weft_compiler.lower.precision import NARROW, rounded, widened
@@ -161,7 +161,7 @@ def _by_input(op: Operation) -> Value:
         if not y.taps or not x.taps:
             parts.append(None)  # no window has a tap there
             continue
-        w = _packed(filters, [y.taps, x.taps], turned=True)
+        w = _packed(filters, [y.taps, x.taps], transposed=True)
         part = _convolved(op, last, w, [y.axis, x.axis], channels, "_part")
         if any(of.axis.has_margin(n) for of, n in zip((y, x), last.shape[1:3], strict=True)):
             part.requires = _all_finite(op, filters)
@@ -264,7 +264,7 @@ def _spread(
             added = Store(y.name, (n, *places, c), value, "add")
             return (If(apply("bit_and", *there), (added,)),)
 
-        zeros = filled(unique, y, number(0, y.dtype))
+        zeros = fill(unique, y, number(0, y.dtype))
         return (*zeros, *nest(unique, (*windows, *taps), add))
 
     return Value(f"{name}_spread", terms.dtype, tuple(shape), Written((terms,), write))
@@ -316,7 +316,7 @@ def _by_filter(op: Operation) -> Value:
         return _rounded(op, gradient_by_points(op, x, gradient, of))
 
     def write(unique: Unique, y: Buffer, *buffers: Buffer) -> Sequence[Statement]:
-        zeros = filled(unique, y, number(0, y.dtype))
+        zeros = fill(unique, y, number(0, y.dtype))
         if 0 in (*x.shape, *y.shape, *gradient.shape):
             return zeros
         images = x.shape[0]
@@ -336,38 +336,38 @@ def _by_filter(op: Operation) -> Value:
         body = [*zeros, *nest(unique, (whole,), lambda i: call(times(i, step), step))]
         return [*body, *(call(index(whole * step), images % step) if images % step else ())]
 
-    turned = (depth, high, wide, channels)
+    transposed = (depth, high, wide, channels)
     dtype = dtypes.float32 if in_pairs else x.dtype
-    found = Value(f"{op.name}_turned", dtype, turned, Written((x, gradient), write))
+    found = Value(f"{op.name}_turned", dtype, transposed, Written((x, gradient), write))
     places = high * wide * channels
 
-    def turn(unique: Unique, y: Buffer, given: Buffer) -> Sequence[Statement]:
-        views = load(given, turned, [index(0)] * 4), load(y, op.shape(), [index(0)] * 4)
+    def transpose(unique: Unique, y: Buffer, given: Buffer) -> Sequence[Statement]:
+        views = load(given, transposed, [index(0)] * 4), load(y, op.shape(), [index(0)] * 4)
         of = {"rows": depth, "columns": places, "x_row": places, "y_row": depth}
         return (Call("turn", views, tuple(of.items())),) if depth * places else ()
 
-    return _rounded(op, Value(op.name, dtype, op.shape(), Written((found,), turn)))
+    return _rounded(op, Value(op.name, dtype, op.shape(), Written((found,), transpose)))
 
 
 # ---------------------------------------------------------------------------- forward
 
 
-def _packed(filters: Value, taps: Sequence[range], turned: bool = False) -> Value:
+def _packed(filters: Value, taps: Sequence[range], transposed: bool = False) -> Value:
     """Filters as panels.
 
     Args:
       taps: of both axes, which of the filter's there are.
-      turned: whether they lead from its last axis to the one before.
+      transposed: whether they lead from its last axis to the one before.
     """
     if filters.dtype is dtypes.bfloat16:
-        return _packed_pairs(filters, taps, turned)
+        return _packed_pairs(filters, taps, transposed)
     columns = panel_columns(filters.dtype)
-    channels, depth = filters.shape[:1:-1] if turned else filters.shape[2:]
+    channels, depth = filters.shape[:1:-1] if transposed else filters.shape[2:]
     panels = -(-depth // columns)
     shape = (panels, len(taps[0]), len(taps[1]), channels, columns)
     if filters.constant is not None:
         array = filters.constant[np.ix_(*taps)]
-        array = array.swapaxes(2, 3) if turned else array
+        array = array.swapaxes(2, 3) if transposed else array
         return packed(f"{filters.name}_packed", filters, array)
 
     def element(p: Expr, i: Expr, j: Expr, c: Expr, o: Expr) -> Expr:
@@ -377,7 +377,7 @@ def _packed(filters: Value, taps: Sequence[range], turned: bool = False) -> Valu
         there = apply("less", at, index(depth))
         return where(there, filters.at(*_tap(taps, i, j), c, clamped(at, depth)), zero)
 
-    def turn(unique: Unique, y: Buffer, given: Buffer) -> Sequence[Statement]:
+    def transpose(unique: Unique, y: Buffer, given: Buffer) -> Sequence[Statement]:
         """What columns beyond the last have is never stored anywhere."""
 
         def call(p: Expr, i: Expr, j: Expr, count: int) -> Body:
@@ -394,8 +394,8 @@ def _packed(filters: Value, taps: Sequence[range], turned: bool = False) -> Valu
         return body if channels else ()
 
     zero, name = number(0, filters.dtype), f"{filters.name}_packed"
-    if turned:
-        return Value(name, filters.dtype, shape, Written((filters,), turn))
+    if transposed:
+        return Value(name, filters.dtype, shape, Written((filters,), transpose))
     return computed(name, filters.dtype, shape, element)
 
 
@@ -404,7 +404,7 @@ def _tap(taps: Sequence[range], *at: Expr) -> list[Expr]:
     return [plus(times(k, of.step), of.start) for k, of in zip(at, taps, strict=True)]
 
 
-def _turned(filters: Value, taps: Sequence[range]) -> Value:
+def _transposed(filters: Value, taps: Sequence[range]) -> Value:
     """Some taps of filters that lead from their last axis to the one before."""
     shape = (len(taps[0]), len(taps[1]), *filters.shape[:1:-1])
     return moved(
@@ -412,19 +412,19 @@ def _turned(filters: Value, taps: Sequence[range]) -> Value:
     )
 
 
-def _packed_pairs(filters: Value, taps: Sequence[range], turned: bool) -> Value:
+def _packed_pairs(filters: Value, taps: Sequence[range], transposed: bool) -> Value:
     """Filters of bfloat16 as panels of pairs; see `_packed`."""
-    channels, depth = filters.shape[:1:-1] if turned else filters.shape[2:]
+    channels, depth = filters.shape[:1:-1] if transposed else filters.shape[2:]
     count = len(taps[0]) * len(taps[1])
     shape, name = pair_panels(depth, count * channels), f"{filters.name}_packed"
     if filters.constant is not None:
         array = filters.constant[np.ix_(*taps)]
-        array = array.swapaxes(2, 3) if turned else array
+        array = array.swapaxes(2, 3) if transposed else array
         found = aligned(shape, array.dtype)
         found[...] = packed_pairs(array.reshape(-1, depth))
         return Value(name, filters.dtype, shape, constant=found)
-    if turned and channels % PAIR:  # pairs would be of two taps
-        filters, turned = _turned(filters, taps), False
+    if transposed and channels % PAIR:  # pairs would be of two taps
+        filters, transposed = _transposed(filters, taps), False
 
     def write(unique: Unique, panels: Buffer, given: Buffer) -> Sequence[Statement]:
         first = [index(0)] * 4
@@ -433,7 +433,7 @@ def _packed_pairs(filters: Value, taps: Sequence[range], turned: bool) -> Value:
             views = load(given, filters.shape, at), load(panels, shape, to)
             return (Call("pack_pairs", views, tuple(of.items())),)
 
-        if not turned:
+        if not transposed:
             of = {"n": depth, "k": count * channels, "b_row": depth, "b_column": 1}
             return call(first, first, of) if math.prod(filters.shape) else ()
 
@@ -463,7 +463,7 @@ def _convolved(
 
     def write(unique: Unique, target: Buffer, *buffers: Buffer) -> Sequence[Statement]:
         if 0 in (*x.shape, *w.shape, *shape):
-            return filled(unique, target, number(0, target.dtype))
+            return fill(unique, target, number(0, target.dtype))
 
         def call(image: Expr, row: Expr, images: int, rows: int) -> Body:
             views = (

@@ -14,7 +14,7 @@ import numpy as np
 
 from weft_compiler.ir.expressions import Expr, Variable, number
 from weft_compiler.ir.indices import clamped, inside, minus, modulo, over, plus, times
-from weft_compiler.ir.loops import Unique, filled, load, nest
+from weft_compiler.ir.loops import Unique, fill, load, nest
 from weft_compiler.ir.program import Body, Buffer, If, Let, Statement, Store
 from weft_compiler.lower.precision import rounded, widened
 from weft_compiler.lower.registry import Operation, lowers, require, rule_of
@@ -231,7 +231,7 @@ class _Slices:
 
         def write(unique: Unique, y: Buffer, given: Buffer) -> Sequence[Statement]:
             if 0 in (*shape, *x.shape):
-                return filled(unique, y, zero)
+                return fill(unique, y, zero)
 
             def copy(n: Expr, d: Expr, tap: int, place: Expr, there: Expr) -> Body:
                 image = plus(times(n, axis.count), d)
@@ -255,7 +255,7 @@ class _Slices:
         channels = inner[-1]
 
         def write(unique: Unique, y: Buffer, given: Buffer) -> Sequence[Statement]:
-            zeros = filled(unique, y, number(0, y.dtype))
+            zeros = fill(unique, y, number(0, y.dtype))
             if 0 in (*parts.shape, *self.shape):
                 return zeros
 

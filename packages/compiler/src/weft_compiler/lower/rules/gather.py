@@ -67,8 +67,8 @@ def _reverse_sequence(op: Operation) -> Value:
 
     def source(*at: Expr) -> list[Expr]:
         length, i = cast(lengths.at(at[batch]), INDEX), at[along]
-        turned = where(apply("less", i, length), minus(minus(length, 1), i), i)
-        return [clamped(turned, size) if axis == along else j for axis, j in enumerate(at)]
+        reversed_index = where(apply("less", i, length), minus(minus(length, 1), i), i)
+        return [clamped(reversed_index, size) if axis == along else j for axis, j in enumerate(at)]
 
     found = moved(op.name, x, x.shape, source)
     found.requires = (in_range(lengths, size + 1),)

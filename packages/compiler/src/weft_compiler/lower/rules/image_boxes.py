@@ -9,7 +9,7 @@ import numpy as np
 
 from weft_compiler.ir.expressions import INDEX, Expr, apply, cast, index, number, where
 from weft_compiler.ir.indices import clamped
-from weft_compiler.ir.loops import Unique, filled, load, nest
+from weft_compiler.ir.loops import Unique, fill, load, nest
 from weft_compiler.ir.program import Body, Buffer, If, Statement, Store
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.gather import in_range
@@ -196,7 +196,7 @@ def _grad_image(op: Operation) -> Value:
 
             return (If(apply("bit_and", y_in, x_in), nest(unique, shape[3:], add)),)
 
-        start = filled(unique, result, _number(0))
+        start = fill(unique, result, _number(0))
         return (*start, *(nest(unique, grads.shape[:3], position) if shape[3] else ()))
 
     total = Value(f"{op.name}_sum", _F32, shape, Written((given, numbers, *sides), write))

@@ -66,8 +66,8 @@ class _Pixel:
         hue = where(apply("equal", green, value), of_green, of_blue)
         hue = where(apply("equal", red, value), of(green, blue), hue)
         hue = self.named("hue", where(colored, hue, zero))
-        turned = where(apply("less", hue, zero), apply("add", hue, one), hue)
-        return [self.named("hue", turned), self.named("saturation", saturation), value]
+        wrapped = where(apply("less", hue, zero), apply("add", hue, one), hue)
+        return [self.named("hue", wrapped), self.named("saturation", saturation), value]
 
     def shares(self, hue: Expr) -> Channels:
         """How near to the largest of the three, from 0 to 1, red, green and blue are."""
@@ -103,7 +103,7 @@ def _pixelwise(op: Operation, change: Change) -> Value:
     wide = wide_type(x.dtype)
 
     def write(unique: Unique, result: Buffer, pixels: Buffer, *rest: Buffer) -> Body:
-        def turn(*at: Expr) -> Body:
+        def body(*at: Expr) -> Body:
             pixel = _Pixel(unique, wide)
             given = [
                 pixel.named(name, cast(load(pixels, shape, [*at, index(channel)]), wide))
@@ -117,7 +117,7 @@ def _pixelwise(op: Operation, change: Change) -> Value:
             ]
             return (*pixel.steps, *stores)
 
-        return nest(unique, shape[:-1], turn)
+        return nest(unique, shape[:-1], body)
 
     return Value(op.name, op.dtype(), shape, Written(op.inputs, write))
 
@@ -134,7 +134,7 @@ def _hsv_to_rgb(op: Operation) -> Value:
 
 @lowers("AdjustHue")
 def _adjust_hue(op: Operation) -> Value:
-    def turned(pixel: _Pixel, channels: Channels, delta: Expr) -> Channels:
+    def shift_hue(pixel: _Pixel, channels: Channels, delta: Expr) -> Channels:
         hue, _, value = pixel.hsv(channels)
         low = pixel.named("low", pixel.least(channels))
         hue = pixel.named("hue", apply("add", hue, delta))
@@ -142,7 +142,7 @@ def _adjust_hue(op: Operation) -> Value:
         shares = pixel.shares(apply("sub", hue, apply("floor", hue)))
         return [apply("add", low, apply("mul", share, spread)) for share in shares]
 
-    return _pixelwise(op, turned)
+    return _pixelwise(op, shift_hue)
 
 
 @lowers("AdjustSaturation")

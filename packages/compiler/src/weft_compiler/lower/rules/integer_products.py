@@ -20,7 +20,7 @@ import numpy as np
 
 from weft_compiler.ir.expressions import Expr, apply, cast, index, number, where
 from weft_compiler.ir.indices import clamped, inside, modulo, over, plus, times
-from weft_compiler.ir.loops import Unique, filled, load, nest
+from weft_compiler.ir.loops import Unique, fill, load, nest
 from weft_compiler.ir.program import Allocate, Body, Buffer, Call, Statement
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.conv import (
@@ -270,7 +270,7 @@ def _conv(op: Operation) -> Value:
 
     def write(unique: Unique, y: Buffer, *buffers: Buffer) -> Sequence[Statement]:
         if 0 in (*x.shape, *w.shape, *shape):
-            return filled(unique, y, number(0, y.dtype))
+            return fill(unique, y, number(0, y.dtype))
 
         def call(image: Expr, row: Expr, images: int, rows: int) -> Body:
             views = (

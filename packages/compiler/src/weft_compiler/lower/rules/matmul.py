@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from weft_compiler.blas import MISSING, addresses
 from weft_compiler.ir.expressions import Expr, Load, apply, index, number, where
-from weft_compiler.ir.loops import Unique, filled, load, nest
+from weft_compiler.ir.loops import Unique, fill, load, nest
 from weft_compiler.ir.program import Body, Buffer, Call, Statement
 from weft_compiler.lower.panels import aligned, packed
 from weft_compiler.lower.precision import NARROW, widened
@@ -102,7 +102,7 @@ def product_of(
         if not math.prod(shape):
             return ()
         if not k:
-            return filled(unique, c, number(0, c.dtype))
+            return fill(unique, c, number(0, c.dtype))
         # NumPy computes products of a column and a row without BLAS, each element by itself.
         routine = "gemm" if k > 1 and addresses() else "matmul"
         if _are_small(a.shape, shape, transpose_a, transpose_b):

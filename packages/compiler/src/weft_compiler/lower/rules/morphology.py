@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from weft_compiler.ir.expressions import INDEX, Expr, Variable, apply, cast, index, number, where
 from weft_compiler.ir.indices import clamped, flattened, inside, minus, plus, times, unflattened
-from weft_compiler.ir.loops import Unique, filled, load, nest
+from weft_compiler.ir.loops import Unique, fill, load, nest
 from weft_compiler.ir.program import Body, Buffer, If, Let, Statement, Store
 from weft_compiler.lower.precision import wide_type
 from weft_compiler.lower.registry import Operation, lowers, require
@@ -90,7 +90,7 @@ def _largest(op: Operation, of: _Windows) -> Value:
             value, best = of.sum(images, taps, at, tap), load(result, of.shape, at)
             return (Store(result.name, at, where(apply("greater", value, best), value, best)),)
 
-        return (*filled(unique, result, of.least), *of.each(unique, compare))
+        return (*fill(unique, result, of.least), *of.each(unique, compare))
 
     return Value(f"{op.name}_largest", of.x.dtype, of.shape, Written((of.x, of.taps), write))
 
@@ -110,7 +110,7 @@ def _taken(op: Operation, of: _Windows) -> Value:
             own = cast(flattened(tap, of.taps.shape[:2]), dtypes.int32)
             return (Store(result.name, at, where(found, own, before)),)
 
-        start = filled(unique, result, number(_NONE, dtypes.int32))
+        start = fill(unique, result, number(_NONE, dtypes.int32))
         return (*start, *of.each(unique, compare))
 
     operands = (of.x, of.taps, best)
@@ -145,7 +145,7 @@ def _gradient(op: Operation) -> Value:
             named = Let(tap.name, cast(load(took, of.shape, at), INDEX))
             return (named, If(apply("greater_equal", tap, index(0)), (store,)))
 
-        start = filled(unique, result, number(0, of.x.dtype))
+        start = fill(unique, result, number(0, of.x.dtype))
         return [*start, *nest(unique, of.shape, add)]
 
     total = Value(f"{op.name}_sum", of.x.dtype, op.shape(), Written((_taken(op, of), given), write))

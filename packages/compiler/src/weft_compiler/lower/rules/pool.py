@@ -19,7 +19,7 @@ from weft_compiler.ir.indices import (
     times,
     unflattened,
 )
-from weft_compiler.ir.loops import Unique, filled, load, nest
+from weft_compiler.ir.loops import Unique, fill, load, nest
 from weft_compiler.ir.program import Body, Buffer, Statement, Store
 from weft_compiler.lower.precision import wide_type
 from weft_compiler.lower.registry import Operation, lowers, require
@@ -291,7 +291,7 @@ def _max_pool_grad_of_places(op: Operation) -> Value:
             value = cast(load(given, places.shape, window), wide)
             return (Store(result.name, tuple(unflattened(here, x.shape)), value, "add"),)
 
-        return (*filled(unique, result, number(0, wide)), *nest(unique, places.shape, add))
+        return (*fill(unique, result, number(0, wide)), *nest(unique, places.shape, add))
 
     total = Value(f"{op.name}_sum", wide, x.shape, Written((positions, gradient), write))
     total.requires = (in_range(positions, x.size),)

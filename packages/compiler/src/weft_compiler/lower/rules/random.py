@@ -172,7 +172,7 @@ def _above(unique: Unique, sums: Buffer, value: Expr) -> tuple[Body, Expr]:
     length = Variable(INDEX, unique("length"))
     half, middle = (Variable(INDEX, unique(name)) for name in ("half", "middle"))
     above = apply("greater", Load(sums.dtype, sums.name, (clamped(middle, size),)), share)
-    turn = (
+    body = (
         Let(half.name, over(length, 2)),
         Let(middle.name, apply("add", low, half)),
         If(
@@ -185,7 +185,7 @@ def _above(unique: Unique, sums: Buffer, value: Expr) -> tuple[Body, Expr]:
         ),
     )
     names = (Let(share.name, value), Var(low.name, index(0)), Var(length.name, index(size)))
-    return (*names, While(apply("greater", length, index(0)), turn)), low
+    return (*names, While(apply("greater", length, index(0)), body)), low
 
 
 @lowers("RandomStandardNormal", "StatelessRandomNormal", known=(0,))

@@ -278,8 +278,10 @@ class _Steps:
                 ]
             )
 
-        turn = Variable(INDEX, self.unique("turn"))
-        loop = [For(turn.name, index(of.steps), self._turn(turn))] if of.steps else []
+        iteration = Variable(INDEX, self.unique("turn"))
+        loop = (
+            [For(iteration.name, index(of.steps), self._iteration(iteration))] if of.steps else []
+        )
         return (
             *map(Allocate, own),
             *nest(self.unique, row, begin),
@@ -290,17 +292,17 @@ class _Steps:
     def _load(self, value: Value, at: Sequence[Expr | int]) -> Load:
         return load(self.memory[value], value.shape, at)
 
-    def _turn(self, turn: Expr) -> Body:
+    def _iteration(self, iteration: Expr) -> Body:
         of, row = self.of, (self.of.batch, self.of.width)
         if not self.reset:
             return (
                 *self._product(0, self.old[0]),
-                *nest(self.unique, row, lambda b, j: self._element(turn, b, j)),
+                *nest(self.unique, row, lambda b, j: self._element(iteration, b, j)),
             )
         gates, reset = self.sums[0], self.reset
 
         def gate(b: Expr, j: Expr) -> Body:
-            place, _ = self._place(turn, b)
+            place, _ = self._place(iteration, b)
             z, r = (
                 plus_of(_of(gates, b, plus(j, k * of.width)), self._row(place, b, j, k))
                 for k in (0, 1)
@@ -314,7 +316,7 @@ class _Steps:
             *self._product(0, self.old[0]),
             *nest(self.unique, row, gate),
             *self._product(1, reset),
-            *nest(self.unique, row, lambda b, j: self._element(turn, b, j)),
+            *nest(self.unique, row, lambda b, j: self._element(iteration, b, j)),
         )
 
     def _done(self, *stores: Statement) -> Body:
@@ -424,17 +426,17 @@ class _Steps:
 
     # ---------------------------------------------------------------------------- cells
 
-    def _place(self, turn: Expr, b: Expr) -> tuple[Expr, Expr | None]:
+    def _place(self, iteration: Expr, b: Expr) -> tuple[Expr, Expr | None]:
         """Which row a turn takes of a sequence, and whether that has so many."""
         of = self.of
         if of.lengths is None:
-            return (minus(of.steps - 1, turn) if of.backward else turn), None
+            return (minus(of.steps - 1, iteration) if of.backward else iteration), None
         length = self._name("length", cast(self._load(of.lengths, [b]), INDEX))
-        there = self._name("there", apply("less", turn, length))
+        there = self._name("there", apply("less", iteration, length))
         if not of.backward:
-            return turn, there
-        turned = where(there, minus(minus(length, 1), turn), turn)
-        return self._name("place", clamped(turned, of.steps)), there
+            return iteration, there
+        reversed_step = where(there, minus(minus(length, 1), iteration), iteration)
+        return self._name("place", clamped(reversed_step, of.steps)), there
 
     def _row(self, place: Expr, b: Expr, j: Expr, gate: int) -> Expr:
         """What the inputs add to a gate."""
@@ -442,10 +444,10 @@ class _Steps:
         column = plus(j, (of.at * GATES[of.cell] + gate) * of.width)
         return self._load(of.rows, [place, b, column])
 
-    def _element(self, turn: Expr, b: Expr, j: Expr) -> Body:
+    def _element(self, iteration: Expr, b: Expr, j: Expr) -> Body:
         """New elements of the states, and of the result."""
         of = self.of
-        place, there = self._place(turn, b)
+        place, there = self._place(iteration, b)
         before = [self._name("old", _of(each, b, j)) for each in self.old]
         # Of a GRU that resets before the product the first gates are there already.
         taken = 2 if self.reset else 0

@@ -87,8 +87,8 @@ def _scan(op: Operation) -> Value:
             at = at_place(lead, i, rest)
             step = Assign(total.name, combined(total, cast(load(source, x.shape, at), wide)))
             store = Store(result.name, at, cast(total, result.dtype))
-            turn = (store, step) if exclusive else (step, store)
-            return (Var(total.name, none), For(i.name, index(size), turn))
+            body = (store, step) if exclusive else (step, store)
+            return (Var(total.name, none), For(i.name, index(size), body))
 
         def rows(*lead: Expr) -> Body:
             """One row of neighbours after the other, from the row before."""
@@ -97,14 +97,14 @@ def _scan(op: Operation) -> Value:
                 at = at_place(lead, index(0), rest)
                 return (Store(result.name, at, none if exclusive else load(source, x.shape, at)),)
 
-            def turn(i: Expr, *rest: Expr) -> Body:
+            def body(i: Expr, *rest: Expr) -> Body:
                 before, here = at_place(lead, i, rest), at_place(lead, plus(i, 1), rest)
                 given = load(source, x.shape, before if exclusive else here)
                 value = combined(load(result, x.shape, before), given)
                 return (Store(result.name, here, value),)
 
             rest = x.shape[axis + 1 :]
-            return (*nest(unique, rest, first), *nest(unique, (size - 1, *rest), turn))
+            return (*nest(unique, rest, first), *nest(unique, (size - 1, *rest), body))
 
         if not x.size:
             return ()

@@ -7,12 +7,12 @@ from typing import Final
 
 from weft_compiler.ir.expressions import INDEX, Expr, Load, Variable, apply, cast, number
 from weft_compiler.ir.indices import Operand, clamped
-from weft_compiler.ir.loops import Unique, filled, load, nest
+from weft_compiler.ir.loops import Unique, fill, load, nest
 from weft_compiler.ir.program import Body, Buffer, Let, Statement, Store
 from weft_compiler.lower.precision import NARROW, rounded, widened
 from weft_compiler.lower.registry import Operation, changes_rows, lowers, require
 from weft_compiler.lower.rules.gather import in_range, points_in_range
-from weft_compiler.lower.values import Change, Places, Value, Written
+from weft_compiler.lower.values import Change, ScatterUpdate, Value, Written
 from weft_graph.ir.node import Node
 from weft_tensor.dtypes import DType
 
@@ -132,7 +132,9 @@ def _changed(node: Node, operands: Sequence[Value], depth: int | None) -> Sequen
         return scatter.statements(unique, states[0], *rest)
 
     change = Change((old,), (indices, updates), write)
-    return [scatter.requires(Value(f"{old.name}_new", old.dtype, old.shape, Places(change, 0)))]
+    return [
+        scatter.requires(Value(f"{old.name}_new", old.dtype, old.shape, ScatterUpdate(change, 0)))
+    ]
 
 
 _TENSOR: Final = {
@@ -172,7 +174,7 @@ def _scatter_nd(op: Operation) -> Value:
     scatter = _Scatter(empty, indices, updates, primitive, indices.shape[-1])
 
     def write(unique: Unique, result: Buffer, *rest: Buffer) -> Sequence[Statement]:
-        start = filled(unique, result, number(0, dtype))
+        start = fill(unique, result, number(0, dtype))
         return (*start, *scatter.statements(unique, result, *rest))
 
     found = Value(op.name, dtype, op.shape(), Written((indices, updates), write))

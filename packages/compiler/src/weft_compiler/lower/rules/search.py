@@ -202,7 +202,7 @@ class _Sorted:
         better = apply("bit_or", no_left, _comes_before(right, left))
         step = cast(takes, INDEX)
         chosen = at(where(takes, j, i))
-        turn = (
+        iteration = (
             Let(takes.name, apply("bit_and", open_right, better)),
             Store(to_keys.name, at(t), Load(self._dtype, keys.name, chosen)),
             Store(to_places.name, at(t), Load(INDEX, places.name, chosen)),
@@ -219,7 +219,7 @@ class _Sorted:
             For(
                 step_of.name,
                 apply("sub", end, first),
-                (Let(t.name, apply("add", first, step_of)), *turn),
+                (Let(t.name, apply("add", first, step_of)), *iteration),
             ),
         )
         return (For(pair.name, count, body),)

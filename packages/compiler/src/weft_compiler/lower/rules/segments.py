@@ -7,7 +7,7 @@ from typing import Final
 
 from weft_compiler.ir.expressions import INDEX, Expr, Variable, apply, cast, index, number, where
 from weft_compiler.ir.indices import clamped, plus
-from weft_compiler.ir.loops import Unique, filled, load, nest
+from weft_compiler.ir.loops import Unique, fill, load, nest
 from weft_compiler.ir.program import Body, Buffer, If, Let, Statement, Store
 from weft_compiler.lower.precision import wide_type
 from weft_compiler.lower.registry import Operation, lowers, require
@@ -41,7 +41,7 @@ def _unsorted_segment(op: Operation) -> Value:
 
             return nest(unique, x.shape[ids.rank :], element)
 
-        start = filled(unique, result, initial(combine, wide))
+        start = fill(unique, result, initial(combine, wide))
         return (*start, *(_by_segment(unique, ids, numbers, count, row) if x.size else ()))
 
     total = Value(op.name, wide, op.shape(), Written((x, ids), write))
@@ -90,7 +90,7 @@ def _finite_if_empty(op: Operation, extremes: Value, ids: Value) -> Value:
             return (Store(result.name, (segment,), one, "bit_or"),)
 
         marks = _by_segment(unique, ids, numbers, count, mark)
-        return (*filled(unique, result, zero), *marks)
+        return (*fill(unique, result, zero), *marks)
 
     has_rows = Value(f"{op.name}_has_rows", dtypes.int32, (count,), Written((ids,), write))
 
@@ -141,7 +141,7 @@ def _added(
 
             return (Let(place.name, near), *nest(unique, shape[1:], add))
 
-        start = filled(unique, result, number(0, wide))
+        start = fill(unique, result, number(0, wide))
         return (*start, *(nest(unique, places.shape, row) if shape[0] else ()))
 
     return Value(name, wide, tuple(shape), Written((places, *takes), write))

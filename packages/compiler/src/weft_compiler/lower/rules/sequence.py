@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from weft_compiler.ir.expressions import INDEX, Expr, Variable, apply, cast, index, number, where
 from weft_compiler.ir.indices import clamped, inside
-from weft_compiler.ir.loops import Unique, filled, load, nest
+from weft_compiler.ir.loops import Unique, fill, load, nest
 from weft_compiler.ir.program import Body, Buffer, If, Let, Statement, Store
 from weft_compiler.lower.precision import wide_type
 from weft_compiler.lower.registry import Operation, lowers, require
@@ -32,7 +32,7 @@ def _bincount(op: Operation) -> Value:
             named = Let(place.name, cast(load(given, x.shape, at), INDEX))
             return (named, If(inside(place, count), (store,)))
 
-        start = filled(unique, result, number(0, wide))
+        start = fill(unique, result, number(0, wide))
         return (*start, *(nest(unique, x.shape, add) if count else ()))
 
     operands = (x, weights) if weighted else (x,)
@@ -77,7 +77,7 @@ def _histogram(op: Operation) -> Value:
             here = clamped(load(given, x.shape, at), bins)
             return (Store(result.name, (here,), number(1, result.dtype), "add"),)
 
-        start = filled(unique, result, number(0, result.dtype))
+        start = fill(unique, result, number(0, result.dtype))
         return (*start, *nest(unique, x.shape, add))
 
     found = Value(op.name, op.dtype(), shape, Written((places,), write))
@@ -97,12 +97,12 @@ def _linspace(op: Operation) -> Value:
     wide = wide_type(op.dtype())
 
     def element(i: Expr) -> Expr:
-        first, last, turn = cast(start.at(), wide), cast(stop.at(), wide), cast(i, wide)
+        first, last, position = cast(start.at(), wide), cast(stop.at(), wide), cast(i, wide)
         whole, steps = apply("sub", last, first), number(max(count - 1, 1), wide)
         step = apply("div", whole, steps)
         none = apply("equal", step, number(0, wide))  # of a denormal number, maybe
-        share = apply("mul", apply("div", turn, steps), whole)
-        moved_by = where(none, share, apply("mul", turn, step))
+        share = apply("mul", apply("div", position, steps), whole)
+        moved_by = where(none, share, apply("mul", position, step))
         at_end = apply("equal", i, index(count - 1 if count > 1 else count))
         return where(at_end, last, apply("add", moved_by, first))
 
@@ -120,7 +120,7 @@ def _inverse(op: Operation) -> Value:
             place = clamped(cast(load(given, x.shape, (i,)), INDEX), count)
             return (Store(result.name, (place,), cast(i, x.dtype)),)
 
-        return (*filled(unique, result, number(-1, x.dtype)), *nest(unique, x.shape, put))
+        return (*fill(unique, result, number(-1, x.dtype)), *nest(unique, x.shape, put))
 
     places = Value(f"{op.name}_places", x.dtype, x.shape, Written((x,), write))
     places.requires = (in_range(x, count),)

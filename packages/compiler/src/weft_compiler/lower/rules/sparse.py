@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from weft_compiler.ir.expressions import INDEX, Expr, Variable, apply, cast, number
 from weft_compiler.ir.indices import clamped, plus
-from weft_compiler.ir.loops import Unique, filled, load, nest
+from weft_compiler.ir.loops import Unique, fill, load, nest
 from weft_compiler.ir.program import Body, Buffer, Let, Statement, Store
 from weft_compiler.lower.precision import rounded, widened
 from weft_compiler.lower.registry import Operation, lowers, require
@@ -23,8 +23,8 @@ def _product(op: Operation) -> Value:
     sizes, wide = [int(size) for size in op.known(2)], dense.dtype
     row, column = (1, 0) if op.attr("adjoint_a") else (0, 1)
     if op.attr("adjoint_b"):
-        turned = dense.shape[::-1]
-        dense = moved(f"{op.name}_b", dense, turned, lambda i, j: (j, i))
+        transposed = dense.shape[::-1]
+        dense = moved(f"{op.name}_b", dense, transposed, lambda i, j: (j, i))
     m, n = op.shape()
     fits = values.rank == 1 and indices.shape == (values.size, 2)
     require(fits and dense.shape == (sizes[column], n), "shapes do not fit")
@@ -32,7 +32,7 @@ def _product(op: Operation) -> Value:
     def write(
         unique: Unique, result: Buffer, places: Buffer, factors: Buffer, rows: Buffer
     ) -> Sequence[Statement]:
-        zeros = filled(unique, result, number(0, wide))
+        zeros = fill(unique, result, number(0, wide))
 
         def one(at: Expr) -> Body:
             names = [Variable(INDEX, unique(name)) for name in ("row", "column")]
@@ -75,7 +75,7 @@ def _to_dense(op: Operation) -> Value:
     def write(
         unique: Unique, result: Buffer, places: Buffer, of: Buffer, filler: Buffer
     ) -> Sequence[Statement]:
-        start = filled(unique, result, load(filler, (), ()))
+        start = fill(unique, result, load(filler, (), ()))
 
         def put(i: Expr) -> Body:
             at = [

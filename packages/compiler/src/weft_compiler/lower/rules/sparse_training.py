@@ -15,7 +15,7 @@ from weft_compiler.ir.program import Body, Buffer, If, Let, Statement, Store
 from weft_compiler.lower.registry import changes_rows, require
 from weft_compiler.lower.rules.gather import in_range
 from weft_compiler.lower.rules.training import FORMULAS
-from weft_compiler.lower.values import Change, Places, Value
+from weft_compiler.lower.values import Change, ScatterUpdate, Value
 from weft_graph.ir.node import Node
 from weft_graph.ir.scalar import Scalar
 from weft_graph.ops.training import RULES, UpdateRule, op_type
@@ -46,21 +46,21 @@ def _changed(rule: UpdateRule, node: Node, operands: Sequence[Value]) -> Sequenc
         if at not in (of_grad, of_indices):
             require(operands[at].shape == (), f"{names[at]} is no scalar")
     if indices.count is None:
-        found = _rows_in_turn(rule, node, operands)
+        found = _rows_in_order(rule, node, operands)
     else:
         found = [_rows_at_once(rule, node, operands, which) for which in range(count)]
     found[0].requires = (in_range(indices, shape[0]),)
     return found
 
 
-def _rows_in_turn(rule: UpdateRule, node: Node, operands: Sequence[Value]) -> list[Value]:
+def _rows_in_order(rule: UpdateRule, node: Node, operands: Sequence[Value]) -> list[Value]:
     """All variables together, row after row, as there may be equal ones."""
     count = len(rule.states)
     states = operands[:count]
     news = _element(rule, node, operands)
     change = Change(states, operands[count:], _writer(rule, operands, range(count), news))
     return [
-        Value(f"{state.name}_new", state.dtype, state.shape, Places(change, which))
+        Value(f"{state.name}_new", state.dtype, state.shape, ScatterUpdate(change, which))
         for which, state in enumerate(states)
     ]
 
@@ -72,7 +72,7 @@ def _rows_at_once(rule: UpdateRule, node: Node, operands: Sequence[Value], which
     assert indices.count is not None
     write = _writer(rule, operands, [which], _element(rule, node, operands))
     change = Change([state], [*others, indices.count], write)
-    return Value(f"{state.name}_new", state.dtype, state.shape, Places(change, 0))
+    return Value(f"{state.name}_new", state.dtype, state.shape, ScatterUpdate(change, 0))
 
 
 def _writer(

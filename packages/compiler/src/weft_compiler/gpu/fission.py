@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from weft_compiler.gpu import launches, sums
+from weft_compiler.gpu import launches, split_reductions
 from weft_compiler.gpu.launches import (
     BLOCK_BYTES,
-    Chain,
-    allocations,
-    chain_of,
-    extent_of,
-    is_free,
-    shared_chains,
-    turns,
+    PerfectNest,
+    allocated_bytes,
+    is_parallel,
+    parallel_nests,
+    perfect_nest,
+    static_extent,
+    total_iterations,
 )
-from weft_compiler.gpu.sums import nested
+from weft_compiler.gpu.split_reductions import nested
 from weft_compiler.ir.expressions import (
     INDEX,
     Expr,
@@ -42,61 +42,61 @@ from weft_compiler.ir.program import (
     walk,
 )
 from weft_compiler.ir.rewrite import map_bodies, map_deep
-from weft_compiler.passes.effects import Buffers, buffers_of, within
-from weft_compiler.passes.order import uses
+from weft_compiler.passes.effects import Buffers, interface_buffers, with_allocations
+from weft_compiler.passes.parallelize import used_names
 
 
-def in_memory(program: Program) -> Program:
+def materialize_names(program: Program) -> Program:
     """The program with names that several nests use in memory, so that these are kernels each.
 
     Else a sum of all elements and what is made of it would be one kernel, of one block.
     """
     begins = [each for each in program.body if isinstance(each, Allocate)]
-    allocated, nests = _kept(nests_of(program), ())
+    allocated, nests = _materialize(nests_of(program), ())
     return replace(program, body=(*begins, *allocated, *[each for nest in nests for each in nest]))
 
 
-def rows_apart(program: Program) -> Program:
+def fission_rows(program: Program) -> Program:
     """The program with a kernel for each step of what is done with few long rows.
 
     A block for each row would leave most of a GPU idle, and a block's memory holds no long row.
     """
-    buffers = within(buffers_of(program), program.body)
+    buffers = with_allocations(interface_buffers(program), program.body)
     begins: list[Statement] = [each for each in program.body if isinstance(each, Allocate)]
     body: list[Statement] = []
     for nest in nests_of(program):
-        allocated, statements = _of_rows(nest, buffers)
+        allocated, statements = _fission_nest(nest, buffers)
         begins += allocated
         body += statements
     return replace(program, body=(*begins, *body))
 
 
-def _of_rows(nest: Body, buffers: Buffers) -> tuple[Body, Body]:
+def _fission_nest(nest: Body, buffers: Buffers) -> tuple[Body, Body]:
     """Buffers, and statements in the place of a nest."""
     only = nest[0]
     if len(nest) > 1 or not isinstance(only, For):
         return (), nest
-    chain = chain_of(only)
-    inside = within(buffers, chain[-1].body)
-    shared = shared_chains(chain[-1].body, inside)
-    longest = max(map(turns, shared), default=0)
-    if longest < launches.LEAST or any(isinstance(each, Call) for each in walk(nest)):
+    chain = perfect_nest(only)
+    inside = with_allocations(buffers, chain[-1].body)
+    shared = parallel_nests(chain[-1].body, inside)
+    longest = max(map(total_iterations, shared), default=0)
+    if longest < launches.MIN_ITERATIONS or any(isinstance(each, Call) for each in walk(nest)):
         return (), nest
-    if not all(is_free(loop, chain, buffers) for loop in chain):
+    if not all(is_parallel(loop, chain, buffers) for loop in chain):
         return (), nest
-    few = turns(chain) < sums.FEW_ROWS and longest >= sums.LONG
-    if not few and allocations(chain[-1].body) <= BLOCK_BYTES:
+    few = total_iterations(chain) < split_reductions.FEW_ROWS and longest >= split_reductions.LONG
+    if not few and allocated_bytes(chain[-1].body) <= BLOCK_BYTES:
         return (), nest
-    allocated, body = _hoisted(chain)
+    allocated, body = _hoist_allocations(chain)
     if few:
-        kept, steps = _kept(nests_of(Program("", (), (), body)), chain)
-        if not _cross(steps):
+        kept, steps = _materialize(nests_of(Program("", (), (), body)), chain)
+        if not _are_dependent(steps):
             each_row = [each for step in steps for each in nested(chain, step)]
             return (*allocated, *kept), tuple(each_row)
     return allocated, nested(chain, body)
 
 
-def _hoisted(chain: Chain) -> tuple[Body, Body]:
+def _hoist_allocations(chain: PerfectNest) -> tuple[Body, Body]:
     """Buffers for all turns of loops in the place of those of each, and the innermost body."""
     names = [each for loop in chain[:-1] for each in loop.body[:-1]]
     known: dict[str, Expr] = {}
@@ -106,13 +106,13 @@ def _hoisted(chain: Chain) -> tuple[Body, Body]:
     body = map_deep(chain[-1].body, lambda each: substitute(each, known))
     own = {each.buffer.name: each.buffer for each in body if isinstance(each, Allocate)}
     at = tuple([Variable(INDEX, loop.variable) for loop in chain])
-    shape = tuple([extent_of(loop) or 0 for loop in chain])
+    shape = tuple([static_extent(loop) or 0 for loop in chain])
     hoisted = [Allocate(replace(each, shape=(*shape, *each.shape))) for each in own.values()]
     rest = tuple([each for each in body if not isinstance(each, Allocate)])
-    return tuple(hoisted), _moved(rest, own.keys(), at)
+    return tuple(hoisted), _add_indices(rest, own.keys(), at)
 
 
-def _moved(body: Body, names: Collection[str], at: tuple[Expr, ...]) -> Body:
+def _add_indices(body: Body, names: Collection[str], at: tuple[Expr, ...]) -> Body:
     """Statements with more indices before those of some buffers."""
 
     def loaded(expression: Expr) -> Expr:
@@ -129,16 +129,16 @@ def _moved(body: Body, names: Collection[str], at: tuple[Expr, ...]) -> Body:
     return tuple(map(stored, map_deep(body, loaded)))
 
 
-def _kept(nests: Sequence[Body], loops: Chain) -> tuple[Body, list[Body]]:
+def _materialize(nests: Sequence[Body], loops: PerfectNest) -> tuple[Body, list[Body]]:
     """Nests that take the names of those before out of memory.
 
     Args:
       loops: around all of them, for each turn of which there are names.
     Returns: the buffers, and the nests.
     """
-    used = [uses(nest) for nest in nests]
+    used = [used_names(nest) for nest in nests]
     at = tuple([Variable(INDEX, loop.variable) for loop in loops])
-    shape = tuple([extent_of(loop) or 0 for loop in loops])
+    shape = tuple([static_extent(loop) or 0 for loop in loops])
     kept: dict[str, Expr] = {}
     begins: list[Statement] = []
     found: list[Body] = []
@@ -165,12 +165,12 @@ def _is_used_later(name: str, nests: Sequence[Body], used: Sequence[set[str]]) -
     return not changed and any(name in names for names in used)
 
 
-def _cross(nests: Sequence[Body]) -> bool:
+def _are_dependent(nests: Sequence[Body]) -> bool:
     """Whether a nest uses or assigns a name of one before it."""
     defined: set[str] = set()
     for nest in nests:
         assigned = {each.name for each in walk(nest) if isinstance(each, Assign)}
-        if (uses(nest) | assigned) & defined:
+        if (used_names(nest) | assigned) & defined:
             return True
         defined |= {each.name for each in nest if isinstance(each, Let | Var)}
     return False

@@ -49,31 +49,31 @@ from weft_compiler.ir.program import (
     Statement,
     Store,
 )
-from weft_compiler.ir.rewrite import map_bodies, map_deep, replaced
+from weft_compiler.ir.rewrite import map_bodies, map_deep, with_body
 from weft_compiler.passes.effects import (
     Buffers,
     Effects,
-    buffers_of,
+    accesses,
     effects_of,
-    places,
-    within,
+    interface_buffers,
+    with_allocations,
 )
 
 T = TypeVar("T")
 
-_LARGE: Final = 1 << 20
+_MIN_BYTES: Final = 1 << 20
 """Bytes of what is between that are worth it: about a second cache."""
-_BLOCK: Final = 1 << 21
+_TILE_BYTES: Final = 1 << 21
 """Bytes that a block of it may have: more than a second cache, since products of few rows cost more
 than what the third one is slower by."""
-_FEWEST, _MOST = 16, 256
+_MIN_ROWS, _MAX_ROWS = 16, 256
 """Rows of a block."""
 _PRODUCTS: Final = ("gemm", "matmul", "matmul_pairs")
 
 
-def block_rows(program: Program) -> Program:
+def tile_rows(program: Program) -> Program:
     """The program with rows in blocks where that keeps what is between in caches."""
-    return replaced(program, _blocked(program.body, buffers_of(program)))
+    return with_body(program, _tile_body(program.body, interface_buffers(program)))
 
 
 class _Step(NamedTuple):
@@ -90,7 +90,7 @@ class _Step(NamedTuple):
     effects: Effects
     rows: int
     axes: Mapping[str, int]
-    again: int
+    reread_bytes: int
     parts: Mapping[str, int] = MappingProxyType({})
 
     @property
@@ -104,57 +104,57 @@ class _Step(NamedTuple):
         return {*self.effects.reads, *self.effects.writes}
 
 
-def _blocked(body: Body, outer: Buffers) -> Body:
-    buffers = within(outer, body)
+def _tile_body(body: Body, outer: Buffers) -> Body:
+    buffers = with_allocations(outer, body)
     allocated = {each.buffer.name: each.buffer for each in body if isinstance(each, Allocate)}
-    if sum(each.bytes for each in allocated.values()) < _LARGE:
-        return tuple([map_bodies(each, lambda inner: _blocked(inner, buffers)) for each in body])
+    if sum(each.bytes for each in allocated.values()) < _MIN_BYTES:
+        return tuple([map_bodies(each, lambda inner: _tile_body(inner, buffers)) for each in body])
     rest = [each for each in body if not isinstance(each, Allocate)]
-    steps = [_ways(each, effects_of((each,), buffers), buffers) for each in rest]
+    steps = [_alternatives(each, effects_of((each,), buffers), buffers) for each in rest]
     users = Counter(name for ways in steps for name in ways[0].touches)
     found: list[Statement] = []
     small: set[str] = set()
     at = 0
     while at < len(rest):
-        group, between, rows = _without_later(steps[at:], users, allocated)
+        group, between, rows = _group_before_next(steps[at:], users, allocated)
         if rows:
-            found += _in_blocks(group, between, rows, buffers)
+            found += _emit_tiles(group, between, rows, buffers)
             small.update(each.name for each in between)
             at += len(group)
         else:
-            found.append(map_bodies(rest[at], lambda inner: _blocked(inner, buffers)))
+            found.append(map_bodies(rest[at], lambda inner: _tile_body(inner, buffers)))
             at += 1
     return (*[Allocate(each) for name, each in allocated.items() if name not in small], *found)
 
 
-def _without_later(
+def _group_before_next(
     steps: Sequence[Sequence[_Step]], users: Mapping[str, int], allocated: Buffers
 ) -> tuple[list[_Step], list[Buffer], int]:
-    """A beginning that is worth it, as `_longest`, but for what is in blocks with what comes next.
+    """Return the longest profitable group, without statements that belong to the next group.
 
-    What fills a large temporary at its end, of which later statements make blocks, is theirs.
+    Producers of a large temporary at its end belong to the next group if that one tiles it.
     """
-    group, between, rows = _longest(steps, users, allocated)
+    group, between, rows = _longest_group(steps, users, allocated)
     kept = len(group)
     filled: set[str] = set()
     while kept:
         large = {
             name
             for name in group[kept - 1].effects.writes
-            if name in allocated and allocated[name].bytes >= _LARGE
+            if name in allocated and allocated[name].bytes >= _MIN_BYTES
         }
         if not large or any(large & step.effects.reads.keys() for step in group[:kept]):
             break
         filled |= large
         kept -= 1
     if rows and kept < len(group):
-        _, later, worth = _longest(steps[kept:], users, allocated)
+        _, later, worth = _longest_group(steps[kept:], users, allocated)
         if worth and filled <= {each.name for each in later}:
-            return _longest(steps[:kept], users, allocated)
+            return _longest_group(steps[:kept], users, allocated)
     return group, between, rows
 
 
-def _longest(
+def _longest_group(
     steps: Sequence[Sequence[_Step]], users: Mapping[str, int], allocated: Buffers
 ) -> tuple[list[_Step], list[Buffer], int]:
     """The longest beginning that is worth it, what is between its steps, and the rows of a block.
@@ -162,15 +162,17 @@ def _longest(
     Args:
       users: how many statements touch each buffer.
     """
-    group = _group(steps)
-    between, rows = _worth(group, users, allocated)
+    group = _compatible_prefix(steps)
+    between, rows = _tile_size(group, users, allocated)
+    if not between:  # no beginning of it has more between its steps
+        return group[:1], [], 0
     while len(group) > 1 and not rows:
         group.pop()
-        between, rows = _worth(group, users, allocated)
+        between, rows = _tile_size(group, users, allocated)
     return group, between, rows
 
 
-def _group(steps: Sequence[Sequence[_Step]]) -> list[_Step]:
+def _compatible_prefix(steps: Sequence[Sequence[_Step]]) -> list[_Step]:
     """The longest beginning that can be done in blocks of the same rows.
 
     Args:
@@ -179,7 +181,9 @@ def _group(steps: Sequence[Sequence[_Step]]) -> list[_Step]:
     group: list[_Step] = []
     for ways in steps:
         agree = [
-            step for step in ways if step.rows and all(_agree(before, step) for before in group)
+            step
+            for step in ways
+            if step.rows and all(_are_compatible(before, step) for before in group)
         ]
         if not agree:
             break
@@ -187,10 +191,10 @@ def _group(steps: Sequence[Sequence[_Step]]) -> list[_Step]:
     return group
 
 
-def _ways(statement: Statement, effects: Effects, buffers: Buffers) -> list[_Step]:
+def _alternatives(statement: Statement, effects: Effects, buffers: Buffers) -> list[_Step]:
     """What a statement may do for each of some rows, at least one."""
     if isinstance(statement, Call) and statement.routine in _PRODUCTS and not statement.sizes:
-        return _product(statement, effects, buffers)
+        return _product_alternatives(statement, effects, buffers)
     rows = 0
     axes: dict[str, int] = {}
     if (
@@ -208,7 +212,7 @@ def _ways(statement: Statement, effects: Effects, buffers: Buffers) -> list[_Ste
     return [_Step(statement, effects, rows, axes, 0)]
 
 
-def _product(call: Call, effects: Effects, buffers: Buffers) -> list[_Step]:
+def _product_alternatives(call: Call, effects: Effects, buffers: Buffers) -> list[_Step]:
     """A product of rows by rows, and as one that sums over them."""
     of, size = dict(call.parameters), call.views[0].dtype.size
     m, n, k = of["m"], of["n"], of["k"]
@@ -218,16 +222,16 @@ def _product(call: Call, effects: Effects, buffers: Buffers) -> list[_Step]:
     found = []
     rows = {"a": a.rows(m, of["a_row"], k), "c": c.rows(m, of["c_row"], n)}
     if None not in rows.values():
-        found.append(_of_product(call, effects, m, rows, buffers, n * k * size))
+        found.append(_product_step(call, effects, m, rows, buffers, n * k * size))
     if "b_row" not in of:  # pairs of rows are packed, and stay together
         return found or [_Step(call, effects, 0, {}, 0)]
     terms = {"a": a.rows(k, of["a_column"], m), "b": b.rows(k, of["b_row"], n)}
     if None not in terms.values() and c.is_whole(m, n, of["c_row"]):
-        found.append(_of_product(call, effects, k, terms, buffers, 2 * m * n * size))
+        found.append(_product_step(call, effects, k, terms, buffers, 2 * m * n * size))
     return found or [_Step(call, effects, 0, {}, 0)]
 
 
-def _of_product(
+def _product_step(
     call: Call,
     effects: Effects,
     rows: int,
@@ -281,7 +285,7 @@ class _Matrix(NamedTuple):
 
 def _axis_of(name: str, variable: str, effects: Effects, rank: int) -> int | None:
     """The dimension in which a loop touches the place of its variable alone."""
-    found = list(places(effects, name))
+    found = list(accesses(effects, name))
     for axis in range(rank):
         if all(
             place is not None and isinstance(place[axis], Variable) and place[axis].name == variable  # type: ignore[attr-defined]
@@ -291,7 +295,7 @@ def _axis_of(name: str, variable: str, effects: Effects, rank: int) -> int | Non
     return None
 
 
-def _agree(first: _Step, second: _Step) -> bool:
+def _are_compatible(first: _Step, second: _Step) -> bool:
     """Whether blocks of the second need nothing of later blocks of the first, nor touch it."""
     if first.rows != second.rows:
         return False
@@ -303,7 +307,7 @@ def _agree(first: _Step, second: _Step) -> bool:
     return all(name in first.axes and first.axes[name] == second.axes.get(name) for name in shared)
 
 
-def _worth(
+def _tile_size(
     group: Sequence[_Step], users: Mapping[str, int], allocated: Buffers
 ) -> tuple[list[Buffer], int]:
     """What is between the steps of a group, and the rows of a block: 0 if it is not worth it.
@@ -322,16 +326,16 @@ def _worth(
         if name in allocated and own[name] == users[name] and allocated[name].shape[axis] == rows
     ]
     whole = sum(each.bytes for each in between)
-    if whole < _LARGE:
+    if whole < _MIN_BYTES:
         return [], 0
-    again = sum(each.again for each in group)
-    fits = [n for n in range(_FEWEST, min(_MOST, rows - 1) + 1) if rows % n == 0]
+    again = sum(each.reread_bytes for each in group)
+    fits = [n for n in range(_MIN_ROWS, min(_MAX_ROWS, rows - 1) + 1) if rows % n == 0]
     enough = [n for n in fits if again * (rows // n) <= 2 * whole]
-    small = [n for n in enough if n * whole <= _BLOCK * rows]
+    small = [n for n in enough if n * whole <= _TILE_BYTES * rows]
     return between, max(small, default=min(enough, default=0))
 
 
-def _in_blocks(
+def _emit_tiles(
     group: Sequence[_Step], between: Sequence[Buffer], rows: int, buffers: Buffers
 ) -> Body:
     """The loop over blocks, and zeros before it for what is summed over them."""
@@ -348,20 +352,21 @@ def _in_blocks(
     small = {each.name: axes[each.name] for each in between}
     before: list[Statement] = []
     body: list[Statement] = [
-        Allocate(replace(each, shape=_with(each.shape, small[each.name], rows))) for each in between
+        Allocate(replace(each, shape=_with_item(each.shape, small[each.name], rows)))
+        for each in between
     ]
     for step in group:
         if isinstance(step.statement, Call):
             if step.sums and not dict(step.statement.parameters)["accumulate"]:
-                before += _zeros(unique, step.statement.views[2], buffers)
-            body.append(_call_of(step, small, block, rows))
+                before += _emit_zeros(unique, step.statement.views[2], buffers)
+            body.append(_tile_call(step, small, block, rows))
         else:
             assert isinstance(step.statement, For)
-            body.append(_loop_of(step.statement, small, block, rows))
+            body.append(_tile_loop(step.statement, small, block, rows))
     return (*before, For(block.name, index(group[0].rows // rows), tuple(body)))
 
 
-def _zeros(unique: Unique, view: Load, buffers: Buffers) -> Body:
+def _emit_zeros(unique: Unique, view: Load, buffers: Buffers) -> Body:
     """Zeros in the matrix of a view."""
     zero = number(0, view.dtype)
 
@@ -371,7 +376,7 @@ def _zeros(unique: Unique, view: Load, buffers: Buffers) -> Body:
     return nest(unique, buffers[view.buffer].shape[-2:], store)
 
 
-def _call_of(step: _Step, small: Mapping[str, int], block: Expr, rows: int) -> Call:
+def _tile_call(step: _Step, small: Mapping[str, int], block: Expr, rows: int) -> Call:
     """A product of the rows of a block, or what they add to one that sums over rows."""
     call = step.statement
     assert isinstance(call, Call)
@@ -385,23 +390,24 @@ def _call_of(step: _Step, small: Mapping[str, int], block: Expr, rows: int) -> C
         axis = step.parts.get(name)
         if axis is not None and view.buffer not in small:
             first = plus(view.indices[axis], times(block, rows))
-            view = replace(view, indices=_with(view.indices, axis, first))
+            view = replace(view, indices=_with_item(view.indices, axis, first))
         if axis is not None and view.buffer in small and axis == len(view.indices) - 1:
             of[columns[name]] = rows  # a row is a column of the buffer, which has fewer now
         views.append(view)
     return replace(call, views=tuple(views), parameters=tuple(of.items()))
 
 
-def _loop_of(loop: For, small: Mapping[str, int], block: Expr, rows: int) -> For:
+def _tile_loop(loop: For, small: Mapping[str, int], block: Expr, rows: int) -> For:
     """The turns of a block, with the places of small buffers from its first row."""
-    turn = Variable(INDEX, loop.variable)
-    row = {loop.variable: plus(times(block, rows), turn)}
+    iteration = Variable(INDEX, loop.variable)
+    row = {loop.variable: plus(times(block, rows), iteration)}
 
     def change(expression: Expr) -> Expr:
         if isinstance(expression, Load) and expression.buffer in small:
             axis = small[expression.buffer]
             new = [
-                turn if at == axis else change(each) for at, each in enumerate(expression.indices)
+                iteration if at == axis else change(each)
+                for at, each in enumerate(expression.indices)
             ]
             return Load(expression.dtype, expression.buffer, tuple(new))
         if isinstance(expression, Variable):
@@ -413,13 +419,13 @@ def _loop_of(loop: For, small: Mapping[str, int], block: Expr, rows: int) -> For
 
     def _store(statement: Statement) -> Statement:
         if isinstance(statement, Store) and statement.buffer in small:
-            indices = _with(statement.indices, small[statement.buffer], turn)
+            indices = _with_item(statement.indices, small[statement.buffer], iteration)
             return Store(statement.buffer, indices, statement.value, statement.combine)
         return statement
 
     return replace(loop, extent=index(rows), body=stored(map_deep(loop.body, change)))
 
 
-def _with(values: Sequence[T], axis: int, value: T) -> tuple[T, ...]:
+def _with_item(values: Sequence[T], axis: int, value: T) -> tuple[T, ...]:
     """Values with another one at a place."""
     return (*values[:axis], value, *values[axis + 1 :])

@@ -17,8 +17,8 @@ from weft_compiler.ir.expressions import (
 )
 from weft_compiler.ir.indices import clamped, inside, minus, plus
 from weft_compiler.ir.program import Check, Let, Store
+from weft_compiler.lower.iteration import Effect, Emitter, LoopBody, Path
 from weft_compiler.lower.registry import require
-from weft_compiler.lower.turns import Effect, Emitter, Path, Turns
 from weft_compiler.lower.values import Requirement, Value, computed, moved
 from weft_graph.ir.node import Node
 from weft_graph.passes.whole_loops import Extent, Kept, Use
@@ -28,7 +28,7 @@ _MARK = dtypes.uint8
 _READABLE, _READ = 1, 2
 
 
-class Keeper:
+class TensorListLowering:
     """The memory of a TensorArray or a stack.
 
     Attributes:
@@ -92,7 +92,7 @@ class Keeper:
         require(self._data is not None, f"{self.kept.nodes[0].name} is never run")
 
     def done(
-        self, node: Node, operands: Sequence[Value], path: Path, turns: Turns
+        self, node: Node, operands: Sequence[Value], path: Path, loop_body: LoopBody
     ) -> Sequence[Value]:
         """What a node gives, first, and makes besides; what it does is added to the turns.
 
@@ -101,18 +101,18 @@ class Keeper:
         """
         use = self.kept.use
         if use is Use.READ:
-            return [self._read(node, operands[0], path, turns)]
+            return [self._read(node, operands[0], path, loop_body)]
         if use is Use.WRITE:
-            self._write(node, operands[0], operands[1], path, turns)
+            self._write(node, operands[0], operands[1], path, loop_body)
             return [operands[2]]
-        require(turns.test is not None, f"{node.name} is in a test")
+        require(loop_body.test is not None, f"{node.name} is in a test")
         level = self._levels[node]
         if use is Use.POP:
-            return self._pop(node, level, path, turns)
+            return self._pop(node, level, path, loop_body)
         if level < len(self._ends):
-            self._push_handle(level, path, turns)
+            self._push_handle(level, path, loop_body)
             return []
-        self._push(node, operands[0], path, turns)
+        self._push(node, operands[0], path, loop_body)
         return [operands[0]]
 
     def _memory(self, name: str, like: Value) -> Value:
@@ -128,7 +128,7 @@ class Keeper:
         require(self._data.shape[1:] == like.shape, f"{name} has elements of several shapes")
         return self._data
 
-    def _read(self, node: Node, at: Value, path: Path, turns: Turns) -> Value:
+    def _read(self, node: Node, at: Value, path: Path, loop_body: LoopBody) -> Value:
         data, marks, size = self._data, self._state, self.extent.shape[0]
         assert data is not None and marks is not None
         require(at.shape == () and size > 0, f"{node.name} reads nothing")
@@ -153,10 +153,10 @@ class Keeper:
 
             out.nest((), mark)
 
-        turns.do(Effect([at], path, write))
+        loop_body.add_effect(Effect([at], path, write))
         return found
 
-    def _write(self, node: Node, at: Value, value: Value, path: Path, turns: Turns) -> None:
+    def _write(self, node: Node, at: Value, value: Value, path: Path, loop_body: LoopBody) -> None:
         data, marks, size = self._memory(node.name, value), self._state, self.extent.shape[0]
         assert marks is not None
         require(at.shape == () and size > 0, f"{node.name} has no room")
@@ -188,7 +188,7 @@ class Keeper:
             out.nest(value.shape, store)
             out.emit(Store(marked, (place,), now))
 
-        turns.do(Effect([at, value], path, write))
+        loop_body.add_effect(Effect([at, value], path, write))
 
     def _place(self, wanted: Variable, out: Emitter) -> Variable:
         """Where an element is written: the last place, where there is no room for it."""
@@ -204,12 +204,12 @@ class Keeper:
         out.emit(Let(place.name, clamped(wanted, size)))
         return place
 
-    def _pop(self, node: Node, level: int, path: Path, turns: Turns) -> list[Value]:
+    def _pop(self, node: Node, level: int, path: Path, loop_body: LoopBody) -> list[Value]:
         """Take what is on top of a stack: a value, or where what is on another stack lies."""
         count, (base, first) = self._counts[level], self._spans[level]
         own = Value(f"{node.name}_base", INDEX, ())
         if level:
-            turns.taken.append((base, own))
+            loop_body.captures.append((base, own))
         found = self._below(node, count, level) if level < len(self._ends) else [self._top(node)]
 
         def is_there() -> Expr:
@@ -226,9 +226,9 @@ class Keeper:
             return fewer
 
         # What is on top stays there to the end of the turn, as a variable of the loop does.
-        turns.variables.append(count)
-        turns.initial.append(first)
-        turns.following.append(computed(f"{node.name}_left", INDEX, (), left))
+        loop_body.variables.append(count)
+        loop_body.initial.append(first)
+        loop_body.next_values.append(computed(f"{node.name}_left", INDEX, (), left))
         return found
 
     def _top(self, node: Node) -> Value:
@@ -257,7 +257,7 @@ class Keeper:
         self._spans.append((found[0], found[1]))
         return found
 
-    def _push_handle(self, level: int, path: Path, turns: Turns) -> None:
+    def _push_handle(self, level: int, path: Path, loop_body: LoopBody) -> None:
         """Note at the end of a turn how far what was pushed onto a stack goes, made in the turn."""
         ends, size = self._ends[level], self.extent.above[level]
         count, inner = self._counts[level : level + 2]
@@ -270,9 +270,9 @@ class Keeper:
             out.emit(Store(out.name_of(ends), (clamped(pushed, size),), until))
             out.emit(Store(name, (), plus(pushed, 1)))
 
-        turns.do(Effect((), path, write))
+        loop_body.add_effect(Effect((), path, write))
 
-    def _push(self, node: Node, value: Value, path: Path, turns: Turns) -> None:
+    def _push(self, node: Node, value: Value, path: Path, loop_body: LoopBody) -> None:
         data, count, size = self._memory(node.name, value), self._counts[-1], self.extent.shape[0]
 
         def write(out: Emitter) -> None:
@@ -287,4 +287,4 @@ class Keeper:
             )
             out.emit(Store(name, (), plus(pushed, 1)))
 
-        turns.do(Effect([value], path, write))
+        loop_body.add_effect(Effect([value], path, write))

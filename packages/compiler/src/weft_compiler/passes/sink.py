@@ -13,29 +13,29 @@ from dataclasses import replace
 from typing import Final
 
 from weft_compiler.ir.program import Allocate, Call, For, Program, Statement, walk
-from weft_compiler.ir.rewrite import replaced
-from weft_compiler.passes.effects import Effects, buffers_of, effects_of, within
+from weft_compiler.ir.rewrite import with_body
+from weft_compiler.passes.effects import Effects, effects_of, interface_buffers, with_allocations
 
-LARGE: Final = 1 << 20
+LARGE_BYTES: Final = 1 << 20
 """Bytes that a loop fills from which on it is moved."""
 
 
-def move_late(program: Program) -> Program:
+def sink_temporaries(program: Program) -> Program:
     """The program with loops that fill large temporaries before what first needs them."""
-    buffers = within(buffers_of(program), program.body)
+    buffers = with_allocations(interface_buffers(program), program.body)
     allocated = [each.buffer for each in program.body if isinstance(each, Allocate)]
     sizes = {buffer.name: buffer.bytes for buffer in allocated}
     later: list[tuple[Statement, Effects]] = []  # the last statement first
     for statement in reversed(program.body):
         own = effects_of((statement,), buffers)
         temporary = not own.ends and sizes.keys() >= own.writes.keys()
-        large = temporary and sum([sizes[buffer] for buffer in own.writes]) >= LARGE
-        at = _place(own, later) if large and isinstance(statement, For) else len(later)
+        large = temporary and sum([sizes[buffer] for buffer in own.writes]) >= LARGE_BYTES
+        at = _sunk_position(own, later) if large and isinstance(statement, For) else len(later)
         later.insert(at, (statement, own))
-    return replaced(program, tuple([statement for statement, _ in reversed(later)]))
+    return with_body(program, tuple([statement for statement, _ in reversed(later)]))
 
 
-def _place(own: Effects, later: Sequence[tuple[Statement, Effects]]) -> int:
+def _sunk_position(own: Effects, later: Sequence[tuple[Statement, Effects]]) -> int:
     """The place of a loop among the statements behind it, of which the last is the first.
 
     Where one of these ends the program nobody reads what the loop fills.

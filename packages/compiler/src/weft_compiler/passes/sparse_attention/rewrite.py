@@ -59,52 +59,58 @@ from weft_compiler.ir.program import (
     walk,
 )
 from weft_compiler.ir.ranges import affine
-from weft_compiler.ir.rewrite import replaced
-from weft_compiler.passes.columns import (
-    COLUMN,
-    Columns,
-    Known,
-    Rows,
-    Softmax,
-    UnfitError,
-    extent,
-    mentions,
-    need,
+from weft_compiler.ir.rewrite import with_body
+from weft_compiler.passes.effects import (
+    Buffers,
+    Effects,
+    effects_of,
+    interface_buffers,
+    with_allocations,
 )
-from weft_compiler.passes.counts import (
-    BOUND,
-    DEPTH,
-    FINITE,
-    ROUNDED,
-    VANISHES,
-    Counting,
-    factors,
+from weft_compiler.passes.sparse_attention.column_counts import (
+    EXP_UNDERFLOW,
+    MAX_DEPTH,
+    MAX_SCORE,
+    MAX_SQUARED_NORM,
+    ROUNDING,
+    CountEmitter,
     is_monotone,
-    with_product,
+    scale_factors,
+    substitute_scores,
 )
-from weft_compiler.passes.effects import Buffers, Effects, buffers_of, effects_of, within
+from weft_compiler.passes.sparse_attention.zero_columns import (
+    COLUMN,
+    ColumnLoops,
+    LoopFacts,
+    MatchFailure,
+    RowDefinitions,
+    Softmax,
+    require,
+    static_extent,
+    uses_variable,
+)
 from weft_tensor import dtypes
 
 _PRODUCTS: Final = ("gemm", "matmul")
-_LEAST: Final = 256
+_MIN_COLUMNS: Final = 256
 """Columns from which on it is tried."""
 
 
-def skip_masked(program: Program) -> Program:
+def skip_masked_columns(program: Program) -> Program:
     """The program without work on shares of attention that are known to be zero."""
     names = Names(program)
-    buffers = within(buffers_of(program), program.body)
-    kept: dict[str, _Kept] = {}
+    buffers = with_allocations(interface_buffers(program), program.body)
+    kept: dict[str, _StoredProbabilities] = {}
     body: list[Statement] = []
     for statement in program.body:
-        outer = _Outer(program, names, buffers, statement, kept)
+        outer = _TopLevelStatement(program, names, buffers, statement, kept)
         found = outer.visit(statement, (), buffers)
         body += [*outer.before, found]
     same = all(a is b for a, b in zip(program.body, body, strict=False))
-    return program if same and len(body) == len(program.body) else replaced(program, tuple(body))
+    return program if same and len(body) == len(program.body) else with_body(program, tuple(body))
 
 
-class _Kept(NamedTuple):
+class _StoredProbabilities(NamedTuple):
     """Shares that are in memory as a whole.
 
     Attributes:
@@ -118,7 +124,7 @@ class _Kept(NamedTuple):
     blocks: int
 
 
-class _Outer:
+class _TopLevelStatement:
     """A statement of the program itself.
 
     Attributes:
@@ -131,7 +137,7 @@ class _Outer:
         names: Names,
         buffers: Buffers,
         statement: Statement,
-        kept: dict[str, _Kept],
+        kept: dict[str, _StoredProbabilities],
     ) -> None:
         self._program = program
         self.names, self.buffers, self.kept = names, buffers, kept
@@ -143,7 +149,7 @@ class _Outer:
         """What it writes."""
         return effects_of((self._statement,), self.buffers).writes.keys()
 
-    def fills_alone(self, name: str) -> bool:
+    def is_only_writer(self, name: str) -> bool:
         """Whether no other statement writes a buffer."""
         return all(
             each is self._statement or name not in effects_of((each,), self.buffers).writes
@@ -155,18 +161,18 @@ class _Outer:
         if not isinstance(statement, For):
             return statement
         around = (*loops, statement)
-        inner = within(buffers, statement.body)
+        inner = with_allocations(buffers, statement.body)
         found: list[Statement] = []
         for each in statement.body:
-            blocks = _blocks_of(each, around, self, inner)
+            blocks = _try_rewrite(each, around, self, inner)
             found += blocks or [self.visit(each, around, inner)]
         if all(a is b for a, b in zip(found, statement.body, strict=False)):
             return statement
         return replace(statement, body=tuple(found))
 
 
-def _blocks_of(
-    statement: Statement, loops: tuple[For, ...], outer: _Outer, buffers: Buffers
+def _try_rewrite(
+    statement: Statement, loops: tuple[For, ...], outer: _TopLevelStatement, buffers: Buffers
 ) -> list[Statement]:
     """A loop over blocks of rows that leaves columns out, and what comes before it; or nothing."""
     if not isinstance(statement, For) or not isinstance(statement.extent, Constant):
@@ -175,42 +181,56 @@ def _blocks_of(
         return []
     before, kept = list(outer.before), dict(outer.kept)
     try:
-        return _Blocks(statement, loops, outer, buffers).made()
-    except UnfitError:
+        return _AttentionLoop(statement, loops, outer, buffers).rewrite()
+    except MatchFailure:
         outer.before[:] = before
         outer.kept.clear()
         outer.kept.update(kept)
         return []
 
 
-class _Blocks:
+class _AttentionLoop:
     """A loop over blocks of rows."""
 
-    def __init__(self, loop: For, loops: tuple[For, ...], outer: _Outer, buffers: Buffers) -> None:
+    def __init__(
+        self, loop: For, loops: tuple[For, ...], outer: _TopLevelStatement, buffers: Buffers
+    ) -> None:
         self.loop, self.loops, self.outer = loop, loops, outer
         self.outside = buffers
-        self.buffers = within(buffers, loop.body)
+        self.buffers = with_allocations(buffers, loop.body)
         self.written = effects_of((loop,), buffers).writes.keys()
         self.names = outer.names
         local = {each.buffer.name for each in loop.body if isinstance(each, Allocate)}
         columns = Variable(INDEX, self.names.new("columns"))
-        self.known = Known(self.names, local, columns)
+        self.facts = LoopFacts(self.names, local, columns)
         self.operands: dict[str, Load] = {}
         self.before: list[Statement] = []
 
-    def made(self) -> list[Statement]:
+    def rewrite(self) -> list[Statement]:
         """What comes before, and the loop."""
-        self.known.softmax = self._softmax()
-        counts = self._counts_of(self.known.softmax) if self.known.softmax else self._known()
-        early, late = self._parted([(each, self._cut(each)) for each in self.loop.body])
-        need(late)
-        guards, inside = self._guards(early)
-        count = where(guards, counts, index(self.known.most))
-        clamped = apply("clamp", count, index(1), index(self.known.most))
-        body = (*early, *inside, Let(self.known.columns.name, clamped), *self._noted(), *late)
+        self.facts.softmax = self._find_softmax()
+        counts = (
+            self._emit_counts(self.facts.softmax)
+            if self.facts.softmax
+            else self._find_stored_counts()
+        )
+        early, late = self._split_at_count(
+            [(each, self._rewrite_statement(each)) for each in self.loop.body]
+        )
+        require(late)
+        guards, inside = self._emit_guards(early)
+        count = where(guards, counts, index(self.facts.num_columns))
+        clamped = apply("clamp", count, index(1), index(self.facts.num_columns))
+        body = (
+            *early,
+            *inside,
+            Let(self.facts.columns.name, clamped),
+            *self._emit_stored_counts(),
+            *late,
+        )
         return [*self.before, replace(self.loop, body=body)]
 
-    def _parted(
+    def _split_at_count(
         self, made: Sequence[tuple[Statement, Statement]]
     ) -> tuple[list[Statement], list[Statement]]:
         """What comes before the columns are counted, as operands are computed there, and after.
@@ -233,189 +253,196 @@ class _Blocks:
 
     # ------------------------------------------------------------------ what is zero
 
-    def _softmax(self) -> Softmax | None:
+    def _find_softmax(self) -> Softmax | None:
         """The first softmax of the rows of a product."""
         products = {
             each.views[2].buffer: dict(each.parameters)["n"]
             for each in self.loop.body
             if isinstance(each, Call)
             and each.routine in _PRODUCTS
-            and each.views[2].buffer in self.known.local
+            and each.views[2].buffer in self.facts.local
         }
         for each in self.loop.body:
             if isinstance(each, For):
-                rows = Rows(each)
+                rows = RowDefinitions(each)
                 for inner, assign in rows.maxima:
-                    value = rows.expanded(assign.value, inner)
+                    value = rows.expand(assign.value, inner)
                     found = [
                         x for x in parts(value) if isinstance(x, Load) and x.buffer in products
                     ]
                     if found and len({str(x) for x in found}) == 1:
                         *_, row, column = found[0].indices
-                        need(column is COLUMN and str(row) == each.variable)
-                        self.known.most = products[found[0].buffer]
+                        require(column is COLUMN and str(row) == each.variable)
+                        self.facts.num_columns = products[found[0].buffer]
                         return Softmax(found[0].buffer, value, each, assign.name)
         return None
 
-    def _known(self) -> Expr:
+    def _find_stored_counts(self) -> Expr:
         """How many columns count of kept shares that the blocks read."""
         found: list[tuple[str, Expr]] = []
         for each in self.loop.body:
             for load in loads((each,)):
                 if load.buffer in self.outer.kept and isinstance(each, For | Call):
-                    found.append((load.buffer, self._count_of(load, each)))
-        need(found and len({(name, str(count)) for name, count in found}) == 1)
+                    found.append((load.buffer, self._stored_count(load, each)))
+        require(found and len({(name, str(count)) for name, count in found}) == 1)
         name, count = found[0]
-        self.known.zero.add(name)
-        self.known.most = self.outside[name].shape[-1]
+        self.facts.zero.add(name)
+        self.facts.num_columns = self.outside[name].shape[-1]
         return count
 
-    def _count_of(self, load: Load, user: Statement) -> Expr:
+    def _stored_count(self, load: Load, user: Statement) -> Expr:
         """How many columns count of the rows of a block of kept shares."""
         kept = self.outer.kept[load.buffer]
         *before, row, _ = load.indices
         if isinstance(user, For):
-            rows = extent(user)
-            need(affine(row) == {self.loop.variable: rows, user.variable: 1})
-            need(not mentions(before, user.variable))
+            rows = static_extent(user)
+            require(affine(row) == {self.loop.variable: rows, user.variable: 1})
+            require(not uses_variable(before, user.variable))
         else:
             assert isinstance(user, Call)
             of = dict(user.parameters)
             rows = of["k"] if of["a_row"] == 1 else of["m"]
-            need(user.routine in _PRODUCTS and affine(row) == {self.loop.variable: rows})
-        need(rows and kept.rows % rows == 0)
-        need(rows * extent(self.loop) <= kept.rows * kept.blocks)
+            require(user.routine in _PRODUCTS and affine(row) == {self.loop.variable: rows})
+        require(rows and kept.rows % rows == 0)
+        require(rows * static_extent(self.loop) <= kept.rows * kept.blocks)
         at = over(Variable(INDEX, self.loop.variable), kept.rows // rows)
         return Load(INDEX, kept.counts, (*before, at))
 
-    def _is_cut(self, loop: For) -> bool:
+    def _reads_sparse(self, loop: For) -> bool:
         """Whether a loop reads what is cut."""
-        return bool((self.known.cut) & {load.buffer for load in loads((loop,))})
+        return bool((self.facts.sparse) & {load.buffer for load in loads((loop,))})
 
-    def _cut(self, statement: Statement) -> Statement:
+    def _rewrite_statement(self, statement: Statement) -> Statement:
         if isinstance(statement, Call):
-            return self._product(statement)
-        softmax = self.known.softmax is not None and statement is self.known.softmax.row
-        if isinstance(statement, For) and (softmax or self._is_cut(statement)):
-            return self._rows(statement)
+            return self._rewrite_product(statement)
+        softmax = self.facts.softmax is not None and statement is self.facts.softmax.row
+        if isinstance(statement, For) and (softmax or self._reads_sparse(statement)):
+            return self._rewrite_rows(statement)
         effects = effects_of((statement,), self.buffers)
-        need(not (self.known.partial & (effects.reads.keys() | effects.writes.keys())))
+        require(not (self.facts.partial & (effects.reads.keys() | effects.writes.keys())))
         return statement
 
     # ------------------------------------------------------------------ products
 
-    def _product(self, call: Call) -> Call:
+    def _rewrite_product(self, call: Call) -> Call:
         """A product of columns that count."""
-        touched = {view.buffer for view in call.views} & (self.known.cut)
-        if not touched and not self._is_columns(call):
+        touched = {view.buffer for view in call.views} & (self.facts.sparse)
+        if not touched and not self._fills_columns(call):
             return call
-        need(call.routine in _PRODUCTS and not call.sizes)
+        require(call.routine in _PRODUCTS and not call.sizes)
         a, b, c = call.views
         of = dict(call.parameters)
-        self._bound(b, (of["k"], of["b_row"]), (of["n"], of["b_column"]))
+        self._require_bounded(b, (of["k"], of["b_row"]), (of["n"], of["b_column"]))
         if not touched:
-            need(not of["accumulate"] and (of["a_column"], of["b_row"]) == (1, 1))
-            need(of["k"] <= DEPTH and of["c_row"] == of["n"])
-            self._bound(a, (of["m"], of["a_row"]), (of["k"], 1))
-            self.known.partial.add(c.buffer)
-            return self._fewer(call, "n")
-        need(touched == {a.buffer} and a.buffer in self.known.zero and is_number(a.indices[-1], 0))
-        if (of["a_row"], of["a_column"]) == (self.known.most, 1):
-            need(of["k"] == self.known.most)
-            return self._fewer(call, "k")
-        need((of["a_row"], of["a_column"]) == (1, self.known.most) and of["m"] == self.known.most)
-        need(of["accumulate"])
-        return self._fewer(call, "m")
+            require(not of["accumulate"] and (of["a_column"], of["b_row"]) == (1, 1))
+            require(of["k"] <= MAX_DEPTH and of["c_row"] == of["n"])
+            self._require_bounded(a, (of["m"], of["a_row"]), (of["k"], 1))
+            self.facts.partial.add(c.buffer)
+            return self._limit(call, "n")
+        require(
+            touched == {a.buffer} and a.buffer in self.facts.zero and is_number(a.indices[-1], 0)
+        )
+        if (of["a_row"], of["a_column"]) == (self.facts.num_columns, 1):
+            require(of["k"] == self.facts.num_columns)
+            return self._limit(call, "k")
+        require(
+            (of["a_row"], of["a_column"]) == (1, self.facts.num_columns)
+            and of["m"] == self.facts.num_columns
+        )
+        require(of["accumulate"])
+        return self._limit(call, "m")
 
-    def _is_columns(self, call: Call) -> bool:
+    def _fills_columns(self, call: Call) -> bool:
         """Whether a product has the columns that are counted, for the block alone."""
         if call.routine not in _PRODUCTS:
             return False
         return (
-            call.views[2].buffer in self.known.local
-            and dict(call.parameters)["n"] == self.known.most
+            call.views[2].buffer in self.facts.local
+            and dict(call.parameters)["n"] == self.facts.num_columns
         )
 
-    def _fewer(self, call: Call, size: str) -> Call:
-        return replace(call, sizes=((size, self.known.columns),))
+    def _limit(self, call: Call, size: str) -> Call:
+        return replace(call, sizes=((size, self.facts.columns),))
 
-    def _bound(self, view: Load, *axes: tuple[int, int]) -> None:
+    def _require_bounded(self, view: Load, *axes: tuple[int, int]) -> None:
         """What is multiplied has to be finite, and is part of the last two dimensions.
 
         Args:
           axes: how many elements along each axis of the matrix, and how far apart these are.
         """
         shape = self.buffers[view.buffer].shape
-        need(view.buffer not in self.known.cut and len(shape) >= 2)
+        require(view.buffer not in self.facts.sparse and len(shape) >= 2)
         (rows, _), (columns, _) = sorted(axes, key=lambda axis: axis[1], reverse=True)
-        need(sorted(apart for _, apart in axes) == sorted((1, shape[-1])))
-        need(columns <= shape[-1] and is_number(view.indices[-1], 0))
+        require(sorted(apart for _, apart in axes) == sorted((1, shape[-1])))
+        require(columns <= shape[-1] and is_number(view.indices[-1], 0))
         if is_number(view.indices[-2], 0):
-            need(rows <= shape[-2])
+            require(rows <= shape[-2])
         elif len(shape) > 2:
-            need(affine(view.indices[-2]) == {self.loop.variable: rows})
-            need(rows * extent(self.loop) <= shape[-2])
+            require(affine(view.indices[-2]) == {self.loop.variable: rows})
+            require(rows * static_extent(self.loop) <= shape[-2])
         known = self.operands.setdefault(view.buffer, view)
-        need(all(map(same, known.indices[:-2], view.indices[:-2])))
+        require(all(map(same, known.indices[:-2], view.indices[:-2])))
 
     # ------------------------------------------------------------------ rows
 
-    def _rows(self, loop: For) -> For:
+    def _rewrite_rows(self, loop: For) -> For:
         """A loop over rows that leaves columns out."""
-        rows = Rows(loop)
+        rows = RowDefinitions(loop)
         found: list[Statement] = []
         own = {each.buffer.name for each in loop.body if isinstance(each, Allocate)}
-        cut = Columns(self.known, rows, own)
+        cut = ColumnLoops(self.facts, rows, own)
         for each in loop.body:
-            touches = {load.buffer for load in loads((each,))} & (self.known.cut | cut.partial)
-            if isinstance(each, For) and extent(each) == self.known.most and touches:
-                found += cut.of(each)
+            touches = {load.buffer for load in loads((each,))} & (self.facts.sparse | cut.partial)
+            if isinstance(each, For) and static_extent(each) == self.facts.num_columns and touches:
+                found += cut.rewrite(each)
             else:
-                need(
+                require(
                     not touches
-                    and not (isinstance(each, Store) and each.buffer in self.known.local)
+                    and not (isinstance(each, Store) and each.buffer in self.facts.local)
                 )
                 if isinstance(each, Let):
                     cut.lets[each.name] = each.value
                 found.append(each)
-        self.known.zero |= cut.zero - own
-        self.known.partial |= cut.partial - own
+        self.facts.zero |= cut.zero - own
+        self.facts.partial |= cut.partial - own
         return replace(loop, body=tuple(found))
 
     # ------------------------------------------------------------------ how many count
 
-    def _counts_of(self, softmax: Softmax) -> Expr:
+    def _emit_counts(self, softmax: Softmax) -> Expr:
         """A buffer with counts, filled before the statement; an element of it."""
-        need(self.known.most >= _LEAST)
-        low, high = [with_product(softmax.value, softmax.scores, sign * BOUND) for sign in (-1, 1)]
+        require(self.facts.num_columns >= _MIN_COLUMNS)
+        low, high = [
+            substitute_scores(softmax.value, softmax.scores, sign * MAX_SCORE) for sign in (-1, 1)
+        ]
         dtype = softmax.value.dtype
-        need(dtype in VANISHES and softmax.value.dtype is low.dtype)
-        need(is_monotone(softmax.value, softmax.scores))
-        self.known.factors = factors(softmax.value, softmax.scores)
+        require(dtype in EXP_UNDERFLOW and softmax.value.dtype is low.dtype)
+        require(is_monotone(softmax.value, softmax.scores))
+        self.facts.factors = scale_factors(softmax.value, softmax.scores)
         used = {part.name for part in parts(low) if isinstance(part, Variable)}
         for part in parts(low):
             if isinstance(part, Load):
-                need(part.buffer in self.outer.buffers and part.buffer not in self.outer.written)
-        need(all(each.dtype is dtype for each in self.known.factors))
+                require(part.buffer in self.outer.buffers and part.buffer not in self.outer.written)
+        require(all(each.dtype is dtype for each in self.facts.factors))
         axes = [loop for loop in (*self.loops, self.loop) if loop.variable in used]
         row = softmax.row if softmax.row.variable in used else None
-        need(all(map(extent, axes)))
+        require(all(map(static_extent, axes)))
         known = {loop.variable for loop in axes} | ({row.variable} if row else set())
-        need(used <= known | {COLUMN.name} and COLUMN.name in used)
+        require(used <= known | {COLUMN.name} and COLUMN.name in used)
         # To look at the mask is worth it where several softmaxes have the same.
         others = [loop for loop in self.loops if loop.variable not in used]
-        need(row is None or any(extent(loop) > 1 for loop in others))
+        require(row is None or any(static_extent(loop) > 1 for loop in others))
         counts = Buffer(
-            self.names.new("counts"), INDEX, tuple([extent(loop) for loop in axes]) or (1,)
+            self.names.new("counts"), INDEX, tuple([static_extent(loop) for loop in axes]) or (1,)
         )
-        fill = Counting(self.names, dtype, self.known.most, self.known.factors).statements(
+        fill = CountEmitter(self.names, dtype, self.facts.num_columns, self.facts.factors).emit(
             counts, axes, row, low, high
         )
         self.outer.before += [Allocate(counts), *fill]
         at: list[Expr] = [Variable(INDEX, loop.variable) for loop in axes]
         return Load(INDEX, counts.name, tuple(at) or (index(0),))
 
-    def _guards(self, early: Sequence[Statement]) -> tuple[Expr, Body]:
+    def _emit_guards(self, early: Sequence[Statement]) -> tuple[Expr, Body]:
         """Whether all operands are finite, and the scores bounded; what has to be computed for it.
 
         Returns: and statements of the block, for operands that are computed in it.
@@ -424,28 +451,28 @@ class _Blocks:
         inside: list[Statement] = []
         filled = effects_of(early, self.buffers).writes
         for name, view in self.operands.items():
-            need(name in filled if name in self.known.local else name not in self.written)
-            length, statements = self._length(view)
+            require(name in filled if name in self.facts.local else name not in self.written)
+            length, statements = self._emit_norm(view)
             lengths[name] = length
-            (inside if name in self.known.local else self.before).extend(statements)
-            if name not in self.known.local:
-                need(not mentions(view.indices[:-2], self.loop.variable))
+            (inside if name in self.facts.local else self.before).extend(statements)
+            if name not in self.facts.local:
+                require(not uses_variable(view.indices[:-2], self.loop.variable))
         found: Expr = number(True, dtypes.bool_)
         for length in lengths.values():
-            finite = apply("less", length, number(FINITE, length.dtype))
+            finite = apply("less", length, number(MAX_SQUARED_NORM, length.dtype))
             found = apply("bit_and", found, finite)
-        if self.known.softmax is not None:
+        if self.facts.softmax is not None:
             call = next(
                 each
                 for each in self.loop.body
-                if isinstance(each, Call) and each.views[2].buffer == self.known.softmax.scores
+                if isinstance(each, Call) and each.views[2].buffer == self.facts.softmax.scores
             )
             q, k = [lengths[view.buffer] for view in call.views[:2]]
-            limit = number(BOUND**2 * (1 - 64 * ROUNDED), q.dtype)
+            limit = number(MAX_SCORE**2 * (1 - 64 * ROUNDING), q.dtype)
             found = apply("bit_and", found, apply("less", apply("mul", q, k), limit))
         return found, tuple(inside)
 
-    def _length(self, view: Load) -> tuple[Variable, Body]:
+    def _emit_norm(self, view: Load) -> tuple[Variable, Body]:
         """The largest square of the length of a row of the last two dimensions."""
         buffer = self.buffers[view.buffer]
         most = Variable(view.dtype, self.names.new(f"{view.buffer}_most"))
@@ -461,10 +488,10 @@ class _Blocks:
         row = (Var(total.name, zero), columns, Assign(most.name, total, "maximum"))
         return most, (Var(most.name, zero), For(i.name, index(buffer.shape[-2]), row))
 
-    def _noted(self) -> Body:
+    def _emit_stored_counts(self) -> Body:
         """How many columns count of shares that are in memory as a whole."""
         found: list[Statement] = []
-        for name in sorted(self.known.zero - self.known.local - self.outer.kept.keys()):
+        for name in sorted(self.facts.zero - self.facts.local - self.outer.kept.keys()):
             store = next(
                 (each, inner)
                 for each in self.loop.body
@@ -472,19 +499,21 @@ class _Blocks:
                 for inner in walk(each.body)
                 if isinstance(inner, Store) and inner.buffer == name
             )
-            rows, (*before, row, _) = extent(store[0]), store[1].indices
+            rows, (*before, row, _) = static_extent(store[0]), store[1].indices
             whole = self.outer.buffers.get(name)
-            if whole is None or mentions(before, store[0].variable):
+            if whole is None or uses_variable(before, store[0].variable):
                 continue
-            if not self.outer.fills_alone(name) or affine(row) != {
+            if not self.outer.is_only_writer(name) or affine(row) != {
                 self.loop.variable: rows,
                 store[0].variable: 1,
             }:
                 continue
-            shape = (*whole.shape[:-2], extent(self.loop))
+            shape = (*whole.shape[:-2], static_extent(self.loop))
             counts = Buffer(self.names.new(f"{name}_columns"), INDEX, shape)
             self.outer.before.append(Allocate(counts))
             block = Variable(INDEX, self.loop.variable)
-            found.append(Store(counts.name, (*before, block), self.known.columns))
-            self.outer.kept[name] = _Kept(counts.name, rows, extent(self.loop))
+            found.append(Store(counts.name, (*before, block), self.facts.columns))
+            self.outer.kept[name] = _StoredProbabilities(
+                counts.name, rows, static_extent(self.loop)
+            )
         return tuple(found)

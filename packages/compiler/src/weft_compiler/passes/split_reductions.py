@@ -50,30 +50,37 @@ from weft_compiler.ir.program import (
     loads,
     walk,
 )
-from weft_compiler.ir.rewrite import map_bodies, map_deep, replaced
-from weft_compiler.passes.effects import Buffers, buffers_of, effects_of, within
-from weft_compiler.passes.order import in_any_order, stores_apart, uses, work
+from weft_compiler.ir.rewrite import map_bodies, map_deep, with_body
+from weft_compiler.passes.effects import Buffers, effects_of, interface_buffers, with_allocations
+from weft_compiler.passes.parallelize import (
+    can_reorder,
+    estimate_work,
+    has_disjoint_stores,
+    used_names,
+)
 from weft_tensor.dtypes import DType
 
-LEAST_WORK: Final = 200_000
+MIN_WORK: Final = 200_000
 """Operations from which on a loop is cut: each block costs some more."""
-_BLOCKS: Final = (16, 15, 14, 13, 12, 11, 10, 9, 8, 20, 18, 24, 32, 7, 6, 5, 4, 3, 2)
+_BLOCK_COUNTS: Final = (16, 15, 14, 13, 12, 11, 10, 9, 8, 20, 18, 24, 32, 7, 6, 5, 4, 3, 2)
 """How many blocks there are, by preference: as many as divide the turns."""
-_APART: Final = 256
+_MIN_SHARED_BYTES: Final = 256
 """Bytes of a part from which on blocks combine into it where it lies."""
-_SHARE: Final = 8
+_MIN_WORK_PER_ELEMENT: Final = 8
 """How many operations there are at least for each element that is combined once more."""
 
 
-def cut_sums(program: Program) -> Program:
+def split_reductions(program: Program) -> Program:
     """The program with such loops cut."""
-    return replaced(program, _Cutter(Names(program)).body(program.body, buffers_of(program)))
+    return with_body(
+        program, _Splitter(Names(program)).body(program.body, interface_buffers(program))
+    )
 
 
 _Nest = Callable[[Sequence[int], Callable[..., Statement]], Body]
 
 
-class _Cutter:
+class _Splitter:
     """Cuts loops.
 
     Args:
@@ -84,7 +91,7 @@ class _Cutter:
         self._name = names.new
 
     def body(self, body: Body, outer: Buffers) -> Body:
-        buffers = within(outer, body)
+        buffers = with_allocations(outer, body)
         found: list[Statement] = []
         for each in body:
             found += self._statement(each, buffers)
@@ -92,20 +99,20 @@ class _Cutter:
         return body if same else tuple(found)
 
     def _statement(self, statement: Statement, buffers: Buffers) -> Body:
-        if not isinstance(statement, For | While | If) or work(statement) < LEAST_WORK:
+        if not isinstance(statement, For | While | If) or estimate_work(statement) < MIN_WORK:
             return (statement,)
         if isinstance(statement, For):
-            if in_any_order(statement, buffers, combines=False):
+            if can_reorder(statement, buffers, combines=False):
                 return (statement,)
-            combined = self._combined(statement, buffers)
-            blocks = _blocks_of(statement)
+            combined = self._reduced_values(statement, buffers)
+            blocks = _num_blocks(statement)
             if combined is not None and blocks:
                 size = sum(buffers[name].size for name in combined if name in buffers)
-                if size * blocks * _SHARE <= work(statement):
-                    return self._cut(statement, combined, blocks, buffers)
+                if size * blocks * _MIN_WORK_PER_ELEMENT <= estimate_work(statement):
+                    return self._split(statement, combined, blocks, buffers)
         return (map_bodies(statement, lambda body: self.body(body, buffers)),)
 
-    def _combined(self, loop: For, buffers: Buffers) -> dict[str, tuple[str, DType]] | None:
+    def _reduced_values(self, loop: For, buffers: Buffers) -> dict[str, tuple[str, DType]] | None:
         """What its turns combine values into, and how; None where they depend on each other."""
         effects = effects_of(loop.body, buffers)
         if effects.ends:
@@ -116,7 +123,7 @@ class _Cutter:
         shared = {
             name
             for name in effects.writes
-            if name not in own and not stores_apart(loop, name, effects)
+            if name not in own and not has_disjoint_stores(loop, name, effects)
         }
         for each in walk(loop.body):
             match each:
@@ -130,29 +137,29 @@ class _Cutter:
                     continue
                 case _:
                     continue
-            if combine not in _NEUTRAL or found.setdefault(name, (combine, dtype))[0] != combine:
+            if combine not in _IDENTITY or found.setdefault(name, (combine, dtype))[0] != combine:
                 return None
-        read = {load.buffer for load in loads(loop.body)} | uses(loop.body)
+        read = {load.buffer for load in loads(loop.body)} | used_names(loop.body)
         return None if read & found.keys() or shared - found.keys() else found
 
-    def _cut(
+    def _split(
         self, loop: For, combined: Mapping[str, tuple[str, DType]], blocks: int, buffers: Buffers
     ) -> Body:
         assert isinstance(loop.extent, Constant)
-        block, turns = Variable(INDEX, self._name("block")), int(loop.extent.value) // blocks
-        turn = plus(times(block, turns), Variable(INDEX, loop.variable))
-        body = map_deep(loop.body, lambda each: substitute(each, {loop.variable: turn}))
+        block, block_size = Variable(INDEX, self._name("block")), int(loop.extent.value) // blocks
+        iteration = plus(times(block, block_size), Variable(INDEX, loop.variable))
+        body = map_deep(loop.body, lambda each: substitute(each, {loop.variable: iteration}))
         before: Body = ()
-        inside: Body = (replace(loop, extent=index(turns), body=body),)
+        inside: Body = (replace(loop, extent=index(block_size), body=body),)
         after: Body = ()
         for name, (combine, dtype) in combined.items():
             shape = buffers[name].shape if name in buffers else ()
             parts = Buffer(self._name(f"{name}_parts"), dtype, (blocks, *shape))
-            part = _Part(name, combine, parts, block, name in buffers)
-            own = "" if parts.bytes >= _APART * blocks else self._name(f"{name}_own")
+            part = _PartialResult(name, combine, parts, block, name in buffers)
+            own = "" if parts.bytes >= _MIN_SHARED_BYTES * blocks else self._name(f"{name}_own")
             before = (*before, Allocate(parts))
-            inside = part.filled(inside, own, self._nest)
-            after = (*after, *part.combined(self._nest))
+            inside = part.emit_partial(inside, own, self._nest)
+            after = (*after, *part.emit_combination(self._nest))
         return (*before, For(block.name, index(blocks), inside, Order.PARALLEL), *after)
 
     def _nest(self, shape: Sequence[int], store: Callable[..., Statement]) -> Body:
@@ -160,7 +167,7 @@ class _Cutter:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _PartialResult:
     """What each block makes of a value that all turns combine into.
 
     Attributes:
@@ -177,15 +184,15 @@ class _Part:
     stored: bool
 
     @property
-    def _neutral(self) -> Expr:
+    def _identity(self) -> Expr:
         """What combined with a value gives that."""
-        dtype, value = self.parts.dtype, _NEUTRAL[self.combine]
+        dtype, value = self.parts.dtype, _IDENTITY[self.combine]
         if dtype.is_integer and not np.isfinite(value):
             limits = np.iinfo(dtype.numpy)
             return number(int(limits.min if value < 0 else limits.max), dtype)
         return number(value, dtype)
 
-    def filled(self, body: Body, own: str, nest: _Nest) -> Body:
+    def emit_partial(self, body: Body, own: str, nest: _Nest) -> Body:
         """Statements of a block, with its part in the place of the whole.
 
         Args:
@@ -195,16 +202,16 @@ class _Part:
         shape, dtype, parts = self.parts.shape[1:], self.parts.dtype, self.parts.name
         if not self.stored:
             stored = Store(parts, (self.block,), Variable(dtype, own))
-            return (Var(own, self._neutral), *_into(body, self.name, own), stored)
+            return (Var(own, self._identity), *_redirect(body, self.name, own), stored)
         if own:
-            first = nest(shape, lambda *at: Store(own, at, self._neutral))
+            first = nest(shape, lambda *at: Store(own, at, self._identity))
             last = nest(shape, lambda *at: Store(parts, (self.block, *at), Load(dtype, own, at)))
             allocated = Allocate(Buffer(own, dtype, shape))
-            return (allocated, *first, *_into(body, self.name, own), *last)
-        first = nest(shape, lambda *at: Store(parts, (self.block, *at), self._neutral))
-        return (*first, *_into(body, self.name, parts, (self.block,)))
+            return (allocated, *first, *_redirect(body, self.name, own), *last)
+        first = nest(shape, lambda *at: Store(parts, (self.block, *at), self._identity))
+        return (*first, *_redirect(body, self.name, parts, (self.block,)))
 
-    def combined(self, nest: _Nest) -> Body:
+    def emit_combination(self, nest: _Nest) -> Body:
         """The parts, combined into the whole."""
         dtype = self.parts.dtype
 
@@ -217,15 +224,17 @@ class _Part:
         return nest(self.parts.shape, step)
 
 
-def _blocks_of(loop: For) -> int:
-    """How many blocks a loop is cut into; 0 where its turns are not known or cannot be divided."""
+def _num_blocks(loop: For) -> int:
+    """Return the number of blocks of a loop; 0 if its trip count is unknown or has no divisor."""
     if loop.order is not Order.SERIAL or not isinstance(loop.extent, Constant):
         return 0
-    turns = int(loop.extent.value)
-    return next((count for count in _BLOCKS if turns >= count and turns % count == 0), 0)
+    trip_count = int(loop.extent.value)
+    return next(
+        (count for count in _BLOCK_COUNTS if trip_count >= count and trip_count % count == 0), 0
+    )
 
 
-def _into(body: Body, name: str, other: str, block: tuple[Expr, ...] = ()) -> Body:
+def _redirect(body: Body, name: str, other: str, block: tuple[Expr, ...] = ()) -> Body:
     """Statements that combine values into something else."""
 
     def change(statement: Statement) -> Statement:
@@ -233,9 +242,9 @@ def _into(body: Body, name: str, other: str, block: tuple[Expr, ...] = ()) -> Bo
             return replace(statement, buffer=other, indices=(*block, *statement.indices))
         if isinstance(statement, Assign) and statement.name == name:
             return replace(statement, name=other)
-        return map_bodies(statement, lambda inner: _into(inner, name, other, block))
+        return map_bodies(statement, lambda inner: _redirect(inner, name, other, block))
 
     return tuple(map(change, body))
 
 
-_NEUTRAL: Final = {"add": 0, "mul": 1, "maximum": -np.inf, "minimum": np.inf}
+_IDENTITY: Final = {"add": 0, "mul": 1, "maximum": -np.inf, "minimum": np.inf}

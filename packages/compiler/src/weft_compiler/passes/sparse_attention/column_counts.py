@@ -25,32 +25,32 @@ from weft_compiler.ir.expressions import (
 from weft_compiler.ir.indices import over, plus, times
 from weft_compiler.ir.names import Names
 from weft_compiler.ir.program import Assign, Body, Buffer, For, Store, Var
-from weft_compiler.passes.columns import COLUMN
+from weft_compiler.passes.sparse_attention.zero_columns import COLUMN
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
-BOUND: Final = 4096.0
+MAX_SCORE: Final = 4096.0
 """What a product of a query and a key is mostly below: twice as much is below masks of -10,000."""
-FINITE: Final = 1e18
+MAX_SQUARED_NORM: Final = 1e18
 """Squares of lengths up to which sums of products are finite, also of many, for float32 too."""
-ROUNDED: Final = 2.0**-16
-"""What a length, a sum or a score may be wrong by, as a part of it; see `DEPTH`."""
-DEPTH: Final = 1 << 10
+ROUNDING: Final = 2.0**-16
+"""What a length, a sum or a score may be wrong by, as a part of it; see `MAX_DEPTH`."""
+MAX_DEPTH: Final = 1 << 10
 """Numbers of a vector up to which rounding is that small."""
-VANISHES: Final = {dtypes.float32: 110.0, dtypes.float64: 750.0}
+EXP_UNDERFLOW: Final = {dtypes.float32: 110.0, dtypes.float64: 750.0}
 """How far below 0 exp is exactly 0, and some more."""
-_LINE: Final = 64
+_COLUMNS_PER_COUNT: Final = 64
 """Columns are counted in so many."""
 
 
-class Counting:
+class CountEmitter:
     """Loops that count columns."""
 
     def __init__(self, names: Names, dtype: DType, columns: int, factors: Sequence[Load]) -> None:
         self._names, self._dtype, self._columns = names, dtype, columns
         self._factors = factors
 
-    def statements(
+    def emit(
         self, counts: Buffer, axes: Sequence[For], row: For | None, low: Expr, high: Expr
     ) -> Body:
         """After which column all scores vanish, in all rows of a block.
@@ -63,19 +63,21 @@ class Counting:
             own[row.variable] = Variable(INDEX, self._names.new(row.variable))
         last = Variable(INDEX, self._names.new("last"))
         ends = substitute(low, own), substitute(high, own)
-        body = self._row(
+        body = self._emit_row(
             ends, [apply("abs", substitute(each, own)) for each in self._factors], last
         )
         if row is not None:
             body = (For(own[row.variable].name, row.extent, body),)
-        whole = times(over(plus(last, _LINE - 1), _LINE), _LINE)
+        whole = times(
+            over(plus(last, _COLUMNS_PER_COUNT - 1), _COLUMNS_PER_COUNT), _COLUMNS_PER_COUNT
+        )
         at = tuple([own[loop.variable] for loop in axes]) or (index(0),)
         found: Body = (Var(last.name, index(0)), *body, Store(counts.name, at, whole))
         for loop in reversed(axes):
             found = (For(own[loop.variable].name, loop.extent, found),)
         return found
 
-    def _row(self, bounds: tuple[Expr, Expr], factors: Sequence[Expr], last: Variable) -> Body:
+    def _emit_row(self, bounds: tuple[Expr, Expr], factors: Sequence[Expr], last: Variable) -> Body:
         """A row. Its last column that counts is not below another one by as much as vanishes."""
         most, worst = [Variable(self._dtype, self._names.new(name)) for name in ("most", "worst")]
         first, second = [Variable(INDEX, self._names.new("j")) for _ in range(2)]
@@ -93,11 +95,14 @@ class Counting:
         )
         _, largest = ends(second)
         wide = functools.partial(number, dtype=self._dtype)
-        size = apply("minimum", apply("abs", largest), wide(FINITE**1.5))  # of -inf too
-        slack = apply("mul", apply("add", size, apply("abs", most)), wide(ROUNDED))
-        below = apply("sub", most, apply("add", slack, wide(VANISHES[self._dtype])))
+        size = apply("minimum", apply("abs", largest), wide(MAX_SQUARED_NORM**1.5))  # of -inf too
+        slack = apply("mul", apply("add", size, apply("abs", most)), wide(ROUNDING))
+        below = apply("sub", most, apply("add", slack, wide(EXP_UNDERFLOW[self._dtype])))
         vanishes = apply("less", largest, below)
-        for each in (apply("less", worst, wide(FINITE)), apply("less", wide(-FINITE), most)):
+        for each in (
+            apply("less", worst, wide(MAX_SQUARED_NORM)),
+            apply("less", wide(-MAX_SQUARED_NORM), most),
+        ):
             vanishes = apply("bit_and", vanishes, each)
         counted = where(vanishes, index(0), plus(second, 1))
         nothing = number(-math.inf, self._dtype)
@@ -133,7 +138,7 @@ def is_monotone(value: Expr, scores: str) -> bool:
     return at in ways.get(value.primitive, ()) and is_monotone(value.operands[at], scores)
 
 
-def factors(value: Expr, scores: str) -> list[Load]:
+def scale_factors(value: Expr, scores: str) -> list[Load]:
     """What the product, or what depends on it, is multiplied with or divided by."""
     if not isinstance(value, Apply):
         return []
@@ -143,11 +148,11 @@ def factors(value: Expr, scores: str) -> list[Load]:
             others = (*value.operands[:at], *value.operands[at + 1 :])
             if value.primitive in ("mul", "div"):
                 found += [x for other in others for x in parts(other) if isinstance(x, Load)]
-            found += factors(each, scores)
+            found += scale_factors(each, scores)
     return found
 
 
-def with_product(value: Expr, scores: str, bound: float) -> Expr:
+def substitute_scores(value: Expr, scores: str, bound: float) -> Expr:
     """What a softmax is of where the product is a number."""
 
     def change(expression: Expr) -> Expr:

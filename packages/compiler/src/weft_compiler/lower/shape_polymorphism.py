@@ -34,12 +34,12 @@ from weft_compiler.ir.indices import plus, times
 from weft_compiler.ir.program import Allocate, Body, Buffer, Call, Check, Let, Program, Statement
 from weft_compiler.ir.rewrite import map_bodies, map_expressions
 
-LEAST: Final = 2
+MIN_SIZE: Final = 2
 """The smallest size that a program of many is for: that of 1 broadcasts, and is lowered apart."""
-ROOM: Final = 4
+MAX_GROWTH: Final = 4
 """A program is for sizes up to this many times those that it was made of, and the next power of 2.
 Memory that is not touched costs nothing."""
-_MAY_VARY: Final = {
+_VARIABLE_PARAMETERS: Final = {
     "gemm": {"m", "k"},
     "matmul_packed": {"m"},
     "matmul_bytes": {"m"},
@@ -49,10 +49,10 @@ _MAY_VARY: Final = {
 """Parameters that may be known at run only: of products rows, and what is summed over."""
 
 
-def numbers_of(program: Program) -> Numbers:
+def extract_numbers(program: Program) -> Numbers:
     """The numbers of a program, and what is left without them."""
-    found = _Collecting()
-    hollow = _rebuilt(canonical(program), found)
+    found = _NumberCollector()
+    hollow = _map_numbers(canonical(program), found)
     constants = [(name, *_bits(value)) for name, value in sorted(hollow.constants.items())]
     return Numbers(found.numbers, f"{hollow}{constants}")
 
@@ -79,12 +79,12 @@ Varying = tuple[int, Sequence[tuple[int, int, int]]]
 """The largest size, and of each number that varies its place, slope and offset."""
 
 
-class Family:
+class PolymorphicProgram:
     """A program that takes a size.
 
     Attributes:
       program: its first input is the size.
-      varying: what tells it, with the program of any of its sizes; see `family_again`.
+      varying: what tells it, with the program of any of its sizes; see `restore_polymorphic`.
     """
 
     def __init__(
@@ -96,11 +96,11 @@ class Family:
         changing = [(at, line) for at, line in enumerate(lines) if line.slope]
         self.varying: Varying = most, [(at, each.slope, int(each.offset)) for at, each in changing]
         size = Variable(INDEX, "size")
-        template = _rebuilt(canonical(lowered), _Filling(lines, size, most))
+        template = _map_numbers(canonical(lowered), _NumberFiller(lines, size, most))
         given = Buffer("sizes", INDEX, ())
         limits = apply(
             "bit_and",
-            apply("greater_equal", size, index(LEAST)),
+            apply("greater_equal", size, index(MIN_SIZE)),
             apply("less_equal", size, index(most)),
         )
         head = Let(size.name, Load(INDEX, given.name, ())), Check(limits, "another size")
@@ -120,7 +120,7 @@ class Family:
             for value, line in zip(numbers.numbers, self._lines, strict=True)
             if line.slope
         )
-        fits = LEAST <= found <= self._most and all(
+        fits = MIN_SIZE <= found <= self._most and all(
             _same(line.at(found), value)
             for value, line in zip(numbers.numbers, self._lines, strict=True)
         )
@@ -148,7 +148,7 @@ class Line:
         return self.slope * size + self.offset if self.slope else self.offset
 
 
-def family_of(one: Numbers, other: Numbers, first: Program) -> Family | None:
+def generalize(one: Numbers, other: Numbers, first: Program) -> PolymorphicProgram | None:
     """The program for the sizes of two lowered ones and others; None where there is none.
 
     Args:
@@ -160,7 +160,7 @@ def family_of(one: Numbers, other: Numbers, first: Program) -> Family | None:
     sizes = next(
         ((x, y) for x, y in zip(one.numbers, other.numbers, strict=True) if not _same(x, y)), None
     )
-    if sizes is None or min(sizes) < LEAST:
+    if sizes is None or min(sizes) < MIN_SIZE:
         return None
     lines = []
     for x, y in zip(one.numbers, other.numbers, strict=True):
@@ -168,16 +168,16 @@ def family_of(one: Numbers, other: Numbers, first: Program) -> Family | None:
         if line is None:
             return None
         lines.append(line)
-    most = 1 << int(ROOM * max(sizes) - 1).bit_length()
+    most = 1 << int(MAX_GROWTH * max(sizes) - 1).bit_length()
     try:
-        return Family(first, one, lines, most)
-    except _Varies:
+        return PolymorphicProgram(first, one, lines, most)
+    except _NotPolymorphic:
         return None
 
 
-def family_again(lowered: Program, varying: Varying) -> Family | None:
+def restore_polymorphic(lowered: Program, varying: Varying) -> PolymorphicProgram | None:
     """The family that a lowered program belonged to when it was made; None where it does not."""
-    numbers = numbers_of(lowered)
+    numbers = extract_numbers(lowered)
     most, changing = varying
     lines = [Line(0, value) for value in numbers.numbers]
     for at, slope, offset in changing:
@@ -185,8 +185,8 @@ def family_again(lowered: Program, varying: Varying) -> Family | None:
             return None
         lines[at] = Line(slope, offset)
     try:
-        family = Family(lowered, numbers, lines, most)
-    except _Varies:
+        family = PolymorphicProgram(lowered, numbers, lines, most)
+    except _NotPolymorphic:
         return None
     return None if family.size_of(numbers) is None else family
 
@@ -206,11 +206,11 @@ def _same(x: float, y: float) -> bool:
     return (x == y and math.copysign(1, x) == math.copysign(1, y)) or (x != x and y != y)
 
 
-class _Varies(Exception):  # noqa: N818 - it is no error of a program
+class _NotPolymorphic(Exception):  # noqa: N818 - it is no error of a program
     """A number varies that has to be known when a program is made."""
 
 
-class _Change:
+class _NumberVisitor:
     """What becomes of the numbers of a program, which are met in one order."""
 
     def constant(self, of: Constant) -> Expr:
@@ -223,7 +223,7 @@ class _Change:
         raise NotImplementedError
 
 
-class _Collecting(_Change):
+class _NumberCollector(_NumberVisitor):
     """Notes all numbers, and leaves none."""
 
     def __init__(self) -> None:
@@ -242,7 +242,7 @@ class _Collecting(_Change):
         return replace(of, parameters=tuple([(name, 0) for name, _ in of.parameters]))
 
 
-class _Filling(_Change):
+class _NumberFiller(_NumberVisitor):
     """Puts what a size tells in the places of numbers."""
 
     def __init__(self, lines: Sequence[Line], size: Expr, most: int) -> None:
@@ -257,7 +257,7 @@ class _Filling(_Change):
     def axis(self, size: int, axis: int) -> int:
         line = next(self._next)
         if line.slope < 0 or (line.slope and axis):
-            raise _Varies  # only of the first axis no strides depend on its size
+            raise _NotPolymorphic  # only of the first axis no strides depend on its size
         return int(line.at(self._most))
 
     def call(self, of: Call) -> Call:
@@ -266,8 +266,10 @@ class _Filling(_Change):
         known = dict(of.parameters)
         # Which function of BLAS it is depends on what is 1, and on strides.
         alone = 1 in (known.get("m"), known.get("n"))
-        if not varying.keys() <= _MAY_VARY.get(of.routine, set()) or (alone and "k" in varying):
-            raise _Varies
+        if not varying.keys() <= _VARIABLE_PARAMETERS.get(of.routine, set()) or (
+            alone and "k" in varying
+        ):
+            raise _NotPolymorphic
         most = tuple([(name, int(line.at(self._most))) for name, line in lines.items()])
         sizes = tuple([(name, self._number(line)) for name, line in varying.items()])
         return replace(of, parameters=most, sizes=sizes)
@@ -276,7 +278,7 @@ class _Filling(_Change):
         return plus(times(self._size, line.slope), int(line.offset))
 
 
-def _rebuilt(program: Program, change: _Change) -> Program:
+def _map_numbers(program: Program, change: _NumberVisitor) -> Program:
     """A program with its numbers changed, in their order."""
 
     def buffer(of: Buffer) -> Buffer:

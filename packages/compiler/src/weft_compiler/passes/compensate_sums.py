@@ -12,11 +12,11 @@
                            let sum_2 = s + s_low
                            s = where(sum_2 == sum_2, sum_2, s)
 
-The rounding error of a sum grows with the additions that one variable takes one after another. A
-block takes at most `LONGEST` of them, and what rounding loses of its total is summed separately
-(TwoSum: Knuth, volume 2; Ogita, Rump and Oishi 2005), so the error does not grow with the number of
-blocks. The order of iterations stays, so it does not matter what else the loops compute. A sum may
-be one of many, in a buffer, as those of columns are.
+The rounding error of a sum grows with the number of additions to one variable. A block has at most
+`MAX_ADDITIONS` of them. The rounding error of adding its total is summed separately (TwoSum: Knuth,
+volume 2; Ogita, Rump and Oishi 2005), so the error does not grow with the number of blocks. The
+order of iterations stays, so the loops may compute other things too. A sum may be an element of a
+buffer, such as the sum of a column.
 
 Elements at places that data tells, as in a scatter, are added one after another as before.
 """
@@ -41,7 +41,7 @@ from weft_compiler.ir.expressions import (
     walk as parts,
     where,
 )
-from weft_compiler.ir.loops import nest, num_iterations, strip_mined
+from weft_compiler.ir.loops import nest, num_iterations, strip_mine
 from weft_compiler.ir.names import Names
 from weft_compiler.ir.program import (
     Allocate,
@@ -61,18 +61,18 @@ from weft_compiler.ir.program import (
     loads,
     walk,
 )
-from weft_compiler.ir.rewrite import map_bodies, replaced
-from weft_compiler.passes.effects import Buffers, buffers_of, within
-from weft_compiler.passes.order import uses
+from weft_compiler.ir.rewrite import map_bodies, with_body
+from weft_compiler.passes.effects import Buffers, interface_buffers, with_allocations
+from weft_compiler.passes.parallelize import used_names
 from weft_tensor.dtypes import DType
 
-LONGEST: Final = 64
+MAX_ADDITIONS: Final = 64
 """Additions to one variable, or to a lane of it, after which a block ends."""
-_LANE: Final = 8
+_LANE_BYTES: Final = 8
 """Bytes of the widest element: a loop in lanes has a lane for each of these bytes at least."""
-_SHARE: Final = 8
+_MIN_ADDITIONS: Final = 8
 """Additions of a block for each of its totals, at least: adding a total takes some more."""
-_UNKNOWN: Final = 1 << 20
+_UNKNOWN_TRIP_COUNT: Final = 1 << 20
 """Iterations of a loop of unknown length."""
 
 _Indices = tuple[Expr, ...]
@@ -84,8 +84,8 @@ def compensate_sums(program: Program, vector_bytes: int = 0) -> Program:
     Args:
       vector_bytes: of a register of the processor, in whose lanes vector loops add.
     """
-    blocks = _Blocks(Names(program), max(1, vector_bytes // _LANE))
-    return replaced(program, blocks.outermost(program.body, buffers_of(program)))
+    blocks = _Compensation(Names(program), max(1, vector_bytes // _LANE_BYTES))
+    return with_body(program, blocks.rewrite_program(program.body, interface_buffers(program)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,18 +106,19 @@ class _Sum:
 
     def axes(self, body: Body) -> tuple[int, ...]:
         """The axes along which a body adds to several elements."""
-        inside = _defined(body)
+        inside = _defined_names(body)
         return tuple(
             axis
             for axis, indices in enumerate(zip(*self.places, strict=True))
-            if _names(indices) & inside or not all(same(each, indices[0]) for each in indices)
+            if _variable_names(indices) & inside
+            or not all(same(each, indices[0]) for each in indices)
         )
 
     def sizes(self, axes: Sequence[int]) -> tuple[int, ...]:
         """The sizes of some axes."""
         return tuple((self.shape or ())[axis] for axis in axes)
 
-    def takes(self, statement: Statement) -> bool:
+    def is_updated_by(self, statement: Statement) -> bool:
         """Return True if a statement itself adds to it."""
         if self.shape is None:
             return isinstance(statement, Assign) and statement.name == self.name
@@ -127,7 +128,7 @@ class _Sum:
         """The variable, or the element at a place."""
         return _value(self.name, self.dtype, None if self.shape is None else at)
 
-    def put(self, at: Sequence[Expr], value: Expr) -> Statement:
+    def update(self, at: Sequence[Expr], value: Expr) -> Statement:
         """The statement that changes it."""
         return _put(self.name, None if self.shape is None else at, value)
 
@@ -140,7 +141,7 @@ def _put(name: str, at: Sequence[Expr] | None, value: Expr) -> Statement:
     return Assign(name, value) if at is None else Store(name, tuple(at), value)
 
 
-class _Blocks:
+class _Compensation:
     """Rewrites loops with long sums.
 
     Args:
@@ -152,35 +153,39 @@ class _Blocks:
         self._name = names.new
         self._lanes = lanes
 
-    def outermost(self, body: Body, outer: Buffers) -> Body:
+    def rewrite_program(self, body: Body, outer: Buffers) -> Body:
         """The statements of a program, of which each loop nest stays one."""
-        buffers = within(outer, body)
+        buffers = with_allocations(outer, body)
         found: list[Statement] = []
         for each in body:
             new = self._statement(each, buffers)
             if any(isinstance(part, Allocate) for part in new) and len(new) > 1:
                 new = (For(self._name("once"), index(1), new),)
             found += new
-        return _unchanged(body, found)
+        return _keep_if_unchanged(body, found)
 
     def _body(self, body: Body, outer: Buffers) -> Body:
-        buffers = within(outer, body)
-        return _unchanged(body, [new for each in body for new in self._statement(each, buffers)])
+        buffers = with_allocations(outer, body)
+        return _keep_if_unchanged(
+            body, [new for each in body for new in self._statement(each, buffers)]
+        )
 
     def _statement(self, statement: Statement, buffers: Buffers) -> Body:
         found: Body = (statement,)
         if isinstance(statement, For) and statement.order is not Order.PARALLEL:
-            long = [each for each in _sums(statement, buffers) if self._is_long(statement, each)]
+            long = [
+                each for each in _collect_sums(statement, buffers) if self._is_long(statement, each)
+            ]
             if long:
-                found = self._compensated(statement, long)
+                found = self._compensate(statement, long)
         return tuple([map_bodies(each, lambda body: self._body(body, buffers)) for each in found])
 
     def _is_long(self, loop: For, of: _Sum) -> bool:
         depth = self._depth_of(loop, of)
-        if depth <= LONGEST:
+        if depth <= MAX_ADDITIONS:
             return False
         totals = math.prod(of.sizes(of.axes(loop.body)))
-        return totals * _SHARE <= LONGEST * _num_additions(loop, of) / depth
+        return totals * _MIN_ADDITIONS <= MAX_ADDITIONS * _num_additions(loop, of) / depth
 
     # ------------------------------------------------------------------------------ depths
 
@@ -189,60 +194,60 @@ class _Blocks:
         return sum(self._depth_of(each, of) for each in body)
 
     def _depth_of(self, statement: Statement, of: _Sum) -> int:
-        if of.takes(statement):
+        if of.is_updated_by(statement):
             return 1
         inner = max((self._depth(body, of) for body in bodies(statement)), default=0)
         if isinstance(statement, For) and statement.variable not in of.variables:
-            return -(-_iterations(statement) // self._lanes_of(statement)) * inner
-        return inner * (_UNKNOWN if isinstance(statement, While) else 1)
+            return -(-_trip_count(statement) // self._lanes_of(statement)) * inner
+        return inner * (_UNKNOWN_TRIP_COUNT if isinstance(statement, While) else 1)
 
     def _lanes_of(self, loop: For) -> int:
-        return self._lanes if loop.order is Order.VECTOR and not _divides(loop.body) else 1
+        return self._lanes if loop.order is Order.VECTOR and not _divides_integers(loop.body) else 1
 
     # ------------------------------------------------------------------------------ blocks
 
-    def _compensated(self, loop: For, sums: Sequence[_Sum]) -> Body:
+    def _compensate(self, loop: For, sums: Sequence[_Sum]) -> Body:
         """A loop whose sums are compensated, between what begins and what ends them."""
         totals = [_Total(each, each.axes(loop.body), self._name) for each in sums]
-        begins = [new for each in totals for new in each.begun()]
-        ends = [new for each in totals for new in each.ended()]
-        return (*begins, self._blocked(loop, totals), *ends)
+        begins = [new for each in totals for new in each.emit_before()]
+        ends = [new for each in totals for new in each.emit_after()]
+        return (*begins, self._strip_mine(loop, totals), *ends)
 
-    def _blocked(self, loop: For, totals: Sequence[_Total]) -> For:
+    def _strip_mine(self, loop: For, totals: Sequence[_Total]) -> For:
         """A loop that adds to parts, and these to the totals."""
         depths = {each: self._depth(loop.body, each.of) for each in totals}
-        deeper = [each for each, depth in depths.items() if depth > LONGEST]
+        deeper = [each for each, depth in depths.items() if depth > MAX_ADDITIONS]
         here = [each for each in totals if each not in deeper]
         if deeper:
-            loop = replace(loop, body=self._inside(loop.body, deeper))
+            loop = replace(loop, body=self._rewrite_inner(loop.body, deeper))
         if not here:
             return loop
-        size = min(LONGEST // depths[each] for each in here) * self._lanes_of(loop)
+        size = min(MAX_ADDITIONS // depths[each] for each in here) * self._lanes_of(loop)
         if size == 1:
-            return replace(loop, body=self._in_parts(loop.body, here))
+            return replace(loop, body=self._add_by_parts(loop.body, here))
         name = self._name("block")
-        return strip_mined(loop, size, name, lambda inner: self._in_parts((inner,), here))
+        return strip_mine(loop, size, name, lambda inner: self._add_by_parts((inner,), here))
 
-    def _inside(self, body: Body, totals: Sequence[_Total]) -> Body:
+    def _rewrite_inner(self, body: Body, totals: Sequence[_Total]) -> Body:
         """The body of a loop each of whose iterations adds more than a block does."""
         found: list[Statement] = []
         for each in body:
             depths = {total: self._depth_of(each, total.of) for total in totals}
-            long = [total for total, depth in depths.items() if depth > LONGEST]
-            short = [total for total, depth in depths.items() if 0 < depth <= LONGEST]
+            long = [total for total, depth in depths.items() if depth > MAX_ADDITIONS]
+            short = [total for total, depth in depths.items() if 0 < depth <= MAX_ADDITIONS]
             if long and isinstance(each, For) and each.order is not Order.PARALLEL:
-                each = self._blocked(each, long)
+                each = self._strip_mine(each, long)
             elif long:
-                each = map_bodies(each, lambda inner, long=long: self._inside(inner, long))  # type: ignore[misc]
-            found += self._in_parts((each,), short)
+                each = map_bodies(each, lambda inner, long=long: self._rewrite_inner(inner, long))  # type: ignore[misc]
+            found += self._add_by_parts((each,), short)
         return tuple(found)
 
-    def _in_parts(self, body: Body, totals: Sequence[_Total]) -> Body:
+    def _add_by_parts(self, body: Body, totals: Sequence[_Total]) -> Body:
         """Statements that add to parts, which then are added to the totals."""
         begins: list[Statement] = []
         ends: list[Statement] = []
         for each in totals:
-            begun, body, added = each.in_part(body)
+            begun, body, added = each.split_part(body)
             begins += begun
             ends += added
         return (*begins, *body, *ends)
@@ -262,11 +267,11 @@ class _Total:
         self._axes, self._name = axes, name
         self._low = name(f"{of.name}_low")
 
-    def begun(self) -> Body:
+    def emit_before(self) -> Body:
         """Statements before the loop."""
-        return self._zeros(self._low, self._axes)
+        return self._emit_zeros(self._low, self._axes)
 
-    def ended(self) -> Body:
+    def emit_after(self) -> Body:
         """Statements after the loop, by which an infinity stays one."""
 
         def end(*at: Expr) -> Body:
@@ -276,27 +281,31 @@ class _Total:
             both = self._let(add(total, low))
             value = Variable(self.of.dtype, both.name)
             is_number = apply("equal", value, value)
-            return (both, self.of.put(place, where(is_number, value, total)))
+            return (both, self.of.update(place, where(is_number, value, total)))
 
-        return _in_lanes(self._name, self.of.sizes(self._axes), end)
+        return _vector_nest(self._name, self.of.sizes(self._axes), end)
 
-    def in_part(self, body: Body) -> tuple[Body, Body, Body]:
+    def split_part(self, body: Body) -> tuple[Body, Body, Body]:
         """A body that adds to a part, what is before it, and what adds the part to the sum."""
         axes, part = self.of.axes(body), self._name(f"{self.of.name}_part")
-        return self._zeros(part, axes), self._into(body, part, axes), self._added(part, axes)
+        return (
+            self._emit_zeros(part, axes),
+            self._redirect(body, part, axes),
+            self._emit_two_sum(part, axes),
+        )
 
-    def _zeros(self, name: str, axes: Sequence[int]) -> Body:
+    def _emit_zeros(self, name: str, axes: Sequence[int]) -> Body:
         zero = number(0, self.of.dtype)
         if self.of.shape is None:
             return (Var(name, zero),)
         buffer = Buffer(name, self.of.dtype, self.of.sizes(axes))
-        fill = _in_lanes(self._name, buffer.shape, lambda *at: (Store(name, at, zero),))
+        fill = _vector_nest(self._name, buffer.shape, lambda *at: (Store(name, at, zero),))
         return (Allocate(buffer), *fill)
 
-    def _into(self, body: Body, part: str, axes: Sequence[int]) -> Body:
+    def _redirect(self, body: Body, part: str, axes: Sequence[int]) -> Body:
         def change(statement: Statement) -> Statement:
-            if not self.of.takes(statement):
-                return map_bodies(statement, lambda inner: self._into(inner, part, axes))
+            if not self.of.is_updated_by(statement):
+                return map_bodies(statement, lambda inner: self._redirect(inner, part, axes))
             if isinstance(statement, Store):
                 place = tuple(statement.indices[axis] for axis in axes)
                 return replace(statement, buffer=part, indices=place)
@@ -305,7 +314,7 @@ class _Total:
 
         return tuple(map(change, body))
 
-    def _added(self, part: str, axes: Sequence[int]) -> Body:
+    def _emit_two_sum(self, part: str, axes: Sequence[int]) -> Body:
         """TwoSum of the sum and a part."""
         dtype, is_stored = self.of.dtype, self.of.shape is not None
 
@@ -320,9 +329,9 @@ class _Total:
             own = Variable(dtype, seen.name)
             of_high = apply("sub", high, apply("sub", new, own))
             error = add(of_high, apply("sub", given, own))
-            return (total, seen, _put(self._low, lost, add(low, error)), self.of.put(place, new))
+            return (total, seen, _put(self._low, lost, add(low, error)), self.of.update(place, new))
 
-        return _in_lanes(self._name, self.of.sizes(axes), two_sum)
+        return _vector_nest(self._name, self.of.sizes(axes), two_sum)
 
     def _let(self, value: Expr) -> Let:
         return Let(self._name("sum"), value)
@@ -333,7 +342,9 @@ class _Total:
         return [given.get(axis, own) for axis, own in enumerate(self.of.places[0])]
 
 
-def _in_lanes(name: Callable[[str], str], sizes: Sequence[int], body: Callable[..., Body]) -> Body:
+def _vector_nest(
+    name: Callable[[str], str], sizes: Sequence[int], body: Callable[..., Body]
+) -> Body:
     """Loops over elements, the innermost one in lanes."""
     return _vectorized(nest(name, sizes, body)) if sizes else body()
 
@@ -352,11 +363,11 @@ def _vectorized(body: Body) -> Body:
 # ----------------------------------------------------------------------------------- sums
 
 
-def _sums(loop: For, buffers: Buffers) -> list[_Sum]:
+def _collect_sums(loop: For, buffers: Buffers) -> list[_Sum]:
     """The sums that a loop adds to in all its iterations, and that it uses for nothing else."""
-    inside = _defined(loop.body)
+    inside = _defined_names(loop.body)
     starts = {
-        each.variable: _names((each.start,))
+        each.variable: _variable_names((each.start,))
         for each in walk((loop,))
         if isinstance(each, For) and each.start is not None
     }
@@ -367,28 +378,28 @@ def _sums(loop: For, buffers: Buffers) -> list[_Sum]:
             found.setdefault(each.name, []).append((each, ()))
         elif isinstance(each, Store) and each.buffer not in inside:
             found.setdefault(each.buffer, []).append((each, each.indices))
-    used = uses(loop.body) | {load.buffer for load in loads(loop.body)}
+    used = used_names(loop.body) | {load.buffer for load in loads(loop.body)}
     sums = []
     for name, additions in found.items():
-        if name in used or not all(_adds(each) for each, _ in additions):
+        if name in used or not all(_is_addition(each) for each, _ in additions):
             continue
         places = tuple([indices for _, indices in additions])
-        told = _names([each for indices in places for each in indices])
+        told = _variable_names([each for indices in places for each in indices])
         variables = told | {other for each in told for other in starts.get(each, ())}
         plain = not any(isinstance(p, Load) for i in places for each in i for p in parts(each))
         if plain and loop.variable not in variables and variables & inside <= loops:
             shape = buffers[name].shape if name in buffers else None
-            dtype = _added(additions[0][0]).dtype
+            dtype = _added_value(additions[0][0]).dtype
             sums.append(_Sum(name, dtype, shape, places, frozenset(variables)))
     return sums
 
 
-def _added(statement: Statement) -> Expr:
+def _added_value(statement: Statement) -> Expr:
     assert isinstance(statement, Assign | Store)
     return statement.value
 
 
-def _adds(statement: Statement) -> bool:
+def _is_addition(statement: Statement) -> bool:
     return (
         isinstance(statement, Assign | Store)
         and statement.combine == "add"
@@ -396,33 +407,33 @@ def _adds(statement: Statement) -> bool:
     )
 
 
-def _defined(body: Body) -> set[str]:
+def _defined_names(body: Body) -> set[str]:
     """The names and buffers that a body defines."""
     found = {each.variable for each in walk(body) if isinstance(each, For)}
     found |= {each.name for each in walk(body) if isinstance(each, Let | Var)}
     return found | {each.buffer.name for each in walk(body) if isinstance(each, Allocate)}
 
 
-def _names(of: Sequence[Expr]) -> set[str]:
+def _variable_names(of: Sequence[Expr]) -> set[str]:
     return {part.name for each in of for part in parts(each) if isinstance(part, Variable)}
 
 
-def _iterations(loop: For) -> int:
+def _trip_count(loop: For) -> int:
     count = num_iterations(loop)
-    return _UNKNOWN if count is None else math.ceil(count)
+    return _UNKNOWN_TRIP_COUNT if count is None else math.ceil(count)
 
 
 def _num_additions(statement: Statement, of: _Sum) -> int:
     """The additions to all elements of a sum."""
-    if of.takes(statement):
+    if of.is_updated_by(statement):
         return 1
     inner = sum(_num_additions(each, of) for body in bodies(statement) for each in body)
     if isinstance(statement, For):
-        return inner * _iterations(statement)
-    return inner * (_UNKNOWN if isinstance(statement, While) else 1)
+        return inner * _trip_count(statement)
+    return inner * (_UNKNOWN_TRIP_COUNT if isinstance(statement, While) else 1)
 
 
-def _divides(body: Body) -> bool:
+def _divides_integers(body: Body) -> bool:
     """Return True if integers are divided, which no lanes do."""
     return any(
         isinstance(part, Apply)
@@ -434,7 +445,7 @@ def _divides(body: Body) -> bool:
     )
 
 
-def _unchanged(body: Body, new: Sequence[Statement]) -> Body:
+def _keep_if_unchanged(body: Body, new: Sequence[Statement]) -> Body:
     """The new statements; the body itself where they are the same."""
     same_ones = len(new) == len(body) and all(a is b for a, b in zip(new, body, strict=True))
     return body if same_ones else tuple(new)

@@ -19,40 +19,40 @@ from typing import Final
 from weft_compiler.ir.expressions import INDEX, Expr, Variable, same, substitute
 from weft_compiler.ir.program import Allocate, Body, Call, For, Program, Statement, walk
 from weft_compiler.ir.ranges import affine
-from weft_compiler.ir.rewrite import map_bodies, map_deep, replaced
+from weft_compiler.ir.rewrite import map_bodies, map_deep, with_body
 from weft_compiler.passes.effects import (
     Buffers,
     Effects,
-    buffers_of,
+    accesses,
     effects_of,
-    places,
-    within,
+    interface_buffers,
+    with_allocations,
 )
-from weft_compiler.passes.late import LARGE
+from weft_compiler.passes.sink import LARGE_BYTES
 
-FARTHEST: Final = 24
+MAX_DISTANCE: Final = 24
 """How many statements before a loop are looked at for one to merge it with."""
-MOST_MOVED: Final = 4
+MAX_MOVED: Final = 4
 """How many statements may move before a loop for the sake of one that is merged with it."""
-MOST_BUFFERS: Final = 16
+MAX_BUFFERS: Final = 16
 """How many buffers a merged loop may touch: each stream of memory wants a page and a prefetcher.
 
 Around a routine they are touched one after the other.
 """
-MOST_STATEMENTS: Final = 150
+MAX_STATEMENTS: Final = 150
 """How many statements a merged loop may have: LLVM takes longer for each where there are more."""
 
-SMALLER: Final = 8
+MIN_SIZE_RATIO: Final = 8
 """How many times as much a loop has to fill so that what it would find in caches is little."""
 
 
-def merge_loops(program: Program) -> Program:
+def fuse_loops(program: Program) -> Program:
     """The program with loops merged where that is possible and worth it."""
-    return replaced(program, _merged(program.body, buffers_of(program)))
+    return with_body(program, _fuse_body(program.body, interface_buffers(program)))
 
 
-def _merged(body: Body, outer: Buffers) -> Body:
-    buffers = within(outer, body)
+def _fuse_body(body: Body, outer: Buffers) -> Body:
+    buffers = with_allocations(outer, body)
     # Buffers may be there earlier than they are used: they are in nobody's way then.
     allocated = [each for each in body if isinstance(each, Allocate)]
     sizes = {each.buffer.name: each.buffer.bytes for each in allocated}
@@ -68,23 +68,31 @@ def _merged(body: Body, outer: Buffers) -> Body:
         # What a merged loop touches may let it be merged with one before.
         while isinstance(loop := done[at], For):
             filled = sum(sizes.get(buffer, 0) for buffer in effects[at].writes)
-            found = _partner(
-                loop, effects[at], done[:at], effects[:at], buffers, filled * (filled >= LARGE)
+            found = _find_partner(
+                loop,
+                effects[at],
+                done[:at],
+                effects[:at],
+                buffers,
+                filled * (filled >= LARGE_BYTES),
             )
             if found is None:
                 break
             first, needed = found
-            joined = _joined(done[first], loop)
+            joined = _fused(done[first], loop)
             rest = [k for k in range(first + 1, len(done)) if k != at and k not in needed]
             order = [*needed, first, *rest]
             done[first:] = [joined if k == first else done[k] for k in order]
             own = effects_of((joined,), buffers)
             effects[first:] = [own if k == first else effects[k] for k in order]
             at = first + len(needed)
-    return (*allocated, *[map_bodies(each, lambda inner: _merged(inner, buffers)) for each in done])
+    return (
+        *allocated,
+        *[map_bodies(each, lambda inner: _fuse_body(inner, buffers)) for each in done],
+    )
 
 
-def _partner(
+def _find_partner(
     loop: For,
     own: Effects,
     done: Sequence[Statement],
@@ -100,45 +108,47 @@ def _partner(
     """
     needed: list[int] = []
     called = False
-    for at in range(len(done) - 1, max(-1, len(done) - 1 - FARTHEST), -1):
+    for at in range(len(done) - 1, max(-1, len(done) - 1 - MAX_DISTANCE), -1):
         other, there = done[at], effects[at]
         meets = any(there.conflicts(effects[k]) for k in needed)
         found = sum(
             buffers[name].bytes for name in own.reads.keys() & there.writes.keys() & buffers.keys()
         )
-        far = called and found * SMALLER < filled
-        if isinstance(other, For) and not (meets or far) and _merges(other, there, loop, own):
+        far = called and found * MIN_SIZE_RATIO < filled
+        if isinstance(other, For) and not (meets or far) and _can_fuse(other, there, loop, own):
             return at, needed[::-1]
         called |= filled > 0 and any(isinstance(each, Call) for each in walk((other,)))
         if meets or there.conflicts(own):
             needed.append(at)
-            if len(needed) > MOST_MOVED:
+            if len(needed) > MAX_MOVED:
                 return None
     return None
 
 
-def _merges(first: For, before: Effects, second: For, after: Effects) -> bool:
+def _can_fuse(first: For, before: Effects, second: For, after: Effects) -> bool:
     if first.order is not second.order or not same(first.extent, second.extent):
         return False
     if (before.defines - {first.variable}) & after.uses or before.ends or after.ends:
         return False
     buffers = {*before.reads, *before.writes, *after.reads, *after.writes}
     shared = {*before.reads, *before.writes} & {*after.reads, *after.writes}
-    called = any(isinstance(each, Call) for each in walk((first, second)))
-    if not shared or (len(buffers) > MOST_BUFFERS and not called):
+    if not shared:
         return False
-    if sum(1 for _ in walk((first, second))) > MOST_STATEMENTS:
+    statements = list(walk((first, second)))
+    if len(statements) > MAX_STATEMENTS:
+        return False
+    if len(buffers) > MAX_BUFFERS and not any(isinstance(each, Call) for each in statements):
         return False
     return all(
-        _own_place(buffer, first.variable, before, second.variable, after)
+        _is_private(buffer, first.variable, before, second.variable, after)
         for buffer in shared
         if buffer in before.writes or buffer in after.writes
     )
 
 
-def _own_place(buffer: str, i: str, before: Effects, j: str, after: Effects) -> bool:
+def _is_private(buffer: str, i: str, before: Effects, j: str, after: Effects) -> bool:
     """Whether a turn of one loop and another turn of the other never touch the same element."""
-    there, here = list(places(before, buffer)), list(places(after, buffer))
+    there, here = list(accesses(before, buffer)), list(accesses(after, buffer))
     found: list[tuple[Expr, ...]] = []
     for renames, group in (({}, there), ({j: Variable(INDEX, i)}, here)):
         for place in group:
@@ -146,18 +156,18 @@ def _own_place(buffer: str, i: str, before: Effects, j: str, after: Effects) -> 
                 return False
             found.append(tuple([substitute(index, renames) for index in place]))
     return any(
-        _is_own(indices[0], i) and all(same(index, indices[0]) for index in indices[1:])
+        _is_affine_in(indices[0], i) and all(same(index, indices[0]) for index in indices[1:])
         for indices in zip(*found, strict=True)
     )
 
 
-def _is_own(index: Expr, variable: str) -> bool:
+def _is_affine_in(index: Expr, variable: str) -> bool:
     """Whether an index tells the turn of a loop: it is of the loop's variable alone."""
     terms = affine(index)
     return terms is not None and bool(terms.get(variable)) and terms.keys() <= {variable, ""}
 
 
-def _joined(first: Statement, second: For) -> For:
+def _fused(first: Statement, second: For) -> For:
     assert isinstance(first, For)
     variable = Variable(INDEX, first.variable)
     renamed = map_deep(second.body, lambda each: substitute(each, {second.variable: variable}))

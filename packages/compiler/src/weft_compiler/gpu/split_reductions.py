@@ -26,7 +26,14 @@ from typing import Final
 
 import numpy as np
 
-from weft_compiler.gpu.launches import Chain, chain_of, extent_of, free_chain, is_free, turns
+from weft_compiler.gpu.launches import (
+    PerfectNest,
+    is_parallel,
+    parallel_prefix,
+    perfect_nest,
+    static_extent,
+    total_iterations,
+)
 from weft_compiler.ir.expressions import (
     INDEX,
     Expr,
@@ -59,8 +66,8 @@ from weft_compiler.ir.program import (
     walk,
 )
 from weft_compiler.ir.rewrite import map_bodies, map_deep
-from weft_compiler.passes.effects import Buffers, buffers_of, effects_of, within
-from weft_compiler.passes.order import uses
+from weft_compiler.passes.effects import Buffers, effects_of, interface_buffers, with_allocations
+from weft_compiler.passes.parallelize import used_names
 from weft_tensor.dtypes import DType
 
 FEW_ROWS: Final = 128
@@ -79,18 +86,18 @@ COLUMN: Final = 32
 _LEAST: Final[Mapping[str, float]] = {"add": -0.0, "mul": 1, "maximum": -np.inf, "minimum": np.inf}
 
 
-def sum_columns(program: Program) -> Program:
+def split_column_sums(program: Program) -> Program:
     """The program with sums into buffers made by threads with variables of their own."""
-    return _cut(program, _of_buffers)
+    return _split(program, _of_buffers)
 
 
-def sum_long_rows(program: Program) -> Program:
+def split_row_sums(program: Program) -> Program:
     """The program with sums into variables made in parts, where there is much of few."""
-    return _cut(program, _of_variables)
+    return _split(program, _of_variables)
 
 
-def _cut(program: Program, find: Callable[[Body, Buffers], _Sums | None]) -> Program:
-    buffers = within(buffers_of(program), program.body)
+def _split(program: Program, find: Callable[[Body, Buffers], _ReductionNest | None]) -> Program:
+    buffers = with_allocations(interface_buffers(program), program.body)
     names = Names(program)
     begins: list[Statement] = [each for each in program.body if isinstance(each, Allocate)]
     body: list[Statement] = []
@@ -136,7 +143,7 @@ class _Total:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sums:
+class _ReductionNest:
     """Totals of a nest, each for every turn of some loops.
 
     Attributes:
@@ -150,8 +157,8 @@ class _Sums:
     """
 
     totals: tuple[_Total, ...]
-    kept: Chain
-    summed: Chain
+    kept: PerfectNest
+    summed: PerfectNest
     body: Body
     parts: int
     around: tuple[Body, Body] | None = None
@@ -160,7 +167,7 @@ class _Sums:
         """Buffers for the parts, and statements in the place of the nest."""
         blocks, inner, body = self._divided(names)
         at = tuple([Variable(INDEX, loop.variable) for loop in (*blocks, *self.kept)])
-        shape = tuple([extent_of(loop) or 0 for loop in (*blocks, *self.kept)])
+        shape = tuple([static_extent(loop) or 0 for loop in (*blocks, *self.kept)])
         own = {each.name: names.new(f"{each.name}_own") for each in self.totals}
         begin = [Var(own[each.name], each.neutral) for each in self.totals]
         inside = (*begin, *nested(inner, _into(body, own)))
@@ -180,7 +187,7 @@ class _Sums:
         second = self._whole(blocks, loaded, names)
         return tuple(map(Allocate, buffers.values())), (*first, *second)
 
-    def _whole(self, blocks: Chain, parts: Mapping[str, Load], names: Names) -> Body:
+    def _whole(self, blocks: PerfectNest, parts: Mapping[str, Load], names: Names) -> Body:
         """Loops that combine the parts."""
         if self.around is not None:
             steps = [Assign(each.name, parts[each.name], each.combine) for each in self.totals]
@@ -192,13 +199,13 @@ class _Sums:
         ends = [self._stored(each, whole[each.name]) for each in self.totals]
         return nested(self.kept, (*begin, *nested(blocks, steps), *ends))
 
-    def _divided(self, names: Names) -> tuple[Chain, Chain, Body]:
+    def _divided(self, names: Names) -> tuple[PerfectNest, PerfectNest, Body]:
         """Loops over the parts, those inside of each, and the body for them."""
         blocks: list[For] = []
         rest, body, wanted = list(self.summed), self.body, self.parts
         while rest and wanted > 1:
             loop = rest.pop(0)
-            extent = extent_of(loop) or 0
+            extent = static_extent(loop) or 0
             if extent <= wanted:
                 blocks.append(loop)
                 wanted //= max(1, extent)
@@ -208,8 +215,10 @@ class _Sums:
             block, name = Variable(INDEX, names.new("block")), names.new(loop.variable)
             within_block = For(name, index(length), ())
             blocks.append(For(block.name, index(-(-extent // length)), ()))
-            turn = plus(times(block, length), Variable(INDEX, name))
-            body = _for_turn(body, loop.variable, turn, extent if extent % length else None, names)
+            iteration = plus(times(block, length), Variable(INDEX, name))
+            body = _for_iteration(
+                body, loop.variable, iteration, extent if extent % length else None, names
+            )
             rest.insert(0, within_block)
             break
         return tuple(blocks), tuple(rest), body
@@ -219,25 +228,27 @@ class _Sums:
         return Store(total.name, total.place, Variable(total.dtype, own), total.combine)
 
 
-def _for_turn(body: Body, variable: str, turn: Expr, below: int | None, names: Names) -> Body:
+def _for_iteration(
+    body: Body, variable: str, iteration: Expr, below: int | None, names: Names
+) -> Body:
     """A body for a turn of a loop, which is one only where it is below a number."""
     if below is None:
-        return map_deep(body, lambda each: substitute(each, {variable: turn}))
+        return map_deep(body, lambda each: substitute(each, {variable: iteration}))
     at = Variable(INDEX, names.new(variable))  # as ranges are known of names
     body = map_deep(body, lambda each: substitute(each, {variable: at}))
-    return (Let(at.name, turn), If(apply("less", at, index(below)), body))
+    return (Let(at.name, iteration), If(apply("less", at, index(below)), body))
 
 
-def _of_buffers(nest: Body, buffers: Buffers) -> _Sums | None:
+def _of_buffers(nest: Body, buffers: Buffers) -> _ReductionNest | None:
     """What a nest sums into places of buffers, each told by some of its loops."""
     only = nest[0]
     if len(nest) > 1 or not isinstance(only, For) or _has_others(nest):
         return None
-    chain = chain_of(only)
+    chain = perfect_nest(only)
     names, body = _pushed_in(chain)
     totals = _stored_totals(body, buffers)
     combined = frozenset(each.name for each in totals)
-    kept = tuple([loop for loop in chain if is_free(loop, chain, buffers)])
+    kept = tuple([loop for loop in chain if is_parallel(loop, chain, buffers)])
     summed = tuple([loop for loop in chain if loop not in kept])
     if not totals or not summed or not _are_free(chain, buffers, combined):
         return None
@@ -246,23 +257,23 @@ def _of_buffers(nest: Body, buffers: Buffers) -> _Sums | None:
         return None
     if any(load.buffer in combined for load in loads((*names, *body))):
         return None
-    parts = min(turns(summed) // COLUMN, -(-_THREADS // max(1, turns(kept))))
-    return _Sums(totals, kept, summed, (*names, *body), parts)
+    parts = min(total_iterations(summed) // COLUMN, -(-_THREADS // max(1, total_iterations(kept))))
+    return _ReductionNest(totals, kept, summed, (*names, *body), parts)
 
 
-def _of_variables(nest: Body, buffers: Buffers) -> _Sums | None:
+def _of_variables(nest: Body, buffers: Buffers) -> _ReductionNest | None:
     """What is summed into variables, of a whole nest or for each of few rows."""
     only = nest[0]
-    kept: Chain = chain_of(only) if len(nest) == 1 and isinstance(only, For) else ()
+    kept: PerfectNest = perfect_nest(only) if len(nest) == 1 and isinstance(only, For) else ()
     names, body = _pushed_in(kept) if kept else ((), nest)
     at = [k for k, each in enumerate(body) if isinstance(each, For)]
     if len(at) != 1 or _has_others(nest) or not _are_free(kept, buffers):
         return None
     loop, before, after = body[at[0]], (*names, *body[: at[0]]), body[at[0] + 1 :]
     assert isinstance(loop, For)
-    inside = within(buffers, body)
-    summed = free_chain(loop, inside)
-    rows, length = max(1, turns(kept)), turns(summed)
+    inside = with_allocations(buffers, body)
+    summed = parallel_prefix(loop, inside)
+    rows, length = max(1, total_iterations(kept)), total_iterations(summed)
     if not summed or rows >= FEW_ROWS or length < LONG:
         return None
     totals = _assigned_totals(loop)
@@ -278,28 +289,30 @@ def _of_variables(nest: Body, buffers: Buffers) -> _Sums | None:
         return None
     inner_names, inner = _pushed_in(summed)
     inner = map_deep((*inner_names, *inner), lambda each: substitute(each, values))
-    if uses(inner) & first or not all(isinstance(each, Let | Store | Assign) for each in after):
+    if used_names(inner) & first or not all(
+        isinstance(each, Let | Store | Assign) for each in after
+    ):
         return None
     parts = min(length // PART, -(-_MOST // rows))
-    return _Sums(totals, kept, summed, inner, parts, (before, after))
+    return _ReductionNest(totals, kept, summed, inner, parts, (before, after))
 
 
 def _has_others(nest: Body) -> bool:
     """Whether a nest has statements that are not cut: calls, and loops of unknown length."""
     return any(
-        isinstance(each, Call | While) or (isinstance(each, For) and extent_of(each) is None)
+        isinstance(each, Call | While) or (isinstance(each, For) and static_extent(each) is None)
         for each in walk(nest)
     )
 
 
-def _pushed_in(chain: Chain) -> tuple[Body, Body]:
+def _pushed_in(chain: PerfectNest) -> tuple[Body, Body]:
     """The names between the loops of a chain, and what is in the innermost."""
     names = [each for loop in chain[:-1] for each in loop.body[:-1]]
     return tuple(names), chain[-1].body
 
 
-def _are_free(chain: Chain, buffers: Buffers, combined: frozenset[str] = frozenset()) -> bool:
-    return all(is_free(loop, chain, buffers, combined) for loop in chain)
+def _are_free(chain: PerfectNest, buffers: Buffers, combined: frozenset[str] = frozenset()) -> bool:
+    return all(is_parallel(loop, chain, buffers, combined) for loop in chain)
 
 
 def _stored_totals(body: Body, buffers: Buffers) -> tuple[_Total, ...]:

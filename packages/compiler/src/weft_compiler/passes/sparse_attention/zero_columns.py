@@ -27,14 +27,14 @@ COLUMN: Final = Variable(INDEX, "*column")
 """The variable of any loop over columns."""
 
 
-class UnfitError(Exception):
-    """A block of rows is not what it has to be."""
+class MatchFailure(Exception):  # noqa: N818 - it is no error of a program
+    """A failed requirement of a rewrite."""
 
 
-def need(condition: object) -> None:
+def require(condition: object) -> None:
     """Raises: UnfitError: a condition does not hold."""
     if not condition:
-        raise UnfitError
+        raise MatchFailure
 
 
 @dataclass
@@ -50,11 +50,11 @@ class Softmax:
     scores: str
     value: Expr
     row: For
-    most: str
+    max_name: str
 
 
 @dataclass
-class Known:
+class LoopFacts:
     """What is known of a block of rows.
 
     Attributes:
@@ -70,19 +70,19 @@ class Known:
     names: Names
     local: set[str]
     columns: Variable
-    most: int = 0
+    num_columns: int = 0
     softmax: Softmax | None = None
     zero: set[str] = field(default_factory=set)
     partial: set[str] = field(default_factory=set)
     factors: list[Load] = field(default_factory=list)
 
     @property
-    def cut(self) -> set[str]:
+    def sparse(self) -> set[str]:
         """Buffers of which columns do not count."""
         return self.zero | self.partial
 
 
-class Rows:
+class RowDefinitions:
     """What the loops over columns define, in a loop over rows.
 
     Attributes:
@@ -113,24 +113,22 @@ class Rows:
                 elif isinstance(inner, Assign) and inner.combine == "maximum":
                     self.maxima.append((each, inner))
 
-    def expanded(self, value: Expr, loop: For) -> Expr:
+    def expand(self, value: Expr, loop: For) -> Expr:
         """An expression of loads of what is outside of the rows; COLUMN is the loop's variable."""
         if isinstance(value, Variable):
             if value.name == loop.variable:
                 return COLUMN
             known = self._lets.get(value.name)
-            return value if known is None else self.expanded(known, loop)
+            return value if known is None else self.expand(known, loop)
         if isinstance(value, Load) and str(value) in self._kept:
-            return self.expanded(self._kept[str(value)], loop)
+            return self.expand(self._kept[str(value)], loop)
         if isinstance(value, Load) and value.buffer in self._stored:
-            return self.expanded(self._stored[value.buffer], loop)
-        return replace_children(
-            value, tuple([self.expanded(each, loop) for each in children(value)])
-        )
+            return self.expand(self._stored[value.buffer], loop)
+        return replace_children(value, tuple([self.expand(each, loop) for each in children(value)]))
 
 
 @dataclass
-class Columns:
+class ColumnLoops:
     """Loops over the columns of a row.
 
     Attributes:
@@ -139,8 +137,8 @@ class Columns:
       sums: names of sums of shares, which are 1 and more.
     """
 
-    known: Known
-    rows: Rows
+    facts: LoopFacts
+    rows: RowDefinitions
     own: set[str]
     zero: set[str] = field(default_factory=set)
     partial: set[str] = field(default_factory=set)
@@ -148,7 +146,7 @@ class Columns:
     bounded: set[str] = field(default_factory=set)
     lets: dict[str, Expr] = field(default_factory=dict)
 
-    def of(self, loop: For) -> Body:
+    def rewrite(self, loop: For) -> Body:
         """A loop of the columns that count, and zeros before it in what is read elsewhere."""
         before: list[Statement] = []
         for each in loop.body:
@@ -156,48 +154,48 @@ class Columns:
                 case Let(name=name, value=value):
                     self.lets[name] = value
                 case Store(buffer=name, indices=indices, value=value, combine=None):
-                    need(is_column(indices, loop.variable) and name not in self._cut_buffers)
+                    require(is_column(indices, loop.variable) and name not in self._sparse_buffers)
                     if self._is_zero(value, loop):
                         self.zero.add(name)
                     else:
-                        need(name in self.own | self.known.local)
-                    if name in self.own | self.known.local:
+                        require(name in self.own | self.facts.local)
+                    if name in self.own | self.facts.local:
                         self.partial.add(name)
                     else:
                         before += self._zeros(each, loop)
                 case Assign(name=name, value=value, combine="maximum"):
-                    softmax = self.known.softmax
-                    need(softmax is not None and name == softmax.most)
+                    softmax = self.facts.softmax
+                    require(softmax is not None and name == softmax.max_name)
                 case Assign(name=name, value=value, combine="add"):
-                    need(self._is_zero(value, loop))
-                    (self.sums if self._is_share(value, loop) else self.bounded).add(name)
+                    require(self._is_zero(value, loop))
+                    (self.sums if self._is_probability(value, loop) else self.bounded).add(name)
                 case _:
-                    raise UnfitError
+                    raise MatchFailure
             for load in loads((each,)):
-                if load.buffer in self._cut_buffers:
-                    need(is_column(load.indices, loop.variable))
-        return (*before, replace(loop, extent=self.known.columns))
+                if load.buffer in self._sparse_buffers:
+                    require(is_column(load.indices, loop.variable))
+        return (*before, replace(loop, extent=self.facts.columns))
 
     @property
-    def _cut_buffers(self) -> set[str]:
-        return self.partial | self.zero | self.known.cut
+    def _sparse_buffers(self) -> set[str]:
+        return self.partial | self.zero | self.facts.sparse
 
     def _zeros(self, store: Store, loop: For) -> Body:
-        j = Variable(INDEX, self.known.names.new(loop.variable))
+        j = Variable(INDEX, self.facts.names.new(loop.variable))
         zero = number(0, store.value.dtype)
         return (For(j.name, loop.extent, (Store(store.buffer, (*store.indices[:-1], j), zero),)),)
 
-    def _is_share(self, value: Expr, loop: For) -> bool:
+    def _is_probability(self, value: Expr, loop: For) -> bool:
         """Whether a value is exp(x - m) of the softmax."""
-        softmax = self.known.softmax
+        softmax = self.facts.softmax
         if softmax is None:
             return False
-        match self.rows.expanded(value, loop):
+        match self.rows.expand(value, loop):
             case Apply(
                 primitive="exp",
                 operands=(Apply(primitive="sub", operands=(x, Variable(name=most))),),
             ):
-                return most == softmax.most and str(x) == str(softmax.value)
+                return most == softmax.max_name and str(x) == str(softmax.value)
         return False
 
     def _is_zero(self, value: Expr, loop: For) -> bool:
@@ -208,20 +206,20 @@ class Columns:
             case Variable(name=name):
                 return name in self.lets and self._is_zero(self.lets[name], loop)
             case Load(buffer=name):
-                return name in self.zero | self.known.zero
+                return name in self.zero | self.facts.zero
             case Apply(primitive="mul", operands=(x, y)):
                 return (self._is_zero(x, loop) and self._is_bounded(y, loop)) or (
                     self._is_zero(y, loop) and self._is_bounded(x, loop)
                 )
             case Apply(primitive="div", operands=(x, y)):
-                return self._is_zero(x, loop) and self._divides(self.rows.expanded(y, loop))
+                return self._is_zero(x, loop) and self._divides(self.rows.expand(y, loop))
             case Apply(primitive="neg" | "cast", operands=(x,)):
                 return self._is_zero(x, loop)
             case Apply(primitive="add" | "sub", operands=(x, y)):
                 return self._is_zero(x, loop) and self._is_zero(y, loop)
             case Apply(primitive="where", operands=(_, x, y)):
                 return self._is_zero(x, loop) and self._is_zero(y, loop)
-        return self._is_share(value, loop)
+        return self._is_probability(value, loop)
 
     def _divides(self, value: Expr) -> bool:
         """Whether what is zero stays so, divided by a value."""
@@ -243,9 +241,9 @@ class Columns:
                     known_value is not None and self._is_bounded(known_value, loop)
                 )
             case Load(buffer=name):
-                factors = [str(each) for each in self.known.factors]
-                return name in self.zero | self.known.zero | self.known.partial or (
-                    str(self.rows.expanded(value, loop)) in factors
+                factors = [str(each) for each in self.facts.factors]
+                return name in self.zero | self.facts.zero | self.facts.partial or (
+                    str(self.rows.expand(value, loop)) in factors
                 )
             case Apply(primitive="where", operands=(_, x, y)):
                 return self._is_bounded(x, loop) and self._is_bounded(y, loop)
@@ -265,10 +263,10 @@ def is_column(indices: Sequence[Expr], variable: str) -> bool:
     """Whether the last index is a variable, and no other mentions it."""
     last = indices[-1]
     own = isinstance(last, Variable) and last.name == variable
-    return own and not mentions(indices[:-1], variable)
+    return own and not uses_variable(indices[:-1], variable)
 
 
-def mentions(expressions: Sequence[Expr], variable: str) -> bool:
+def uses_variable(expressions: Sequence[Expr], variable: str) -> bool:
     """Whether expressions use a variable."""
     return any(
         isinstance(part, Variable) and part.name == variable
@@ -277,6 +275,6 @@ def mentions(expressions: Sequence[Expr], variable: str) -> bool:
     )
 
 
-def extent(loop: For) -> int:
+def static_extent(loop: For) -> int:
     """The turns of a loop; 0 if they are not known."""
     return int(loop.extent.value) if isinstance(loop.extent, Constant) else 0

@@ -57,7 +57,7 @@ class Emitter:
 
 
 @dataclass(eq=False)
-class Turns:
+class LoopBody:
     """A loop.
 
     Attributes:
@@ -80,28 +80,28 @@ class Turns:
     variables: list[Value] = field(default_factory=list)
     initial: list[Value] = field(default_factory=list)
     test: Value | None = None
-    following: list[Value] = field(default_factory=list)
+    next_values: list[Value] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
-    tested: list[Effect] = field(default_factory=list)
-    made: list[Value] = field(default_factory=list)
+    condition_effects: list[Effect] = field(default_factory=list)
+    node_values: list[Value] = field(default_factory=list)
     paths: dict[Value, Path] = field(default_factory=dict)
-    taken: list[tuple[Value, Value]] = field(default_factory=list)
+    captures: list[tuple[Value, Value]] = field(default_factory=list)
     results: dict[Value, Value] = field(default_factory=dict)
-    most: int | None = None
-    acts: bool = False
+    max_iterations: int | None = None
+    has_side_effects: bool = False
 
-    def do(self, effect: Effect) -> None:
+    def add_effect(self, effect: Effect) -> None:
         """Add an effect, of the test as long as nobody knows what that gives."""
-        (self.tested if self.test is None else self.effects).append(effect)
+        (self.condition_effects if self.test is None else self.effects).append(effect)
 
 
 @dataclass(eq=False)
 class LastValue(Definition):
     """What a variable of a loop inside of another has after the last turn."""
 
-    turns: Turns
+    loop: LoopBody
 
     @property
     def operands(self) -> list[Value]:
         """What the loop takes from memory."""
-        return [*self.turns.initial, *[outer for outer, _ in self.turns.taken]]
+        return [*self.loop.initial, *[outer for outer, _ in self.loop.captures]]

@@ -29,33 +29,33 @@ from weft_compiler.ir.expressions import (
 from weft_compiler.ir.indices import plus
 from weft_compiler.ir.names import Names
 from weft_compiler.ir.program import Body, For, Let, Program, Statement, Store, expressions
-from weft_compiler.ir.rewrite import map_bodies, map_deep, replaced
-from weft_compiler.passes.simplify import simplified
+from weft_compiler.ir.rewrite import map_bodies, map_deep, with_body
+from weft_compiler.passes.simplify import simplify_body
 
-_MOST: Final = 16
+_MAX_PARTS: Final = 16
 """Loops that one becomes at most."""
-_LEAST: Final = 8
+_MIN_ITERATIONS: Final = 8
 """Turns of each: those of fewer cost more than what they would save."""
 
 
-def split_loops(program: Program) -> Program:
+def partition_loops(program: Program) -> Program:
     """The program with loops split."""
     names = Names(program)
 
     def inside(body: Body) -> Body:
         found: list[Statement] = []
         for each in body:
-            if isinstance(each, For) and (cuts := _cuts(each)):
-                found += _split(each, cuts, names)
+            if isinstance(each, For) and (cuts := _split_points(each)):
+                found += _partition(each, cuts, names)
             else:
                 found.append(map_bodies(each, inside))
         kept = len(found) == len(body) and all(a is b for a, b in zip(found, body, strict=True))
         return body if kept else tuple(found)
 
-    return replaced(program, inside(program.body))
+    return with_body(program, inside(program.body))
 
 
-def _cuts(loop: For) -> list[int]:
+def _split_points(loop: For) -> list[int]:
     """Where a loop is split, with its two ends; empty where it is not."""
     if not isinstance(loop.extent, Constant):
         return []
@@ -67,14 +67,14 @@ def _cuts(loop: For) -> list[int]:
         for each in loop.body
         for whole in expressions(each)
         for part in parts(whole)
-        if 0 < (cut := _chosen_before(part, loop.variable)) < extent
+        if 0 < (cut := _threshold(part, loop.variable)) < extent
     }
     cuts = [0, *sorted(found), extent]
     shortest = min(high - low for low, high in itertools.pairwise(cuts))
-    return cuts if 2 < len(cuts) <= _MOST + 1 and shortest >= _LEAST else []
+    return cuts if 2 < len(cuts) <= _MAX_PARTS + 1 and shortest >= _MIN_ITERATIONS else []
 
 
-def _chosen_before(part: Expr, variable: str) -> int:
+def _threshold(part: Expr, variable: str) -> int:
     """Below which number of a loop a value is chosen; 0 where that does not decide."""
     match part:
         case Apply(
@@ -88,7 +88,7 @@ def _chosen_before(part: Expr, variable: str) -> int:
     return 0
 
 
-def _split(loop: For, cuts: list[int], names: Names) -> Body:
+def _partition(loop: For, cuts: list[int], names: Names) -> Body:
     found: list[Statement] = []
     for low, high in itertools.pairwise(cuts):
         variable = names.new(loop.variable)
@@ -96,11 +96,11 @@ def _split(loop: For, cuts: list[int], names: Names) -> Body:
         moved = partial(substitute, values={loop.variable: place})
         body = map_deep(loop.body, moved)
         part = replace(loop, variable=variable, extent=index(high - low), body=body)
-        found += [_needed(each) for each in simplified((part,), {})]
+        found += [_drop_unused(each) for each in simplify_body((part,), {})]
     return tuple(found)
 
 
-def _needed(loop: Statement) -> Statement:
+def _drop_unused(loop: Statement) -> Statement:
     """A loop without names that nobody uses."""
     if not isinstance(loop, For):
         return loop

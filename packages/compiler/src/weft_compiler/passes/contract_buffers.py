@@ -29,24 +29,24 @@ from weft_compiler.ir.program import (
     Store,
     walk,
 )
-from weft_compiler.ir.rewrite import map_bodies, map_deep, replaced
+from weft_compiler.ir.rewrite import map_bodies, map_deep, with_body
 from weft_compiler.passes.effects import (
     Buffers,
     Effects,
-    buffers_of,
+    accesses,
     effects_of,
-    places,
-    within,
+    interface_buffers,
+    with_allocations,
 )
 
 
-def contract(program: Program) -> Program:
+def contract_buffers(program: Program) -> Program:
     """The program with its buffers moved inwards and made smaller."""
-    return replaced(program, _contracted(program.body, buffers_of(program)))
+    return with_body(program, _contract_body(program.body, interface_buffers(program)))
 
 
-def _contracted(body: Body, outer: Buffers) -> Body:
-    buffers = within(outer, body)
+def _contract_body(body: Body, outer: Buffers) -> Body:
+    buffers = with_allocations(outer, body)
     statements = [each for each in body if not isinstance(each, Allocate)]
     effects = [effects_of((each,), buffers) for each in statements]
     touching: dict[str, list[int]] = {}
@@ -67,11 +67,11 @@ def _contracted(body: Body, outer: Buffers) -> Body:
             names[buffer.name] = Variable(buffer.dtype, buffer.name)
         elif axis := _axis_of(buffer, first, effects[users[0]]) if len(users) == 1 else None:
             assert isinstance(first, For)
-            statements[users[0]] = _moved(buffer, first, axis - 1)
+            statements[users[0]] = _move_into(buffer, first, axis - 1)
         else:
             kept.append(allocate)
-    named = _named(statements, names)
-    deeper = [map_bodies(each, lambda inner: _contracted(inner, buffers)) for each in named]
+    named = _replace_loads(statements, names)
+    deeper = [map_bodies(each, lambda inner: _contract_body(inner, buffers)) for each in named]
     return (*kept, *deeper)
 
 
@@ -108,7 +108,7 @@ def _is_called(buffer: str, statement: Statement) -> bool:
 
 def _axis_of(buffer: Buffer, loop: Statement, effects: Effects) -> int | None:
     """The dimension, from 1, of which each turn of a loop touches one place, that of its number."""
-    found = list(places(effects, buffer.name))
+    found = list(accesses(effects, buffer.name))
     if not isinstance(loop, For) or loop.order is Order.VECTOR or None in found:
         return None
     for axis in range(len(buffer.shape)):
@@ -121,14 +121,14 @@ def _is_variable(index: Expr, name: str) -> bool:
     return isinstance(index, Variable) and index.name == name
 
 
-def _moved(buffer: Buffer, loop: For, axis: int) -> For:
+def _move_into(buffer: Buffer, loop: For, axis: int) -> For:
     """A loop each of whose turns has the part of a buffer that it touches."""
     shape = (*buffer.shape[:axis], *buffer.shape[axis + 1 :])
     small = Allocate(Buffer(buffer.name, buffer.dtype, shape))
-    return replace(loop, body=(small, *_without(loop.body, buffer.name, axis)))
+    return replace(loop, body=(small, *_drop_axis(loop.body, buffer.name, axis)))
 
 
-def _named(body: Sequence[Statement], names: Mapping[str, Expr]) -> Body:
+def _replace_loads(body: Sequence[Statement], names: Mapping[str, Expr]) -> Body:
     """Statements with names in the place of loads of the buffers that they were stored in."""
 
     def change(expression: Expr) -> Expr:
@@ -139,7 +139,7 @@ def _named(body: Sequence[Statement], names: Mapping[str, Expr]) -> Body:
     return map_deep(body, change) if names else tuple(body)
 
 
-def _without(body: Body, buffer: str, axis: int) -> Body:
+def _drop_axis(body: Body, buffer: str, axis: int) -> Body:
     """Statements in which a buffer lacks a dimension."""
 
     def fewer(indices: Sequence[Expr]) -> tuple[Expr, ...]:

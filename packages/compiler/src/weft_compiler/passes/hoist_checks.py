@@ -8,28 +8,28 @@ memory as a whole, such as the softmax before a loss of labels, then is a row of
 from __future__ import annotations
 
 from weft_compiler.ir.program import Check, Program, Statement, While, walk
-from weft_compiler.ir.rewrite import replaced
-from weft_compiler.passes.effects import Effects, buffers_of, effects_of, within
+from weft_compiler.ir.rewrite import with_body
+from weft_compiler.passes.effects import Effects, effects_of, interface_buffers, with_allocations
 
 
-def move_checks(program: Program) -> Program:
+def hoist_checks(program: Program) -> Program:
     """The program with each check, and loops of checks, as early as it can be.
 
     They stay in their order, so the first that fails is the same; and behind what may not end.
     """
-    buffers = within(buffers_of(program), program.body)
+    buffers = with_allocations(interface_buffers(program), program.body)
     done: list[tuple[Statement, Effects]] = []
     for statement in program.body:
         own = effects_of((statement,), buffers)
         at = len(done)
-        if own.ends and not own.writes and _only_checks(statement):
-            while at and not _needs(own, done[at - 1][1]):
+        if own.ends and not own.writes and _is_check(statement):
+            while at and not _depends_on(own, done[at - 1][1]):
                 at -= 1
         done.insert(at, (statement, own))
-    return replaced(program, tuple([statement for statement, _ in done]))
+    return with_body(program, tuple([statement for statement, _ in done]))
 
 
-def _only_checks(statement: Statement) -> bool:
+def _is_check(statement: Statement) -> bool:
     """Whether it ends for sure, and may end the program."""
     every = list(walk((statement,)))
     return any(isinstance(each, Check) for each in every) and not any(
@@ -37,7 +37,7 @@ def _only_checks(statement: Statement) -> bool:
     )
 
 
-def _needs(own: Effects, before: Effects) -> bool:
+def _depends_on(own: Effects, before: Effects) -> bool:
     """Whether a check has to stay behind a statement: stores to other memory keep none."""
     return bool(
         before.ends

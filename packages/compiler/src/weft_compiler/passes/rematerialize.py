@@ -27,7 +27,7 @@ from typing import Final
 
 from weft_compiler.ir.expressions import Expr, Load, Variable, children, replace_children
 from weft_compiler.ir.names import Names
-from weft_compiler.ir.nests import names_in
+from weft_compiler.ir.nests import defined_names
 from weft_compiler.ir.program import (
     Allocate,
     Assign,
@@ -41,45 +41,45 @@ from weft_compiler.ir.program import (
     Var,
     walk,
 )
-from weft_compiler.ir.rewrite import map_bodies, map_expressions, replaced
-from weft_compiler.passes.effects import buffers_of, effects_of, within
-from weft_compiler.passes.order import work
+from weft_compiler.ir.rewrite import map_bodies, map_expressions, with_body
+from weft_compiler.passes.effects import effects_of, interface_buffers, with_allocations
+from weft_compiler.passes.parallelize import estimate_work
 
-_LARGE: Final = 1 << 26
+_MIN_BYTES: Final = 1 << 26
 """Bytes from which on a temporary is computed again: to keep half as much takes less time."""
-_WHOLE: Final = 1 << 23
+_MAX_BYTES_LEFT: Final = 1 << 23
 """Bytes of it that there may be at a time afterwards."""
-_SHARE: Final = 8
+_MIN_SIZE_RATIO: Final = 8
 """How many times smaller what it is computed from has to be."""
-_WORK: Final = 32
+_MAX_WORK: Final = 32
 """Operations that may be done again for each of its elements."""
 
 Pass = Callable[[Program], Program]
-_Chain = frozenset[str]
+_Producers = frozenset[str]
 """Buffers that are filled anew, so that one of them can be."""
-_Wanted = dict[int, set[str]]
+_LateUses = dict[int, set[str]]
 """Of statements of a program that is made, by place, what would be computed again before them."""
 
 
-def compute_again(program: Program, later: Pass) -> Program:
+def rematerialize(program: Program, later: Pass) -> Program:
     """The program with large temporaries computed again where that keeps them out of memory.
 
     Args:
       later: the passes that come after this one, as far as they make buffers smaller.
     """
-    flat = _Flat(program)
-    chains = {name: chain for name in flat.large() if (chain := flat.chain(name))}
+    flat = _TopLevel(program)
+    chains = {name: chain for name in flat.large_temporaries() if (chain := flat.producers(name))}
     if not chains:
         return program
     made = later(program)
-    wanted = _wanted(made, chains)
+    wanted = _late_uses(made, chains)
     while wanted:
-        again = _Again(flat, made, chains, wanted)
-        smaller = _sizes(later(again.program))
+        again = _Recomputation(flat, made, chains, wanted)
+        smaller = _buffer_sizes(later(again.program))
         whole = again.impossible | {
             name
             for name, twins in again.twins.items()
-            if any(smaller.get(each, 0) > _WHOLE for each in (name, *twins))
+            if any(smaller.get(each, 0) > _MAX_BYTES_LEFT for each in (name, *twins))
         }
         if not whole:
             return again.program
@@ -88,15 +88,15 @@ def compute_again(program: Program, later: Pass) -> Program:
     return program
 
 
-def _wanted(made: Program, names: Mapping[str, object]) -> _Wanted:
+def _late_uses(made: Program, names: Mapping[str, object]) -> _LateUses:
     """Those of some temporaries that a program keeps for statements after the one that fills them.
 
     Returns: for which statements which.
     """
     allocated = {each.buffer.name for each in made.body if isinstance(each, Allocate)}
-    found: _Wanted = {}
+    found: _LateUses = {}
     filled: set[str] = set()
-    buffers = within(buffers_of(made), made.body)
+    buffers = with_allocations(interface_buffers(made), made.body)
     for at, statement in enumerate(made.body):
         effects = effects_of((statement,), buffers)
         if kept := effects.reads.keys() & filled:
@@ -105,18 +105,18 @@ def _wanted(made: Program, names: Mapping[str, object]) -> _Wanted:
     return found
 
 
-def _sizes(program: Program) -> dict[str, int]:
+def _buffer_sizes(program: Program) -> dict[str, int]:
     """Bytes of the buffers of a program."""
     allocated = [each.buffer for each in walk(program.body) if isinstance(each, Allocate)]
     return {buffer.name: buffer.bytes for buffer in allocated}
 
 
-class _Flat:
+class _TopLevel:
     """The statements of a program's own body, and which of them fill and take each temporary."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        outer = within(buffers_of(program), program.body)
+        outer = with_allocations(interface_buffers(program), program.body)
         self.effects = [effects_of((each,), outer) for each in program.body]
         self.buffers = {
             each.buffer.name: each.buffer for each in program.body if isinstance(each, Allocate)
@@ -129,15 +129,15 @@ class _Flat:
             for name in each.reads:
                 self._reads.setdefault(name, []).append(at)
 
-    def large(self) -> Iterator[str]:
+    def large_temporaries(self) -> Iterator[str]:
         """Large temporaries that several statements take once they are filled."""
         for name, buffer in self.buffers.items():
-            if buffer.bytes >= _LARGE and name in self.fills:
+            if buffer.bytes >= _MIN_BYTES and name in self.fills:
                 filled = self.fills[name][-1]
                 if sum(at > filled for at in self._reads.get(name, ())) > 1:
                     yield name
 
-    def chain(self, name: str) -> _Chain:
+    def producers(self, name: str) -> _Producers:
         """What is computed again for a temporary, itself included; nothing if it is too much."""
         found: set[str] = set()
         waiting = [name]
@@ -147,17 +147,19 @@ class _Flat:
             if each in found:
                 continue
             found.add(each)
-            if not all(self._fills_alone(at, each) for at in self.fills.get(each, ())):
+            if not all(self._is_pure_producer(at, each) for at in self.fills.get(each, ())):
                 return frozenset()
             waiting += [
                 other
-                for other in self._taken(each)
-                if other in self.buffers and self.buffers[other].bytes * _SHARE > size
+                for other in self._producer_inputs(each)
+                if other in self.buffers and self.buffers[other].bytes * _MIN_SIZE_RATIO > size
             ]
-        total = sum(work(self.program.body[at]) for each in found for at in self.fills[each])
-        return frozenset(found if total <= _WORK * self.buffers[name].size else ())
+        total = sum(
+            estimate_work(self.program.body[at]) for each in found for at in self.fills[each]
+        )
+        return frozenset(found if total <= _MAX_WORK * self.buffers[name].size else ())
 
-    def _fills_alone(self, at: int, name: str) -> bool:
+    def _is_pure_producer(self, at: int, name: str) -> bool:
         """Whether a statement does nothing but filling one temporary, before others take it."""
         own, statement = self.effects[at], self.program.body[at]
         return (
@@ -170,11 +172,11 @@ class _Flat:
             )
         )
 
-    def _taken(self, name: str) -> set[str]:
+    def _producer_inputs(self, name: str) -> set[str]:
         """What those who fill a temporary take."""
         return {other for at in self.fills[name] for other in self.effects[at].reads} - {name}
 
-    def can_fill(self, chain: _Chain, before: int) -> bool:
+    def can_recompute(self, chain: _Producers, before: int) -> bool:
         """Whether what fills buffers can do so again before a statement."""
         return all(
             not any(at < later < before for later in self.fills.get(other, ()))
@@ -184,7 +186,7 @@ class _Flat:
         )
 
 
-class _Again:
+class _Recomputation:
     """A program with temporaries computed again.
 
     Args:
@@ -198,52 +200,52 @@ class _Again:
     """
 
     def __init__(
-        self, flat: _Flat, made: Program, chains: Mapping[str, _Chain], wanted: _Wanted
+        self, flat: _TopLevel, made: Program, chains: Mapping[str, _Producers], wanted: _LateUses
     ) -> None:
         self._flat, self._chains = flat, chains
         self._names = Names(flat.program)
         self.twins: dict[str, list[str]] = {}
         self.impossible: set[str] = set()
-        self._before: dict[int, Body] = {}
-        self._renamed: dict[int, Mapping[str, str]] = {}
+        self._inserted: dict[int, Body] = {}
+        self._renames: dict[int, Mapping[str, str]] = {}
         for at, names in wanted.items():
-            self._fill_anew(names, made.body[at])
-        self.program = replaced(
+            self._recompute_before(names, made.body[at])
+        self.program = with_body(
             flat.program,
             tuple(
                 [
                     new
                     for at, each in enumerate(flat.program.body)
                     for new in (
-                        *self._before.get(at, ()),
-                        _renamed(each, self._renamed.get(at, {})),
+                        *self._inserted.get(at, ()),
+                        _rename(each, self._renames.get(at, {})),
                     )
                 ]
             ),
         )
 
-    def _fill_anew(self, names: set[str], statement: Statement) -> None:
+    def _recompute_before(self, names: set[str], statement: Statement) -> None:
         """Fill temporaries anew before what has become a statement of the made program."""
-        flat, there = self._flat, names_in((statement,))
+        flat, there = self._flat, defined_names((statement,))
         users = [
             at
             for at, each in enumerate(flat.effects)
-            if (each.writes.keys() | each.defines) & there and at not in self._renamed
+            if (each.writes.keys() | each.defines) & there and at not in self._renames
         ]
         readers = [at for at in users if flat.effects[at].reads.keys() & names]
         if not readers:  # what has no name, as a check, cannot be found again
             self.impossible |= names
             return
         first = readers[0]
-        possible = {name for name in names if flat.can_fill(self._chains[name], first)}
+        possible = {name for name in names if flat.can_recompute(self._chains[name], first)}
         self.impossible |= names - possible
         anew = frozenset[str]().union(*[self._chains[name] for name in possible])
-        twins, self._before[first] = self._copy(anew)
+        twins, self._inserted[first] = self._clone_producers(anew)
         for name in possible:
             self.twins.setdefault(name, []).append(twins[name])
-        self._renamed |= dict.fromkeys([at for at in users if at >= first], twins)
+        self._renames |= dict.fromkeys([at for at in users if at >= first], twins)
 
-    def _copy(self, anew: _Chain) -> tuple[dict[str, str], Body]:
+    def _clone_producers(self, anew: _Producers) -> tuple[dict[str, str], Body]:
         """Names for buffers that are filled anew, and the statements that do so."""
         flat = self._flat
         twins = {name: self._names.new(name) for name in flat.buffers if name in anew}
@@ -251,20 +253,20 @@ class _Again:
             Allocate(replace(flat.buffers[name], name=twin)) for name, twin in twins.items()
         ]
         fills = sorted({at for name in anew for at in flat.fills[name]})
-        copies = [self._copied(flat.program.body[at], twins) for at in fills]
+        copies = [self._clone(flat.program.body[at], twins) for at in fills]
         return twins, (*allocated, *copies)
 
-    def _copied(self, statement: Statement, twins: Mapping[str, str]) -> Statement:
+    def _clone(self, statement: Statement, twins: Mapping[str, str]) -> Statement:
         """A statement with other buffers, and names of its own."""
         own = {
             each.variable if isinstance(each, For) else each.name
             for each in walk((statement,))
             if isinstance(each, For | Let | Var)
         }
-        return _renamed(statement, {**twins, **{name: self._names.new(name) for name in own}})
+        return _rename(statement, {**twins, **{name: self._names.new(name) for name in own}})
 
 
-def _renamed(statement: Statement, names: Mapping[str, str]) -> Statement:
+def _rename(statement: Statement, names: Mapping[str, str]) -> Statement:
     """A statement with other names for buffers and for what it declares."""
     if not names:
         return statement

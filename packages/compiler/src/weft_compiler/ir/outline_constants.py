@@ -1,0 +1,217 @@
+"""Pieces of a program that differ in some constants alone: made one, which loads these.
+
+Steps of a recurrent network that was unrolled read and write other rows; updates of a schedule have
+other factors. What is added, subtracted and multiplied of floating-point numbers, and what is added
+to an index, is the same to compute when it is loaded. Other constants stay, as code depends on
+them: a stride decides how a loop runs in lanes, and a division by a power of two is a product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from weft_compiler.ir.expressions import (
+    INDEX,
+    Apply,
+    Constant,
+    Expr,
+    Load,
+    Variable,
+    children,
+    index,
+    replace_children,
+)
+from weft_compiler.ir.program import (
+    Allocate,
+    Body,
+    Buffer,
+    For,
+    Let,
+    Program,
+    Statement,
+    Store,
+)
+from weft_compiler.ir.rewrite import map_bodies, map_expressions
+from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
+
+_NAME: Final = "numbers"
+"""Of the buffers that constants are loaded from; canonical names of others are shorter."""
+_LOADED: Final = frozenset({"add", "sub", "mul"})
+_TYPES: Final = (dtypes.float32, dtypes.float64)
+
+_Site = tuple[DType, int]
+"""A constant: its type, and how many of this type come before it."""
+
+
+class OutlinedProgram(NamedTuple):
+    """A program whose constants are inputs, its last ones.
+
+    Attributes:
+      program: with them.
+      numbers: an array for each of these inputs.
+    """
+
+    program: Program
+    numbers: tuple[np.ndarray, ...]
+
+
+def outline_constants(programs: Sequence[Program]) -> list[OutlinedProgram]:
+    """Return programs in canonical form, those made one that differ in constants alone."""
+    written = [_text(each) for each in programs]
+    different = dict(zip(written, programs, strict=True))
+    made = {text: OutlinedProgram(program, ()) for text, program in different.items()}
+    groups: dict[str, dict[str, _Template]] = {}
+    for text, program in different.items() if len(different) > 1 else ():
+        template = _Template(program)
+        groups.setdefault(template.text, {})[text] = template
+    for group in groups.values():
+        if len(group) > 1:
+            sites = _varying([template.values for template in group.values()])
+            for text, template in group.items():
+                made[text] = _loading(different[text], template, sites)
+    return [made[text] for text in written]
+
+
+def _text(program: Program) -> str:
+    """Return a program as text, with the values of its constants: those are in its code."""
+    constants = [
+        f"{name}={value.tobytes().hex()}" for name, value in sorted(program.constants.items())
+    ]
+    return "\n".join([str(program), *constants])
+
+
+def _varying(values: Sequence[dict[_Site, float]]) -> set[_Site]:
+    """Return the constants that are not the same in all programs of a group."""
+    return {
+        site
+        for site, first in values[0].items()
+        if any(str(others[site]) != str(first) for others in values[1:])  # -0.0 is not 0.0
+    }
+
+
+def _loading(program: Program, template: _Template, sites: Collection[_Site]) -> OutlinedProgram:
+    """Return a program that loads the constants of some sites."""
+    loads = _Loads(sites)
+    body = loads.body(program.body)
+    numbers: dict[DType, list[float]] = {}
+    for dtype, at in _in_order(sites):
+        numbers.setdefault(dtype, []).append(template.values[dtype, at])
+    arrays = tuple([np.array(values, dtype.numpy) for dtype, values in numbers.items()])
+    buffers = [Buffer(_buffer(dtype), dtype, (len(of),)) for dtype, of in numbers.items()]
+    whole = (*loads.offsets(), *body)
+    return OutlinedProgram(replace(program, body=whole, inputs=(*program.inputs, *buffers)), arrays)
+
+
+def _in_order(sites: Collection[_Site]) -> list[_Site]:
+    """Return sites by type, those of each in the order of the program."""
+    return sorted(sites, key=lambda site: (site[0].name, site[1]))
+
+
+def _buffer(dtype: DType) -> str:
+    return f"{_NAME}.{dtype.name}"
+
+
+class _Rewriter:
+    """Walks the constants of a program that may be loaded, in a fixed order."""
+
+    def body(self, body: Body) -> Body:
+        """Return statements with their constants replaced."""
+        return tuple([self._statement(each) for each in body])
+
+    def replaced(self, constant: Constant) -> Expr:
+        """Return what takes the place of a constant."""
+        raise NotImplementedError
+
+    def _statement(self, statement: Statement) -> Statement:
+        if isinstance(statement, Allocate):
+            return statement
+        if isinstance(statement, Store):
+            indices = tuple([self._index(each) for each in statement.indices])
+            return replace(statement, indices=indices, value=self._inside(statement.value))
+        changed = (
+            statement if isinstance(statement, For) else map_expressions(statement, self._inside)
+        )
+        return map_bodies(changed, self.body)
+
+    def _index(self, expression: Expr) -> Expr:
+        """Return an index; one that is a constant may be loaded whole."""
+        if isinstance(expression, Constant):
+            return self.replaced(expression)
+        return self._inside(expression)
+
+    def _inside(self, expression: Expr) -> Expr:
+        """Return an expression with the constants inside of it replaced."""
+        if isinstance(expression, Load):
+            return replace_children(expression, tuple(map(self._index, expression.indices)))
+        primitive = expression.primitive if isinstance(expression, Apply) else ""
+        new = []
+        for child in children(expression):
+            if isinstance(child, Constant) and _is_loaded(primitive, child.dtype):
+                new.append(self.replaced(child))
+            else:
+                new.append(self._inside(child))
+        return replace_children(expression, tuple(new))
+
+
+def _is_loaded(primitive: str, dtype: DType) -> bool:
+    """Return True if an operand of a primitive may be loaded: strides are not."""
+    if dtype is INDEX:
+        return primitive in ("add", "sub")
+    return primitive in _LOADED and dtype in _TYPES
+
+
+class _Template(_Rewriter):
+    """A program without its constants.
+
+    Attributes:
+      values: the constants.
+      text: the program with all constants of a type written the same.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.values: dict[_Site, float] = {}
+        self._counts: dict[DType, int] = {}
+        self.text = _text(replace(program, body=self.body(program.body)))
+
+    def replaced(self, constant: Constant) -> Expr:
+        at = self._counts.get(constant.dtype, 0)
+        self._counts[constant.dtype] = at + 1
+        self.values[constant.dtype, at] = constant.value
+        return Variable(constant.dtype, _NAME)
+
+
+class _Loads(_Rewriter):
+    """Replaces the constants of some sites by loads."""
+
+    def __init__(self, sites: Collection[_Site]) -> None:
+        self._sites = sites
+        self._counts: dict[DType, int] = {}
+        self._places: dict[_Site, int] = {}
+        counts: dict[DType, int] = {}
+        for site in _in_order(sites):
+            self._places[site] = counts.get(site[0], 0)
+            counts[site[0]] = self._places[site] + 1
+
+    def offsets(self) -> list[Let]:
+        """Return the statements that load offsets of indices, before all loops."""
+        return [
+            Let(f"{_NAME}{place}", Load(dtype, _buffer(dtype), (index(place),)))
+            for (dtype, _), place in self._places.items()
+            if dtype is INDEX
+        ]
+
+    def replaced(self, constant: Constant) -> Expr:
+        dtype = constant.dtype
+        at = self._counts.get(dtype, 0)
+        self._counts[dtype] = at + 1
+        place = self._places.get((dtype, at))
+        if place is None:
+            return constant
+        if dtype is INDEX:
+            return Variable(dtype, f"{_NAME}{place}")
+        return Load(dtype, _buffer(dtype), (index(place),))

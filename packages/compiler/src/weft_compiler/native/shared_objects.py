@@ -1,0 +1,117 @@
+"""Objects that do not depend on a program: routines, and the functions that enter programs.
+
+A wheel brings them for levels of instruction sets (`weft_compiler.native.wheel_objects`). An object
+is named by a hash of the text that it was made from, the level and the version of LLVM, so one that
+belongs to other code is never found. Where there is none, the text is compiled once for this
+machine, and kept in a folder of the cache that has a limit of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+
+from llvmlite import binding
+
+from weft_compiler.codegen.targets import Target, object_code
+from weft_compiler.native import cache
+from weft_tensor import errors
+from weft_tensor.dtypes import DType
+
+Loaded = TypeVar("Loaded")
+
+FOLDER: Final = Path(__file__).parent.parent / "objects"
+"""Where the objects of a wheel are; a checkout has none, unless `build` wrote them."""
+
+_V2: Final = ("cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3")
+_V3: Final = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
+_V4: Final = (*_V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
+_VNNI: Final = ("avx512vnni",)
+_BF16: Final = ("avx512vnni", "avx512bf16")
+_AMX: Final = ("avx512vnni", "avx512bf16", "avx512fp16", "amx-tile", "amx-int8", "amx-bf16")
+_LINUX: Final = "unknown-linux-gnu"
+
+
+class Level(NamedTuple):
+    """A set of instructions that objects are built for.
+
+    Attributes:
+      name: of its files.
+      target: what LLVM compiles for.
+      features: what a processor has to have.
+    """
+
+    name: str
+    target: Target
+    features: tuple[str, ...]
+
+
+def _x86(name: str, cpu: str, features: tuple[str, ...], more: tuple[str, ...] = ()) -> Level:
+    listed = ",".join([f"+{each}" for each in more])
+    return Level(name, Target(f"x86_64-{_LINUX}", cpu, listed), (*features, *more))
+
+
+LEVELS: Final = (
+    _x86("amx", "x86-64-v4", _V4, _AMX),
+    _x86("bf16", "x86-64-v4", _V4, _BF16),
+    _x86("vnni", "x86-64-v4", _V4, _VNNI),
+    _x86("v4", "x86-64-v4", _V4),
+    _x86("v3vnni", "x86-64-v3", _V3, ("avxvnni",)),
+    _x86("v3", "x86-64-v3", _V3),
+    _x86("v2", "x86-64-v2", _V2),
+    Level("neon", Target(f"aarch64-{_LINUX}", "generic", "+neon"), ("neon",)),
+)
+"""The levels, those with more instructions first."""
+
+
+def load_shared(name: str, text: str, target: Target, load: Callable[[bytes], Loaded]) -> Loaded:
+    """Load the object of a text: from the wheel, from the cache, or compiled now and kept.
+
+    Args:
+      name: for people who look into the directory.
+      load: raises InternalError where something is no code.
+    """
+    for level in LEVELS:
+        if can_run(level, target):
+            try:
+                return load((FOLDER / file_of(name, text, level)).read_bytes())
+            except OSError:  # the wheel has none, or it was made from another text
+                continue
+    file = f"{cache.SHARED}/{_digest(text, target)}.{name[:40]}.o"
+    found = cache.read(file)
+    if found is not None:
+        try:
+            return load(found)
+        except errors.InternalError:  # somebody kept something else there
+            cache.forget(file)
+    image = object_code(text, target)
+    cache.keep(file, image)
+    return load(image)
+
+
+def can_run(level: Level, target: Target) -> bool:
+    """Return True if a processor has all instructions of a level."""
+    if level.target.triple != target.triple:
+        return False
+    listed = set(target.features.split(","))
+    named = target.cpu == level.target.cpu and level.target.features in ("", target.features)
+    return named or all(f"+{each}" in listed for each in level.features)
+
+
+def name_of(library: str, dtype: DType) -> str:
+    """Return the name of the object of a library for a type."""
+    return f"{library}.{dtype.name}"
+
+
+def file_of(name: str, text: str, level: Level) -> str:
+    """Return the name of the file that a wheel has for a text."""
+    return f"{name}.{level.name}.{_digest(text, level.target)[:24]}.o"
+
+
+def _digest(text: str, target: Target) -> str:
+    """Return a hash of all that decides what the code of a text is."""
+    version = repr(binding.llvm_version_info)
+    whole = "\0".join([version, target.triple, target.cpu, target.features, text])
+    return hashlib.sha256(whole.encode()).hexdigest()

@@ -1,0 +1,1 @@
+"""Skipping of attention columns whose probabilities are exactly zero."""
