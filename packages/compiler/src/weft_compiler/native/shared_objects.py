@@ -1,9 +1,9 @@
 """Objects that do not depend on a program: routines, and the functions that enter programs.
 
-A wheel brings them for levels of instruction sets (`weft_compiler.native.wheel_objects`). An object
-is named by a hash of the text that it was made from, the level and the version of LLVM, so one that
-belongs to other code is never found. Where there is none, the text is compiled once for this
-machine, and kept in a folder of the cache that has a limit of its own.
+The build of a wheel compiles them for levels of instruction sets, an editable install for the level
+of its machine (`weft_compiler.native.wheel_objects`). A file's name has a hash of the text and the
+target that the object was compiled from, so an object of other code is never found. A text without
+an object is compiled once for this machine, and kept in a folder of the cache with its own limit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from weft_tensor.dtypes import DType
 Loaded = TypeVar("Loaded")
 
 FOLDER: Final = Path(__file__).parent.parent / "objects"
-"""Where the objects of a wheel are; a checkout has none, unless `build` wrote them."""
+"""The folder of the wheel's objects; `weft_compiler.native.wheel_objects` writes it."""
 
 _V2: Final = ("cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3")
 _V3: Final = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
@@ -79,7 +79,8 @@ def load_shared(name: str, text: str, target: Target, load: Callable[[bytes], Lo
                 return load((FOLDER / file_of(name, text, level)).read_bytes())
             except OSError:  # the wheel has none, or it was made from another text
                 continue
-    file = f"{cache.SHARED}/{_digest(text, target)}.{name[:40]}.o"
+    digest = _digest(repr(binding.llvm_version_info), text, target)
+    file = f"{cache.SHARED}/{digest}.{name[:40]}.o"
     found = cache.read(file)
     if found is not None:
         try:
@@ -107,11 +108,10 @@ def name_of(library: str, dtype: DType) -> str:
 
 def file_of(name: str, text: str, level: Level) -> str:
     """Return the name of the file that a wheel has for a text."""
-    return f"{name}.{level.name}.{_digest(text, level.target)[:24]}.o"
+    return f"{name}.{level.name}.{_digest('', text, level.target)[:24]}.o"
 
 
-def _digest(text: str, target: Target) -> str:
-    """Return a hash of all that decides what the code of a text is."""
-    version = repr(binding.llvm_version_info)
+def _digest(version: str, text: str, target: Target) -> str:
+    """Return a hash of a text and of what compiles it."""
     whole = "\0".join([version, target.triple, target.cpu, target.features, text])
     return hashlib.sha256(whole.encode()).hexdigest()

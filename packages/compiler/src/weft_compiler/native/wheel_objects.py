@@ -1,15 +1,27 @@
-"""The objects that a wheel brings: see `weft_compiler.native.shared_objects`."""
+"""Build the objects that a wheel brings: see `weft_compiler.native.shared_objects`.
+
+The build hook runs `python -m weft_compiler.native.wheel_objects [--host]`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from weft_compiler.codegen import generated, threads
-from weft_compiler.codegen.targets import object_code
+from weft_compiler.codegen.targets import host, object_code
 from weft_compiler.native import arena, entry
-from weft_compiler.native.shared_objects import LEVELS, Level, file_of, name_of
+from weft_compiler.native.shared_objects import (
+    FOLDER,
+    LEVELS,
+    Level,
+    can_run,
+    file_of,
+    name_of,
+)
 from weft_tensor import dtypes
 
 _LIBRARIES: Final = (
@@ -35,21 +47,40 @@ def texts(level: Level) -> Iterator[tuple[str, str]]:
     yield "entry", entry.text(target)
 
 
-def build(folder: Path) -> int:
-    """Write the objects of a wheel; levels with one text have that of the lowest.
+def build(folder: Path, levels: Sequence[Level]) -> int:
+    """Write the objects for some levels that a folder lacks, and remove all others.
 
-    Returns: their bytes.
+    Levels that have the same text share the object of the lowest of them.
+
+    Args:
+      folder: the directory of the objects; it is created if necessary.
+      levels: the levels, those with more instructions first.
+
+    Returns: the bytes of all objects.
     """
     folder.mkdir(exist_ok=True)
-    for path in folder.glob("*.o"):
-        path.unlink()
-    total = 0
-    seen: set[str] = set()
-    for level in reversed(LEVELS):
+    paths: dict[str, Path] = {}
+    for level in reversed(levels):
         for name, text in texts(level):
-            if text not in seen:
-                seen.add(text)
-                image = object_code(text, level.target)
-                (folder / file_of(name, text, level)).write_bytes(image)
-                total += len(image)
-    return total
+            if text not in paths:
+                paths[text] = folder / file_of(name, text, level)
+                if not paths[text].exists():
+                    paths[text].write_bytes(object_code(text, level.target))
+    for path in set(folder.glob("*.o")).difference(paths.values()):
+        path.unlink()
+    return sum(path.stat().st_size for path in paths.values())
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Write the objects of all levels, or those of this machine, into the package."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--host", action="store_true", help="only the best level of this machine")
+    levels: Sequence[Level] = LEVELS
+    if parser.parse_args(arguments).host:
+        levels = [level for level in LEVELS if can_run(level, host())][:1]
+    total = build(FOLDER, levels)
+    sys.stdout.write(f"{len(list(FOLDER.glob('*.o')))} objects, {total:,} bytes in {FOLDER}\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
