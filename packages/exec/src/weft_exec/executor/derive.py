@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from time import process_time
 from typing import Any
 
 from weft_exec.executor.compilers import compile_loops, compile_regions
@@ -10,6 +11,7 @@ from weft_exec.executor.derivation import Derivation, Placement
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.flow_derivation import FlowDerivation, isolate_fetches
 from weft_exec.executor.memory_budget import MemoryBudget
+from weft_exec.executor.native.warm_up import WarmUp, can_warm_up
 from weft_exec.executor.overlap import Overlap
 from weft_exec.executor.priority import by_priority
 from weft_graph.ir.node import Node
@@ -25,6 +27,7 @@ def derive(
     bring_in: Callable[[Any], Any] | None = None,
     budget: MemoryBudget | None = None,
     together: bool = False,
+    has_regions: bool = True,
 ) -> Executable:
     """The executable of a step graph.
 
@@ -36,11 +39,14 @@ def derive(
       bring_in: makes values of the device of constants, where that has memory of its own.
       budget: what compilers may let its nodes take of their device's memory; None for no limit.
       together: whether nothing gains from beginning before all has come that comes at once.
+      has_regions: False to run all nodes by kernels, without asking compilers.
     Raises: OpError: a node has no place, or its kernel refuses its attributes.
     """
     nodes = by_priority(step.live_nodes()) if nodes is None else nodes
-    loops = compile_loops(step, nodes, place, overlap) if budget is None else {}
-    nodes, place = compile_regions(step, nodes, place, overlap, budget, loops)
+    loops = {}
+    if has_regions:
+        loops = compile_loops(step, nodes, place, overlap) if budget is None else {}
+        nodes, place = compile_regions(step, nodes, place, overlap, budget, loops)
     if not has_control_flow(nodes):
         return Derivation(step, place, overlap, bring_in, together).derive(nodes)
     flow = Flow(nodes)
@@ -50,3 +56,25 @@ def derive(
         nodes = ordered_by([*nodes, *isolated], lambda node: place_of.get(node, -1))
         flow = Flow(nodes)
     return FlowDerivation(step, place, overlap, flow, bring_in, loops).derive(nodes)
+
+
+def derive_first(
+    step: StepGraph,
+    place: Placement,
+    overlap: Overlap,
+    nodes: Sequence[Node] | None = None,
+    budget: MemoryBudget | None = None,
+) -> Executable:
+    """Return the executable for the first runs of a step, without compiled regions if it may.
+
+    Its `warm_up` then tells when `derive` should replace it.
+
+    Args: as for `derive`.
+    """
+    nodes = by_priority(step.live_nodes()) if nodes is None else nodes
+    if not can_warm_up(nodes):
+        return derive(step, place, overlap, nodes, budget=budget)
+    began = process_time()
+    executable = derive(step, place, overlap, nodes, budget=budget, has_regions=False)
+    executable.warm_up = WarmUp(process_time() - began)
+    return executable

@@ -18,6 +18,7 @@ from weft_tensor.memory import copied
 
 if TYPE_CHECKING:
     from weft_exec.executor.frames import StepPlan
+    from weft_exec.executor.native.warm_up import WarmUp
 
 NOT_COMPUTED = object()
 """Stands in the slot of a fetched value that nothing may compute, until something does."""
@@ -33,9 +34,13 @@ class Executable:
       linear: all instructions in one fixed order, when nothing can overlap; else None.
       run_line: runs these for a step of its own.
       plan: what the ready queue schedules, when `linear` is None.
+      warm_up: the policy that replaces this executable by one with compiled regions; None if it is
+        final.
     """
 
-    __slots__ = ("__weakref__", "feed_slots", "fetches", "linear", "plan", "run_line", "template")
+    __slots__ = (
+        "__weakref__", "feed_slots", "fetches", "linear", "plan", "run_line", "template", "warm_up",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -53,6 +58,7 @@ class Executable:
         if linear is not None:
             self.run_line = partial(in_new_step, linear.run) if linear.draws else linear.run
         self.plan = plan
+        self.warm_up: WarmUp | None = None
 
     def slots(self, values: Sequence[Any]) -> Slots:
         """The slots of a new step, with the fed values in place."""

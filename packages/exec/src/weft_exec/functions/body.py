@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft_exec.devices.device import Device
 from weft_exec.executor.derivation import Placement
-from weft_exec.executor.derive import derive
+from weft_exec.executor.derive import derive, derive_first
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.memory_budget import MemoryBudget, left_for_values, unknown_size
 from weft_exec.executor.overlap import Overlap
@@ -19,6 +19,9 @@ from weft_exec.placement import Placer
 from weft_graph.functions.function import Function
 from weft_graph.ir.gc_pause import paused_gc
 from weft_graph.ir.step_graph import StepGraph
+
+Derive = Callable[..., Executable]
+"""`derive`, or `derive_first`."""
 
 
 class FunctionBody:
@@ -52,7 +55,15 @@ class FunctionBody:
         Raises: OpError: as `executable`, or a kernel failed.
         """
         executable = self._executable or self.executable(values)
-        return self._runner.run(executable, executable.slots(values))
+        warm_up = executable.warm_up
+        if warm_up is None:
+            return self._runner.run(executable, executable.slots(values))
+        began = warm_up.begin()
+        results = self._runner.run(executable, executable.slots(values))
+        warm_up.end(began)
+        if warm_up.is_over:
+            self._replace(executable, values)
+        return results
 
     def executable(self, values: Sequence[Any] = ()) -> Executable:
         """What runs it, derived when first asked for.
@@ -69,14 +80,21 @@ class FunctionBody:
                     self._executable = self._derive(values)
         return self._executable
 
-    def _derive(self, values: Sequence[Any]) -> Executable:
+    def _replace(self, executable: Executable, values: Sequence[Any]) -> None:
+        """Derive an executable with compiled regions, unless another thread has."""
+        with self._lock:
+            if self._executable is executable:
+                with paused_gc():
+                    self._executable = self._derive(values, derive)
+
+    def _derive(self, values: Sequence[Any], make: Derive = derive_first) -> Executable:
         function, device = self.function, self.device
         placer = Placer([device.describe()], device.config)
         placer.extend(function.graph.nodes)
         outputs = [function.outputs[i] for i in self.outputs]
         step = prepare(function.inputs, outputs, function.effects, device, note=placer.note)
         budget = self._budget(values) if device.memory_limit else None
-        return self._executable_of(step, placing_on(device, placer.place), budget)
+        return self._executable_of(step, placing_on(device, placer.place), budget, make)
 
     def _budget(self, values: Sequence[Any]) -> MemoryBudget:
         """What compilers may let it take: as of a step, beside what is there when it first runs."""
@@ -92,6 +110,6 @@ class FunctionBody:
         return MemoryBudget(left_for_values(device.memory_limit, used), costs.nbytes)
 
     def _executable_of(
-        self, step: StepGraph, place: Placement, budget: MemoryBudget | None
+        self, step: StepGraph, place: Placement, budget: MemoryBudget | None, make: Derive
     ) -> Executable:
-        return derive(step, place, Overlap.NOTHING, budget=budget)
+        return make(step, place, Overlap.NOTHING, budget=budget)

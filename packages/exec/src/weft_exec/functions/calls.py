@@ -13,10 +13,11 @@ from weakref import WeakKeyDictionary
 
 from weft_exec.executor import deep_calls
 from weft_exec.executor.derivation import Placement
+from weft_exec.executor.derive import derive
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.linear import Compound
 from weft_exec.executor.memory_budget import MemoryBudget
-from weft_exec.functions.body import FunctionBody
+from weft_exec.functions.body import Derive, FunctionBody
 from weft_exec.kernels.random_counters import in_call
 from weft_exec.kernels.registry import Kernel, KernelFunction, find_kernel, kernel
 from weft_graph.functions.function import Function
@@ -49,7 +50,7 @@ class KeptBody(FunctionBody):
         return () if found is None or found.linear is None else (found.linear,)
 
     def _executable_of(
-        self, step: StepGraph, place: Placement, budget: MemoryBudget | None
+        self, step: StepGraph, place: Placement, budget: MemoryBudget | None, make: Derive
     ) -> Executable:
         def place_here(node: Node) -> tuple[Device, Kernel]:
             try:
@@ -62,7 +63,7 @@ class KeptBody(FunctionBody):
                 raise
 
         _bodies[step.graph] = self._bodies
-        found = super()._executable_of(step, place_here, budget)
+        found = super()._executable_of(step, place_here, budget, derive)  # it is never replaced
         if found.linear is None:
             raise _not_in_line(step.live_nodes(), self.device, self.function)
         return found

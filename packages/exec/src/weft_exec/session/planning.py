@@ -10,7 +10,7 @@ from weft_exec.config import SessionConfig
 from weft_exec.devices.description import HOST, DeviceDescription, check_all, gates
 from weft_exec.devices.device import Device
 from weft_exec.executor.compilers import offer_of
-from weft_exec.executor.derive import derive
+from weft_exec.executor.derive import derive, derive_first
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.memory_budget import MemoryBudget, left_for_values
 from weft_exec.executor.overlap import Overlap
@@ -348,14 +348,17 @@ class Planner(PartPlanner):
         outputs: Sequence[Output],
         targets: Sequence[Node],
         size: int = 0,
+        is_first: bool = False,
     ) -> Executable:
         """The executable of one signature.
 
         Args:
           size: as of `parts`.
+          is_first: True to allow a plan without compiled regions, with a `warm_up`.
         Raises: OpError: a node has no place, or its kernel refuses its attributes.
         """
-        return self._derived(self._parts(feeds, outputs, targets, size), len(feeds), len(outputs))
+        parts = self._parts(feeds, outputs, targets, size)
+        return self._derived(parts, len(feeds), len(outputs), is_first)
 
     def explain(
         self,
@@ -385,15 +388,17 @@ class Planner(PartPlanner):
         parts, home, needs = self.partial_parts(feeds, outputs, targets)
         return PartialPlan(self._derived(parts, 0, 0), home, needs)
 
-    def _derived(self, parts: Mapping[str, Part], feeds: int, outputs: int) -> Executable:
+    def _derived(
+        self, parts: Mapping[str, Part], feeds: int, outputs: int, is_first: bool = False
+    ) -> Executable:
         """What runs the parts of a step of so many feeds and outputs."""
         name, part = next(iter(parts.items()))
         device = self._live[name]
         if len(parts) == 1 and device.memory_space == HOST:
             check = self._placer.place if len(self._live) == 1 else None
             place = placing_on(device, check)
-            return derive(
-                part.step, place, self._overlap, part.nodes, budget=self._part_budgets().get(name)
-            )
+            budget = self._part_budgets().get(name)
+            make = derive_first if is_first else derive
+            return make(part.step, place, self._overlap, part.nodes, budget=budget)
         budgets = self._part_budgets()
         return derive_parts(parts, self._live, self._overlap, feeds, outputs, budgets)

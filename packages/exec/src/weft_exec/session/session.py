@@ -215,8 +215,8 @@ class BaseSession:
             run_metadata.ClearField("step_stats")  # costs stay those of the last measured step
             run_metadata.ClearField("partition_graphs")
         try:
-            if options is None and self._plain:
-                executable = signature.executable
+            executable = signature.executable
+            if options is None and self._plain and executable.warm_up is None:
                 results = self._runner.run(executable, signature.slots(executable, values))
             else:
                 results = self._watched_step(signature, values, options, run_metadata)
@@ -247,6 +247,8 @@ class BaseSession:
         trace = StepTrace() if traced or measured else None
         deadline = self._deadline(options)
         executable = signature.executable
+        warm_up = executable.warm_up
+        began = 0.0 if warm_up is None else warm_up.begin()
         slots = signature.slots(executable, values)
         if deadline is None and trace is None:
             results = self._runner.run(executable, slots)
@@ -264,6 +266,9 @@ class BaseSession:
                 signature.feeds, plan.outputs, plan.targets, signature.size
             )
             run_metadata.partition_graphs.extend(report.parts())
+        if warm_up is not None:
+            warm_up.end(began)
+            signature.outdated |= warm_up.is_over
         return results
 
     def _deadline(self, options: Any) -> float | None:
@@ -469,6 +474,9 @@ class BaseSession:
         key = (object(), ())
         with watching() as found:
             signature, values = self._signature(key, fetches, feed_dict)
+            if signature.executable.warm_up is not None:  # a plan without regions
+                with self._planning(self._deadline(None)):
+                    self._plan(signature, signature.size)
         self._cache.pop(key, None)
         self._cache.pop((key[0], tuple(values)), None)
         self._step(signature, values.values(), None, None)
@@ -545,20 +553,19 @@ class BaseSession:
         self, plan: FetchPlan, feeds: Sequence[Any], single: bool, size: int = 0
     ) -> Signature:
         signature = Signature(plan, feeds, single and plan.plain)
-        self._plan(signature, size)
+        self._plan(signature, size, is_first=True)
         signature.skips_updates = self._updates.skips_updates(
             self._graph, feeds, plan.outputs, plan.targets
         )
         self._plain = not (self._watched or self._updates.is_counting)
         return signature
 
-    def _plan(self, signature: Signature, size: int) -> None:
+    def _plan(self, signature: Signature, size: int, is_first: bool = False) -> None:
         """Give a signature an executable for steps whose open sizes are about `size`."""
         plan = signature.plan
+        make = self._backend.plan if is_first else self._backend.plan_again
         with self._lock, paused_gc():
-            signature.executable = self._backend.plan(
-                signature.feeds, plan.outputs, plan.targets, size
-            )
+            signature.executable = make(signature.feeds, plan.outputs, plan.targets, size)
         signature.size = size
         signature.planned_at = self._measurements
         signature.outdated = False
@@ -574,9 +581,15 @@ class BaseSession:
         if not (signature.outdated or self._backend.limited):
             return
         fed = unknown_size(signature.feeds, values)
-        if signature.outdated or fed > signature.size + signature.size // _MAY_GROW:
+
+        def fits() -> bool:
+            grown = fed > signature.size + signature.size // _MAY_GROW
+            return not (signature.outdated or grown)
+
+        if not fits():
             with self._planning(deadline):
-                self._plan(signature, fed)
+                if not fits():  # another thread may have planned it meanwhile
+                    self._plan(signature, fed)
 
     def _extend(self) -> None:
         with self._lock:

@@ -93,6 +93,18 @@ class Backend(ABC):
         Raises: OpError: a node has no place, or its kernel refuses its attributes.
         """
 
+    def plan_again(
+        self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node], size: int
+    ) -> Executable:
+        """Return what runs one signature in place of an executable that is outdated.
+
+        An executable of `plan` may be without compiled regions, and then has a `warm_up`; this one
+        is not.
+
+        Args, raises: as for `plan`.
+        """
+        return self.plan(feeds, outputs, targets, size)
+
     def begin_partial(self, signature: PartialSignature) -> PartialRun:
         """Begin a step that is fed and fetched bit by bit.
 

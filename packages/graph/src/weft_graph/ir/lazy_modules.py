@@ -127,6 +127,11 @@ class EntryPointModules(LazyModules):
         """The entry points that could not be imported, with their errors."""
         return "; ".join(self._failures.values())
 
+    @property
+    def has_entries(self) -> bool:
+        """True if a distribution names a module in the group; nothing is imported to see it."""
+        return bool(self._entries)
+
     def load_plain(self) -> None:
         """Import the entry points, except the modules of packages that have one per op family.
 

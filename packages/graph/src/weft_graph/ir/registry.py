@@ -81,6 +81,13 @@ class Registry(Generic[V]):
             raise errors.NotFoundError(self._missing(key))
         return value
 
+    @property
+    def may_have_entries(self) -> bool:
+        """True if entries are registered or entry points may register some, without loading any."""
+        return bool(self._table) or (
+            self._entry_points is not None and self._entry_points.has_entries
+        )
+
     def keys(self) -> list[str]:
         """All keys of all sources, sorted."""
         self._load(None)

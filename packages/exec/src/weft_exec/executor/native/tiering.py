@@ -29,12 +29,11 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from weft_exec.executor.by_kernels import ByKernels
 from weft_exec.executor.native.idle_cores import IdleCores
+from weft_exec.executor.native.warm_up import OVERHEAD, WarmUp
 from weft_exec.executor.step_check import raise_if_ended
 from weft_graph.ir.code_generators import ProfileStore
 from weft_graph.ir.node import Node
 
-OVERHEAD: Final = 0.1
-"""Fraction of the processor time of a process that compiling may add without an idle core."""
 _IDLE_PRICE: Final = 0.25
 """Fraction of the price that an idle core leaves to the program: lowering holds the interpreter."""
 _REGION_SECONDS, _NODE_SECONDS = 0.13, 0.0029
@@ -430,7 +429,7 @@ class Compilation:
         """Return the regions that it is time to look for on the disk."""
         if not self._has_looked:
             fraction = _IDLE_PRICE if self._has_idle_core() else 1.0
-            if self.seen < fraction * _LOAD_SECONDS:
+            if self.seen + WarmUp.total_seconds < fraction * _LOAD_SECONDS:
                 return []
             self._has_looked = True
         return [

@@ -68,7 +68,16 @@ class LocalBackend(Backend):
         self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node], size: int
     ) -> Executable:
         """As the base's."""
-        executable = self.planner.plan(feeds, outputs, targets, size)
+        return self._added(self.planner.plan(feeds, outputs, targets, size, is_first=True))
+
+    def plan_again(
+        self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node], size: int
+    ) -> Executable:
+        """As the base's."""
+        return self._added(self.planner.plan(feeds, outputs, targets, size))
+
+    def _added(self, executable: Executable) -> Executable:
+        """Note an executable that closing the session cancels."""
         self._executables.add(executable)
         return executable
 

@@ -1,0 +1,81 @@
+"""First runs of a plan by kernels alone, until choosing compiled regions pays.
+
+To choose the regions of a plan, the compiler is imported (0.1 s) and inspects each node. A short
+script should not pay for that. So the first plan of a step has no regions. It is replaced by one
+that has once its runs have taken as long as choosing will, if this delays the process by a tenth at
+most.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Final
+
+from weft_exec.settings import jit_environment
+from weft_graph.ir.code_generators import generators
+from weft_graph.ir.jit_scope import COMPILED
+from weft_graph.ir.node import Node
+
+OVERHEAD: Final = 0.1
+"""Fraction of the processor time of a process that choosing and compiling regions may add, if no
+core is idle."""
+_IMPORT_SECONDS: Final = 0.1
+"""Processor seconds that importing the compiler takes, once per process."""
+
+_clock: Final = time.process_time
+
+
+class WarmUp:
+    """The processor time of a plan's runs by kernels, against the price of choosing its regions.
+
+    The first run does not count, as it imports the kernels.
+
+    Args:
+      planning_seconds: processor seconds that the plan without regions took to derive. Choosing
+        regions is assumed to take as long.
+
+    Attributes:
+      is_over: True once a plan with compiled regions should replace this one.
+      total_seconds: seconds of all plans of this process.
+    """
+
+    __slots__ = ("_has_run", "_price", "_seconds", "is_over")
+
+    total_seconds = 0.0
+    _num_over = 0
+
+    def __init__(self, planning_seconds: float) -> None:
+        self._price = planning_seconds
+        self._seconds = 0.0
+        self._has_run = False
+        self.is_over = False
+
+    def begin(self) -> float:
+        """Return the time at which a run begins, for `end`."""
+        return _clock()
+
+    def end(self, began: float) -> None:
+        """Count a run that ends now. Several threads may do so: a lost count does not matter."""
+        now = _clock()
+        if self._has_run:
+            self._seconds += now - began
+            WarmUp.total_seconds += now - began
+            if self._seconds >= self._price:
+                price = self._price if WarmUp._num_over else self._price + _IMPORT_SECONDS
+                self.is_over = price <= OVERHEAD * now
+                WarmUp._num_over += self.is_over
+        self._has_run = True
+
+
+def can_warm_up(nodes: Iterable[Node]) -> bool:
+    """Return True if a plan may begin without compiled regions.
+
+    It may by default, but not if the environment, the session's config or a scope of the program
+    says which nodes are compiled.
+    """
+    return (
+        not jit_environment()
+        and generators.may_have_entries
+        and not any(COMPILED in node.attrs for node in nodes)
+    )
