@@ -16,6 +16,7 @@ import weft as wf
 from weft import errors
 from weft_compiler.native import program as programs
 from weft_compiler.native.arena import Arena
+from weft_exec.executor.native.tiering import compilation
 from weft_exec.session.explain import StepReport
 from weft_exec.session.graph_picture import MOST, graph_picture
 
@@ -34,6 +35,23 @@ def softmax_step() -> tuple[Any, Any, Any]:
     logits = wf.matmul(wf.tanh(x), w)
     loss = wf.reduce_mean(wf.square(wf.nn.softmax(logits)))
     return x, wf.train.AdamOptimizer(0.1).minimize(loss), loss
+
+
+def test_a_report_says_how_regions_run() -> None:
+    x = wf.placeholder(wf.float32, [None], name="x")
+    y = wf.add(wf.tanh(x) * 2.0, 1.0, name="y")
+    with wf.Session() as session:
+        assert not session.explain(y, [x]).states
+        for size in (10, 10, 20, 20):
+            session.run(y, {x: np.zeros(size, np.float32)})
+        text = str(session.explain(y, [x]))
+        assert len(re.findall(r"waits: kernels took 0\.\d\d s, compiling will take", text)) == 2
+        for candidate, profile in compilation()._waiting():
+            if any(node.name == "y" for node in candidate.nodes):
+                candidate.compile(profile)
+        assert session.explain(y, [x]).states == {"y": "compiled for 2 choices of shapes"}
+    with wf.Session() as other:
+        assert not other.explain(y, [x]).states
 
 
 def test_kernels_have_their_nodes_operations_bytes_and_times() -> None:

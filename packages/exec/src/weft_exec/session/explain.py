@@ -22,6 +22,7 @@ from weft_graph.ir.step_graph import Part, StepGraph
 from weft_tensor import errors
 
 if TYPE_CHECKING:
+    from weft_exec.executor.native.tiering import RegionState
     from weft_exec.executor.native.watch import Watched
 
 _MOST = 20
@@ -39,6 +40,8 @@ class StepReport:
       placement: where each node goes and why.
       compiled: the names and op types of the nodes of each compiled region, on processors, and of
         each loop that is compiled as a whole, which `functions` do not have.
+      states: how regions run now, by the name of their last node: compiled, or why and for how long
+        they wait. Regions of steps that have not run, or not for long, have none.
       left: of other nodes, by their op types and why they run by their kernels, how many.
       loops: of loops that are in none of these as wholes, by their names, why.
       functions: what the regions became for the values that `explain` was given, by kernels, with
@@ -51,6 +54,7 @@ class StepReport:
         self.changes: Counter[str] = Counter()
         self.placement = PlacementReport((), ())
         self.compiled: list[list[tuple[str, str]]] = []
+        self.states: dict[str, str] = {}
         self.left: Counter[tuple[str, str]] = Counter()
         self.loops: dict[str, str] = {}
         self.functions: list[CompiledFunction] = []
@@ -81,6 +85,14 @@ class StepReport:
         self.loops.update(loops)
         self.compiled += [[(node.name, node.type) for node in region] for region in regions]
         self.left.update((node.type, why) for node, why in left.items())
+
+    def add_states(self, states: Iterable[RegionState]) -> None:
+        """Note how regions run now, in a session that has run steps."""
+        by_nodes = {state.nodes: state for state in states}
+        for region in self.compiled:
+            state = by_nodes.get(frozenset([name for name, _ in region]))
+            if state is not None:
+                self.states[region[-1][0]] = str(state)
 
     def add_functions(self, regions: Iterable[Watched]) -> None:
         """Note what regions that were run become, and what the machine can do.
@@ -168,7 +180,10 @@ class StepReport:
         for region in self.compiled[:most]:
             ops = Counter(op for _, op in region)
             named = ", ".join(f"{op} {n}" if n > 1 else op for op, n in ops.items())
-            lines.append(f"  {region[-1][0]}: {named}")
+            name = region[-1][0]
+            lines.append(f"  {name}: {named}")
+            if name in self.states:
+                lines.append(f"    {self.states[name]}")
         for (op, why), n in self.left.most_common(most):
             lines.append(f"by kernels: {op} {n}: {why}")
         lines += [f"no whole loop: {name}: {why}" for name, why in self.loops.items()][:most]

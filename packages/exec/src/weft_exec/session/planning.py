@@ -369,6 +369,7 @@ class Planner(PartPlanner):
     ) -> StepReport:
         """What becomes of a step, stage by stage, and what of it is compiled."""
         from weft_exec.executor.native.regions import choice_of
+        from weft_exec.executor.native.tiering import compilation
 
         report = super().explain(feeds, outputs, targets, size)
         for name, part in self._parts(feeds, outputs, targets, size).items():
@@ -376,6 +377,7 @@ class Planner(PartPlanner):
             choice = choice_of(offer)
             if choice is not None:
                 report.add_compiled(choice.regions, choice.left, choice.loops)
+                report.add_states(compilation().states(self._live[name]))
         return report
 
     def plan_partial(

@@ -35,7 +35,7 @@ from weft_graph.ir.code_generators import (
     Shape,
     Specialisation,
 )
-from weft_graph.ir.node import Output
+from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
 from weft_tensor import dtypes, errors
 
@@ -212,6 +212,22 @@ class Specialised:
                 record.discount(_SHARED)
             self._records[key], self._choices[key] = record, choice
         return record
+
+    @property
+    def device(self) -> Device:
+        """The device that it runs on; see `Candidate`."""
+        return self._device
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        """The members of the region; see `Candidate`."""
+        return self._region.members
+
+    def num_compiled(self) -> tuple[int, int]:
+        """Return the numbers of compiled and of refused choices of shapes; see `Candidate`."""
+        with self._lock:
+            functions = list(self._made.values())
+        return len(functions) - functions.count(None), functions.count(None)
 
     @property
     def store(self) -> ProfileStore:

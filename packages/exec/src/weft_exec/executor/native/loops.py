@@ -314,6 +314,22 @@ class CompiledLoop:
         return record
 
     @property
+    def device(self) -> Device:
+        """The device that it runs on; see `Candidate`."""
+        return self._device
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        """The nodes of the loop; see `Candidate`."""
+        return self._whole.nodes
+
+    def num_compiled(self) -> tuple[int, int]:
+        """Return the numbers of compiled and of refused choices of shapes; see `Candidate`."""
+        with self._lock:
+            functions = list(self._made.values())
+        return len(functions) - functions.count(None), functions.count(None)
+
+    @property
     def store(self) -> ProfileStore:
         """The place of measurements; see `Candidate`."""
         return self._generator.profiles

@@ -27,6 +27,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache
 from typing import Any, Final, NamedTuple, Protocol
 
+from weft_exec.devices.device import Device
 from weft_exec.executor.by_kernels import ByKernels
 from weft_exec.executor.native.idle_cores import IdleCores
 from weft_exec.executor.native.warm_up import OVERHEAD, WarmUp
@@ -307,8 +308,52 @@ class TierUpPolicy:
             self.scale += 0.5 * (seconds / profile.estimate - self.scale)
 
 
+class RegionState(NamedTuple):
+    """The state of a region: compiled, waiting, or left to kernels.
+
+    Attributes:
+      nodes: names of its nodes.
+      num_compiled: choices of shapes that run by compiled code.
+      num_by_kernels: choices of shapes that stay with kernels: compiling failed, or was no gain.
+      waiting: for each choice of shapes that may be compiled later, the processor seconds that its
+        kernels have taken, in earlier processes too, and those that compiling will take.
+    """
+
+    nodes: frozenset[str]
+    num_compiled: int
+    num_by_kernels: int
+    waiting: Sequence[tuple[float, float]]
+
+    def __str__(self) -> str:
+        parts = []
+        if self.num_compiled:
+            shapes = f" for {self.num_compiled} choices of shapes" if self.num_compiled > 1 else ""
+            parts.append(f"compiled{shapes}")
+        parts += [
+            f"waits: kernels took {spent:.2f} s, compiling will take {price:.1f} s"
+            for spent, price in self.waiting
+        ]
+        if self.num_by_kernels:
+            parts.append(f"stays with kernels for {self.num_by_kernels} choices of shapes")
+        return "; ".join(parts) or "not run yet"
+
+
 class Candidate(Protocol):
     """A region, as far as `Compilation` asks it."""
+
+    @property
+    def device(self) -> Device:
+        """The device that it runs on."""
+        ...
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        """The nodes that are computed together."""
+        ...
+
+    def num_compiled(self) -> tuple[int, int]:
+        """Return how many choices of shapes run by compiled code, and how many never will."""
+        ...
 
     @property
     def store(self) -> ProfileStore:
@@ -371,6 +416,20 @@ class Compilation:
         """Consider a region from now on."""
         with self._lock:
             self._candidates.add(candidate)
+
+    def states(self, device: Device) -> list[RegionState]:
+        """Return how the regions of a device run."""
+        with self._lock:
+            candidates = [each for each in self._candidates if each.device is device]
+        scale = self.policy.scale
+        return [
+            RegionState(
+                frozenset([node.name for node in each.nodes]),
+                *each.num_compiled(),
+                [(profile.rent, profile.price(scale)) for profile in each.waiting()],
+            )
+            for each in candidates
+        ]
 
     def after_fork(self) -> None:
         """Forget what a thread of the parent was doing."""
