@@ -177,6 +177,15 @@ CASES = [
     Case(
         "SelectV2", [Raw(np.array(True), constant=False), T, E], expected=np.where, label="scalar"
     ),
+    *[
+        Case(
+            "SelectV2",
+            [Raw(np.full((1,) * rank, choice), constant=False), T, E],
+            expected=np.where,
+            label=f"one-of-rank-{rank}-{choice}",
+        )
+        for rank, choice in ((1, True), (2, False), (3, True))
+    ],
     Case(
         "SelectV2",
         [Raw(FLAGS[0, :3], constant=False), WORDS, MORE],

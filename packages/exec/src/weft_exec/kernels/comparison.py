@@ -50,8 +50,8 @@ def _select_v2(node: Node, device: Device) -> KernelFunction:
         return where
 
     def run(condition: Any, t: Any, e: Any) -> Any:
-        if condition.ndim == 0 and t.shape == e.shape:
-            return t if condition else e
+        if condition.size == 1 and t.shape == e.shape and condition.ndim <= t.ndim:
+            return t if condition.item() else e
         shape = t.shape if t.shape == e.shape else broadcast_shape(t, e)
         if condition.shape != shape:
             shape = np.broadcast_shapes(condition.shape, shape)
