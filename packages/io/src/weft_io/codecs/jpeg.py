@@ -1,9 +1,10 @@
-"""JPEG, by the libjpeg that Pillow comes with."""
+"""JPEG, by the libjpeg-turbo of simplejpeg; by Pillow's for files that are damaged or unusual."""
 
 from __future__ import annotations
 
 import io
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,12 +14,16 @@ from weft_io.codecs.claims import check_size, decoding
 from weft_tensor import errors
 
 Array = np.ndarray[Any, Any]
+Empty = Callable[[tuple[int, ...], Any], Array]
 
 SIGNATURE: Final = b"\xff\xd8\xff"
 _END: Final = b"\xff\xd9"
 _XMP: Final = b"http://ns.adobe.com/xap/1.0/\0"
 _INFLATED: Final = 1 << 13
 """No more pixels come out of a byte."""
+_DEPTHS: Final = {"Gray": 1, "YCbCr": 3, "RGB": 3}
+_LEAST_SCALED: Final = 16
+"""In smaller images two scales of libjpeg may have the same size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,27 +40,77 @@ class JpegOptions:
     xmp_metadata: bytes = b""
 
 
-def decode_jpeg(data: bytes, channels: int, ratio: int = 1, recover: bool = False) -> Array:
-    """The pixels of a JPEG file.
+def decode_jpeg(
+    data: bytes, channels: int, ratio: int = 1, recover: bool = False, empty: Empty = np.empty
+) -> Array:
+    """Decode the pixels of a JPEG file.
 
     Args:
       channels: 1, 3, or 0 for those of the file, where four count as three.
       ratio: 1, 2, 4 or 8: by how much both sizes are divided, rounded up.
       recover: what is missing at the end of the bytes is filled in.
+      empty: allocates the array.
     Returns: uint8, shape (height, width, channels).
     Raises: InvalidArgumentError: these bytes do not decode.
     """
     with decoding("JPEG", len(data)):
-        if recover:
-            data += _END * 2  # or the decoder waits for more bytes
-        image = _opened(data, None if recover else len(data) * _INFLATED)
-        wanted = channels or (1 if image.mode == "L" else 3)
-        if wanted == 1 and image.mode == "RGB":
-            image.draft("L", None)
-        if ratio > 1:
-            _scale(image, ratio)
-        pixels = np.asarray(image)
-    return _as_channels(pixels, wanted)
+        pixels = None if recover else _decode_intact(data, channels, ratio, empty)
+        return _decode_any(data, channels, ratio, recover) if pixels is None else pixels
+
+
+def _decode_intact(data: bytes, channels: int, ratio: int, empty: Empty) -> Array | None:
+    """Decode straight into an array, without the interpreter lock.
+
+    Returns: None for what Pillow must judge: damage, four inks, and unusual sampling. What both
+      decode is equal.
+    """
+    import simplejpeg
+
+    header = _read_header(data)
+    if header is None:
+        return None
+    height, width, depth = header
+    check_size("JPEG", width, height, depth, len(data) * _INFLATED)
+    if ratio > 1 and min(height, width) < _LEAST_SCALED:
+        return None
+    wanted = channels or depth
+    shape = -(-height // ratio), -(-width // ratio), wanted
+    pixels = empty(shape, np.dtype(np.uint8))
+    try:
+        made = simplejpeg.decode_jpeg(
+            data,
+            "GRAY" if wanted == 1 else "RGB",
+            min_height=shape[0] if ratio > 1 else 0,
+            min_width=shape[1] if ratio > 1 else 0,
+            buffer=pixels,
+        )
+    except ValueError:  # a warning of libjpeg, such as bytes that are missing or too many
+        return None
+    return pixels if made.shape == shape else None
+
+
+def _read_header(data: bytes) -> tuple[int, int, int] | None:
+    """Return height, width and channels of an image that simplejpeg decodes, else None."""
+    import simplejpeg
+
+    try:
+        height, width, colors, _ = simplejpeg.decode_jpeg_header(data)
+    except ValueError:
+        return None
+    depth = _DEPTHS.get(colors)
+    return None if depth is None else (height, width, depth)
+
+
+def _decode_any(data: bytes, channels: int, ratio: int, recover: bool) -> Array:
+    if recover:
+        data += _END * 2  # or the decoder waits for more bytes
+    image = _opened(data, None if recover else len(data) * _INFLATED)
+    wanted = channels or (1 if image.mode == "L" else 3)
+    if wanted == 1 and image.mode == "RGB":
+        image.draft("L", None)
+    if ratio > 1:
+        _scale(image, ratio)
+    return _as_channels(np.asarray(image), wanted)
 
 
 def _opened(data: bytes, available: int | None) -> Any:
@@ -94,6 +149,9 @@ def jpeg_shape(data: bytes) -> tuple[int, int, int]:
 
     Raises: InvalidArgumentError: this is no JPEG file.
     """
+    header = _read_header(data)
+    if header is not None:
+        return header
     with decoding("JPEG", len(data)):
         from PIL import JpegImagePlugin
 

@@ -10,6 +10,7 @@ import numpy as np
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_io.codecs import bmp, gif, jpeg, png, wav, webp
 from weft_io.codecs.images import check_channels, decode_frames, format_of
+from weft_io.resources.handles import allocator
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import format_dims
@@ -45,6 +46,7 @@ def _decode_one(node: Node, device: Device) -> KernelFunction:
     channels: int = node.attrs["channels"]
     bits = 16 if node.outputs[0].dtype.name == "uint16" else 8
     jpeg_options = _jpeg_options(node)
+    empty = allocator(device)
 
     def run(contents: Any) -> Any:
         data = _contents(contents)
@@ -55,7 +57,8 @@ def _decode_one(node: Node, device: Device) -> KernelFunction:
             )
         check_channels(name, channels)
         if name == "JPEG":
-            return _in_type(jpeg.decode_jpeg(data, channels, *jpeg_options), node.outputs[0].dtype)
+            pixels = jpeg.decode_jpeg(data, channels, *jpeg_options, empty)
+            return _in_type(pixels, node.outputs[0].dtype)
         image = decode_frames(data, channels, bits)
         if name == "PNG":
             return image
