@@ -187,8 +187,7 @@ class _Lowering:
 
     def needs_value(self, node: Node) -> Sequence[int]:
         """Positions of the inputs of a node that decide what is compiled, such as axes."""
-        count = len(node.inputs)
-        return [at % count for at in known_operands(node.type)]
+        return known_operands(node)
 
     def repays(self, node: Node) -> bool:
         """Whether a node by itself is worth a function; see `Choosing`."""

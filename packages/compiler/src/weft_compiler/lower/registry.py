@@ -163,14 +163,17 @@ def update_of(op: str) -> Update | None:
     return _updates.get(op)
 
 
+KnownOperands = tuple[int, ...] | Callable[[Node], tuple[int, ...]]
+"""Positions of operands, or a function that returns those of a node."""
+
 _by_kernel: Final[dict[str, Callable[[Node], str]]] = {}
 _alone: Final[dict[str, Callable[[Node], bool]]] = {}
-_known: Final[dict[str, tuple[int, ...]]] = {}
+_known: Final[dict[str, KnownOperands]] = {}
 
 
 def lowers(
     *ops: str,
-    known: tuple[int, ...] = (),
+    known: KnownOperands = (),
     by_kernel: Callable[[Node], str] = lambda _: "",
     alone: Callable[[Node], bool] = lambda _: False,
 ) -> Callable[[Rule], Rule]:
@@ -178,7 +181,8 @@ def lowers(
 
     Args:
       known: positions of the operands whose values the rule, or the shape of the result, depends
-        on, such as axes; negative ones count from the last.
+        on, such as axes; negative ones count from the last. A function where that depends on the
+        node.
       by_kernel: why who has kernels had better run a node by its own, or "".
       alone: whether a node by itself is worth a function, as its kernel takes so much longer.
     Raises: AlreadyExistsError: there is one.
@@ -195,9 +199,13 @@ def lowers(
     return register
 
 
-def known_operands(op: str) -> tuple[int, ...]:
-    """The positions of the operands of an op that have to be known when it is lowered."""
-    return _known.get(op, ()) if rule_of(op) is not None else ()
+def known_operands(node: Node) -> Sequence[int]:
+    """Return the positions of the operands that have to be known when a node is lowered."""
+    if rule_of(node.type) is None:
+        return ()
+    known = _known.get(node.type, ())
+    count = len(node.inputs)
+    return [at % count for at in (known(node) if callable(known) else known)]
 
 
 def wants_kernel(node: Node) -> str:

@@ -158,13 +158,12 @@ def _unsupported_update_reason(whole: WholeLoop, node: Node) -> str:
 
 def _asks_for_values(node: Node) -> str:
     """Why what is compiled would depend on a value that is computed, or ""."""
-    count = len(node.inputs)
-    for at in known_operands(node.type):
-        source = node.inputs[at % count].node
+    for at in known_operands(node):
+        source = node.inputs[at].node
         while source.role in (Role.ENTER, Role.SWITCH) or source.op_def.traits.identity:
             source = source.inputs[0].node
         if source.role is not Role.CONSTANT and source.op_def.value_rule is None:
-            return f"what is compiled depends on its operand {at % count}"
+            return f"what is compiled depends on its operand {at}"
     return ""
 
 

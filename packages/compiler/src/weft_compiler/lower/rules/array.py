@@ -21,7 +21,7 @@ from weft_compiler.ir.indices import (
     unflattened,
 )
 from weft_compiler.lower.registry import Operation, lowers, require
-from weft_compiler.lower.values import Value, broadcast, computed, moved
+from weft_compiler.lower.values import Requirement, Value, broadcast, computed, moved
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.node import Node
 from weft_graph.ops.slicing import index_of, masks_of
@@ -84,10 +84,38 @@ def _reverse(op: Operation) -> Value:
     )
 
 
-@lowers("Slice", known=(1, 2))
+def _box_operands(node: Node) -> tuple[int, ...]:
+    """Return the operands of a Slice that decide the shape; where it begins need not be known."""
+    sizes = constant_value(node.inputs[2])
+    return (1, 2) if sizes is None or (np.asarray(sizes) < 0).any() else (2,)
+
+
+@lowers("Slice", known=_box_operands)
 def _slice(op: Operation) -> Value:
-    begin = [int(first) for first in op.known(1)]
-    return moved(op.name, op.inputs[0], op.shape(), lambda *at: list(map(plus, at, begin)))
+    x, shape = op.inputs[0], op.shape()
+    begin = constant_value(op.node.inputs[1])
+    if begin is not None:
+        first = np.asarray(begin).tolist()
+        return moved(op.name, x, shape, lambda *at: list(map(plus, at, first)))
+    places = [size - count + 1 for size, count in zip(x.shape, shape, strict=True)]
+    require(min(places, default=1) > 0, "the box is larger than the tensor")
+    starts = [cast(op.inputs[1].at(index(axis)), INDEX) for axis in range(x.rank)]
+    found = moved(
+        op.name,
+        x,
+        shape,
+        lambda *at: [
+            i if count == 1 else plus(i, clamped(start, count))
+            for i, start, count in zip(at, starts, places, strict=True)
+        ],
+    )
+    found.requires = tuple([_starts_inside(*each) for each in zip(starts, places, strict=True)])
+    return found
+
+
+def _starts_inside(start: Expr, count: int) -> Requirement:
+    message = f"a slice that begins in [0, {count}) was required"
+    return Requirement((), lambda: inside(start, count), message)
 
 
 @lowers("StridedSlice", known=(1, 2, 3))
