@@ -29,7 +29,11 @@ GRAPH = TENSOR | {"weftml-graph", "flatbuffers", "protobuf"}
 AUTODIFF = GRAPH | {"weftml-autodiff"}
 COMPILER = GRAPH | {"weftml-compiler", "llvmlite"}
 EXEC = GRAPH | {"weftml-exec", "threadpoolctl", "google-re2"}
-IO = AUTODIFF | EXEC | {"weftml-io", "pillow", "simplejpeg", "xxhash", "fsspec", "google-crc32c"}
+IO = (
+    AUTODIFF
+    | EXEC
+    | {"weftml-io", "pillow", "simplejpeg", "isal", "xxhash", "fsspec", "google-crc32c"}
+)
 CONTRIB = IO | {"weftml-contrib"}
 DISTRIB = IO | {"weftml-distrib", "grpcio", "typing-extensions"}
 WEFT = DISTRIB | {"weftml", "absl-py"}

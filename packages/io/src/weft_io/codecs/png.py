@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
+from isal import isal_zlib
 
 from weft_io.codecs.claims import check_size, decoding
 from weft_tensor import errors
@@ -40,6 +41,9 @@ _RAW: Final = {
 as well be two channels."""
 _RED, _GREEN, _BLUE = 9797, 19234, 3737
 """Parts of 32768 in a grey value."""
+_STORED: Final = 0xFFFF
+_STORED_HEADER: Final = b"\x78\x01"
+"""Bytes of a stored block at most, and the first bytes of a stream of them (RFC 1950, 1951)."""
 _MODES: Final = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 
 
@@ -84,7 +88,7 @@ def _read(data: bytes) -> _Chunks:
         length, kind = struct.unpack_from(">I4s", data, at)
         body = data[at + 8 : at + 8 + length]
         (check,) = struct.unpack_from(">I", data, at + 8 + length)
-        sound = zlib.crc32(body, zlib.crc32(kind)) == check
+        sound = isal_zlib.crc32(body, isal_zlib.crc32(kind)) == check
         if not sound and kind[:1].isupper():
             raise ValueError(f"the checksum of chunk {kind!r} at byte {at} is wrong")
         if chunks is None:
@@ -138,10 +142,36 @@ def _samples(chunks: _Chunks) -> Array:
 def _unpacked(chunks: _Chunks, mode: str, raw_mode: str) -> Array:
     from PIL import Image
 
-    size, data = (chunks.width, chunks.height), b"".join(chunks.data)
+    size, data = (chunks.width, chunks.height), _quickly_inflated(chunks)
     image = Image.frombytes(mode, size, data, "zip", raw_mode, int(chunks.interlaced))
     values = np.asarray(image)
     return values if values.ndim == 3 else values[:, :, np.newaxis]
+
+
+def _quickly_inflated(chunks: _Chunks) -> bytes:
+    """Return the compressed data as a stream of stored blocks, which Pillow only has to unfilter.
+
+    ISA-L inflates in two fifths of the time. Streams of other sizes, and damaged ones, are returned
+    as they are: Pillow judges them.
+    """
+    data = b"".join(chunks.data)
+    if chunks.interlaced:
+        return data
+    row_size = 1 + (chunks.width * _CHANNELS[chunks.color] * chunks.bits + 7) // 8
+    inflater = isal_zlib.decompressobj()
+    try:
+        rows = inflater.decompress(data, chunks.height * row_size + 1)
+    except isal_zlib.IsalError:  # type: ignore[misc]  # because its stub declares an instance
+        return data
+    if len(rows) != chunks.height * row_size or not inflater.eof:
+        return data
+    parts: list[bytes | memoryview[int]] = [_STORED_HEADER]
+    for start in range(0, len(rows), _STORED):
+        block = memoryview(rows)[start : start + _STORED]
+        is_last = start + _STORED >= len(rows)
+        parts += [struct.pack("<BHH", is_last, len(block), len(block) ^ 0xFFFF), block]
+    checksum = isal_zlib.adler32(rows)
+    return b"".join([*parts, checksum.to_bytes(4, "big")])
 
 
 def _with_channels(pixels: Array, chunks: _Chunks, channels: int) -> Array:
