@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import simplejpeg
 from PIL import Image
 from weft_testing.cases import UNTYPED, Array, Case, Raw, integers
 
@@ -81,7 +82,9 @@ def _others() -> list[Case]:
 
 def _jpeg() -> list[Case]:
     data = saved(Image.fromarray(SMOOTH), "JPEG", quality=95)
-    whole = opened(np.array(data, object), "RGB")
+    exact = {"dct_method": "INTEGER_ACCURATE"}
+    accurate = opened(np.array(data, object), "RGB")
+    whole = simplejpeg.decode_jpeg(data, fastdct=True)
     small = Image.open(io.BytesIO(data))
     small.draft("RGB", (14, 20))
     grey = Image.open(io.BytesIO(data))
@@ -89,8 +92,9 @@ def _jpeg() -> list[Case]:
     window = Raw(np.array([3, 5, 20, 11], np.int32))
     return [
         _decoded("DecodeJpeg", data, whole, ""),
-        _decoded("DecodeJpeg", data, np.asarray(small), "small", ratio=2),
-        _decoded("DecodeJpeg", data, np.asarray(grey)[:, :, None], "grey", channels=1),
+        _decoded("DecodeJpeg", data, accurate, "accurate", **exact),
+        _decoded("DecodeJpeg", data, np.asarray(small), "small", ratio=2, **exact),
+        _decoded("DecodeJpeg", data, np.asarray(grey)[:, :, None], "grey", channels=1, **exact),
         _decoded("DecodePng", data, whole, "of jpeg"),
         _decoded("DecodeImage", data, whole, "jpeg"),
         _decoded("ExtractJpegShape", data, np.array(whole.shape), ""),

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import base64
 import io
+import zlib
 from itertools import product
 
 import numpy as np
 import pytest
 from PIL import Image, JpegImagePlugin
 
+import weft as wf
 from weft_io.codecs.jpeg import decode_jpeg, jpeg_shape
 from weft_tensor import errors
 
 COLORS = {"L": 1, "RGB": 3}
+SMALL = (
+    b"/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAA0JCgsKCA0LCgsODg0PEyAVExISEyccHhcgLikxMC4pLSwzOko+MzZGNy"
+    b"wtQFdBRkxOUlNSMj5aYVpQYEpRUk//2wBDAQ4ODhMREyYVFSZPNS01T09PT09PT09PT09PT09PT09PT09PT09PT09P"
+    b"T09PT09PT09PT09PT09PT09PT09PT0//wAARCAAMABQDASIAAhEBAxEB/8QAGAAAAwEBAAAAAAAAAAAAAAAAAAIDBA"
+    b"X/xAAgEAABBAIBBQAAAAAAAAAAAAABAAIRIQMSQQQxYXHB/8QAFgEBAQEAAAAAAAAAAAAAAAAABQQG/8QAHREAAgIC"
+    b"AwEAAAAAAAAAAAAAAQMAAhIxBREUIv/aAAwDAQACEQMRAD8A6mXIGjUCbpYHncyLPvum6gk7N4HwqeADJbhyaU7D6n"
+    b"hWqiE8WgAAx2uc0VU+UKT8z2kRFiUJnBVPnHU1lUd1E//Z"
+)
 
 
 def _picture(height: int, width: int, mode: str = "RGB") -> Image.Image:
@@ -53,7 +64,42 @@ def test_pixels_are_those_of_pillow(progressive: bool) -> None:
             options = {"quality": quality, "subsampling": subsampling, "progressive": progressive}
             data = _file(_picture(height, width, stored), **options)
             wanted = _by_pillow(data, mode, ratio)
-            np.testing.assert_array_equal(decode_jpeg(data, COLORS[mode], ratio), wanted)
+            found = decode_jpeg(data, COLORS[mode], ratio, fast_dct=False)
+            np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize(
+    ("fast_dct", "fancy_upscaling", "checksum"),
+    [
+        (True, True, 2031722937),
+        (True, False, 2951459364),
+        (False, True, 2090939617),
+        (False, False, 1504740699),
+    ],
+)
+def test_pixels_are_those_of_tensorflow(
+    fast_dct: bool, fancy_upscaling: bool, checksum: int
+) -> None:
+    """The checksums are of what TensorFlow 2.21 decodes."""
+    data = base64.b64decode(SMALL)
+    pixels = decode_jpeg(data, 3, fast_dct=fast_dct, fancy_upscaling=fancy_upscaling)
+    assert pixels.shape == (12, 20, 3)
+    assert zlib.crc32(pixels.tobytes()) == checksum
+
+
+@pytest.mark.parametrize("method", ["", "INTEGER_FAST", "INTEGER_ACCURATE"])
+@pytest.mark.parametrize("smooth", [True, False])
+def test_ops_decode_by_their_attributes(method: str, smooth: bool) -> None:
+    data = base64.b64decode(SMALL)
+    options = {"dct_method": method, "fancy_upscaling": smooth}
+    whole = wf.image.decode_jpeg(data, **options)
+    part = wf.image.decode_and_crop_jpeg(data, [0, 0, 12, 20], **options)
+    with wf.Session() as session:
+        found, crop = session.run([whole, part])
+    is_fast = method != "INTEGER_ACCURATE"
+    wanted = decode_jpeg(data, 3, fast_dct=is_fast, fancy_upscaling=smooth)
+    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(crop, wanted)
 
 
 def test_pixels_go_into_the_array_that_is_allocated() -> None:
@@ -64,7 +110,7 @@ def test_pixels_go_into_the_array_that_is_allocated() -> None:
         made.append(np.empty(shape, dtype))
         return made[-1]
 
-    pixels = decode_jpeg(data, 3, empty=empty)
+    pixels = decode_jpeg(data, 3, fast_dct=False, empty=empty)
     assert pixels is made[0]
     np.testing.assert_array_equal(pixels, _by_pillow(data, "RGB", 1))
 
@@ -83,7 +129,7 @@ def test_stray_bytes_between_segments_are_skipped() -> None:
     damaged = data[:-2] + b"\x00\x00\x00" + data[-2:]
     with pytest.raises(errors.InvalidArgumentError, match="JPEG"):
         decode_jpeg(stray, 3)
-    np.testing.assert_array_equal(decode_jpeg(damaged, 3), decode_jpeg(data, 3))
+    np.testing.assert_array_equal(decode_jpeg(damaged, 3), decode_jpeg(data, 3, fast_dct=False))
 
 
 def test_a_file_that_ends_early_is_refused() -> None:

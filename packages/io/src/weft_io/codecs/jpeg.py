@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -41,7 +41,14 @@ class JpegOptions:
 
 
 def decode_jpeg(
-    data: bytes, channels: int, ratio: int = 1, recover: bool = False, empty: Empty = np.empty
+    data: bytes,
+    channels: int,
+    ratio: int = 1,
+    recover: bool = False,
+    *,
+    fast_dct: bool = True,
+    fancy_upscaling: bool = True,
+    empty: Empty = np.empty,
 ) -> Array:
     """Decode the pixels of a JPEG file.
 
@@ -49,20 +56,29 @@ def decode_jpeg(
       channels: 1, 3, or 0 for those of the file, where four count as three.
       ratio: 1, 2, 4 or 8: by how much both sizes are divided, rounded up.
       recover: what is missing at the end of the bytes is filled in.
+      fast_dct: use the fast integer transform, whose values differ by a few of 255; Pillow, which
+        decodes damaged and unusual files, uses the accurate one.
+      fancy_upscaling: interpolate colors of half the resolution; Pillow always does.
       empty: allocates the array.
     Returns: uint8, shape (height, width, channels).
     Raises: InvalidArgumentError: these bytes do not decode.
     """
     with decoding("JPEG", len(data)):
-        pixels = None if recover else _decode_intact(data, channels, ratio, empty)
+        flags = {
+            "fastdct": fast_dct,
+            "fastupsample": not fancy_upscaling,
+            "strict": not recover,
+        }
+        pixels = _decode_usual(data, channels, ratio, flags, empty)
         return _decode_any(data, channels, ratio, recover) if pixels is None else pixels
 
 
-def _decode_intact(data: bytes, channels: int, ratio: int, empty: Empty) -> Array | None:
+def _decode_usual(
+    data: bytes, channels: int, ratio: int, flags: Mapping[str, bool], empty: Empty
+) -> Array | None:
     """Decode straight into an array, without the interpreter lock.
 
-    Returns: None for what Pillow must judge: damage, four inks, and unusual sampling. What both
-      decode is equal.
+    Returns: None for what Pillow must judge: damage, four inks, and unusual sampling.
     """
     import simplejpeg
 
@@ -70,7 +86,8 @@ def _decode_intact(data: bytes, channels: int, ratio: int, empty: Empty) -> Arra
     if header is None:
         return None
     height, width, depth = header
-    check_size("JPEG", width, height, depth, len(data) * _INFLATED)
+    available = len(data) * _INFLATED if flags["strict"] else None
+    check_size("JPEG", width, height, depth, available)
     if ratio > 1 and min(height, width) < _LEAST_SCALED:
         return None
     wanted = channels or depth
@@ -83,6 +100,7 @@ def _decode_intact(data: bytes, channels: int, ratio: int, empty: Empty) -> Arra
             min_height=shape[0] if ratio > 1 else 0,
             min_width=shape[1] if ratio > 1 else 0,
             buffer=pixels,
+            **flags,
         )
     except ValueError:  # a warning of libjpeg, such as bytes that are missing or too many
         return None

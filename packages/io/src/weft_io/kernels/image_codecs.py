@@ -57,7 +57,7 @@ def _decode_one(node: Node, device: Device) -> KernelFunction:
             )
         check_channels(name, channels)
         if name == "JPEG":
-            pixels = jpeg.decode_jpeg(data, channels, *jpeg_options, empty)
+            pixels = jpeg.decode_jpeg(data, channels, **jpeg_options, empty=empty)
             return _in_type(pixels, node.outputs[0].dtype)
         image = decode_frames(data, channels, bits)
         if name == "PNG":
@@ -71,9 +71,15 @@ def _decode_one(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-def _jpeg_options(node: Node) -> tuple[int, bool]:
-    """By how much sizes are divided, and whether bytes may be missing."""
-    return node.attrs.get("ratio", 1), node.attrs.get("try_recover_truncated", False)
+def _jpeg_options(node: Node) -> dict[str, Any]:
+    """Return how a node decodes JPEG files; ops of other formats decode them by the defaults."""
+    attrs = node.attrs
+    return {
+        "ratio": attrs.get("ratio", 1),
+        "recover": attrs.get("try_recover_truncated", False),
+        "fast_dct": attrs.get("dct_method", "") != "INTEGER_ACCURATE",
+        "fancy_upscaling": attrs.get("fancy_upscaling", True),
+    }
 
 
 @kernel("DecodeGif", heavy=True)
@@ -136,7 +142,7 @@ def _decode_and_crop(node: Node, device: Device) -> KernelFunction:
             raise errors.InvalidArgumentError(
                 f"crop_window must have 4 numbers, got shape {format_dims(crop_window.shape)}"
             )
-        image = jpeg.decode_jpeg(_contents(contents), channels, *options)
+        image = jpeg.decode_jpeg(_contents(contents), channels, **options)
         top, left, height, width = crop_window.tolist()
         inside = min(top, left) >= 0 and min(height, width) > 0
         if not inside or top + height > image.shape[0] or left + width > image.shape[1]:
