@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from weft_exec.functions.body import FunctionBody
 from weft_exec.resources.threads import ThreadPool, shared_pool
 from weft_graph.ir.func_attr import NameAttrs
 from weft_graph.ir.node import Node
+from weft_io.streams.prefetching import AUTOTUNE
 from weft_io.streams.stream import Call, Element, component, graph_value
 from weft_tensor import errors
 
 if TYPE_CHECKING:
     from weft_exec.devices.device import Device
     from weft_graph.functions.function import Function
+
+
+_AHEAD: Final = 4
+"""Calls that AUTOTUNE begins ahead, for each processor."""
 
 
 class FunctionCall:
@@ -70,7 +75,20 @@ def preserving(call: Call) -> Call:
 
 
 def threads_for(calls: int, device: Device) -> tuple[int, ThreadPool]:
-    """How many calls to run at once, and on what; -1 calls for as many as there are processors."""
-    processors = os.cpu_count() or 1
-    most = calls if calls > 0 else processors
-    return most, shared_pool(max(2, min(most, 4 * processors)))
+    """Return how many calls are begun ahead of their results, and the threads that run them.
+
+    Args:
+      calls: the number of calls at a time; AUTOTUNE for one on each processor that this process may
+        use. Some more are begun then, so that the threads have work while a batch is put together.
+    """
+    processors = num_processors()
+    if calls == AUTOTUNE:
+        return _AHEAD * processors, shared_pool(max(2, processors))
+    return calls, shared_pool(max(2, min(calls, 4 * processors)))
+
+
+def num_processors() -> int:
+    """Return the number of processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
