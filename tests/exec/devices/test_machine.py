@@ -30,7 +30,7 @@ def test_what_is_not_there_is_refused() -> None:
         with pytest.raises(errors.InvalidArgumentError, match="this machine has"):
             use(GPU)
     for name in ("GPU:7", "CPU:1", "TPU:0", "CPU", "", "CPU:-1"):
-        with pytest.raises(errors.InvalidArgumentError, match="no device"):
+        with pytest.raises(errors.InvalidArgumentError, match="unknown device"):
             config.get_memory_info(name)
 
 

@@ -154,7 +154,7 @@ class TestRefusals:
                 with pytest.raises(errors.OpError, match=words):
                     session.partial_run(handle, fetches, feeds)
             assert session.partial_run(handle, second, {c: 3.0}) == 9.0
-            with pytest.raises(errors.InvalidArgumentError, match="no partial run"):
+            with pytest.raises(errors.InvalidArgumentError, match="not a partial run"):
                 session.partial_run(handle, second, {c: 3.0})
             handle = session.partial_run_setup([first, second], [a, b, c])
             with pytest.raises(errors.InvalidArgumentError, match="before b:0, c:0 is fed"):
@@ -199,7 +199,7 @@ class TestEnds:
             handle = session.partial_run_setup([checked, b], [a, b])
             with pytest.raises(errors.InvalidArgumentError, match="odd"):
                 session.partial_run(handle, checked, {a: np.nan})
-            with pytest.raises(errors.InvalidArgumentError, match="no partial run"):
+            with pytest.raises(errors.InvalidArgumentError, match="not a partial run"):
                 session.partial_run(handle, b, {b: 1.0})
 
     def test_a_timeout_is_for_each_call(self) -> None:

@@ -1,4 +1,4 @@
-"""What a program may ask of how this library was built."""
+"""Information about how this library was built."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from weft_exec.test_case import is_built_with_cuda, is_built_with_rocm
 
 
 def get_build_info() -> dict[str, bool]:
-    """Which accelerators this installation can use.
+    """Return the accelerators that this installation supports.
 
-    Nothing is compiled into the packages, so that there is no compiler and no version of one to
-    tell: a GPU is used where the libraries for it are installed.
+    Packages contain no compiled GPU code, so there is no compiler version to report. A GPU is used
+    if its libraries are installed.
 
     Returns: "is_cuda_build", "is_rocm_build" and "is_tensorrt_build".
 

@@ -13,11 +13,12 @@ _EXECUTORS = ("", "DEFAULT", "READY_QUEUE", "SINGLE_THREADED_EXECUTOR")
 
 
 class GpuOptions(NamedTuple):
-    """What a session asks of GPUs.
+    """GPU options of a session.
 
     Attributes:
-      memory_fraction: of a GPU's memory that the process may use; 0 for nearly all that is free.
-      allow_growth: take memory when it is needed, not all at once.
+      memory_fraction: fraction of a GPU's memory that the process may use; 0 for nearly all free
+        memory.
+      allow_growth: allocate memory on demand instead of all at once.
       visible_device_list: comma-separated numbers of the GPUs to use; "" for all.
     """
 
@@ -30,28 +31,30 @@ class SessionConfig:
     """Options of one session.
 
     Attributes:
-      inter_op_threads: threads that run kernels side by side.
+      inter_op_threads: threads that run kernels in parallel.
       intra_op_threads: threads of one BLAS call.
-      compiled_threads: threads that may run one compiled function: `intra_op_threads`, or as many
-        as there are processors.
-      device_count: device type to number.
-      allow_soft_placement: place nodes elsewhere where their request cannot be met.
-      log_device_placement: log where each node went.
-      timeout_ms: limit of every Run, 0 for none.
-      deterministic: one fixed order and one BLAS thread.
+      compiled_threads: threads that may run one compiled function: `intra_op_threads`, or the
+        number of processors.
+      device_count: maps a device type to the number of devices.
+      allow_soft_placement: place a node on another device if its requested device cannot run it.
+      log_device_placement: log the device of each node.
+      timeout_ms: timeout of every Run; 0 for none.
+      deterministic: use one fixed order of kernels and one BLAS thread.
       optimize: run the graph passes.
-      memory_optimization: a name of `RewriterConfig.MemOptType`: what is done about memory.
-      gradient_scope: the name scope of nodes that it takes for gradients.
-      jit: whether nodes are compiled of which nothing else is said; None for what `WEFT_JIT` says,
-        or, where that says nothing, for all that repays it unless `deterministic`.
-      jit_check: compare what is compiled with what kernels compute.
-      measure_every, measure_after: let every so many steps of a signature tell the cost model what
-        they took, when so many were run; 0 for never.
+      memory_optimization: a name of `RewriterConfig.MemOptType` that selects the memory
+        optimizations.
+      gradient_scope: the name scope that identifies gradient nodes.
+      jit: the default for nodes without a compilation scope; None for `WEFT_JIT`, and if that is
+        unset, compilation of everything worthwhile unless `deterministic`.
+      jit_check: compare compiled results with those of kernels.
+      measure_every, measure_after: after `measure_after` steps of a signature, report the times of
+        every `measure_every`-th step to the cost model; 0 for never.
       lossy_transfers: send float32 values between devices with half of their bits.
-      gpu: what it asks of GPUs.
-      executor_type: "" to choose for each step, "READY_QUEUE" to schedule all of it node by node,
-        "SINGLE_THREADED_EXECUTOR" to run kernels one after the other.
-      proto: the ConfigProto that it was read from, for targets in other processes; or None.
+      gpu: GPU options.
+      executor_type: "" to choose for each step, "READY_QUEUE" to schedule all nodes through the
+        ready queue, "SINGLE_THREADED_EXECUTOR" to run kernels one after the other.
+      proto: the ConfigProto that the options were read from, for targets in other processes; or
+        None.
     """
 
     __slots__ = (
@@ -137,7 +140,7 @@ class SessionConfig:
 
     @staticmethod
     def from_proto(proto: Any) -> SessionConfig:
-        """The options in a ConfigProto; None gives the defaults.
+        """Return the options of a ConfigProto; None selects the defaults.
 
         Raises: InvalidTypeError: not a ConfigProto.
         """
@@ -184,7 +187,7 @@ def _optimized() -> bool:
 
 
 def _jit(options: Any) -> bool | None:
-    """Whether nodes are compiled, as far as a ConfigProto says it; on processors both levels do."""
+    """Return the compilation setting of a ConfigProto; CPUs treat both levels the same."""
     level, on_processors = options.global_jit_level, options.cpu_global_jit
     if level < 0:
         return False

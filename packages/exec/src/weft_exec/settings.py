@@ -1,4 +1,4 @@
-"""Settings of the process: the defaults of sessions whose ConfigProto leaves them open."""
+"""Process-wide settings: defaults of sessions whose ConfigProto does not set them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ settings = _Settings()
 
 
 def get_inter_op_parallelism_threads() -> int:
-    """How many kernels sessions run side by side by default; 0 for the number of cores.
+    """Return the default number of kernels that run in parallel; 0 for the number of cores.
 
     Examples:
       >>> wf.config.threading.get_inter_op_parallelism_threads()
@@ -43,9 +43,9 @@ def get_inter_op_parallelism_threads() -> int:
 
 
 def set_inter_op_parallelism_threads(num_threads: int) -> None:
-    """Let sessions that are made from now on run so many kernels side by side.
+    """Set the number of kernels that new sessions run in parallel.
 
-    A ConfigProto that says how many goes before it.
+    A number in a session's ConfigProto takes precedence.
 
     Args:
       num_threads: at least 0; 0 for the number of cores.
@@ -60,7 +60,7 @@ def set_inter_op_parallelism_threads(num_threads: int) -> None:
 
 
 def get_intra_op_parallelism_threads() -> int:
-    """How many threads one matrix product has by default; 0 for the number of cores.
+    """Return the default number of threads of one matrix product; 0 for the number of cores.
 
     Examples:
       >>> wf.config.threading.get_intra_op_parallelism_threads()
@@ -70,9 +70,10 @@ def get_intra_op_parallelism_threads() -> int:
 
 
 def set_intra_op_parallelism_threads(num_threads: int) -> None:
-    """Let products and compiled functions of sessions made from now on have so many threads.
+    """Set the number of threads of matrix products and compiled functions in new sessions.
 
-    A ConfigProto that says how many goes before it. For BLAS, a process's first session decides.
+    A number in a session's ConfigProto takes precedence. The BLAS library keeps the number of the
+    process's first session.
 
     Args:
       num_threads: at least 0; 0 for the number of cores.
@@ -84,7 +85,7 @@ def set_intra_op_parallelism_threads(num_threads: int) -> None:
 
 
 def get_soft_device_placement() -> bool:
-    """Whether nodes go elsewhere by default where their request cannot be met.
+    """Return True if soft placement is on by default: unsupported requests use another device.
 
     Examples:
       >>> wf.config.get_soft_device_placement()
@@ -94,10 +95,12 @@ def get_soft_device_placement() -> bool:
 
 
 def set_soft_device_placement(enabled: bool) -> None:
-    """Let nodes of sessions without a ConfigProto go elsewhere where requests cannot be met.
+    """Turn soft placement on or off for sessions without a ConfigProto.
+
+    With soft placement, a node whose requested device cannot run it is placed on another device.
 
     Args:
-      enabled: whether they do.
+      enabled: True to turn it on.
 
     Examples:
       >>> wf.config.set_soft_device_placement(True)
@@ -111,7 +114,7 @@ def set_soft_device_placement(enabled: bool) -> None:
 
 
 def get_log_device_placement() -> bool:
-    """Whether sessions log by default where their nodes went.
+    """Return True if sessions log the device of each node by default.
 
     Examples:
       >>> wf.debugging.get_log_device_placement()
@@ -121,10 +124,10 @@ def get_log_device_placement() -> bool:
 
 
 def set_log_device_placement(enabled: bool) -> None:
-    """Let sessions that are made from now on log where each node went, ConfigProto or not.
+    """Turn logging of the device of each node on or off for all new sessions.
 
     Args:
-      enabled: whether they do.
+      enabled: True to turn it on, also for sessions with a ConfigProto.
 
     Examples:
       >>> wf.debugging.set_log_device_placement(False)
@@ -133,12 +136,13 @@ def set_log_device_placement(enabled: bool) -> None:
 
 
 def enable_check_numerics(stack_height_limit: int = 30, path_length_limit: int = 50) -> None:
-    """Let the first infinity or NaN that a step computes be an error with its node and line.
+    """Make steps fail at the first infinity or NaN, with the node and line that computed it.
 
-    It is for steps that sessions run for the first time from now on, and makes them slower.
+    This applies to steps that sessions run for the first time after the call, and slows them down.
 
     Args:
-      stack_height_limit, path_length_limit: accepted; errors show the line that made the node.
+      stack_height_limit, path_length_limit: accepted for compatibility; errors show the line that
+        made the node.
 
     Examples:
       >>> wf.debugging.enable_check_numerics()
@@ -162,7 +166,7 @@ def disable_check_numerics() -> None:
 
 
 def get_experimental_options() -> dict[str, Any]:
-    """The options that `set_experimental_options` was given.
+    """Return the options set by `set_experimental_options`.
 
     Examples:
       >>> wf.config.optimizer.get_experimental_options()
@@ -172,14 +176,14 @@ def get_experimental_options() -> dict[str, Any]:
 
 
 def set_experimental_options(options: dict[str, Any]) -> None:
-    """Say how sessions that are made from now on change graphs before they run them.
+    """Set the graph optimizations of new sessions.
 
     Args:
-      options: by name, as in TensorFlow: "disable_meta_optimizer" turns all passes off that make
-        steps faster. Passes run together, so what would turn off one of them, such as
-        "constant_folding", is kept and changes nothing.
-    Raises: InvalidArgumentError: there is no such option, or it is one that changes results and
-      that weft lacks ("debug_stripper", "auto_mixed_precision") and is asked for.
+      options: by name, as in TensorFlow. "disable_meta_optimizer" turns off all passes that make
+        steps faster. Weft's passes run together, so options for a single pass, such as
+        "constant_folding", are stored without effect.
+    Raises: InvalidArgumentError: an option is unknown, or requests a pass that changes results
+    ("debug_stripper", "auto_mixed_precision"), which weft does not support.
 
     Examples:
       >>> wf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
@@ -212,21 +216,21 @@ _PASSES = {
     "shape_optimization",
     "use_plugin_optimizers",
 }
-"""Options of TensorFlow that say which passes run; results are the same with and without."""
+"""TensorFlow's options for single passes; results do not depend on them."""
 _CHANGING = {"auto_mixed_precision", "auto_mixed_precision_mkl", "debug_stripper"}
 
 
 def set_jit(enabled: bool | str | None) -> None:
-    """Say whether sessions that are made from now on compile their steps.
+    """Turn compilation of steps on or off for new sessions.
 
-    Where nobody says anything they do, in the background, but for deterministic ones. A ConfigProto
-    that says it in `graph_options.optimizer_options`, and scopes that say it of some nodes, go
-    before this. The environment's `WEFT_JIT=off` goes before all.
+    By default steps are compiled in the background, except in deterministic sessions. Two settings
+    take precedence over this one: a ConfigProto's `graph_options.optimizer_options` and scopes that
+    set it for some nodes. The environment variable `WEFT_JIT=off` overrides everything.
 
     Args:
-      enabled: whether they do; "autoclustering" is the same as True, "" as False; None takes back
-        what was said.
-    Raises: InvalidArgumentError: it is another text.
+      enabled: True or "autoclustering" to turn it on, False or "" to turn it off, None to restore
+        the default.
+    Raises: InvalidArgumentError: another string.
 
     Examples:
       >>> wf.config.optimizer.set_jit(True)
@@ -242,9 +246,9 @@ def set_jit(enabled: bool | str | None) -> None:
 
 
 def jit_environment() -> str:
-    """What `WEFT_JIT` says: "on", "now", "off", "asked", or "" for nothing.
+    """Return the value of `WEFT_JIT`: "on", "now", "off", "asked", or "" if it is unset.
 
-    Raises: InvalidArgumentError: it says something else.
+    Raises: InvalidArgumentError: another value.
     """
     said = os.environ.get("WEFT_JIT", "")
     if said not in ("", "on", "now", "off", "asked"):
@@ -255,9 +259,9 @@ def jit_environment() -> str:
 
 
 def graphs_environment() -> bool:
-    """Whether GPUs may capture steps into graphs: unless `WEFT_GPU_GRAPHS` says off.
+    """Return True if GPUs may capture steps into graphs: unless `WEFT_GPU_GRAPHS` is "off".
 
-    Raises: InvalidArgumentError: it says something else.
+    Raises: InvalidArgumentError: a value other than "on" and "off".
     """
     said = os.environ.get("WEFT_GPU_GRAPHS", "on")
     if said not in ("on", "off"):
@@ -268,7 +272,7 @@ def graphs_environment() -> bool:
 
 
 def get_jit() -> str:
-    """Whether `set_jit` asked for compiled steps: "autoclustering", or "" if it did not.
+    """Return "autoclustering" if `set_jit` turned compilation on, else "".
 
     Examples:
       >>> wf.config.optimizer.get_jit()

@@ -1,4 +1,4 @@
-"""A unittest case with sessions and comparisons of arrays, for programs that test their graphs."""
+"""A unittest case with sessions and array assertions, for programs that test their graphs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SEED = 87654321
 
 
 class TestCase(unittest.TestCase):
-    """Each test starts with an empty default graph and the same random seeds.
+    """A test case in which each test starts with an empty default graph and the same random seeds.
 
     Args:
       methodName: of the test to run.
@@ -67,7 +67,7 @@ class TestCase(unittest.TestCase):
         set_random_seed(_SEED)
 
     def get_temp_dir(self) -> str:
-        """A directory of this test's own, removed after it."""
+        """Return a directory of this test, which is removed after it."""
         if self._directory is None:
             self._directory = tempfile.mkdtemp()
             self.addCleanup(shutil.rmtree, self._directory, ignore_errors=True)
@@ -81,7 +81,7 @@ class TestCase(unittest.TestCase):
         use_gpu: bool = False,
         force_gpu: bool = False,
     ) -> Iterator[Session]:
-        """A session on `graph` or the default graph, as the default one inside the block."""
+        """Open a session on `graph` or the default graph; it is the default session inside."""
         with Session(graph=graph, config=config) as session:
             yield session
 
@@ -93,7 +93,7 @@ class TestCase(unittest.TestCase):
         use_gpu: bool = False,
         force_gpu: bool = False,
     ) -> Iterator[Session]:
-        """The session that all such blocks of one test share; the first decides what it is.
+        """Enter the session shared by all such blocks of one test; the first sets its options.
 
         Raises: InvalidArgumentError: `graph` is not the one that session is on.
         """
@@ -113,12 +113,12 @@ class TestCase(unittest.TestCase):
         use_gpu: bool = False,
         force_gpu: bool = False,
     ) -> AbstractContextManager[Session]:
-        """`session` on a `graph` given, else `cached_session`."""
+        """Open a `session` if `graph` is given, else enter the `cached_session`."""
         make = self.cached_session if graph is None else self.session
         return make(graph, config, use_gpu, force_gpu)
 
     def evaluate(self, tensors: Any) -> Any:
-        """The values of `tensors` in the default session, or in a new one."""
+        """Return the values of `tensors`, computed in the default session or a new one."""
         session = get_default_session()
         if session is not None:
             return session.run(tensors)
@@ -128,20 +128,20 @@ class TestCase(unittest.TestCase):
     # ------------------------------------------------------------------------ arrays
 
     def assertAllEqual(self, a: Any, b: Any, msg: str | None = None) -> None:  # noqa: N802
-        """The same shape and elements."""
+        """Assert that two arrays have the same shape and elements."""
         a, b = self._pair(a, b, msg)
-        if not np.array_equal(a, b):  # which NaN never is; saying what differs takes ten times it
+        if not np.array_equal(a, b):  # formatting the difference is slow
             np.testing.assert_array_equal(a, b, err_msg=msg or "")
 
     def assertNotAllEqual(self, a: Any, b: Any, msg: str | None = None) -> None:  # noqa: N802
-        """Not the same shape and elements."""
+        """Assert that two arrays differ in shape or elements."""
         with self.assertRaises(AssertionError, msg=msg):
             self.assertAllEqual(a, b)
 
     def assertAllClose(  # noqa: N802
         self, a: Any, b: Any, rtol: float = 1e-6, atol: float = 1e-6, msg: str | None = None
     ) -> None:
-        """The same structure, shapes, and elements within the tolerance."""
+        """Assert that structures and shapes are the same and elements are within the tolerance."""
         if isinstance(a, Mapping):
             self.assertEqual(set(a), set(b), msg)
             for key in a:
@@ -157,7 +157,7 @@ class TestCase(unittest.TestCase):
     def assertNotAllClose(  # noqa: N802
         self, a: Any, b: Any, rtol: float = 1e-6, atol: float = 1e-6, msg: str | None = None
     ) -> None:
-        """Some element outside the tolerance, or another structure."""
+        """Assert that some element is outside the tolerance, or that structures differ."""
         with self.assertRaises(AssertionError, msg=msg):
             self.assertAllClose(a, b, rtol, atol)
 
@@ -175,7 +175,7 @@ class TestCase(unittest.TestCase):
         bfloat16_atol: float = 1e-2,
         msg: str | None = None,
     ) -> None:
-        """`assertAllClose` with a tolerance for each element type, of which the widest counts."""
+        """Call `assertAllClose` with the widest tolerance of the two element types."""
         a, b = self._pair(a, b, msg)
         types = {a.dtype.name, b.dtype.name}
         for names, wider in (
@@ -190,7 +190,7 @@ class TestCase(unittest.TestCase):
     def assertArrayNear(  # noqa: N802
         self, farray1: Any, farray2: Any, err: float, msg: str | None = None
     ) -> None:
-        """Vectors of one size whose elements are at most `err` apart."""
+        """Assert that two vectors have the same size and elements that differ by at most `err`."""
         self.assertEqual(len(farray1), len(farray2), msg)
         for f1, f2 in zip(farray1, farray2, strict=True):
             self.assertNear(float(f1), float(f2), err, msg)
@@ -198,33 +198,33 @@ class TestCase(unittest.TestCase):
     def assertNear(  # noqa: N802
         self, f1: float, f2: float, err: float, msg: str | None = None
     ) -> None:
-        """Two numbers at most `err` apart."""
+        """Assert that two numbers differ by at most `err`."""
         self.assertLessEqual(abs(f1 - f2), err, msg)
 
     def assertAllGreater(self, a: Any, comparison_target: Any) -> None:  # noqa: N802
-        """Every element is greater than the target."""
+        """Assert that every element is greater than the target."""
         self.assertGreater(np.min(self._array(a)), comparison_target)
 
     def assertAllGreaterEqual(self, a: Any, comparison_target: Any) -> None:  # noqa: N802
-        """No element is less than the target."""
+        """Assert that no element is less than the target."""
         self.assertGreaterEqual(np.min(self._array(a)), comparison_target)
 
     def assertAllLess(self, a: Any, comparison_target: Any) -> None:  # noqa: N802
-        """Every element is less than the target."""
+        """Assert that every element is less than the target."""
         self.assertLess(np.max(self._array(a)), comparison_target)
 
     def assertAllLessEqual(self, a: Any, comparison_target: Any) -> None:  # noqa: N802
-        """No element is greater than the target."""
+        """Assert that no element is greater than the target."""
         self.assertLessEqual(np.max(self._array(a)), comparison_target)
 
     def assertShapeEqual(  # noqa: N802
         self, np_array: Any, tf_tensor: Any, msg: str | None = None
     ) -> None:
-        """The shape of an array equals a tensor's static shape."""
+        """Assert that the shape of an array equals a tensor's static shape."""
         self.assertEqual(list(np_array.shape), tf_tensor.get_shape().as_list(), msg)
 
     def assertDTypeEqual(self, target: Any, expected_dtype: Any) -> None:  # noqa: N802
-        """An array's or tensor's element type."""
+        """Assert that an array or tensor has an element type."""
         self.assertEqual(as_dtype(target.dtype), as_dtype(expected_dtype))
 
     def _array(self, value: Any) -> np.ndarray:
@@ -241,7 +241,7 @@ class TestCase(unittest.TestCase):
     def assertRaisesWithPredicateMatch(  # noqa: N802
         self, exception_type: Any, expected_err_re_or_predicate: Any
     ) -> Iterator[None]:
-        """An exception whose text matches a pattern, or for which a predicate holds."""
+        """Expect an exception whose text matches a pattern, or that satisfies a predicate."""
         test = expected_err_re_or_predicate
         with self.assertRaises(exception_type) as caught:
             yield
@@ -252,13 +252,13 @@ class TestCase(unittest.TestCase):
     def assertRaisesOpError(  # noqa: N802
         self, expected_err_re_or_predicate: Any
     ) -> Iterator[None]:
-        """An OpError, as in `assertRaisesWithPredicateMatch`."""
+        """Expect an OpError that satisfies `assertRaisesWithPredicateMatch`."""
         with self.assertRaisesWithPredicateMatch(OpError, expected_err_re_or_predicate):
             yield
 
 
 def _is_structure(value: Any) -> bool:
-    """Whether a list holds things of several shapes or tensors, so it is not one array."""
+    """Return True if a list holds tensors or items of different shapes, so it is not one array."""
     if not isinstance(value, list | tuple):
         return False
     if any(hasattr(v, "graph") or isinstance(v, Mapping) or _is_structure(v) for v in value):
@@ -267,10 +267,10 @@ def _is_structure(value: Any) -> bool:
 
 
 def is_gpu_available(cuda_only: bool = False, min_cuda_compute_capability: Any = None) -> bool:
-    """Whether a session would have a GPU.
+    """Return True if a session would have a GPU.
 
     Args:
-      cuda_only, min_cuda_compute_capability: accepted for TensorFlow's sake.
+      cuda_only, min_cuda_compute_capability: accepted for compatibility with TensorFlow.
 
     Examples:
       >>> wf.test.is_gpu_available() == bool(wf.test.gpu_device_name())
@@ -281,7 +281,7 @@ def is_gpu_available(cuda_only: bool = False, min_cuda_compute_capability: Any =
 
 
 def is_built_with_cuda() -> bool:
-    """Whether a GPU could be used if there were one.
+    """Return True if a session would have a GPU; same as `is_gpu_available`.
 
     Examples:
       >>> wf.test.is_built_with_cuda() == wf.test.is_built_with_gpu_support()
@@ -291,7 +291,7 @@ def is_built_with_cuda() -> bool:
 
 
 def is_built_with_gpu_support() -> bool:
-    """Whether a GPU could be used if there were one.
+    """Return True if a session would have a GPU; same as `is_gpu_available`.
 
     Examples:
       >>> isinstance(wf.test.is_built_with_gpu_support(), bool)
@@ -301,7 +301,7 @@ def is_built_with_gpu_support() -> bool:
 
 
 def is_built_with_rocm() -> bool:
-    """False: GPUs are used through CUDA.
+    """Return False: GPUs are used through CUDA.
 
     Examples:
       >>> wf.test.is_built_with_rocm()
@@ -311,10 +311,10 @@ def is_built_with_rocm() -> bool:
 
 
 def gpu_device_name() -> str:
-    """The first GPU's name, or "".
+    """Return the name of the first GPU, or "" if there is none.
 
     Examples:
-      >>> with wf.device(wf.test.gpu_device_name()):  # "" asks for nothing
+      >>> with wf.device(wf.test.gpu_device_name()):  # "" requests no device
       ...     x = wf.constant(1.0)
     """
     with graph_as_default(Graph()), Session() as session:
@@ -322,7 +322,7 @@ def gpu_device_name() -> str:
 
 
 def get_temp_dir() -> str:
-    """A directory for files of this process's tests.
+    """Return a directory for files of this process's tests.
 
     Examples:
       >>> wf.test.get_temp_dir() == wf.test.get_temp_dir()
@@ -337,12 +337,12 @@ def assert_equal_graph_def(
     checkpoint_v2: bool = False,
     hash_table_shared_name: bool = False,
 ) -> None:
-    """Require two `GraphDef`s to have the same nodes, in any order.
+    """Assert that two `GraphDef`s have the same nodes, in any order.
 
     Args:
-      checkpoint_v2, hash_table_shared_name: accepted for TensorFlow's sake: names that are drawn at
-        random there are not random here.
-    Raises: AssertionError: a node is missing, unexpected or different; it is named.
+      checkpoint_v2, hash_table_shared_name: accepted for compatibility; the names that TensorFlow
+        draws at random are not random in weft.
+    Raises: AssertionError: a node is missing, unexpected or different; the message names it.
 
     Examples:
       >>> x = wf.constant(1.0)
@@ -363,7 +363,7 @@ def main(argv: list[str] | None = None) -> None:
 
     Args:
       argv: the command line, `sys.argv` by default: the program's name, then options and names of
-        tests as `python -m unittest` takes them.
+        tests, as for `python -m unittest`.
     Raises: SystemExit: always; its status is 0 if all tests passed.
 
     Examples:

@@ -1,4 +1,4 @@
-"""What tests use beside `TestCase`: names replaced for a while, conditions, benchmarks."""
+"""Test utilities besides `TestCase`: stubs, conditional skipping, benchmarks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MACHINES: Final = {
 
 
 class StubOutForTesting:
-    """Replaces attributes, and puts back what was there; also by `with`.
+    """Replaces attributes and restores the originals; also a context manager.
 
     Examples:
       >>> import math
@@ -58,9 +58,9 @@ class StubOutForTesting:
         """Replace an attribute.
 
         Args:
-          parent: a module, a class or an object that has it.
-          child_name: its name.
-          new_child: what is there from now on.
+          parent: the module, class or object that has the attribute.
+          child_name: the name of the attribute.
+          new_child: its new value.
         """
         self._replaced.append((parent, child_name, _own(parent, child_name)))
         setattr(parent, child_name, new_child)
@@ -68,7 +68,7 @@ class StubOutForTesting:
     SmartSet = Set
 
     def UnsetAll(self) -> None:  # noqa: N802
-        """Put everything back, the last first."""
+        """Restore all replaced attributes, the last replaced first."""
         while self._replaced:
             setattr(*self._replaced.pop())
 
@@ -76,16 +76,16 @@ class StubOutForTesting:
 
 
 def _own(parent: Any, name: str) -> Any:
-    """An attribute as its owner has it: static and class methods stay what they are."""
+    """Return an attribute as stored in its owner, which preserves static and class methods."""
     return vars(parent)[name] if name in getattr(parent, "__dict__", ()) else getattr(parent, name)
 
 
 def disable_with_predicate(pred: Callable[[], Any], skip_message: str) -> Any:
-    """A decorator of tests that are left out under a condition.
+    """Return a decorator that skips tests under a condition.
 
     Args:
-      pred: is called when a test is to run; whether it is left out.
-      skip_message: why.
+      pred: called when a test is about to run; returns True to skip it.
+      skip_message: the reason to show.
 
     Examples:
       >>> class Some(wf.test.TestCase):
@@ -109,7 +109,7 @@ def disable_with_predicate(pred: Callable[[], Any], skip_message: str) -> Any:
 
 
 def is_built_with_xla() -> bool:
-    """False: whatever compiles regions here is none of TensorFlow's.
+    """Return False: weft does not contain TensorFlow's XLA.
 
     Examples:
       >>> wf.test.is_built_with_xla()
@@ -119,7 +119,7 @@ def is_built_with_xla() -> bool:
 
 
 def is_cpu_target_available(target: str) -> bool:
-    """Whether the processor is of an architecture.
+    """Return True if the processor has the given architecture.
 
     Args:
       target: "x86_64", "aarch64", "arm" or "ppc".
@@ -132,7 +132,7 @@ def is_cpu_target_available(target: str) -> bool:
 
 
 def benchmark_config() -> proto.ConfigProto:
-    """The options of sessions that are measured: all that is written down is run.
+    """Return the session options for benchmarks, with graph optimizations turned off.
 
     Examples:
       >>> wf.test.benchmark_config().graph_options.optimizer_options.opt_level
@@ -144,7 +144,7 @@ def benchmark_config() -> proto.ConfigProto:
 
 
 class Benchmark:
-    """The base class of measurements.
+    """Base class of benchmarks.
 
     Examples:
       >>> x = wf.placeholder(wf.float32, [100])
@@ -157,7 +157,7 @@ class Benchmark:
     """
 
     def evaluate(self, tensors: Any) -> Any:
-        """The values of tensors in the default session, or in one of their own.
+        """Return the values of `tensors`, computed in the default session or a new one.
 
         Args:
           tensors: a structure of tensors.
@@ -181,20 +181,21 @@ class Benchmark:
         extras: dict[str, Any] | None = None,
         mbs: float = 0,
     ) -> dict[str, Any]:
-        """Run something again and again, and report the median time.
+        """Run an op repeatedly and report the median time.
 
         Args:
           sess: the session.
-          op_or_tensor: what to run.
-          feed_dict: what to feed.
-          burn_iters: runs before those that count.
-          min_iters: runs that count.
-          store_trace: put a trace of one more run into the extras, as "full_trace_chrome_format".
-          store_memory_usage: accepted; the peak of a pool is not that of one step.
-          name: of what is measured.
-          extras: what else to report.
+          op_or_tensor: the fetch.
+          feed_dict: the feeds.
+          burn_iters: number of warm-up runs, which are not measured.
+          min_iters: number of measured runs.
+          store_trace: store a trace of one more run in the extras, as "full_trace_chrome_format".
+          store_memory_usage: accepted for compatibility; the peak of a pool is not that of one
+            step.
+          name: name of the benchmark.
+          extras: additional values to report.
           mbs: megabytes that a run moves, for the throughput.
-        Returns: what was reported; times in seconds, throughput in MB/s.
+        Returns: the report; times in seconds, throughput in MB/s.
         """
         target = op_or_tensor
         for _ in range(burn_iters):
@@ -223,16 +224,16 @@ class Benchmark:
         name: str | None = None,
         metrics: Any = None,
     ) -> dict[str, Any]:
-        """Print what was measured.
+        """Print the result of a benchmark.
 
         Args:
-          iters: how many runs there were.
+          iters: number of runs.
           cpu_time, wall_time: seconds.
-          throughput: megabytes in a second.
-          extras: what else there is.
-          name: the class's name by default.
-          metrics: further numbers.
-        Returns: what was given, by names.
+          throughput: megabytes per second.
+          extras: additional values.
+          name: name of the benchmark; the class's name by default.
+          metrics: additional metrics.
+        Returns: the arguments that were given, by name.
         """
         told = {
             "name": name or type(self).__name__,

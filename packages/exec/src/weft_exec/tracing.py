@@ -1,4 +1,4 @@
-"""What a traced step did: when each node ran, on which device and thread."""
+"""Traces of steps: when each node ran, and on which device and thread."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class NodeRecord:
     """One execution of a node; times in nanoseconds since the epoch.
 
     Attributes:
-      output_bytes: of all outputs together.
-      sizes: bytes of each output; empty where they are not known.
-      waited: whether its time was mostly spent waiting for something other than its device.
-      iteration: tag of the iteration that it was in; see `NodeLabel`.
-      estimated: whether its time is a share of that of a compiled region.
-      asked: when a Receive asked for its value, where that was before `start`; else 0.
+      output_bytes: total bytes of all outputs.
+      sizes: bytes of each output; empty if unknown.
+      waited: whether most of the time was spent waiting for something other than the device.
+      iteration: tag of the iteration that the node ran in; see `NodeLabel`.
+      estimated: whether the time is a share of the time of a compiled region.
+      asked: time at which a Receive requested its value, if that was before `start`; else 0.
     """
 
     __slots__ = (
@@ -61,7 +61,7 @@ class _Waiting(NamedTuple):
     """An asynchronous node that has started.
 
     Attributes:
-      key: of a Receive, its name in the rendezvous.
+      key: the rendezvous key of a Receive.
     """
 
     node: Node
@@ -85,7 +85,7 @@ class StepTrace:
         """Return `call()`, timed as an execution of `node`.
 
         Args:
-          iteration: tag of the iteration that it is in; see `NodeLabel`.
+          iteration: tag of the iteration that the node runs in; see `NodeLabel`.
         """
         start = time.time_ns()
         value = call()
@@ -105,11 +105,12 @@ class StepTrace:
         values: Mapping[Output, Any],
         iteration: int,
     ) -> None:
-        """Note that nodes were computed together, from `start` until now.
+        """Record nodes that were computed together, from `start` until now.
 
         Args:
-          parts: of the time, 1 in all, as estimated: they are shown one after the other.
-          values: what others take of the nodes; the rest was nowhere in memory.
+          parts: estimated fraction of the time of each node, 1 in total; they are shown one after
+            the other.
+          values: the outputs that are used outside; other values were never stored in memory.
           iteration: as for `record`.
         """
         thread, whole = threading.get_ident(), time.time_ns() - start
@@ -128,20 +129,20 @@ class StepTrace:
     def waiting(
         self, token: Any, node: Node, device: str, start: int, iteration: int, key: str = ""
     ) -> None:
-        """Note that an asynchronous node has started.
+        """Record that an asynchronous node has started.
 
         Args:
           iteration: tag of its iteration.
-          key: of a Receive, its name in the rendezvous.
+          key: the rendezvous key of a Receive.
         """
         self._waiting[token] = _Waiting(node, device, start, iteration, key)
 
     def sent(self, key: str) -> None:
-        """Note that a value is sent now, by its name in the rendezvous."""
+        """Record that a value is sent now under a rendezvous key."""
         self._sent[key] = time.time_ns()
 
     def arrived(self, token: Any, value: Any = None) -> None:
-        """Note that an asynchronous node has completed, with a value or, having failed, None."""
+        """Record that an asynchronous node has completed, with its value or None if it failed."""
         node, device, start, iteration, key = self._waiting.pop(token)
         asked, start = start, max(start, self._sent.pop(key, 0))
         end, thread, sizes = time.time_ns(), threading.get_ident(), _sizes(value)
@@ -149,7 +150,7 @@ class StepTrace:
             "CPU",
             None,
         )
-        if computed:  # one after the other, in the stream of its device
+        if computed:  # nodes of one device run one after the other, in its stream
             start = max(start, self._ended.get(device, 0))
             self._ended[device] = end
         self.records.append(
@@ -160,7 +161,7 @@ class StepTrace:
         )  # fmt: skip
 
     def fetched(self, outputs: Sequence[Output], values: Sequence[Any], device: str) -> None:
-        """Note fetches of a step that runs nothing, as of a variable: they are read at its end."""
+        """Record fetches, such as a variable, of a step that runs no kernels."""
         now, thread = time.time_ns(), threading.get_ident()
         for output, value in zip(outputs, values, strict=True):
             sizes = _sizes(value)
@@ -170,11 +171,11 @@ class StepTrace:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing was recorded, here or in other processes."""
+        """Return True if nothing was recorded, in this or other processes."""
         return not (self.records or self._elsewhere)
 
     def add_step_stats(self, stats: Any) -> None:
-        """Take what other processes recorded of the step, as a StepStats message."""
+        """Add the records of the step from another process, as a StepStats message."""
         self._elsewhere.append(stats)
 
     def fill(self, metadata: Any, default_device: str) -> None:
@@ -205,7 +206,7 @@ def _fill_node(stats: Any, record: NodeRecord) -> None:
 
 
 def fill_times(stats: Any, name: str, start: int, end: int, nbytes: int) -> None:
-    """Write what took place into a NodeExecStats message; times as of `NodeRecord`."""
+    """Write an interval into a NodeExecStats message; times as in `NodeRecord`."""
     stats.node_name = name
     stats.all_start_micros = start // 1000
     stats.op_start_rel_micros = 0
@@ -218,7 +219,7 @@ def fill_times(stats: Any, name: str, start: int, end: int, nbytes: int) -> None
 
 
 def send_name(tensor: str, receiver: str) -> str:
-    """The name that a trace has for a value on its way from one device to another."""
+    """Return the name that a trace shows for a transfer between devices."""
     return f"{tensor.removesuffix(':0')}/to{receiver}"
 
 

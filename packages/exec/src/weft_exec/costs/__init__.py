@@ -1,8 +1,8 @@
-"""What steps cost: the estimates that placement simulates with (paper, section 3.2.1).
+"""Estimates of the cost of steps, used to simulate placement (paper, section 3.2.1).
 
-`CostModel` combines what static shapes say by the rules of ops (`work.py`) and devices
-tell of themselves with what traced steps took (`measurements.py`), and keeps the latter in a file
-(`storage.py`).
+`CostModel` combines static estimates with measurements. Estimates follow from static shapes, the
+cost rules of ops (`work.py`) and the figures of devices. Measurements come from traced steps
+(`measurements.py`) and are saved in a file (`storage.py`).
 """
 
 from weft_exec.costs.cost_graph import *

@@ -1,4 +1,4 @@
-"""`RunMetadata.cost_graph`: the nodes of a step with what they are estimated to cost."""
+"""`RunMetadata.cost_graph`: the nodes of a step with their estimated costs."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ def fill_cost_graph(
     device_of: Callable[[Node], DeviceDescription],
     model: CostModel,
 ) -> None:
-    """Write nodes and their costs into `message.cost_graph`, in place of what is there.
+    """Replace `message.cost_graph` by nodes with their costs.
 
-    Times are in microseconds. A node's number is its place in `nodes`; inputs from nodes that are
-    not among them are left out. A node is final when none of them uses what it makes, and
-    inaccurate when it was never measured.
+    Times are in microseconds. A node's id is its index in `nodes`; inputs from other nodes are left
+    out. A node is final if no other one uses its outputs, and inaccurate if it was never measured.
 
     Args:
       message: RunMetadata.
-      nodes: the nodes of a step, before or after partition.
-      device_of: the device each is placed on.
-      model: where costs come from.
+      nodes: the nodes of a step, before or after partitioning.
+      device_of: returns the device of a node.
+      model: the cost model.
     """
     numbers = {node: number for number, node in enumerate(nodes)}
     used = {source for node in numbers for source in _sources(node)}

@@ -1,4 +1,4 @@
-"""What nodes took and how large their outputs were: means that forget, in bounded tables."""
+"""Measured node times and output sizes: exponentially weighted means in bounded tables."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Final, Generic, NamedTuple, TypeVar
 _V = TypeVar("_V")
 
 WARM_UP: Final = 0.25
-"""What a node's first run counts, as memory is touched and libraries start in it."""
+"""Weight of a node's first run, which includes page faults and library initialization."""
 _MEMORY: Final = 5.0
-"""A mean is the plain one of the first five, and later ones count a fifth each."""
+"""The first five values are averaged equally; each later value weighs one fifth."""
 _DOUBT: Final = 3.0
-"""A mean of three counts as much as the estimate that it is blended with."""
+"""Number of values at which a mean weighs as much as the estimate that it is blended with."""
 _RATIO_MEMORY: Final = 1000.0
 _RATIO_LIMIT: Final = 1000.0
 
 
 class Mean(NamedTuple):
-    """An exponentially weighted mean; never changed, so that readers need no lock.
+    """An exponentially weighted mean; immutable, so that readers need no lock.
 
     Attributes:
       value: the mean, in any unit.
-      weight: how many values it is of; the first counts less.
+      weight: number of values; the first counts less.
       fresh: whether nothing was added in this process.
     """
 
@@ -32,25 +32,25 @@ class Mean(NamedTuple):
     fresh: bool = False
 
     def add(self, value: float, weight: float) -> Mean:
-        """The mean with one value more."""
+        """Return the mean with one more value."""
         total = self.weight + weight
         share = weight / min(total, _MEMORY)
         return Mean(self.value + share * (value - self.value), total)
 
     def merge(self, other: Mean) -> Mean:
-        """The mean of both, each by its weight."""
+        """Return the mean of both, each weighted by its number of values."""
         total = self.weight + other.weight
         value = (self.value * self.weight + other.value * other.weight) / total
         return Mean(value, total, self.fresh and other.fresh)
 
     def blend(self, estimate: float) -> float:
-        """The mean, the more like `estimate` the fewer values it is of."""
+        """Return the mean blended with `estimate`, which counts less the more values there are."""
         share = self.weight / (self.weight + _DOUBT)
         return estimate + share * (self.value - estimate)
 
 
 def added(found: Mean | None, value: float) -> tuple[Mean, float]:
-    """A mean with one value more, and what that value counted."""
+    """Return a mean with one more value, and the weight of that value."""
     if found is None:
         return Mean(value, WARM_UP), WARM_UP
     weight = WARM_UP if found.fresh else 1.0
@@ -58,12 +58,12 @@ def added(found: Mean | None, value: float) -> tuple[Mean, float]:
 
 
 class Ratio(NamedTuple):
-    """How much slower than estimated a type of device is, by what all nodes took together.
+    """The ratio of measured to estimated time of a device type, over all nodes.
 
     Attributes:
-      measured: seconds that were measured, the latest thousand executions or so.
-      estimated: seconds that were estimated for the same.
-      weight: how many executions.
+      measured: measured seconds, of about the last thousand executions.
+      estimated: estimated seconds of the same executions.
+      weight: number of executions.
     """
 
     measured: float = 0.0
@@ -71,7 +71,7 @@ class Ratio(NamedTuple):
     weight: float = 0.0
 
     def add(self, measured: float, estimated: float, weight: float) -> Ratio:
-        """The ratio with one execution more."""
+        """Return the ratio with one more execution."""
         keep = 1.0 - 1.0 / _RATIO_MEMORY
         return Ratio(
             self.measured * keep + weight * measured,
@@ -80,12 +80,12 @@ class Ratio(NamedTuple):
         )
 
     def merge(self, other: Ratio) -> Ratio:
-        """The ratio of both."""
+        """Return the ratio of both."""
         return Ratio(*(a + b for a, b in zip(self, other, strict=True)))
 
     @property
     def factor(self) -> float:
-        """By what to multiply an estimate; near 1 as long as little was measured."""
+        """The factor that corrects an estimate; near 1 while there are few measurements."""
         if not self.estimated or not self.measured:
             return 1.0
         factor = self.measured / self.estimated
@@ -94,9 +94,9 @@ class Ratio(NamedTuple):
 
 
 class Table(Generic[_V]):
-    """A mapping from tuples of strings that forgets what was not set for the longest time.
+    """A mapping from tuples of strings that evicts the least recently set entry.
 
-    `get` may be called while another thread sets; everything else is the owner's, under its lock.
+    `get` is safe while another thread sets; all other calls need the owner's lock.
     """
 
     def __init__(self, limit: int, rows: Iterable[tuple[tuple[str, ...], _V]] = ()) -> None:
@@ -107,14 +107,14 @@ class Table(Generic[_V]):
             self.put(key, value)
 
     def put(self, key: tuple[str, ...], value: _V) -> None:
-        """Set a value; it is the newest then."""
+        """Set a value and make it the newest."""
         self._rows[key] = value
         self._rows.move_to_end(key)
         if len(self._rows) > self._limit:
             self._rows.popitem(last=False)
 
     def items(self) -> Iterator[tuple[tuple[str, ...], _V]]:
-        """All of them, the oldest first."""
+        """Iterate over all entries, oldest first."""
         return iter(self._rows.items())
 
     def __len__(self) -> int:
@@ -122,14 +122,14 @@ class Table(Generic[_V]):
 
 
 class Measurements:
-    """All that a cost model has measured.
+    """All measurements of a cost model.
 
     Attributes:
       nodes: (device type, node name, signature) to seconds.
       ops: (device type, signature) to seconds.
-      sizes: (node name, signature) to bytes of each output; of nodes with unknown sizes alone.
-      ratios: device type to how far estimates are off there.
-      unknown: the size that unknown sizes turned out to have, as a mean of logarithms; or None.
+      sizes: (node name, signature) to bytes of each output; only for nodes with unknown sizes.
+      ratios: device type to the ratio of measured to estimated time.
+      unknown: the mean logarithm of the actual values of unknown sizes; or None.
     """
 
     def __init__(self, node_limit: int, op_limit: int) -> None:
@@ -141,7 +141,7 @@ class Measurements:
         self.unknown: Mean | None = None
 
     def merge(self, older: Measurements) -> None:
-        """Add what was measured before, without forgetting anything of this for it."""
+        """Add earlier measurements; they never evict an entry of this object."""
         self.nodes = _merged(self.node_limit, older.nodes, self.nodes, Mean.merge)
         self.ops = _merged(self.op_limit, older.ops, self.ops, Mean.merge)
         self.sizes = _merged(self.node_limit, older.sizes, self.sizes, _merged_sizes)

@@ -1,4 +1,4 @@
-"""The cost model: estimates from static shapes, blended with what traced steps took."""
+"""The cost model: estimates from static shapes, blended with measurements of traced steps."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
 
 ASSUMED_SIZE: Final = 32
-"""What a size that is not known statically is taken for, until some have been measured."""
+"""Assumed value of a size that is not known statically, until some have been measured."""
 
 _MOST_PROFILES: Final = 1 << 16
 _LARGEST_LOGARITHM: Final = 40.0
 
 
 class _Entry:
-    """What is known of one node, as long as its shapes and the measurements are the same.
+    """Cached estimates of one node, valid for its current shapes and measurements.
 
-    It refers to no node, since it must not keep its own alive.
+    It does not refer to its node, which would keep the node alive.
 
     Attributes:
-      generation: of the measurements.
-      profile: with sizes unknown as they are.
+      generation: the generation of the measurements.
+      profile: the profile with unknown sizes left unknown.
       exact: the profile with all sizes known or assumed.
-      seconds: device type to the estimate there, and what it was made for.
+      seconds: device type to the device's figures and the estimate for them.
     """
 
     __slots__ = ("exact", "generation", "profile", "seconds")
@@ -62,19 +62,19 @@ class _Entry:
 
 
 class CostModel:
-    """Estimates what nodes take on devices, how large their outputs are, and what transfers take.
+    """Estimates of the times of nodes and transfers and of the sizes of outputs.
 
-    An estimate follows from static shapes: the launch, and the arithmetic or the memory traffic,
-    whichever takes longer. Where a node was measured, what was measured counts the more the more
-    often it was: for the node itself, for nodes with equal op, types and shapes, and at last, as a
-    factor on estimates, for all nodes of the device's type.
+    A static estimate is the launch overhead plus the larger of arithmetic time and memory time. It
+    is blended with measurements, which count more the more there are. The most specific
+    measurements are used: those of the node itself, then those of nodes with equal op, types and
+    shapes, and last a correction factor over all nodes of the device type.
 
-    May be used by several threads; only `observe`, `save` and `load` wait for one another.
+    Thread-safe; only `observe`, `save` and `load` exclude one another.
 
     Args:
-      node_limit: how many measured nodes are remembered, each on each device type; at the limit
-        those go that were not measured for the longest time.
-      op_limit: how many measured kinds of nodes, with equal op, types and shapes.
+      node_limit: maximum number of measured nodes on each device type; the least recently measured
+        are evicted.
+      op_limit: maximum number of measured kinds of nodes, that is of equal op, types and shapes.
     """
 
     def __init__(self, node_limit: int = 200_000, op_limit: int = 50_000) -> None:
@@ -93,7 +93,7 @@ class CostModel:
     # ------------------------------------------------------------------ estimates
 
     def seconds(self, node: Node, device: DeviceDescription) -> float:
-        """Estimated time of one execution of a node on a device, in seconds."""
+        """Return the estimated time of one execution of a node on a device, in seconds."""
         entry = self._entry(node)
         performance = device.performance
         if self._performances.get(device.name) is not performance:
@@ -129,9 +129,9 @@ class CostModel:
         return known[1]
 
     def nbytes(self, output: Output) -> int:
-        """Estimated bytes of an output; exact where its static shape is known.
+        """Return the estimated size of an output in bytes; exact if its static shape is known.
 
-        Of a handle this is 1, as what is behind it stays where it is.
+        The size of a handle is 1, since its resource is not moved.
         """
         dims = output.dims
         if dims is not None and None not in dims:
@@ -147,16 +147,16 @@ class CostModel:
     def transfer_seconds(
         self, nbytes: int, source: DeviceDescription, target: DeviceDescription
     ) -> float:
-        """Estimated time until a value is on another device, in seconds.
+        """Return the estimated time of a transfer to another device, in seconds.
 
-        0 on the same device, and the latency alone between devices that share memory.
+        It is 0 on the same device, and the latency alone between devices that share memory.
         """
         if source is target or source.name == target.name:
             return 0.0
         return link_between(source, target).seconds(nbytes)
 
     def persistent_bytes(self, node: Node) -> int:
-        """Estimated bytes that a node keeps between steps: a variable's value, else 0."""
+        """Return the estimated bytes of a variable's value; 0 for other nodes."""
         if node.role is not Role.VARIABLE:
             return 0
         dims = filled(node.attrs["shape"], self._assumed())
@@ -164,16 +164,16 @@ class CostModel:
         return prod(dims) * size
 
     def work(self, node: Node) -> Cost:
-        """What one execution of a node computes and moves; for a call, without the body's."""
+        """Return the work of one execution of a node; for a call, without its body."""
         return self._entry(node).exact.work
 
     def is_measured(self, node: Node, device: DeviceDescription) -> bool:
-        """Whether an execution of this very node was measured on a device of this type."""
+        """Return True if this node itself was measured on a device of this type."""
         text = self._entry(node).profile.text
         return self._found.nodes.get((device.type, node.name, text)) is not None
 
     def assume(self, size: int) -> None:
-        """Take unknown sizes for what the next plan is for; 0 for what was measured, or assumed."""
+        """Set the value of unknown sizes for the next plan; 0 for the measured or default value."""
         if size != self._given:
             with self._lock:
                 self._given = size
@@ -182,9 +182,10 @@ class CostModel:
     # ------------------------------------------------------------------ measurements
 
     def observe(self, records: Iterable[NodeRecord]) -> None:
-        """Learn from the records of a traced step.
+        """Update the measurements with the records of a traced step.
 
-        Nodes that wait for something other than their inputs tell their sizes, but no time.
+        Only the sizes, not the times, are used of nodes that wait for something other than their
+        inputs.
         """
         batch = list(records)
         with self._lock:
@@ -238,11 +239,11 @@ class CostModel:
         found.ratios[kind] = found.ratios.get(kind, Ratio()).add(seconds, estimate, weight)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write what was measured to a file, which is replaced at one moment.
+        """Write the measurements to a file, which is replaced atomically.
 
         Raises:
-          ResourceExhaustedError: it takes more than such a file may have.
-          NotFoundError: there is no such directory.
+          ResourceExhaustedError: the measurements exceed the maximum file size.
+          NotFoundError: the directory does not exist.
         """
         from weft_exec.costs import storage
 
@@ -250,11 +251,11 @@ class CostModel:
             storage.write(os.fspath(path), self._found)
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Add what was measured before; where it is refused, nothing changes.
+        """Add the measurements of a file; on an error nothing changes.
 
         Raises:
-          NotFoundError: there is no such file.
-          InvalidArgumentError: it is no cost model's, is of another version, or is too large.
+          NotFoundError: the file does not exist.
+          InvalidArgumentError: it is not a cost model's, has another version, or is too large.
           DataLossError: it is damaged.
         """
         from weft_exec.costs import storage
@@ -268,7 +269,7 @@ class CostModel:
     # ------------------------------------------------------------------ profiles and sizes
 
     def _entry(self, node: Node) -> _Entry:
-        """What is known of a node now: its shapes may have changed, or more has been measured."""
+        """Return the cached estimates of a node, renewed if shapes or measurements have changed."""
         entry = self._entries.get(node)
         generation = self._generation
         if entry is None or not entry.profile.fits(node):
@@ -290,7 +291,7 @@ class CostModel:
         return profile
 
     def _resolved(self, node: Node, signature: Signature) -> Profile:
-        """The profile of a node with its unknown sizes as they were measured, or else assumed."""
+        """Return the profile of a node with unknown sizes replaced by measured or assumed ones."""
         values = (*node.inputs, *node.outputs)
         found: list[tuple[int, ...] | None] = []
         typical = None
@@ -314,7 +315,7 @@ class CostModel:
         return self._profile(node, exact)
 
     def _measured_dims(self, output: Output) -> tuple[int, ...] | None:
-        """The shape that follows from an output's measured bytes."""
+        """Return the shape that follows from an output's measured bytes."""
         if not len(self._found.sizes):
             return None
         node = output.node
@@ -333,11 +334,11 @@ class CostModel:
         return means[output.index].value * max(1.0, self._given / self._typical())
 
     def _assumed(self) -> int:
-        """What an unknown size is taken for."""
+        """Return the assumed value of an unknown size."""
         return self._given or self._typical()
 
     def _typical(self) -> int:
-        """What unknown sizes were in steps that were measured."""
+        """Return the typical value of unknown sizes in measured steps."""
         unknown = self._found.unknown
         if unknown is None:
             return ASSUMED_SIZE
@@ -346,7 +347,7 @@ class CostModel:
     # ------------------------------------------------------------------ calls
 
     def _body_seconds(self, call: Node, device: DeviceDescription) -> float:
-        """The time of all nodes in the body of a call; of a recursive one, once around."""
+        """Return the time of all nodes in the body of a call; a recursive call counts once."""
         function = callee(call)
         active: set[Any] = self._inside.__dict__.setdefault("functions", set())
         if function is None or function in active:
@@ -359,7 +360,7 @@ class CostModel:
                 total = deeper(self._sum, function.graph.nodes, device, active)
             finally:
                 active.discard(function)
-            if active:  # what is inside a recursive function may lack a part
+            if active:  # the body of a recursive function may be incomplete here
                 return total
             for old in [old for old in cached if old[1] != key[1]]:
                 cached.pop(old, None)
@@ -367,5 +368,5 @@ class CostModel:
         return cached[key]
 
     def _sum(self, nodes: Iterable[Node], device: DeviceDescription, active: set[Any]) -> float:
-        self._inside.functions = active  # on a new thread too, where the stack is deep
+        self._inside.functions = active  # may run on a new thread if the stack is deep
         return sum([self.seconds(node, device) for node in nodes])

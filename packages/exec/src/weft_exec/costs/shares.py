@@ -1,4 +1,4 @@
-"""How nodes that were computed together share the time that they took."""
+"""Attribution of the time of a compiled region to its nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weft_graph.ir.node import Node
 
 
 def parts_of(nodes: Sequence[Node]) -> dict[Node, float]:
-    """The part of the time that each node has, 1 in all, by what its op costs on a processor."""
+    """Return each node's fraction of the time, 1 in total, by the cost of its op on a CPU."""
     performance = default_performance("CPU")
     seconds: dict[Node, float] = {}
     for node in nodes:

@@ -1,4 +1,4 @@
-"""Signatures: what tells nodes apart that may cost differently, and what is known once for each."""
+"""Cost signatures: equal for nodes that cost the same, with one profile for each."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Signature: TypeAlias = tuple[Any, ...]
 """Op, then types and shapes of the inputs and the outputs, then attributes that matter."""
 
 _LONGEST: Final = 512
-"""Characters of a signature's text; of longer ones a digest stands for the end."""
+"""Maximum length of a signature's text; the rest of a longer one is replaced by a digest."""
 
 
 def signature_of(node: Node) -> Signature:
-    """The signature of a node; hashable."""
+    """Return the signature of a node; it is hashable."""
     attrs = node.traits.cost_attrs
-    # A type's number stands for it, since a type's own hash is a Python function.
+    # Use the type's number: hashing the type itself would call a Python function.
     return (
         node.type,
         tuple([(o.dtype.as_datatype_enum, o.dims) for o in node.inputs]),
@@ -35,7 +35,7 @@ def signature_of(node: Node) -> Signature:
 def resolved_signature(
     signature: Signature, inputs: Sequence[Dims], outputs: Sequence[Dims]
 ) -> Signature:
-    """The signature of an equal node with these shapes."""
+    """Return the signature of an equal node with these shapes."""
     op, ins, outs, attrs = signature
     return (
         op,
@@ -46,16 +46,16 @@ def resolved_signature(
 
 
 class Profile:
-    """What is known of all nodes with one signature.
+    """Cost profile of all nodes with one signature.
 
     Attributes:
       signature: the signature.
-      text: the signature, as it is kept in files.
+      text: the signature as text, for files.
       known: whether all sizes are known.
-      shared: whether what one of the nodes took says something of another one; of calls and of
-        Python functions, equal shapes say little.
+      shared: whether a measurement of one node applies to the others; False for calls and Python
+        functions, whose times depend on more than shapes.
       outputs: the shapes of the outputs; empty unless all sizes are known.
-      work: what they compute and move; nothing unless all sizes are known.
+      work: the work of one execution; zero unless all sizes are known.
     """
 
     __slots__ = ("_dims", "known", "outputs", "shared", "signature", "text", "work")
@@ -71,17 +71,17 @@ class Profile:
         self.work = cost_of(node, inputs, outputs) if self.known else Cost(0.0, 0.0)
 
     def fits(self, node: Node) -> bool:
-        """Whether the shapes of a node whose profile this was are still those."""
+        """Return True if the shapes of a node that has this profile are unchanged."""
         return self._dims == [output.dims for output in (*node.inputs, *node.outputs)]
 
 
 def is_known(dims: Dims) -> bool:
-    """Whether the rank and all sizes are known."""
+    """Return True if the rank and all sizes are known."""
     return dims is not None and None not in dims
 
 
 def fitted(output: Output, elements: float) -> tuple[int, ...]:
-    """The shape of an output with unknown sizes: the first of them takes all its elements."""
+    """Return the shape of an output with unknown sizes; the first one accounts for all elements."""
     dims = output.dims
     if dims is None:
         return (round(elements),)
@@ -93,7 +93,7 @@ def fitted(output: Output, elements: float) -> tuple[int, ...]:
 
 
 def filled(dims: Dims, size: int) -> tuple[int, ...]:
-    """A shape with `size` for all that is unknown."""
+    """Return a shape with `size` in place of all unknown sizes."""
     if dims is None:
         return (size,)
     return tuple([size if known is None else known for known in dims])

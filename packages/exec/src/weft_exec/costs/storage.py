@@ -1,9 +1,9 @@
-"""Measurements in a file: JSON, of which the beginning says what it is and checks the rest.
+"""Measurements in a JSON file whose header identifies the format and checks the rest.
 
     {"format":"weft cost model","version":1,"bytes":N,"crc32":C,"measurements":{...}}
 
-`bytes` is the length of the value of `measurements` in UTF-8, and `crc32` its checksum. That value
-has a table of texts, which `nodes`, `ops` and `sizes` refer to by number.
+`bytes` is the length of the value of `measurements` in UTF-8, and `crc32` its checksum. The value
+contains a string table, to which `nodes`, `ops` and `sizes` refer by index.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from weft_tensor import errors
 _FORMAT: Final = "weft cost model"
 _VERSION: Final = 1
 _LARGEST: Final = 1 << 26
-"""Bytes of a file; a full model with names of ordinary length takes a third of that."""
+"""Maximum file size in bytes; a full model with ordinary names takes a third of it."""
 _GREATEST: Final = 1e18
-"""Seconds, bytes or executions: sums of a few of them stay finite."""
+"""Largest number of seconds, bytes or executions; sums of a few stay finite."""
 _HEADER: Final = re.compile(
     rb'\{"format":"weft cost model","version":(\d{1,9}),'
     rb'(?:"bytes":(\d{1,12}),"crc32":(\d{1,10}),"measurements":)?'
@@ -32,18 +32,18 @@ _HEADER: Final = re.compile(
 
 
 class _Damage(Exception):  # noqa: N818 - internal: becomes a DataLossError with the file's name
-    """What was required, and what was got."""
+    """Damaged contents; the message says what was required and what was found."""
 
 
 # --------------------------------------------------------------------------- writing
 
 
 def write(path: str, found: Measurements) -> None:
-    """Write measurements to a file, which appears whole or not at all.
+    """Write measurements to a file atomically.
 
     Raises:
-      ResourceExhaustedError: they take more than a file may.
-      NotFoundError: there is no such directory.
+      ResourceExhaustedError: they exceed the maximum file size.
+      NotFoundError: the directory does not exist.
     """
     body = json.dumps(_to_json(found), separators=(",", ":"), allow_nan=False).encode()
     head = (
@@ -70,7 +70,7 @@ def _replace(path: str, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(aside, path)
-    except BaseException:  # because nothing may stay behind, whatever it is
+    except BaseException:  # because no temporary file may be left behind
         with suppress(FileNotFoundError):
             os.unlink(aside)
         raise
@@ -102,14 +102,14 @@ def _to_json(found: Measurements) -> dict[str, Any]:
 
 
 def read(path: str, into: Callable[[], Measurements]) -> Measurements:
-    """The measurements in a file.
+    """Read the measurements in a file.
 
     Args:
       path: the file.
-      into: makes the empty measurements that they are put into.
+      into: creates the empty measurements to fill.
     Raises:
-      NotFoundError: there is no such file.
-      InvalidArgumentError: it is no cost model, is of another version, or is too large.
+      NotFoundError: the file does not exist.
+      InvalidArgumentError: it is not a cost model's, has another version, or is too large.
       DataLossError: it is damaged.
     """
     body = _body(path, _contents(path))

@@ -1,4 +1,4 @@
-"""What one execution of a node computes and moves, by the rule of its op."""
+"""The work of one execution of a node: operations and memory traffic, by its op's cost rule."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weft_graph.ir.node import Node
 
 
 def cost_of(node: Node, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> Cost:
-    """The cost of a node whose inputs and outputs have these shapes."""
+    """Return the cost of a node whose inputs and outputs have these shapes."""
     input_types = tuple([value.dtype for value in node.inputs])
     output_types = tuple([value.dtype for value in node.outputs])
     sizes = Sizes(

@@ -1,1 +1,1 @@
-"""Devices: what they are, and how they are found."""
+"""Devices: description, registration and discovery."""

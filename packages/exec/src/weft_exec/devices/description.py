@@ -1,4 +1,4 @@
-"""What placement has to know of a device: plain data, so that it may be one of another process."""
+"""Descriptions of devices for placement: plain data, also for devices of other processes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from weft_tensor import errors
 _JOB: Final = re.compile("[A-Za-z0-9_.-]+")
 
 HOST: Final = "host"
-"""The memory space of a process's processors."""
+"""The memory space of a process's CPUs."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class KernelDescription:
 
 
 Kernels = Mapping[str, Sequence[KernelDescription]]
-"""Op types to their kernels."""
+"""Kernels by op type."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,13 @@ class DeviceDescription:
     Attributes:
       name: `/job:worker/replica:0/task:1/device:GPU:0`.
       type: "GPU".
-      performance: what its kernels reach.
+      performance: speed of its kernels.
       memory_limit: bytes that its allocator may hold; 0 for no limit.
-      memory_space: where its values are; devices of one task and space share them without a copy.
-      links: what carries values to other devices, by their names; for others the usual figures.
-      kernels: what it can compute; None where that is what this process registers for its type.
-      machine: the one whose memory its task can share with others; "" where it shares none.
+      memory_space: the memory of its values; devices of one task and space share them without a
+        copy.
+      links: link performance by the name of the other device; defaults apply to others.
+      kernels: its kernels; None for those that this process registers for its type.
+      machine: the machine whose memory its task can share with other tasks; "" if it shares none.
     """
 
     name: str
@@ -69,21 +70,21 @@ class DeviceDescription:
 
     @cached_property
     def spec(self) -> DeviceSpec:
-        """The name, parsed."""
+        """The parsed name."""
         return DeviceSpec.from_string(self.name)
 
     @property
     def task(self) -> DeviceParts:
-        """The job, replica and task that it belongs to."""
+        """The job, replica and task of the device."""
         return DeviceParts(*self.spec.parts[:3])
 
     @cached_property
     def memory(self) -> str:
-        """The memory that holds its values, of all that there are in a cluster."""
+        """The memory that holds its values, unique in a cluster."""
         return f"{self.task.to_string()}/memory:{self.memory_space}"
 
     def to_dict(self) -> dict[str, Any]:
-        """It as numbers, strings, lists and dicts of them, such as JSON takes."""
+        """Return the description as JSON-compatible numbers, strings, lists and dicts."""
         return {
             "name": self.name,
             "type": self.type,
@@ -108,9 +109,9 @@ class DeviceDescription:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> DeviceDescription:
-        """What `to_dict` gave.
+        """Return the description encoded by `to_dict`.
 
-        Raises: InvalidArgumentError: it is no description of a device.
+        Raises: InvalidArgumentError: it is not a description of a device.
         """
         try:
             kernels = data["kernels"]
@@ -130,9 +131,9 @@ class DeviceDescription:
         return made
 
     def check(self) -> None:
-        """Refuse what is no device's, such as half a name.
+        """Validate the description.
 
-        Raises: InvalidArgumentError: it is so; the message says what.
+        Raises: InvalidArgumentError: a field is invalid, such as an incomplete name.
         """
         spec = self.spec
         if None in spec.parts or spec.to_string() != self.name or not _JOB.fullmatch(str(spec.job)):
@@ -167,9 +168,9 @@ def _refused(why: str) -> errors.InvalidArgumentError:
 
 
 def check_all(devices: Sequence[DeviceDescription]) -> None:
-    """Refuse devices that no graph can be placed on.
+    """Validate the devices of a placement.
 
-    Raises: InvalidArgumentError: there is none, two have one name, or `check` refuses one.
+    Raises: InvalidArgumentError: there are none, two have the same name, or `check` rejects one.
     """
     if not devices:
         raise errors.InvalidArgumentError("placement needs at least one device")
@@ -182,9 +183,9 @@ def check_all(devices: Sequence[DeviceDescription]) -> None:
 
 
 def gates(devices: Sequence[DeviceDescription]) -> dict[str, str]:
-    """The devices with a memory that is not their host's, and that by which its host reaches them.
+    """Map each device with memory of its own to the device through which its host reaches it.
 
-    That is the first one of their task with the host's memory, or else the first device of all.
+    That is the first device of its task with the host's memory, or else the first device of all.
     """
     hosts: dict[DeviceParts, str] = {}
     for device in devices:
@@ -196,7 +197,7 @@ def gates(devices: Sequence[DeviceDescription]) -> dict[str, str]:
 
 
 def link_between(source: DeviceDescription, target: DeviceDescription) -> LinkPerformance:
-    """What carries values from one device to another one."""
+    """Return the link performance between two devices."""
     link = source.links.get(target.name) or target.links.get(source.name)
     if link is not None:
         return link

@@ -36,20 +36,20 @@ LOCAL: Final = DeviceParts("localhost", 0, 0)
 """The task of a session without a cluster."""
 
 LARGE_BYTES: Final = 1 << 16
-"""Results of more bytes than this come from the device's pool."""
+"""Results of more bytes are allocated from the device's pool."""
 
 KernelFunction = Callable[..., Any]
 KernelFactory = Callable[["Node", "Device"], KernelFunction]
-"""From a node and the device on which it runs to the function that computes it."""
+"""Makes the function that computes a node on a device."""
 
 
 class Guard(Protocol):
-    """Refuses kernels that a session may not run, or watches over what they do."""
+    """Rejects kernels that a session may not run, or wraps the functions of kernels."""
 
     def __call__(
         self, node: Node, make: Callable[[], KernelFunction], asynchronous: bool
     ) -> KernelFunction:
-        """The function that computes a node, instead of what `make` gives.
+        """Return the function that computes a node, instead of the one from `make`.
 
         Raises: PermissionDeniedError: the session may not run it.
         """
@@ -59,20 +59,20 @@ class Guard(Protocol):
 class Device:
     """One device of a session.
 
-    A device with memory of its own says so in `memory_space`, has kernels whose values are there,
-    and brings values in and out by `from_host` and `to_host`, or from other devices by `receive`.
+    A device with memory of its own sets `memory_space` and has kernels that compute there. It moves
+    values by `from_host` and `to_host`, and from other devices by `receive`.
 
     Attributes:
       name: `/job:localhost/replica:0/task:0/device:CPU:0`.
-      spec: the same, parsed.
+      spec: the parsed name.
       type: "CPU".
       xp: the array module of its values, numpy or cupy.
-      memory_space: where its values are; devices of one space share them without a copy.
-      allocator: where results over 64 KB come from; has `empty(shape, dtype)`.
+      memory_space: the memory of its values; devices of one space share them without a copy.
+      allocator: allocates results over 64 KB; has `empty(shape, dtype)`.
       resources: the session's variables, queues and counters.
       config: the session's options.
-      performance: what its kernels reach.
-      guard: where others than this process decide what it runs, asked for each kernel.
+      performance: speed of its kernels.
+      guard: checks each kernel if other processes decide what the device runs.
     """
 
     memory_space: str = HOST
@@ -96,22 +96,22 @@ class Device:
         self.empty: Callable[[tuple[int, ...], Any], Any] = allocator.empty
 
     def seen_by(self, resources: ResourceManager, guard: Guard | None) -> Device:
-        """The same device, for a session that has state of its own, or is watched by a guard."""
+        """Return this device for a session with state of its own or with a guard."""
         seen = copy.copy(self)
         seen.resources, seen.guard = resources, guard
         return seen
 
     @property
     def memory_limit(self) -> int:
-        """Bytes its allocator may hold; 0 for no limit."""
+        """Bytes that the allocator may hold; 0 for no limit."""
         return self.allocator.statistics().bytes_limit or 0
 
     def link_to(self, other: Device) -> LinkPerformance | None:
-        """What carries values to another device of the process; None for the usual figures."""
+        """Return the link to another device of the process; None for the default."""
         return None
 
     def describe(self, others: Iterable[Device] = ()) -> DeviceDescription:
-        """What placement has to know of it; with links to other devices of the process."""
+        """Return its description for placement, with links to other devices of the process."""
         links = {other.name: self.link_to(other) for other in others if other is not self}
         return DeviceDescription(
             self.name,
@@ -125,42 +125,42 @@ class Device:
     def make_kernel(
         self, factory: KernelFactory, node: Node, host: Collection[str]
     ) -> KernelFunction:
-        """The function by which this device runs a node.
+        """Return the function by which this device runs a node.
 
-        A device that does more around each run of a kernel than to call it, such as to bring inputs
-        to the side on which they are wanted, wraps what the factory makes.
+        A device that has to do more around a kernel than call it, such as copy inputs to its
+        memory, wraps the function of the factory.
 
         Args:
-          factory: of the kernel.
-          host: names of inputs that the function takes in the host's memory, see `Kernel`.
+          factory: makes the kernel's function.
+          host: names of inputs that the function reads in the host's memory, see `Kernel`.
         """
         return factory(node, self)
 
     def clock(self) -> Any:
-        """What measures the time that the device takes from now on: `nanoseconds()`.
+        """Return a clock of the device's time from now on, with `nanoseconds()`.
 
-        None where the host's clock tells as much.
+        None if the host's clock is accurate enough.
         """
         return None
 
     def in_graphs(self) -> bool:
-        """Whether long runs of instructions are worth more than to begin with some of them."""
+        """Return True if a device prefers long segments, which it can capture as graphs."""
         return False
 
     def graphed(self, segment: Any) -> None:
-        """Take note of instructions that will run in a line, a `Segment`.
+        """Receive a new `Segment` of instructions that will run in a line.
 
-        A device may put something in their place that does the same.
+        A device may replace the instructions by equivalent ones.
         """
 
     @property
     def matmul(self) -> Callable[..., Any]:
-        """The product of matrices of the array module, `matmul(a, b, out=None)`."""
+        """The matrix product of the array module, `matmul(a, b, out=None)`."""
         found: Callable[..., Any] = self.xp.matmul
         return found
 
     def new_array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-        """An uninitialised array, from the pool when it is large."""
+        """Return an uninitialized array; large ones come from the pool."""
         count = dtype.itemsize
         for size in shape:
             count *= size
@@ -170,39 +170,40 @@ class Device:
         return made
 
     def maker(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], Any]:
-        """What makes arrays as `new_array` does, each time of one shape."""
+        """Return a function that makes arrays of one shape as `new_array` does."""
         large = math.prod(shape) * dtype.itemsize > LARGE_BYTES
         return partial(self.empty if large else self.xp.empty, shape, dtype)
 
     def new_variable(self, name: str, dtype: DType, dims: Dims) -> VariableState:
-        """A variable without a value, in the memory in which this device keeps those of a type."""
+        """Return a variable without a value, in the memory that this device uses for its type."""
         return VariableState(name, dtype, dims, xp=self.xp, empty=self.new_array)
 
     def to_host(self, value: Any) -> Any:
-        """A value of this device as an array or NumPy scalar in the host's memory."""
+        """Return a value of this device as an array or NumPy scalar in the host's memory."""
         return value
 
     def from_host(self, value: Any) -> Any:
-        """A value in the host's memory as one of this device.
+        """Return a value of the host's memory as a value of this device.
 
-        Small integers and bools, such as shapes and predicates, may stay where they are: kernels of
-        the device take them from there.
+        Small integers and bools, such as shapes and predicates, may stay in the host's memory,
+        where kernels of the device can read them.
         Raises: ResourceExhaustedError: it does not fit into the device's memory.
         """
         return value
 
     def send(self, value: Any, done: Done) -> None:
-        """Take a value out to the host's memory, and call `done(value)`, or `done.fail(error)`.
+        """Copy a value to the host's memory, and call `done(value)` or `done.fail(error)`.
 
-        It may return before, and be called from any thread.
+        It may return before the copy is complete, and may be called from any thread.
         """
         done(self.to_host(value))
 
     def receive(self, value: Any, source: Device, done: Done) -> None:
-        """Bring in a value of another device, and call `done(value)`, or `done.fail(error)`.
+        """Copy a value from another device, and call `done(value)` or `done.fail(error)`.
 
-        It may return before, and be called from any thread. Never called within one memory space.
-        By default the value goes through the host's memory, as soon as `source` has sent it there.
+        It may return before the copy is complete, and may be called from any thread. It is never
+        called within one memory space. By default the value goes through the host's memory, by
+        `source.send`.
         """
         source.send(value, _BringIn(self, done))
 
@@ -211,7 +212,7 @@ class Device:
 
 
 class _BringIn:
-    """Takes a value in the host's memory, and hands it on as one of a device."""
+    """Continuation that copies a value from the host's memory to a device."""
 
     __slots__ = ("_device", "_done")
 
@@ -222,7 +223,7 @@ class _BringIn:
     def __call__(self, value: Any = None) -> None:
         try:
             value = self._device.from_host(value)
-        except Exception as raised:  # because a device may raise anything; the receiver locates it
+        except Exception as raised:  # because a device may raise anything; it is located later
             self._done.fail(raised)
         else:
             self._done(value)
@@ -232,12 +233,12 @@ class _BringIn:
 
 
 class DeviceAttributes:
-    """What `Session.list_devices` says of a device, which may be of another process.
+    """One device in the result of `Session.list_devices`, possibly of another process.
 
     Args:
-      device: what is known of it.
-      incarnation: another number for each life of the device.
-      read: asks its allocator; None where that is out of reach.
+      device: its description.
+      incarnation: changes each time the device is restarted.
+      read: returns the statistics of its allocator; None if that is not accessible.
     """
 
     __slots__ = ("_read", "device_type", "incarnation", "memory_limit_bytes", "name")
@@ -256,12 +257,14 @@ class DeviceAttributes:
 
     @property
     def statistics(self) -> AllocatorStatistics:
-        """What its pool holds now: bytes in use, the most there were, and more.
+        """Return the statistics of its pool, such as current and peak bytes in use.
 
-        Raises: UnimplementedError: it is of another process, whose pools nobody can ask from here.
+        Raises: UnimplementedError: it belongs to another process, whose pools are not accessible.
         """
         if self._read is None:
-            raise errors.UnimplementedError(f"{self.name} does not tell what its pool holds")
+            raise errors.UnimplementedError(
+                f"{self.name}: memory statistics of devices of other processes are not accessible"
+            )
         return self._read()
 
     def __repr__(self) -> str:
@@ -272,12 +275,12 @@ DeviceFactory = Callable[[ResourceManager, SessionConfig, DeviceParts], Sequence
 
 
 class Hardware(NamedTuple):
-    """What the machine has of a type of devices; each is asked for by its number there.
+    """The hardware of a device type on this machine; functions receive the device's number.
 
     Attributes:
-      number: how many there are.
-      details: what is known of one, by names.
-      allocator: what has the memory of one; None as long as no session has used it.
+      number: returns the number of devices.
+      details: returns properties of one device by name.
+      allocator: returns the allocator of one device; None until a session has used it.
     """
 
     number: Callable[[], int]
@@ -287,19 +290,19 @@ class Hardware(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeviceType:
-    """What is known of all devices of a type, before there is one.
+    """A type of devices.
 
     Attributes:
       name: "GPU".
       factory: makes the devices of one task from resources, options, and the job, replica and task
-        that their names begin with; none where the hardware is missing.
-      array_module: the name of the module that computes with its values, "cupy"; its devices run
-        the kernels that are written over the array module, and those of the CPU where it is
-        "numpy". None where they run kernels of their own alone.
-      dtypes: the element types that its kernels compute with; None for all.
-      asynchronous: whether its devices make asynchronous functions of the kernels that they share.
-      kernels: the module or package that registers its kernels, imported when one is looked up.
-      hardware: what the machine has of them, where that can be asked.
+        in their names; returns none if the hardware is missing.
+      array_module: the name of the module that computes with its values, "cupy". Its devices run
+        the kernels written for any array module, and the CPU's kernels if it is "numpy". None if
+        they only run kernels of their own.
+      dtypes: the element types that its kernels support; None for all.
+      asynchronous: whether its devices turn the shared kernels into asynchronous functions.
+      kernels: the module or package that registers its kernels, imported at the first lookup.
+      hardware: the machine's hardware of this type, if it can be queried.
     """
 
     name: str
@@ -313,7 +316,7 @@ class DeviceType:
 
 _types: Registry[DeviceType] = Registry("device type", group="weft_exec.devices")
 _unknown: set[str] = set()
-"""Types of devices that nobody has, and that were warned of."""
+"""Unknown device types for which a warning was logged."""
 
 
 def register_device(
@@ -342,22 +345,22 @@ def register_device(
 
 
 def device_type_of(name: str) -> DeviceType | None:
-    """What is known of a type of devices; None when nobody has them."""
+    """Return a registered type of devices; None if it is unknown."""
     return _types.get(name)
 
 
 def device_types() -> list[str]:
-    """The names of all types of devices, the CPU first."""
+    """Return the names of all types of devices, the CPU first."""
     return sorted(_types.keys(), key=lambda name: (name != "CPU", name))
 
 
 def make_devices(
     resources: ResourceManager, config: SessionConfig, task: DeviceParts = LOCAL
 ) -> list[Device]:
-    """The devices of a new session, or of a task of a cluster, CPUs first.
+    """Make the devices of a new session, or of a task of a cluster, CPUs first.
 
     Args:
-      task: the job, replica and task that their names begin with.
+      task: the job, replica and task in their names.
     """
     types = device_types()
     for kind in sorted(config.device_count.keys() - set(types) - _unknown):

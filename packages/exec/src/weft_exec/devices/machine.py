@@ -1,4 +1,4 @@
-"""The devices of this machine: what there is, what sessions see, and how memory is used."""
+"""The devices of this machine: which exist, which sessions see, and how memory is used."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class PhysicalDevice(NamedTuple):
-    """What this machine has.
+    """One device of this machine.
 
     Args:
       name: "/physical_device:CPU:0".
@@ -47,7 +47,7 @@ _LOGICAL: Final = re.compile(r"(?:/?device:)?([A-Za-z_]\w*):(\d+)")
 
 
 def list_physical_devices(device_type: str | None = None) -> list[PhysicalDevice]:
-    """The devices of this machine; its processor is one of them.
+    """Return the devices of this machine; its CPU is one of them.
 
     Args:
       device_type: "CPU" or "GPU"; None for all types.
@@ -61,7 +61,7 @@ def list_physical_devices(device_type: str | None = None) -> list[PhysicalDevice
 
 
 def get_visible_devices(device_type: str | None = None) -> list[PhysicalDevice]:
-    """The devices that sessions use: all, unless `set_visible_devices` said otherwise.
+    """Return the devices that sessions use: all, except as restricted by `set_visible_devices`.
 
     Args:
       device_type: "CPU" or "GPU"; None for all types.
@@ -75,14 +75,14 @@ def get_visible_devices(device_type: str | None = None) -> list[PhysicalDevice]:
 
 
 def set_visible_devices(devices: Any, device_type: str | None = None) -> None:
-    """Let sessions that are made from now on use these devices, and hide the others from them.
+    """Set the devices that new sessions use, and hide all others.
 
-    A ConfigProto's `visible_device_list` goes before it. The processor is always there.
+    A ConfigProto's `visible_device_list` takes precedence. The CPU is always visible.
 
     Args:
       devices: a device of `list_physical_devices`, or a list of some; none hides all.
-      device_type: "GPU", where the others are to stay as they are; None for all types.
-    Raises: InvalidArgumentError: there is no such device, or it is of another type.
+      device_type: "GPU" to leave devices of other types unchanged; None for all types.
+    Raises: InvalidArgumentError: a device does not exist or is of another type.
 
     Examples:
       >>> wf.config.set_visible_devices([], "GPU")
@@ -101,7 +101,7 @@ def set_visible_devices(devices: Any, device_type: str | None = None) -> None:
             )
         chosen[device.device_type].append(index)
     if device_type == "CPU" and not chosen["CPU"]:
-        raise errors.InvalidArgumentError("a session needs the processor: it cannot be hidden")
+        raise errors.InvalidArgumentError("the CPU cannot be hidden: every session needs it")
     chosen.pop("CPU", None)
     hidden = {kind: some for kind, some in settings.visible.items() if kind not in chosen}
     told = {kind: tuple(some) for kind, some in chosen.items() if len(some) < _count(kind)}
@@ -109,7 +109,7 @@ def set_visible_devices(devices: Any, device_type: str | None = None) -> None:
 
 
 def get_memory_growth(device: PhysicalDevice) -> bool:
-    """Whether a GPU's memory is taken when it is needed, and not all at once.
+    """Return True if a GPU's memory is allocated on demand instead of all at once.
 
     Args:
       device: of `list_physical_devices`.
@@ -124,13 +124,13 @@ def get_memory_growth(device: PhysicalDevice) -> bool:
 
 
 def set_memory_growth(device: PhysicalDevice, enable: bool) -> None:
-    """Let a GPU's memory be taken when it is needed, as `gpu_options.allow_growth` does.
+    """Allocate a GPU's memory on demand or all at once, as `gpu_options.allow_growth` does.
 
     Args:
-      device: of `list_physical_devices`, which no session has used yet.
-      enable: whether it is.
-    Raises: InvalidArgumentError: there is no such device, or it is the processor, whose memory
-      grows always; FailedPreconditionError: a session has used it.
+      device: a device of `list_physical_devices` that no session has used yet.
+      enable: True to allocate on demand.
+    Raises: InvalidArgumentError: the device does not exist, or it is the CPU, whose memory always
+      grows; FailedPreconditionError: a session has used it.
 
     Examples:
       >>> for gpu in wf.config.list_physical_devices("GPU"):
@@ -138,14 +138,14 @@ def set_memory_growth(device: PhysicalDevice, enable: bool) -> None:
     """
     index = _index(device)
     if device == CPU:
-        raise errors.InvalidArgumentError("the processor's memory always grows")
+        raise errors.InvalidArgumentError("memory of the CPU always grows: set it for GPUs only")
     if _statistics_of(device.device_type, index) is not None:
         raise errors.FailedPreconditionError(f"a session has used {device.name} already")
     settings.memory_growth[device.device_type, index] = bool(enable)
 
 
 def get_device_details(device: PhysicalDevice) -> dict[str, Any]:
-    """What is known of a device.
+    """Return properties of a device.
 
     Args:
       device: of `list_physical_devices`.
@@ -162,9 +162,9 @@ def get_device_details(device: PhysicalDevice) -> dict[str, Any]:
 
 
 def get_memory_info(device: str) -> dict[str, int]:
-    """How many bytes of its pool a device uses, and the most that it did.
+    """Return the current and peak bytes that a device uses of its pool.
 
-    Results of kernels over 64 KB come from the pool of a CPU device, and everything from a GPU's.
+    A CPU device's pool holds kernel results over 64 KB; a GPU's pool holds everything.
 
     Args:
       device: the name of a device of sessions, "GPU:0".
@@ -182,7 +182,7 @@ def get_memory_info(device: str) -> dict[str, int]:
 
 
 def get_memory_usage(device: str) -> int:
-    """How many bytes of its pool a device uses: "current" of `get_memory_info`.
+    """Return the bytes that a device uses of its pool: "current" of `get_memory_info`.
 
     Args:
       device: as for `get_memory_info`.
@@ -195,7 +195,7 @@ def get_memory_usage(device: str) -> int:
 
 
 def reset_memory_stats(device: str) -> None:
-    """Let "peak" of `get_memory_info` begin again from what is used now.
+    """Reset "peak" of `get_memory_info` to the current use.
 
     Args:
       device: as for `get_memory_info`.
@@ -228,7 +228,7 @@ def _visible(kind: str) -> Iterable[int]:
 
 
 def _index(device: Any) -> int:
-    """The number of a physical device."""
+    """Return the number of a physical device."""
     kind = getattr(device, "device_type", "")
     for index in range(_count(kind)):
         if device == _physical(kind, index):
@@ -238,19 +238,21 @@ def _index(device: Any) -> int:
 
 
 def _place_of(device: str) -> tuple[str, int]:
-    """The type and the number, on this machine, of a device of sessions."""
+    """Return the type and the number on this machine of a device of sessions."""
     found = _LOGICAL.fullmatch(device)
     kind, number = (found[1].upper(), int(found[2])) if found else ("", 0)
     if kind == CPU.device_type and _allocator(kind, number) is not None:
         return kind, number
     numbers = list(_visible(kind))
     if kind == CPU.device_type or number >= len(numbers):
-        raise errors.InvalidArgumentError(f"sessions have no device {device!r}, such as 'GPU:0'")
+        raise errors.InvalidArgumentError(
+            f"unknown device {device!r}; expected a name such as 'GPU:0'"
+        )
     return kind, numbers[number]
 
 
 def _allocator(kind: str, index: int) -> Any:
-    """What has the memory of a device; None where no session has used it."""
+    """Return the allocator of a device; None if no session has used it."""
     if kind == CPU.device_type:
         from weft_exec.devices.virtual import cpu_allocators
 

@@ -1,4 +1,4 @@
-"""Splitting this machine's processor into several CPU devices, with limits of their memory."""
+"""Virtual devices: splits this machine's CPU into several devices with memory limits."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _MEGABYTE: Final = 1 << 20
 
 
 class VirtualDeviceConfiguration(NamedTuple):
-    """One of the devices that a physical one is split into.
+    """One of the virtual devices of a physical device.
 
     Attributes:
-      memory_limit: megabytes (2**20 bytes) that its pool may hold, which is where results over
-        64 KB come from; None for no limit.
+      memory_limit: megabytes (2**20 bytes) that its pool of results over 64 KB may hold; None for
+        no limit.
 
     Args:
       memory_limit: in megabytes; None for no limit.
@@ -37,7 +37,7 @@ class VirtualDeviceConfiguration(NamedTuple):
 
 
 class LogicalDevice(NamedTuple):
-    """A device that sessions have.
+    """A device of sessions.
 
     Args:
       name: "/device:CPU:0".
@@ -58,13 +58,14 @@ _configured: list[tuple[VirtualDeviceConfiguration, CpuAllocator]] = []
 def set_virtual_device_configuration(
     device: PhysicalDevice, virtual_devices: Sequence[VirtualDeviceConfiguration] | None
 ) -> None:
-    """Split a device for the sessions that are made from now on, which share its pools.
+    """Split a device into virtual devices for new sessions, which share its pools.
 
     Args:
-      device: the processor, of `list_physical_devices`.
-      virtual_devices: what `/device:CPU:0`, `/device:CPU:1`, ... are; None or nothing for one
-        device without a limit. `ConfigProto.device_count` may ask for more, which have none.
-    Raises: InvalidArgumentError: there is no such device, or a limit is not positive.
+      device: the CPU of `list_physical_devices`.
+      virtual_devices: the configurations of `/device:CPU:0`, `/device:CPU:1`, ...; None or an
+        empty list for one device without a limit. `ConfigProto.device_count` may add further
+        devices, without limits.
+    Raises: InvalidArgumentError: the device does not exist, or a limit is not positive.
 
     Examples:
       >>> experimental = wf.config.experimental
@@ -93,11 +94,11 @@ def set_virtual_device_configuration(
 def get_virtual_device_configuration(
     device: PhysicalDevice,
 ) -> list[VirtualDeviceConfiguration] | None:
-    """What a device is split into; None where it is whole.
+    """Return the virtual devices of a device; None if it is not split.
 
     Args:
-      device: the processor, of `list_physical_devices`.
-    Raises: InvalidArgumentError: there is no such device.
+      device: the CPU of `list_physical_devices`.
+    Raises: InvalidArgumentError: the device does not exist.
 
     Examples:
       >>> experimental = wf.config.experimental
@@ -110,7 +111,7 @@ def get_virtual_device_configuration(
 
 
 def list_logical_devices(device_type: str | None = None) -> list[LogicalDevice]:
-    """The devices of sessions that are made from now on; a ConfigProto may ask for more.
+    """Return the devices of new sessions; a ConfigProto may add more.
 
     Args:
       device_type: "CPU" or "GPU"; None for all types.
@@ -131,10 +132,10 @@ def list_logical_devices(device_type: str | None = None) -> list[LogicalDevice]:
 
 
 def cpu_allocators(count: int | None) -> list[Any]:
-    """The pools of a session's CPU devices.
+    """Return the pools of a session's CPU devices.
 
     Args:
-      count: how many devices; as many as were configured where it is None.
+      count: number of devices; None for the configured number.
     """
     own = [allocator for _, allocator in _configured]
     wanted = max(1, len(own)) if count is None else count

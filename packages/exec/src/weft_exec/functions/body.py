@@ -27,13 +27,12 @@ Derive = Callable[..., Executable]
 class FunctionBody:
     """The body of a function, ready to run on one device.
 
-    It is made executable once, when it is first run, as the graph of a step is. It may be run by
-    several threads at once.
+    Its executable is derived at the first run. Thread-safe.
 
     Args:
-      function: of a graph's library.
-      device: where all of it runs; it sees the variables and resources of the device's session.
-      outputs: the positions of the outputs that are wanted; all results by default.
+      function: a function of a graph's library.
+      device: the device that runs the whole body, with the variables and resources of its session.
+      outputs: the positions of the outputs to return; all results by default.
     """
 
     def __init__(
@@ -47,11 +46,11 @@ class FunctionBody:
         self._lock = threading.Lock()
 
     def __call__(self, values: Sequence[Any]) -> list[Any]:
-        """Run it as a step of its own.
+        """Run the body as a step of its own.
 
         Args:
-          values: one for each of the function's inputs, as kernels of the device take them.
-        Returns: the outputs that are wanted; they belong to the caller.
+          values: one value for each input of the function, as for kernels of the device.
+        Returns: the requested outputs; they belong to the caller.
         Raises: OpError: as `executable`, or a kernel failed.
         """
         executable = self._executable or self.executable(values)
@@ -66,13 +65,13 @@ class FunctionBody:
         return results
 
     def executable(self, values: Sequence[Any] = ()) -> Executable:
-        """What runs it, derived when first asked for.
+        """Return the executable, which is derived at the first call.
 
         Args:
-          values: of the inputs; their sizes are those that its memory is estimated for.
+          values: values of the inputs, whose sizes are used to estimate its memory.
         Raises:
-          UnimplementedError: the device has no kernel for one of its nodes.
-          InvalidArgumentError: a node asks for another device.
+          UnimplementedError: the device has no kernel for one of the nodes.
+          InvalidArgumentError: a node requests another device.
         """
         with self._lock:
             if self._executable is None:
@@ -97,7 +96,7 @@ class FunctionBody:
         return self._executable_of(step, placing_on(device, placer.place), budget, make)
 
     def _budget(self, values: Sequence[Any]) -> MemoryBudget:
-        """What compilers may let it take: as of a step, beside what is there when it first runs."""
+        """Return the memory budget of compiled code, given the memory in use at the first run."""
         from weft_exec.costs import CostModel
 
         device = self.device

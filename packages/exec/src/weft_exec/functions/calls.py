@@ -1,7 +1,8 @@
-"""Kernels of calls that stay calls: those of recursive functions, and of those that ask for it.
+"""Kernels of calls that are not inlined: recursive functions and functions that opt out.
 
-The body is made executable when it is first run, once for all calls of a function in an executable.
-It runs in a line, in slots of its own for each call, on the device of the call.
+The executable of a body is derived at the first call and shared by all calls of the function in an
+executable. A body runs as a straight line on the device of the call, with its own slots for each
+call.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class KeptBody(FunctionBody):
-    """The body of a function whose calls stay: it runs in a line, inside the step of the call."""
+    """The body of a function that is not inlined: it runs as a line inside the step of the call."""
 
     def __init__(
         self, function: Function, device: Device, outputs: Sequence[int], bodies: Bodies
@@ -45,7 +46,7 @@ class KeptBody(FunctionBody):
 
     @property
     def segments(self) -> Sequence[Segment]:
-        """What it runs, as far as that is there."""
+        """Return the segments of the body; empty before it is derived."""
         found = self._executable
         return () if found is None or found.linear is None else (found.linear,)
 
@@ -70,14 +71,14 @@ class KeptBody(FunctionBody):
 
 
 class Bodies:
-    """The bodies of all calls that stay in one executable."""
+    """The bodies of all calls in one executable that are not inlined."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[Function, tuple[int, ...], str], KeptBody] = {}
         self._lock = threading.Lock()
 
     def find(self, function: Function, outputs: tuple[int, ...], device: Device) -> KeptBody:
-        """The body of a function on a device."""
+        """Return the body of a function on a device."""
         with self._lock:
             key = (function, outputs, device.name)
             found = self._found.get(key)
@@ -87,7 +88,7 @@ class Bodies:
 
 
 _bodies: WeakKeyDictionary[Graph, Bodies] = WeakKeyDictionary()
-"""By the graph of a step, or of a body in it."""
+"""The bodies of the graph of a step, or of a body in it."""
 
 
 class KeptCall(Compound):
@@ -95,7 +96,7 @@ class KeptCall(Compound):
 
     Args:
       node: the call.
-      body: of the function that it calls.
+      body: the body of the called function.
     """
 
     def __init__(self, node: Node, device: Device, body: KeptBody) -> None:
@@ -107,7 +108,7 @@ class KeptCall(Compound):
         self._single = self._count == 1 and body.outputs == (0,)
 
     def __call__(self, *inputs: Any) -> Any:
-        """The results of the function."""
+        """Return the results of the function."""
         executable = self._executable or self._derived(inputs)
         line = executable.linear
         assert line is not None
@@ -116,7 +117,7 @@ class KeptCall(Compound):
         return self._results(executable, slots)
 
     def call_checked(self, check: Check, trace: StepTrace | None, *inputs: Any) -> Any:
-        """As a call, with `check` and `trace` around each node of the body."""
+        """Call the function with `check` and `trace` around each node of the body."""
         executable = self._executable or self._derived(inputs)
         line = executable.linear
         assert line is not None
@@ -126,7 +127,7 @@ class KeptCall(Compound):
 
     @property
     def segments(self) -> Sequence[Segment]:
-        """What it runs, so that closing a session reaches it."""
+        """Return the segments of the body, so that closing a session can interrupt them."""
         return self._body.segments
 
     def _derived(self, inputs: Sequence[Any]) -> Executable:
@@ -141,7 +142,7 @@ class KeptCall(Compound):
             node = self._node
             error.with_context(op=node.type, device=self._device.name, line=node.line or None)
             _name_call(error, node.name)
-            # Without the traceback of each call inside this one: there may be thousands.
+            # Drop the tracebacks of nested calls: there may be thousands.
             raise error.with_traceback(None) from error.__cause__
 
     def _results(self, executable: Executable, slots: list[Any]) -> Any:
@@ -167,7 +168,7 @@ def _call(node: Node, device: Device) -> KernelFunction:
 
 
 def _name_call(error: errors.OpError, call: str) -> None:
-    """Put the calls that an error was raised in before its node: the outermost and the last one."""
+    """Prepend the outermost and innermost call to the node name of an error."""
     details = error.details
     details["calls"] = details.get("calls", 0) + 1
     if details["calls"] == 1:

@@ -1,4 +1,4 @@
-"""Constant folding: nodes with constant inputs become constants, computed by their own kernels."""
+"""Constant folding: replaces nodes with constant inputs by constants, using their own kernels."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ from weft_tensor.dtypes import string
 from weft_tensor.shape import num_elements
 
 LARGEST_FOLDED = 10 << 20
-"""Bytes; larger results are computed each time rather than kept."""
+"""Maximum bytes of a folded constant; larger results are computed in each step."""
 
 _CONSTANT: Final = frozenset({Role.CONSTANT})
 _CONSTANT_OR_FED: Final = _CONSTANT | {Role.ARGUMENT}
-"""Roles of inputs that a folded node need not wait for, in branches and loops and elsewhere."""
+"""Roles of inputs whose value a folded node need not wait for, even in branches and loops."""
 
 
 def fold_constants(step: StepGraph, device: Device) -> int:
     """Replace nodes whose inputs are all constants by their value.
 
-    A node keeps its name and place, and waits for what its constants waited for; only single
-    outputs without effects are folded.  It also waits for inputs of which only the shape matters,
-    since they may fail, and in a branch or a loop for all inputs, so that it stays there.  A kernel
-    that fails is left for the step to fail with, where the error has its place.
+    A folded node keeps its name and device and the control inputs of its constants. Only nodes with
+    a single output and without side effects are folded. The node still waits for inputs of which
+    only the shape matters, since these may fail. In a branch or a loop it waits for all inputs, so
+    that it stays there. If a kernel fails, the node is left as it is, and the step reports the
+    error.
 
-    Returns: the number of nodes folded.
+    Returns: the number of folded nodes.
     """
     const = lookup_op("Const")
     count = 0
@@ -66,14 +67,14 @@ def fold_constants(step: StepGraph, device: Device) -> int:
 
 
 def _is_routed(node: Node, routed: set[Node]) -> bool:
-    """Whether a node may be in a branch or a loop."""
+    """Return True if a node may be in a branch or a loop."""
     if node.traits.routes or not routed.isdisjoint(node.controls):
         return True
     return bool(routed) and not routed.isdisjoint([source.node for source in node.inputs])
 
 
 def _has_effects(node: Node) -> bool:
-    """Whether leaving a node out could be noticed."""
+    """Return True if removing a node could change the behavior of the step."""
     if node.controls:
         return True
     traits = node.traits
@@ -83,7 +84,7 @@ def _has_effects(node: Node) -> bool:
 def _foldable(node: Node, effects: set[Node], shapes: CertainShapes, device: Device) -> bool:
     if len(node.outputs) != 1 or node.controls or node.op_def.stateful:
         return False
-    if node.role is not None:  # a recursion may take long, and a value may be fed
+    if node.role is not None:  # a recursive call may take long, and an argument may be fed
         return False
     if node.device and not DeviceSpec.from_string(node.device).matches(device.spec):
         return False
@@ -100,9 +101,9 @@ def _foldable(node: Node, effects: set[Node], shapes: CertainShapes, device: Dev
 
 
 def _by_shape(node: Node) -> np.ndarray | None:
-    """The value of a node that looks at nothing but the static shape of one value.
+    """Return the value of a node that depends only on the static shape of one value.
 
-    It tells the shape, or takes sizes that are known from one of which others are not.
+    The node returns the shape, or selects known sizes from a partly known shape.
     """
     if not node.inputs:
         return None
@@ -117,7 +118,7 @@ def _by_shape(node: Node) -> np.ndarray | None:
 
 
 def _measured(node: Node) -> Output:
-    """The value whose shape a node looks at."""
+    """Return the value whose shape a node reads."""
     source = node.inputs[0]
     return source if node.traits.tells_shape else source.node.inputs[0]
 
@@ -132,12 +133,12 @@ def _evaluate(node: Node, device: Device) -> np.ndarray | None:
     inputs = [source.node.attrs["value"] for source in node.inputs]
     try:
         result = quietly(kernel.make(node, device), *inputs)
-    except Exception:  # because the step itself will raise it, with its place
+    except Exception:  # because the step itself will raise it, with its location
         return None
     if not isinstance(result, np.ndarray | np.generic) or result.nbytes > LARGEST_FOLDED:
         return None
     if node.outputs[0].dtype is string and result.dtype.kind != "O":
         return None
-    value = np.array(result, order="C")  # as kernels of products want it in each step
+    value = np.array(result, order="C")  # the layout that matrix product kernels need in each step
     value.flags.writeable = False
     return value

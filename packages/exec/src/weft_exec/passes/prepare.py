@@ -1,4 +1,4 @@
-"""What the graph of a step or of a function's body goes through before it is placed."""
+"""Passes over the graph of a step or function body before placement."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from weft_graph.passes.inline import inline_calls
 from weft_graph.passes.routed_references import read_routed
 
 Watch = Callable[[str, StepGraph], None]
-"""Told of the graph after each stage."""
+"""Callback that receives the graph after each stage."""
 
 
 def _ignore(*_: Any) -> None:
@@ -35,17 +35,20 @@ def prepare(
     note: Callable[[Iterable[Node]], None] = _ignore,
     watch: Watch = _ignore,
 ) -> StepGraph:
-    """The graph of a step: pruned, with bodies in the places of calls, and optimised.
+    """Return the graph of a step: pruned, with calls inlined, and optimized.
 
     Args:
-      feeds: what is given a value, and so is not computed.
-      outputs: what is fetched.
-      targets: what runs, whatever is used of it.
-      host: whose kernels fold constants, and whose options say whether to optimise.
-      may_wait: whether a node may wait for something other than its inputs; none does by default.
-      note: takes the nodes of a step in which calls were replaced, whose graph nobody knows.
-      watch: told of the graph after each stage.
-    Raises: OpError: the graph cannot be run with these feeds, or a call does not fit its function.
+      feeds: the outputs that are fed and therefore not computed.
+      outputs: the fetches.
+      targets: the nodes to run even if their outputs are unused.
+      host: the device whose kernels fold constants, and whose options enable optimizations.
+      may_wait: returns True if a node may wait for something other than its inputs; always False by
+        default.
+      note: receives the nodes of a step in which calls were inlined, since they are in no known
+        graph.
+      watch: called with the graph after each stage.
+    Raises: OpError: the graph cannot be run with these feeds, or a call does not match its
+    function.
     """
     step = prune(feeds, outputs, targets)
     watch("pruned", step)
@@ -71,12 +74,12 @@ def prepare(
 
 
 def _say_what_is_compiled(step: StepGraph, config: SessionConfig) -> None:
-    """Let nodes tell what the session says of compiling them, wherever they are derived."""
+    """Set the session's compilation options on the nodes, for wherever they are derived."""
     said: dict[str, Any] = {} if config.jit is None else {COMPILED: config.jit}
     if config.jit_check:
         said = {COMPILED: True, **said, CHECKED: True}
     elif config.deterministic and not jit_environment():
-        said = {COMPILED: False, **said}  # no number depends on when something was compiled
+        said = {COMPILED: False, **said}  # results must not depend on when something was compiled
     for node in step.graph.nodes if said else ():
         if node.inputs:
             node.attrs = {**said, **node.attrs}

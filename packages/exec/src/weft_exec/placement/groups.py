@@ -1,4 +1,4 @@
-"""What constrains the places of nodes: colocation, kernels, requests."""
+"""Constraints on the devices of nodes: colocation, kernels, device requests."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Group:
     """Nodes that must be on one device.
 
     Attributes:
-      members: by name, the first one first.
-      stateful: whether one of them keeps something between steps.
-      holds: whether one of them holds something that others get a reference or handle of.
+      members: the nodes by name, in order of addition.
+      stateful: whether a member keeps state between steps.
+      holds: whether a member owns state whose reference or handle other nodes receive.
     """
 
     __slots__ = ("_able", "holds", "members", "stateful")
@@ -36,9 +36,9 @@ class Group:
 
     @property
     def requests(self) -> dict[str, str]:
-        """The devices that members ask for, and who does.
+        """The devices that members request, with the name of a requesting member.
 
-        What holds a variable or another resource decides for all that use it.
+        The owner of a variable or another resource decides for all its users.
         """
         if len(self.members) == 1:
             ((name, node),) = self.members.items()
@@ -50,10 +50,10 @@ class Group:
         }
 
     def runs_on(self, kind: int, device: DeviceDescription) -> bool:
-        """Whether a device has kernels for all members; of each it is asked once.
+        """Return True if a device has kernels for all members; results are cached.
 
         Args:
-          kind: a number that devices with the same kernels have.
+          kind: a number shared by devices with the same kernels.
         """
         known = self._able.get(kind, 0)
         for node in islice(self.members.values(), known, None):
@@ -67,9 +67,9 @@ class Group:
 class Groups:
     """The groups of a session's nodes, found by union-find over the whole graph.
 
-    Nodes are together by colocation, or because one takes the other's reference or handle. State
-    for which no task is asked is where `settle` says that it is already; else in the task of the
-    first device, since whether it is another client's must not depend on what is faster.
+    Nodes are grouped by colocation, or because one uses the other's reference or handle. State
+    without a requested task is in the task that `settle` found it in, or else in the task of the
+    first device: its location must not depend on performance, since another client has to find it.
     """
 
     def __init__(self, devices: Sequence[DeviceDescription], config: SessionConfig) -> None:
@@ -84,7 +84,7 @@ class Groups:
         self._homes: dict[str, DeviceParts | errors.OpError] = {}
 
     def extend(self, nodes: Iterable[Node]) -> None:
-        """Take note of new nodes."""
+        """Add new nodes."""
         several = len(self._devices) > 1
         far = self._far
         for node in nodes:
@@ -104,7 +104,7 @@ class Groups:
                         self._unite(holder, node)
 
     def root(self, name: str) -> str:
-        """The name of the group of a node; its own where it is alone."""
+        """Return the name of a node's group; the node's own name if it is alone."""
         parents = self._parents
         while name in parents:
             parent = parents[name]
@@ -114,7 +114,7 @@ class Groups:
         return name
 
     def group(self, node: Node) -> Group:
-        """The group of a node, with the node itself."""
+        """Return the group of a node, including the node itself."""
         found = self._groups.get(self.root(node.name))
         if found is None:
             return Group(node)
@@ -123,7 +123,7 @@ class Groups:
         return found
 
     def only_by_kernels(self, node: Node) -> bool:
-        """Whether nothing but what has a kernel decides where a node may be."""
+        """Return True if the available kernels are the only constraint on a node's device."""
         name = node.name
         return not (node.device or self._far or name in self._parents or name in self._groups)
 
@@ -143,7 +143,7 @@ class Groups:
     # ---------------------------------------------------------------- candidates
 
     def candidates(self, node: Node, group: Group) -> tuple[int, ...]:
-        """The devices, by number, that a group may be on.
+        """Return the numbers of the devices that a group may be on.
 
         Args:
           node: the member that is to be placed.
@@ -181,15 +181,15 @@ class Groups:
         raise self._impossible(node, group, able)
 
     def check_device(self, node: Node) -> None:
-        """Refuse a device that nobody has, for a node that is in every part that uses it.
+        """Validate the requested device of a node that is copied to every partition that uses it.
 
-        Raises: InvalidArgumentError: the node asks for one.
+        Raises: InvalidArgumentError: the node requests a device that does not exist.
         """
         if not self._soft and not self._matches(node.device):
             raise self._impossible(node, Group(node), self._able(node))
 
     def without_task(self, nodes: Iterable[Node]) -> list[Node]:
-        """Those of some nodes that make or find state, in whichever task it is."""
+        """Return the nodes that create or look up state without a requested task."""
         return [
             node
             for node in nodes
@@ -197,11 +197,11 @@ class Groups:
         ]
 
     def settle(self, homes: Mapping[str, DeviceParts | errors.OpError]) -> None:
-        """Say where the state of some nodes is, by their names, or why that cannot be said."""
+        """Set the tasks of the state of some nodes by node name, or errors for unknown ones."""
         self._homes.update(homes)
 
     def _home(self, group: Group) -> DeviceParts:
-        """The task of state for which no task is asked."""
+        """Return the task of state without a requested task."""
         for name in group.members:
             found = self._homes.get(name)
             if isinstance(found, errors.OpError):
@@ -211,7 +211,7 @@ class Groups:
         return self._devices[0].task
 
     def _near(self, able: list[int], group: Group) -> list[int]:
-        """Those of some devices that are of the tasks that a group asks for, if there are any."""
+        """Return the devices in the requested tasks of a group, or all if there are none."""
         tasks = [DeviceSpec(*DeviceSpec.from_string(r).parts[:3]) for r in group.requests]
         near = [i for i in able if all(task.matches(self._devices[i].spec) for task in tasks)]
         return near or able
@@ -275,7 +275,7 @@ def _runs_on(device: DeviceDescription, node: Node) -> bool:
 
 
 def _first_alike(devices: Sequence[DeviceDescription]) -> list[int]:
-    """For each device the number of the first one that has the same kernels."""
+    """Return for each device the number of the first device with the same kernels."""
     first: dict[tuple[str, int], int] = {}
     return [
         first.setdefault((device.type, 0 if device.kernels is None else id(device.kernels)), i)
@@ -284,10 +284,10 @@ def _first_alike(devices: Sequence[DeviceDescription]) -> list[int]:
 
 
 def _used(source: Output, node: Node, far: bool) -> Node | None:
-    """What gave the handle of a resource that `node` uses, or the reference it reads at its time.
+    """Return the node that owns the reference or resource handle used by `node`, if any.
 
-    A handle that came into a branch or a loop is of what it was of outside. Where there are several
-    tasks (`far`), which no handle can leave, that is also so for calls and for datasets.
+    A handle inside a branch or a loop is traced to its source outside. With several tasks (`far`),
+    which handles cannot leave, handles are also traced through calls and datasets.
     """
     holder = source.node
     if source.dtype is not dtypes.resource and not (far and source.dtype is dtypes.variant):
@@ -298,7 +298,7 @@ def _used(source: Output, node: Node, far: bool) -> Node | None:
 
 
 def _passes_on(node: Node, far: bool) -> bool:
-    """Whether a node passes handles on, and does nothing with what is behind them."""
+    """Return True if a node only forwards handles without using their resources."""
     return node.traits.routes or (node.role is Role.CALL and not far)
 
 
@@ -307,17 +307,17 @@ def _is_handle(output: Output) -> bool:
 
 
 def _holds(node: Node) -> bool:
-    """Whether others get a reference or a handle of what a node has."""
+    """Return True if a node makes a reference or handle for others and takes none itself."""
     return any(map(_is_handle, node.outputs)) and not any(map(_is_handle, node.inputs))
 
 
 def _has_state(node: Node, group: Group) -> bool:
-    """Whether a group keeps something, and does not only use what another one keeps."""
+    """Return True if a group owns state, and does not only use the state of another group."""
     return group.holds or (group.stateful and not any(map(_is_handle, node.inputs)))
 
 
 def _asks_for_a_task(group: Group) -> bool:
-    """Whether a group may be said to be in a task, or some, by a request."""
+    """Return True if a request of a group names a job or task."""
     parts = [DeviceSpec.from_string(request).parts for request in group.requests]
     return any(job is not None or task is not None for job, _, task, *_ in parts)
 

@@ -24,7 +24,7 @@ _STYLE: Final = (
 
 
 def timeline(report: PlacementReport) -> str:
-    """An SVG document of a report.
+    """Return an SVG document of a report.
 
     Neighbouring nodes that would be too narrow to see are one box that says how many they are.
     """

@@ -1,4 +1,4 @@
-"""The places of one session's nodes."""
+"""Placement of the nodes of one session."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _log = logging.getLogger("weft")
 
 
 class Assigned:
-    """The places of the nodes of one step.
+    """The placement of the nodes of one step.
 
     Attributes:
-      places: the name of the device of each node that has a place.
+      places: the name of the device of each placed node.
     """
 
     def __init__(self, run: Simulation, nodes: Sequence[Node], memories: Mapping[str, str]) -> None:
@@ -37,11 +37,11 @@ class Assigned:
         self._memories = memories
 
     def report(self) -> PlacementReport:
-        """How that came about."""
+        """Return the report of the placement."""
         return self._run.report()
 
     def delays(self) -> dict[tuple[Output, str], Node]:
-        """What Receives into other memory should wait for, so that they do not come too early."""
+        """Return the nodes that Receives into other memory wait for, to avoid early copies."""
         from weft_exec.placement.receives import delays
 
         memories = self._memories
@@ -49,7 +49,7 @@ class Assigned:
         return delays(copies, self._nodes, self.places, self._run.times()) if copies else {}
 
     def turns(self, devices: Collection[str]) -> dict[tuple[Output, str], Node]:
-        """What Receives of some devices, which are short of memory, should wait for."""
+        """Return the nodes that Receives of devices short of memory should wait for."""
         from weft_exec.placement.receives import in_turn
 
         return in_turn(self._nodes, self.places, devices) if devices else {}
@@ -58,12 +58,12 @@ class Assigned:
 class Placer:
     """Places the nodes of one session.
 
-    Nodes with state are placed once, by a simulated run of the whole graph as it is then, and stay.
-    The others are placed for each step by a simulated run of it.
+    Nodes with state are placed once, by a simulated run of the whole graph at that time. The others
+    are placed for each step, by a simulated run of the step.
 
     Args:
-      devices: what is known of them; they may be of other processes.
-      costs: gives the cost model of simulated runs; wanted by sessions with several devices.
+      devices: their descriptions; they may be of other processes.
+      costs: returns the cost model of simulated runs; required in sessions with several devices.
     """
 
     def __init__(
@@ -83,25 +83,25 @@ class Placer:
         self._logged: set[str] = set()
 
     def extend(self, nodes: Sequence[Node]) -> None:
-        """Take note of new nodes of the session's graph."""
+        """Add new nodes of the session's graph."""
         self._groups.extend(nodes)
         if len(self._devices) > 1 or self._devices[0].memory_limit:
             self._nodes += nodes
 
     def without_task(self, nodes: Iterable[Node]) -> list[Node]:
-        """As `Groups.without_task`."""
+        """See `Groups.without_task`."""
         return self._groups.without_task(nodes)
 
     def settle(self, homes: Mapping[str, DeviceParts | errors.OpError]) -> None:
-        """As `Groups.settle`."""
+        """See `Groups.settle`."""
         self._groups.settle(homes)
 
     def note(self, nodes: Iterable[Node]) -> None:
-        """Take note of nodes of a step that the session's graph does not have."""
+        """Add nodes of a step that are not in the session's graph."""
         self._groups.extend(nodes)
 
     def place(self, node: Node) -> str:
-        """The name of the device of a node of a session with one device.
+        """Return the name of the device of a node in a session with one device.
 
         Raises: UnimplementedError, InvalidArgumentError: as `assign`.
         """
@@ -113,12 +113,11 @@ class Placer:
         return device.name
 
     def assign(self, nodes: Sequence[Node], *, within_limits: bool = True) -> Assigned:
-        """The devices of a step's nodes.
+        """Assign devices to the nodes of a step.
 
         Args:
-          nodes: inputs before users, back edges of loops left out.
-          within_limits: whether memory limits count; else the nodes go where they would with enough
-            memory everywhere.
+          nodes: in topological order, without the back edges of loops.
+          within_limits: whether memory limits count; else memory is treated as unlimited.
         Raises:
           UnimplementedError: no device of the session has a kernel for a node.
           InvalidArgumentError: device requests cannot be met.
@@ -134,18 +133,18 @@ class Placer:
         return Assigned(run, nodes, {d.name: d.memory for d in self._devices})
 
     def kept_bytes(self) -> dict[str, int]:
-        """What the session's variables take on each device, by its name."""
+        """Return the bytes of the session's variables by the name of the device."""
         if len(self._devices) == 1 and self._costs is not None:
             costs = self._costs()
             self._used = [sum([costs.persistent_bytes(node) for node in self._nodes])]
         return {d.name: used for d, used in zip(self._devices, self._used, strict=True)}
 
     def may_wait(self, node: Node) -> bool:
-        """Whether a node waits for something other than its inputs, on any device it may be on."""
+        """Return True if a node may wait for something other than its inputs on some device."""
         return any([waits_on(device, node) for device in self._devices])
 
     def _pin(self) -> None:
-        """Place the nodes with state that are new, by a run of all that is known."""
+        """Place new nodes with state, by a simulated run of the whole graph."""
         if self._simulated == len(self._nodes):
             return
         if any(node.op_def.stateful for node in self._nodes[self._simulated :]):

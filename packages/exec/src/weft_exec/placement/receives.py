@@ -1,8 +1,8 @@
-"""When values should be received: as late as the simulated run allows (paper, section 5.2).
+"""Scheduling of Receives: as late as the simulated run allows (paper, section 5.2).
 
-A value that is received long before it is used takes memory for nothing.  A Receive into a memory
-of its own is therefore made to wait for a node that ends shortly before it has to begin, for the
-value to be there when its first user starts.
+A value that is received long before its use occupies memory. A Receive into another memory
+therefore gets a control edge from a node that ends just in time for the value to arrive before its
+first user starts.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from weft_graph.passes.flow import Flow
 from weft_graph.passes.waiting import Waiting
 
 _AHEAD: Final = 3
-"""How many nodes before a value's first user its Receive may begin where memory is short."""
+"""Under memory pressure, the number of nodes before its first user at which a Receive may begin."""
 _LEAST_BYTES: Final = 1 << 16
-"""Smaller values may lie about."""
+"""Receives of smaller values are not delayed."""
 _SLACK: Final = 2
-"""A Receive begins so many times its estimated duration before its value is needed."""
+"""A Receive begins this multiple of its estimated duration before its value is needed."""
 
 
 def delays(
@@ -32,18 +32,18 @@ def delays(
     places: Mapping[Node, str],
     times: Mapping[Node, tuple[float, float]],
 ) -> dict[tuple[Output, str], Node]:
-    """What Receives should wait for.
+    """Return the nodes that Receives should wait for.
 
-    Every node that a Receive waits for ends before the value's first user starts in one and the
-    same simulated run, so no cycle can arise.  What a loop takes is not delayed: nothing of the
-    loop begins, nor what follows from it, before all that it takes is there.
+    Every such node ends before the value's first user starts in the same simulated run, so no cycle
+    can arise. Inputs of loops are not delayed: no part of a loop begins before all of its inputs
+    have arrived.
 
     Args:
       crossings: the transfers of a simulated run.
-      nodes: those of the step, inputs before users.
-      places: the device of each that has one.
-      times: when each starts and ends.
-    Returns: by value and device, the node there whose end lets the Receive begin.
+      nodes: the nodes of the step, in topological order.
+      places: the device of each placed node.
+      times: start and end of each node.
+    Returns: by value and device, the node whose end starts the Receive.
     """
     wanted = [c for c in crossings if c.nbytes >= _LEAST_BYTES]
     if not wanted:
@@ -76,14 +76,15 @@ def in_turn(
     places: Mapping[Node, str],
     devices: Collection[str],
 ) -> dict[tuple[Output, str], Node]:
-    """What Receives of devices that are short of memory should wait for, whatever the times.
+    """Return the nodes that Receives of devices short of memory should wait for.
 
-    That is a node some places before the value's first user, so that no cycle can arise.
+    The choice does not depend on times: it is a node a few positions before the value's first user,
+    so no cycle can arise.
 
     Args:
-      nodes: those of the step, in the order in which they should run.
-      places: the device of each that has one.
-      devices: the names of those that are short of memory.
+      nodes: the nodes of the step, in execution order.
+      places: the device of each placed node.
+      devices: the names of the devices that are short of memory.
     Returns: as `delays`.
     """
     flow, waiting = Flow(nodes), Waiting(nodes)
@@ -113,12 +114,12 @@ def in_turn(
 
 
 def _has_end(node: Node) -> bool:
-    """Whether a node has a place of its own, and is in one part."""
+    """Return True if a node is placed, so it belongs to a single partition."""
     return not node.traits.routes and node.role is not Role.CONSTANT
 
 
 def _may_be_late(value: Output, flow: Flow, places: Mapping[Node, str]) -> bool:
-    """Whether the placed nodes of the step are all that use a value, made outside of loops."""
+    """Return True if a value from outside loops is used only by placed nodes of the step."""
     if flow.frame[value.node] is not flow.root:
         return False
     users = [user for user in value.consumers() if user in flow.frame]

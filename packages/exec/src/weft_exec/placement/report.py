@@ -1,4 +1,4 @@
-"""Where nodes went and why."""
+"""Reports of placement: the device of each node and the reason."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ ROOM: Final = "the only one with room"
 
 
 class NodePlacement(NamedTuple):
-    """One node.
+    """The placement of one node.
 
     Attributes:
       name, op: of the node.
-      device: where it runs.
-      reason: what decided.
-      candidates: devices that it could be on, with the simulated time in seconds at which it would
-        have finished there; NaN where nothing was simulated.
+      device: the chosen device.
+      reason: the deciding rule.
+      candidates: possible devices, with the simulated finish time in seconds on each; NaN if
+        nothing was simulated.
       start, finish: in seconds of the simulated run.
     """
 
@@ -39,11 +39,11 @@ class NodePlacement(NamedTuple):
 
 
 class PlacementReport:
-    """What a simulated run decided about the nodes of a step.
+    """The decisions of a simulated run about the nodes of a step.
 
     Attributes:
       nodes: in the order of the run.
-      transfers: (name of the value, from, to, bytes, when it was there in seconds).
+      transfers: (name of the value, source, target, bytes, arrival time in seconds).
     """
 
     def __init__(
@@ -58,8 +58,8 @@ class PlacementReport:
     def __getitem__(self, name: str) -> NodePlacement:
         if name not in self._by_name:
             raise KeyError(
-                f"no node {name!r} runs in this step: it was folded, merged with another one, is "
-                "not needed, or there is none"
+                f"no node {name!r} runs in this step: it does not exist, is not needed, or was "
+                "folded or merged"
             )
         return self._by_name[name]
 
@@ -71,18 +71,18 @@ class PlacementReport:
 
     @property
     def seconds(self) -> float:
-        """How long the simulated run took."""
+        """The duration of the simulated run."""
         return max([node.finish for node in self.nodes], default=0.0)
 
     def __str__(self) -> str:
         return self.table()
 
     def table(self, most: int | None = None) -> str:
-        """The nodes in a table.
+        """Return a table of the nodes.
 
         Args:
-          most: only those that take the longest, longest first; all in the order of the run by
-            default.
+          most: the number of nodes to show, slowest first; by default all nodes in the order of the
+            run.
         """
         nodes: Sequence[NodePlacement] = self.nodes
         if most is not None and len(nodes) > most:
@@ -110,12 +110,12 @@ def _table(nodes: Sequence[NodePlacement]) -> str:
 
 
 def _device(name: str) -> str:
-    """A device's name as programs write it: `/device:CPU:1`."""
+    """Return a device's name as programs write it: `/device:CPU:1`."""
     return "/" + name.rpartition("/")[2]
 
 
 def _task_and_device(name: str) -> str:
-    """A device's name where there are several tasks: `/job:ps/task:0/device:CPU:1`."""
+    """Return a device's name including its task: `/job:ps/task:0/device:CPU:1`."""
     return name.replace("/replica:0", "")
 
 

@@ -1,16 +1,16 @@
-"""A simulated run of a graph that decides where its nodes go (paper, section 3.2.1).
+"""A simulated run of a graph that places its nodes (paper, section 3.2.1).
 
-Nodes are taken in the order in which they would run.  Each goes to the device on which it would
-finish first, by the cost model's time for it, by when its inputs would be there, and by when the
-device would be free; what was decided counts for the nodes after it.  Four things are not decided
-so:
+Nodes are visited in execution order. Each goes to the device on which it would finish first, given
+the cost model's time for it, the arrival of its inputs and the time at which the device is free.
+Earlier decisions affect later nodes. There are four exceptions:
 
-- What must be together is decided by its first node.
-- State goes to whoever uses it first: what reads a variable needs no device before somebody else
-  takes the value.  So does what is small and comes from nowhere.
-- A loop that asks for nothing stays whole, since each crossing would cost a message an iteration.
-- A node that is small beside a transfer stays with its inputs: devices of one process share the
-  thread that hands out work, so that moving it could not pay.
+- The first node of a group decides for the whole group.
+- State and small sources are placed with their first user. A variable that is only read has no
+  device until a node uses its value.
+- A loop without device requests stays on one device, since each crossing would cost a message per
+  iteration.
+- A node that is small compared with a transfer stays with its inputs: devices of one process share
+  the dispatching thread, so moving the node could not pay off.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from weft_graph.passes.partition import goes_along, is_anywhere
 from weft_tensor import errors
 
 _GRAIN: Final = 4
-"""A node is moved away from its inputs if it takes so many times as long as a transfer."""
+"""A node is moved away from its inputs only if it takes this multiple of the transfer time."""
 _ROUNDS: Final = 10
-"""How often loops are taken to go round."""
+"""Assumed trip count of loops."""
 
 _ANYWHERE: Final = -1
 _UNDECIDED: Final = -2
@@ -43,10 +43,10 @@ class Crossing(NamedTuple):
     """A transfer.
 
     Attributes:
-      value: what is sent, once to each device.
+      value: the value, sent once to each device.
       source, target: names of devices.
-      nbytes: how large it is.
-      start, arrival: when it begins, and when it is there.
+      nbytes: its size.
+      start, arrival: start and end of the transfer.
     """
 
     value: Output
@@ -58,16 +58,16 @@ class Crossing(NamedTuple):
 
 
 class _Unit:
-    """What is placed as one: a node, a group, or a loop.
+    """A unit of placement: a node, a group, or a loop.
 
     Attributes:
-      group: of the node that it began with.
-      candidates: numbers of devices.
-      device: the one that was chosen; `_UNDECIDED` until then.
+      group: the group of its first node.
+      candidates: numbers of the possible devices.
+      device: the chosen device; `_UNDECIDED` until then.
       waits: whether its first user decides.
-      reason: what decided.
-      finishes: the simulated times of the candidates.
-      nodes: of a loop, all of them; else empty.
+      reason: the deciding rule.
+      finishes: the simulated finish times on the candidates.
+      nodes: all nodes of a loop; else empty.
     """
 
     __slots__ = ("candidates", "device", "finishes", "group", "nodes", "reason", "waits")
@@ -85,22 +85,21 @@ class _Unit:
 class Simulation:
     """One simulated run.
 
-    It is list scheduling: each node starts on its device when that is free and the inputs have
-    arrived, and the device is free again when it ends.  A node is met once, when all that it needs
-    has been met, so what is decided for it never changes.
+    It is list scheduling: each node starts when its device is free and its inputs have arrived, and
+    occupies the device until it ends. Each node is visited once, after everything that it depends
+    on, so a decision never changes.
 
-    What is placed as one is a unit, decided when its first node is met.  A unit that waits has no
-    place yet: a variable that nobody has used, or something small that comes from nowhere.  Its
-    first user takes it along (`_decide_inputs`).  The nodes of a loop are met once each, too, but
-    the place of the loop is decided by the time of all of them, `_ROUNDS` times.
+    A unit is decided when its first node is visited. Unused variables and small sources wait: their
+    first user decides for them (`_decide_inputs`). The nodes of a loop are visited once too, but
+    the loop is placed by the time of all of them, multiplied by `_ROUNDS`.
 
     Args:
-      nodes: inputs before users, back edges of loops left out.
-      pinned: where groups with state are, by the name of the group.
-      kept_bytes: what such groups keep on each device; changed by what is decided here.
+      nodes: in topological order, without the back edges of loops.
+      pinned: devices of groups with state, by the name of the group.
+      kept_bytes: bytes of such groups on each device; updated by the run.
     Attributes:
-      found: the number of the device of each node that has a place.
-      pinned: groups with state that were decided here.
+      found: the number of the device of each placed node.
+      pinned: groups with state that were decided in this run.
       crossings: the transfers, in the order of their first users.
     """
 
@@ -138,11 +137,12 @@ class Simulation:
         self.crossings: list[Crossing] = []
 
     def run(self, strict: bool = True, within_limits: bool = True) -> None:
-        """Run it.
+        """Run the simulation.
 
         Args:
-          strict: whether nodes that cannot be placed are errors, or are passed over.
-          within_limits: whether a step's values count against memory limits; variables do always.
+          strict: whether nodes that cannot be placed are errors; else they are skipped.
+          within_limits: whether the values of a step count against memory limits; variables always
+            do.
         Raises: UnimplementedError, InvalidArgumentError, ResourceExhaustedError.
         """
         self._find_loops()
@@ -155,7 +155,7 @@ class Simulation:
                 if strict:
                     raise
                 self._start[node] = self._ready[node] = self._needed(node)
-        if strict:  # after what uses them, whose name says more
+        if strict:  # after its users, whose names say more in an error
             for node in self._nodes:
                 if node.device and node.role is Role.CONSTANT:
                     self._groups.check_device(node)
@@ -184,7 +184,7 @@ class Simulation:
         self._go(node, unit.device)
 
     def _unit(self, node: Node) -> _Unit | None:
-        """What a node is placed with; None for nodes that are where their input is."""
+        """Return the unit of a node; None for nodes that stay with their input."""
         group = self._groups.group(node)
         key: object = self._groups.root(node.name)
         if len(group.members) < 2 and not group.stateful and not node.device:
@@ -218,7 +218,7 @@ class Simulation:
     # ------------------------------------------------------------------ choosing
 
     def _choose(self, node: Node, unit: _Unit) -> None:
-        """Decide a unit by the node of it that comes first."""
+        """Decide the device of a unit when its first node is visited."""
         candidates = self._fitting(node, unit)
         times = self._times(node, unit, candidates)
         if max(times.values()) < _GRAIN * self._crossing(node):
@@ -238,7 +238,7 @@ class Simulation:
         self._settle(unit, best, why.TOGETHER if grouped else reason)
 
     def _times(self, node: Node, unit: _Unit, candidates: Sequence[int]) -> dict[int, float]:
-        """How long a node, or a whole loop, would take on each device; equal ones share it."""
+        """Return the time of a node or a whole loop on each device; equal devices share it."""
         by_kind: dict[int, float] = {}
         for i in candidates:
             kind = self._kind[i]
@@ -252,13 +252,13 @@ class Simulation:
         return {i: by_kind[self._kind[i]] for i in candidates}
 
     def _crossing(self, node: Node) -> float:
-        """The least that a transfer of the node's inputs would take."""
+        """Return the shortest time in which the node's inputs could be transferred."""
         nbytes = sum([self._costs.nbytes(source) for source in node.inputs])
         first, second = self._devices[:2]
         return self._costs.transfer_seconds(nbytes, first, second)
 
     def _nearest(self, node: Node, candidates: Sequence[int]) -> int | None:
-        """The candidate that has most of a node's inputs; None where none has any."""
+        """Return the candidate that holds most of a node's inputs; None if none holds any."""
         amounts: dict[int, int] = {}
         for source in node.inputs:
             place = self._place_of(source.node)
@@ -277,7 +277,7 @@ class Simulation:
     # ------------------------------------------------------------------ times
 
     def _go(self, node: Node, device: int) -> None:
-        """Let a node run."""
+        """Simulate the execution of a node."""
         self._decide_inputs(node, device)
         start = max(self._free[device], self._needed(node, device, arrive=True))
         self._start[node] = start
@@ -288,7 +288,7 @@ class Simulation:
             self._account(node, device)
 
     def _decide_inputs(self, node: Node, device: int) -> None:
-        """What nobody has used yet goes to its first user, and so does all behind it."""
+        """Place undecided inputs, and their own undecided inputs, with their first user."""
         mine = self._unit_of.get(node)
         stack = [source.node for source in node.inputs]
         while stack:
@@ -304,11 +304,11 @@ class Simulation:
             stack += [behind.node for behind in source.inputs]
 
     def _needed(self, node: Node, device: int = _ANYWHERE, arrive: bool = False) -> float:
-        """When all that a node waits for is there.
+        """Return the time at which all inputs of a node are available.
 
         Args:
-          device: the number of the device where it is; without, no transfers count.
-          arrive: whether the transfers happen.
+          device: the number of the node's device; without it, transfers are not counted.
+          arrive: whether to record the transfers.
         """
         latest = 0.0
         if device == _ANYWHERE:
@@ -323,7 +323,7 @@ class Simulation:
         return latest
 
     def _arrival(self, source: Output, device: int, arrive: bool) -> float:
-        """When a value is there, once it has been sent to a device."""
+        """Return the time at which a value has arrived on a device."""
         ready = self._ready.get(source.node, 0.0)
         place = self._place_of(source.node)
         if place < 0 or place == device:
@@ -341,7 +341,7 @@ class Simulation:
         return ready + seconds
 
     def _place_of(self, node: Node) -> int:
-        """The number of the device of a node, or `_ANYWHERE`, or `_UNDECIDED`."""
+        """Return the number of a node's device, or `_ANYWHERE`, or `_UNDECIDED`."""
         while True:
             unit = self._unit_of.get(node)
             if unit is not None:
@@ -367,9 +367,9 @@ class Simulation:
         return not limit or self.kept_bytes[device] + self._persistent(unit) <= limit
 
     def _first_that_fits(self, unit: _Unit) -> int:
-        """The first candidate whose memory limit leaves enough for what a unit keeps.
+        """Return the first candidate with enough memory for the state of a unit.
 
-        Raises: ResourceExhaustedError: none has.
+        Raises: ResourceExhaustedError: there is none.
         """
         for device in unit.candidates:
             if self._fits(unit, device):
@@ -391,7 +391,7 @@ class Simulation:
         )
 
     def _fitting(self, node: Node, unit: _Unit) -> tuple[int, ...]:
-        """The candidates with enough memory left for a node's results, or else all of them."""
+        """Return the candidates with enough memory for a node's results, or else all of them."""
         if not self._uses:
             return unit.candidates
         nbytes = sum([self._costs.nbytes(output) for output in node.outputs])
@@ -409,7 +409,7 @@ class Simulation:
                 self._uses[source.node] = self._uses.get(source.node, 0) + 1
 
     def _account(self, node: Node, device: int) -> None:
-        """Note what a node's results occupy until their last user has run."""
+        """Account for the memory of a node's results until their last user has run."""
         if node.outputs and self._uses.get(node):
             self._live[device] += sum([self._costs.nbytes(output) for output in node.outputs])
         for source in node.inputs:
@@ -422,7 +422,7 @@ class Simulation:
     # ------------------------------------------------------------------ loops
 
     def _find_loops(self) -> None:
-        """The outermost loop of each node that is in one."""
+        """Find the outermost loop of each node that is in one."""
         inside: dict[Node, tuple[str, ...]] = {}
         for node in self._nodes:
             around: tuple[str, ...] = ()
@@ -441,7 +441,7 @@ class Simulation:
                     self._loops.setdefault(around[0], []).append(node)
 
     def _devices_of(self, loop: str) -> tuple[int, ...]:
-        """The devices that could run a loop whole; none where something in it asks for one."""
+        """Return the devices that could run a whole loop; none if a node requests a device."""
         found = self._loop_devices.get(loop)
         if found is None:
             found = tuple(range(len(self._devices)))
@@ -457,7 +457,7 @@ class Simulation:
     # ------------------------------------------------------------------ report
 
     def report(self) -> PlacementReport:
-        """What was decided."""
+        """Return the decisions."""
         rows = []
         for node in self._nodes:
             unit = self._unit_of.get(node)
@@ -481,5 +481,5 @@ class Simulation:
         return PlacementReport(rows, transfers)
 
     def times(self) -> dict[Node, tuple[float, float]]:
-        """When each node started and ended."""
+        """Return the start and end of each node."""
         return {node: (self._start[node], ready) for node, ready in self._ready.items()}

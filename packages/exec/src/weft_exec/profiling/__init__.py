@@ -1,1 +1,1 @@
-"""What traced steps say: where the time and the memory went."""
+"""Profiles of traced steps: time and memory by op type, name scope or node."""

@@ -1,4 +1,4 @@
-"""What a profile shows, as a dict of options with TensorFlow's names."""
+"""Display options of a profile, as a dict with TensorFlow's names."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ DEFAULTS: Final[dict[str, Any]] = {
 
 
 class ProfileOptionBuilder:
-    """Builds the options of `profile`, one call after the other.
+    """Builds the options of `profile` with chained calls.
 
     Args:
-      options: what to begin with, such as `ProfileOptionBuilder.time_and_memory()`.
+      options: the initial options, such as `ProfileOptionBuilder.time_and_memory()`.
 
     Examples:
       >>> builder = wf.profiler.ProfileOptionBuilder
@@ -46,7 +46,7 @@ class ProfileOptionBuilder:
 
     @staticmethod
     def trainable_variables_parameter() -> dict[str, Any]:
-        """Options that count the elements of trainable variables."""
+        """Return options that count the elements of trainable variables."""
         return DEFAULTS | {
             "account_type_regexes": ["_trainable_variables"],
             "account_displayed_op_only": True,
@@ -55,7 +55,7 @@ class ProfileOptionBuilder:
 
     @staticmethod
     def float_operation() -> dict[str, Any]:
-        """Options that count floating-point operations."""
+        """Return options that count floating-point operations."""
         return DEFAULTS | {
             "min_float_ops": 1,
             "order_by": "float_ops",
@@ -73,13 +73,14 @@ class ProfileOptionBuilder:
         min_residual_bytes: int = 0,
         min_output_bytes: int = 0,
     ) -> dict[str, Any]:
-        """Options that show the time and the memory of a traced step.
+        """Return options that show the time and memory of a traced step.
 
         Args:
-          min_micros: of what is shown.
-          min_bytes: of what is shown.
+          min_micros: minimum time to be shown.
+          min_bytes: minimum size to be shown.
           min_accelerator_micros, min_cpu_micros, min_peak_bytes, min_residual_bytes,
-            min_output_bytes: accepted; a step's trace has one time and one size for each node.
+            min_output_bytes: accepted for compatibility; a step's trace has one time and one size
+            for each node.
         """
         return DEFAULTS | {
             "min_micros": min_micros,
@@ -90,7 +91,7 @@ class ProfileOptionBuilder:
         }
 
     def build(self) -> dict[str, Any]:
-        """The options, which belong to the caller."""
+        """Return the options, which belong to the caller."""
         return copy.deepcopy(self._options)
 
     def _with(self, **options: Any) -> Self:
@@ -98,7 +99,7 @@ class ProfileOptionBuilder:
         return self
 
     def with_max_depth(self, max_depth: int) -> Self:
-        """Show so many levels of scopes."""
+        """Set the number of levels of scopes to show."""
         return self._with(max_depth=max_depth)
 
     def with_min_memory(
@@ -108,29 +109,29 @@ class ProfileOptionBuilder:
         min_residual_bytes: int = 0,
         min_output_bytes: int = 0,
     ) -> Self:
-        """Show what takes so many bytes at least."""
+        """Show entries of at least this many bytes."""
         return self._with(min_bytes=min_bytes)
 
     def with_min_execution_time(
         self, min_micros: int = 0, min_accelerator_micros: int = 0, min_cpu_micros: int = 0
     ) -> Self:
-        """Show what takes so many microseconds at least."""
+        """Show entries of at least this many microseconds."""
         return self._with(min_micros=min_micros)
 
     def with_min_parameters(self, min_params: int) -> Self:
-        """Show what has so many elements of variables at least."""
+        """Show entries with at least this many elements of variables."""
         return self._with(min_params=min_params)
 
     def with_min_occurrence(self, min_occurrence: int) -> Self:
-        """Show types of ops that occur so often at least."""
+        """Show op types with at least this many occurrences."""
         return self._with(min_occurrence=min_occurrence)
 
     def with_min_float_operations(self, min_float_ops: int) -> Self:
-        """Show what computes so many operations at least."""
+        """Show entries with at least this many floating-point operations."""
         return self._with(min_float_ops=min_float_ops)
 
     def with_accounted_types(self, account_type_regexes: Sequence[str]) -> Self:
-        """Count nodes whose op type, device or "_trainable_variables" matches one of these."""
+        """Count nodes whose op type, device or "_trainable_variables" matches a pattern."""
         return self._with(account_type_regexes=list(account_type_regexes))
 
     def with_node_names(
@@ -140,13 +141,13 @@ class ProfileOptionBuilder:
         hide_name_regexes: Sequence[str] | None = None,
         trim_name_regexes: Sequence[str] | None = None,
     ) -> Self:
-        """Choose by names what is shown.
+        """Select entries by name.
 
         Args:
-          start_name_regexes: begin at the scopes that match.
-          show_name_regexes: show what matches.
-          hide_name_regexes: and does not match these.
-          trim_name_regexes: nothing below what matches.
+          start_name_regexes: start at scopes that match.
+          show_name_regexes: show entries that match,
+          hide_name_regexes: except entries that match these.
+          trim_name_regexes: show nothing below entries that match.
         """
         given = {
             "start_name_regexes": start_name_regexes,
@@ -157,7 +158,7 @@ class ProfileOptionBuilder:
         return self._with(**{key: list(value) for key, value in given.items() if value is not None})
 
     def account_displayed_op_only(self, is_true: bool) -> Self:
-        """Count in the totals only what is shown."""
+        """Include only shown entries in the totals."""
         return self._with(account_displayed_op_only=is_true)
 
     def with_empty_output(self) -> Self:
@@ -173,7 +174,7 @@ class ProfileOptionBuilder:
         return self._with(output=f"file:outfile={outfile}")
 
     def with_timeline_output(self, timeline_file: str) -> Self:
-        """Write the step as Chrome's trace to a file."""
+        """Write the step to a file in Chrome's trace format."""
         return self._with(output=f"timeline:outfile={timeline_file}")
 
     def with_step(self, step: int) -> Self:

@@ -1,4 +1,4 @@
-"""`profile`: time, memory, parameters and operations of a graph's nodes, by op type or scope."""
+"""`profile`: time, memory, parameters and operations of a graph, by op type, scope or node."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _COLUMNS: Final = {
     "float_ops": "float_ops",
     "occurrence": "run_count",
 }
-"""From the name of an option to the attribute of a `ProfileNode`."""
+"""Attribute of a `ProfileNode` by the name of its option."""
 
 
 class ProfileNode:
-    """One node, scope or type of ops.
+    """One node, scope or op type.
 
     Attributes:
-      name: of it; "_TFProfRoot" for the whole.
-      exec_micros, requested_bytes, parameters, float_ops, run_count: its own.
+      name: the name; "_TFProfRoot" for the root.
+      exec_micros, requested_bytes, parameters, float_ops, run_count: values of this entry alone.
       total_exec_micros, total_requested_bytes, total_parameters, total_float_ops, total_run_count:
-        with all below it.
-      children: what is below it and shown.
+        values that include all entries below.
+      children: the shown entries below.
     """
 
     def __init__(self, name: str) -> None:
@@ -51,13 +51,13 @@ class ProfileNode:
         self.children: list[ProfileNode] = []
 
     def add(self, other: ProfileNode, own: bool = True) -> None:
-        """Count another one: into its own numbers, or else into the totals."""
+        """Add another entry's numbers to this one's own numbers, or else to its totals."""
         for attribute in _COLUMNS.values():
             target, source = (attribute, attribute) if own else (f"total_{attribute}",) * 2
             setattr(self, target, getattr(self, target) + getattr(other, source))
 
     def close(self) -> None:
-        """Begin the totals with its own numbers."""
+        """Initialize the totals with the entry's own numbers."""
         for attribute in _COLUMNS.values():
             setattr(self, f"total_{attribute}", getattr(self, attribute))
 
@@ -72,7 +72,7 @@ def profile(
     cmd: str = "scope",
     options: Mapping[str, Any] | None = None,
 ) -> ProfileNode:
-    """Show where a graph's time, memory, parameters and operations are.
+    """Show how a graph's time, memory, parameters and operations are distributed.
 
     Args:
       graph: the default graph by default.
@@ -80,12 +80,11 @@ def profile(
         are no times and bytes. Times of members of a compiled region are estimated shares of the
         region's time.
       op_log: accepted for compatibility: costs come from the declarations of ops.
-      cmd: "op" sums up by type of op, "scope" by name scope, "graph" shows node by node.
+      cmd: "op" groups by op type, "scope" by name scope, "graph" lists single nodes.
       options: of `ProfileOptionBuilder`; the defaults show times.
-    Returns: the whole, with attributes such as `total_parameters` and `total_float_ops`, and its
-      parts as `children`.
-    Raises: InvalidArgumentError: an option or `cmd` is unknown; OSError's kin: a file cannot be
-      written.
+    Returns: the root, with attributes such as `total_parameters` and `total_float_ops`, and with
+      entries as `children`.
+    Raises: InvalidArgumentError: an option or `cmd` is unknown; OSError: a file cannot be written.
 
     Examples:
       >>> x = wf.placeholder(wf.float32, [10, 20])
@@ -118,7 +117,7 @@ def _checked(options: Mapping[str, Any] | None, cmd: str) -> dict[str, Any]:
     for key in (*found["select"], found["order_by"]):
         if key not in known:
             raise errors.InvalidArgumentError(
-                f"{key!r} is not among what can be selected: {', '.join(sorted(known))}"
+                f"{key!r} cannot be selected; choose from{', '.join(sorted(known))}"
             )
     return found
 
@@ -131,7 +130,7 @@ class _Leaf(ProfileNode):
 
 
 def _measured(graph: Any, run_meta: Any, options: Mapping[str, Any]) -> list[_Leaf]:
-    """What is known of each node whose type is to be counted."""
+    """Return the measurements and costs of each node whose type is to be counted."""
     trained = {v.op for v in graph.get_collection(GraphKeys.TRAINABLE_VARIABLES)}
     leaves: dict[str, _Leaf] = {}
     devices: dict[str, str] = {}
@@ -201,7 +200,7 @@ def _by_scope(leaves: Iterable[_Leaf], flat: bool) -> ProfileNode:
 
 
 def _total(root: ProfileNode) -> None:
-    """Set the totals, parts first."""
+    """Set the totals, children first."""
     order = [root]
     for node in order:
         order.extend(node.children)
@@ -212,7 +211,7 @@ def _total(root: ProfileNode) -> None:
 
 
 def _shown(root: ProfileNode, options: Mapping[str, Any]) -> list[tuple[int, ProfileNode]]:
-    """What is shown, with its depth; sorts the children as they are shown."""
+    """Return the shown entries with their depths, and sort the children in display order."""
     least = {
         f"total_{_COLUMNS[key]}": options.get(f"min_{key}", 0)
         for key in _COLUMNS
@@ -323,7 +322,7 @@ class Profiler:
         self._steps: dict[int, Any] = {}
 
     def add_step(self, step: int, run_meta: Any) -> None:
-        """Note what a step has taken.
+        """Add a traced step.
 
         Args:
           step: its number.
@@ -337,13 +336,13 @@ class Profiler:
         return profile(self._graph, self._steps.get(chosen), cmd=cmd, options=options)
 
     def profile_operations(self, options: Mapping[str, Any]) -> ProfileNode:
-        """The profile of a step by type of op; the last one where `step` is -1."""
+        """Return the profile of a step by op type; of the last one if `step` is -1."""
         return self._profile("op", options)
 
     def profile_name_scope(self, options: Mapping[str, Any]) -> ProfileNode:
-        """The profile of a step by name scope."""
+        """Return the profile of a step by name scope."""
         return self._profile("scope", options)
 
     def profile_graph(self, options: Mapping[str, Any]) -> ProfileNode:
-        """The profile of a step node by node."""
+        """Return the profile of a step by node."""
         return self._profile("graph", options)

@@ -91,7 +91,7 @@ def _edges(times: Sequence[NodeTime]) -> list[_Edge]:
 
 
 def _producer(name: str) -> str:
-    """The node whose output a transfer carries, of the name of the transfer."""
+    """Return the node whose output a transfer carries, of the name of the transfer."""
     return name.partition(_TRANSFER)[0].partition(":")[0]
 
 
@@ -119,7 +119,7 @@ class Timeline:
     def generate_chrome_trace_format(
         self, show_dataflow: bool = True, show_memory: bool = False
     ) -> str:
-        """The step in JSON, for `chrome://tracing` or ui.perfetto.dev.
+        """Return the step in JSON, for `chrome://tracing` or ui.perfetto.dev.
 
         Times are in microseconds since the step's first event, with fractions; "otherData" has that
         event's time in nanoseconds since the epoch. A Receive begins when its value was sent; what
@@ -147,11 +147,11 @@ class Timeline:
         return json.dumps({"traceEvents": events, **other}, indent=1)
 
     def _micros(self, nanoseconds: int) -> float:
-        """A time as microseconds since the first event."""
+        """Return a time as microseconds since the first event."""
         return (nanoseconds - self._origin) / 1000
 
     def _bars(self, time: NodeTime, pid: int, thread: int) -> Iterator[dict[str, Any]]:
-        """An execution, and what it waited before."""
+        """Yield an execution, and what it waited before."""
         label = time.label
         args: dict[str, Any]
         if label.waited:
@@ -172,7 +172,7 @@ class Timeline:
         yield _event("X", label.op, pid, cat=category, **where, args=args)
 
     def _threads(self) -> dict[tuple[str, int], int]:
-        """A small number for each thread of each device."""
+        """Return a small number for each thread of each device."""
         numbers: dict[tuple[str, int], int] = {}
         count: dict[str, int] = {}
         for time in self._times:
@@ -193,7 +193,7 @@ class Timeline:
                 yield _event(phase, edge.name, processes[node.device], cat="DataFlow", **where)
 
     def _memory(self, processes: dict[str, int]) -> Iterator[dict[str, Any]]:
-        """The bytes of outputs that some later node still uses."""
+        """Yield the bytes of outputs that some later node still uses."""
         last: dict[NodeTime, int] = {}
         for edge in _edges(self._times):
             last[edge.source] = max(last.get(edge.source, 0), edge.user.end)

@@ -1,1 +1,1 @@
-"""Session: what is fed and fetched, and how a step is planned."""
+"""Session: feeds, fetches, planning, and the backends that run steps."""

@@ -1,4 +1,4 @@
-"""What was compiled of a step: as lines of text, and as a page that opens offline."""
+"""Reports on the compiled code of a step: as text and as a self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ document.addEventListener('click', event => {
 
 
 def text_of(functions: Sequence[CompiledFunction], limits: Roofline | None) -> Iterator[str]:
-    """Lines on functions and their kernels."""
+    """Yield lines about functions and their kernels."""
     for function in functions:
         yield f"function {function.name}: {summary(function)}"
         own = function.limits or limits
@@ -49,12 +49,12 @@ def text_of(functions: Sequence[CompiledFunction], limits: Roofline | None) -> I
 def all_limits(
     functions: Sequence[CompiledFunction], limits: Roofline | None
 ) -> Sequence[Roofline]:
-    """The limits that functions have: the processor's, where there are some of it, and devices'."""
+    """Return the distinct limits of functions: those of the CPU, if given, and of devices."""
     return list(dict.fromkeys(filter(None, [limits, *(each.limits for each in functions)])))
 
 
 def summary(function: CompiledFunction) -> str:
-    """What a function is and took, in a line."""
+    """Return a one-line summary of a function's size and times."""
     count = len(function.kernels)
     often = f" in each of {function.calls} calls" if function.calls != 1 else ""
     how = "read from the disk" if function.from_disk else "compiled"
@@ -67,7 +67,7 @@ def summary(function: CompiledFunction) -> str:
 
 
 def machine(limits: Roofline) -> str:
-    """The limits, in a line."""
+    """Return the limits as one line."""
     return (
         f"limits, {limits.said}: {limits.bandwidth / 1e9:.1f} GB/s of memory, "
         f"{limits.float32 / 1e9:.1f} GFLOP/s of float32, {limits.float64 / 1e9:.1f} of float64"
@@ -75,7 +75,7 @@ def machine(limits: Roofline) -> str:
 
 
 def cells(kernel: FusedKernel, limits: Roofline | None) -> tuple[str, ...]:
-    """A kernel as a row under `HEADER`; a dash is what nobody knows."""
+    """Return a kernel as a row under `HEADER`; unknown values are shown as a dash."""
     seconds, flops = kernel.seconds, kernel.flops
     share = None if limits is None else kernel.least_seconds(limits)
     return (
@@ -99,11 +99,11 @@ def _rate(amount: float | None, seconds: float | None, scale: float, digits: int
 def page(
     parts: Sequence[Any], functions: Sequence[CompiledFunction], limits: Roofline | None, text: str
 ) -> str:
-    """A document with tables, the picture of the graph, loops and assembly.
+    """Return an HTML document with tables, the picture of the graph, loops and assembly.
 
     Args:
-      parts: what the devices do, as `GraphDef`s.
-      text: the report.
+      parts: the partitions as `GraphDef`s.
+      text: the text report.
     """
     body: list[str] = []
     for at, function in enumerate(functions):

@@ -1,4 +1,4 @@
-"""`Session.explain`: what becomes of a step, as text and as a picture."""
+"""`Session.explain`: how a step is planned, as text and as a picture."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
     from weft_exec.executor.native.watch import Watched
 
 _MOST = 20
-"""Nodes that are shown of a long step; `save` writes all."""
+"""Maximum number of nodes that the text shows; `save` writes all."""
 
 
 class StepReport:
     """The stages of a step's plan.
 
     Attributes:
-      stages: the graph as a `GraphDef` after each stage: "pruned", "inlined" where calls were,
-        "optimized", "with less memory" where values are computed again or moved, and one for the
-        part of each device where there are several.
-      changes: what the passes did, by reason.
-      placement: where each node goes and why.
-      compiled: the names and op types of the nodes of each compiled region, on processors, and of
-        each loop that is compiled as a whole, which `functions` do not have.
-      states: how regions run now, by the name of their last node: compiled, or why and for how long
-        they wait. Regions of steps that have not run, or not for long, have none.
-      left: of other nodes, by their op types and why they run by their kernels, how many.
-      loops: of loops that are in none of these as wholes, by their names, why.
-      functions: what the regions became for the values that `explain` was given, by kernels, with
-        what each takes: `CompiledFunction`s.
-      limits: what one thread of the machine can do, where there are functions: a `Roofline`.
+      stages: the graph as a `GraphDef` after each stage: "pruned", "inlined" if it had calls,
+        "optimized", "with less memory" if values are rematerialized or swapped, and one for the
+        partition of each device if there are several.
+      changes: number of changes made by the passes, by reason.
+      placement: the device of each node and the reason.
+      compiled: names and op types of the nodes of each compiled region on CPUs, and of each loop
+        compiled as a whole, which is not in `functions`.
+      states: current state of regions, by the name of their last node: compiled, or waiting and for
+        how long. Regions of steps that have not run, or only briefly, have none.
+      left: number of other nodes by op type and reason for running as kernels.
+      loops: loops that are not compiled as a whole: name to reason.
+      functions: the compiled regions for the values that `explain` received, with the time of each
+        kernel: `CompiledFunction`s.
+      limits: the limits of one thread of the machine if there are functions: a `Roofline`.
     """
 
     def __init__(self) -> None:
@@ -62,16 +62,16 @@ class StepReport:
         self._devices: list[str] = []
 
     def parts(self) -> list[Any]:
-        """What the devices do, as `GraphDef`s: one for each, or the last stage of the whole."""
+        """Return the partitions as `GraphDef`s, or the last stage of the whole graph."""
         return [self.stages[name] for name in self._devices] or list(self.stages.values())[-1:]
 
     def add_stage(self, name: str, step: StepGraph) -> None:
-        """Note the graph after a stage."""
+        """Add the graph after a stage."""
         self.stages[name] = _graph_def(step, step.live_nodes())
         self.changes = Counter(step.changes)
 
     def add_part(self, device: str, part: Part) -> None:
-        """Note what one device does."""
+        """Add the partition of one device."""
         self._devices.append(device)
         self.stages[device] = _graph_def(part.step, part.nodes)
 
@@ -81,7 +81,7 @@ class StepReport:
         left: Mapping[Node, str],
         loops: Mapping[str, str],
     ) -> None:
-        """Note what is compiled, and what is not and why: nodes, and loops as wholes."""
+        """Add the compiled regions, and the nodes and loops that are not compiled, with reasons."""
         self.loops.update(loops)
         self.compiled += [[(node.name, node.type) for node in region] for region in regions]
         self.left.update((node.type, why) for node, why in left.items())
@@ -95,12 +95,12 @@ class StepReport:
                 self.states[region[-1][0]] = str(state)
 
     def add_functions(self, regions: Iterable[Watched]) -> None:
-        """Note what regions that were run become, and what the machine can do.
+        """Add the compiled functions of regions that were run, and the machine's limits.
 
-        Raises: OpError: a function fails on what its region was given.
+        Raises: OpError: a function fails on the values of its region.
         """
         for region in regions:
-            if not region.calls:  # of a branch that was not taken
+            if not region.calls:  # in a branch that was not taken
                 continue
             try:
                 self.functions.append(region.explain())
@@ -111,21 +111,21 @@ class StepReport:
 
     @property
     def programs(self) -> dict[str, str]:
-        """The loops of each function, in the compiler's language, by its name."""
+        """Return the loop nests of each function in the compiler's language, by function name."""
         return {function.name: function.program for function in self.functions}
 
     @property
     def arena_bytes(self) -> int:
-        """Memory that functions work in: one for all, as they run one after the other."""
+        """Return the bytes of the arena, which all functions share since they run one at a time."""
         return max([function.arena_bytes for function in self.functions], default=0)
 
     @property
     def assembly(self) -> dict[str, str]:
-        """The machine code of each function, as text, by its name."""
+        """Return the disassembled machine code of each function by name."""
         return {function.name: function.assembly() for function in self.functions}
 
     def to_arrays(self) -> list[np.ndarray[Any, Any]]:
-        """The report for another process, as bytes: what is no graph as JSON, then the stages."""
+        """Encode the report for another process, as bytes: data as JSON, then the stages."""
         told = {
             "stages": list(self.stages),
             "devices": self._devices,
@@ -138,9 +138,9 @@ class StepReport:
 
     @staticmethod
     def from_arrays(arrays: Sequence[Any]) -> StepReport:
-        """What `to_arrays` gave.
+        """Decode the result of `to_arrays`.
 
-        Raises: DataLossError: it is no report.
+        Raises: DataLossError: it is not an encoded report.
         """
         from weft_graph import proto
 
@@ -157,7 +157,9 @@ class StepReport:
             )
             made._devices = [name for name in told["devices"] if name in made.stages]
         except (ValueError, TypeError, KeyError, DecodeError) as error:
-            raise errors.DataLossError(f"what a master explains cannot be read: {error}") from error
+            raise errors.DataLossError(
+                f"the master's explanation of the step cannot be decoded: {error}"
+            ) from error
         return made
 
     def __str__(self) -> str:
@@ -172,7 +174,7 @@ class StepReport:
         return "\n".join([*lines, "", self.placement.table(most)])
 
     def _of_compiler(self, most: int | None) -> list[str]:
-        """Lines on regions, and on what was left out of them."""
+        """Return lines about regions and about the nodes that are not compiled."""
         if not self.compiled and not self.left:
             return []
         count = sum(map(len, self.compiled))
@@ -194,19 +196,19 @@ class StepReport:
         return lines
 
     def svg(self) -> str:
-        """The simulated run as a picture: what each device does when, and what it waits for."""
+        """Return the simulated run as an SVG timeline of the devices and their waits."""
         return timeline(self.placement)
 
     def _repr_svg_(self) -> str:
         return self.svg()
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write a page of HTML that opens offline: what is compiled, and how fast that is.
+        """Write a self-contained HTML page about the compiled code and its speed.
 
-        It has a table of the kernels of each function beside the machine's limits, a picture of the
-        graph with the kernels drawn round their nodes, and the loops and machine code.
+        It has a table of the kernels of each function with the machine's limits, a picture of the
+        graph with the kernels drawn around their nodes, and the loops and machine code.
 
-        Raises: OSError: the file system refuses.
+        Raises: OSError: the file cannot be written.
         """
         from weft_exec.session.compiled_page import page
 
@@ -214,11 +216,11 @@ class StepReport:
         Path(path).write_text(text, encoding="utf-8")
 
     def save(self, directory: str | os.PathLike[str]) -> list[str]:
-        """Write everything to a directory, which is made if it is missing.
+        """Write everything to a directory, which is created if necessary.
 
         Returns: the paths: the stages in order as `GraphDef`s in text form, which TensorBoard
-          shows, `placement.txt`, `placement.svg`.
-        Raises: OSError: the file system refuses.
+        shows, then `placement.txt` and `placement.svg`.
+        Raises: OSError: a file cannot be written.
         """
         place = Path(directory)
         place.mkdir(parents=True, exist_ok=True)

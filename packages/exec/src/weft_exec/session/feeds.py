@@ -1,4 +1,4 @@
-"""Checking and converting what the caller feeds."""
+"""Validation and conversion of fed values."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Converter = Callable[[Any], Any]
 
 
 def converter(output: Output) -> Converter:
-    """What turns a fed value into the value of `output`.
+    """Return a function that converts a fed value to the value of `output`.
 
-    An array of the right element type is borrowed as it is. Anything else is converted as
-    `np.asarray(value, dtype)` would; where that loses something, it is said once for each line of
+    An array of the right element type is borrowed without a copy. Anything else is converted as by
+    `np.asarray(value, dtype)`. If that loses information, a warning is logged once for each line of
     the program.
 
-    Raises (the converter): InvalidTypeError, InvalidArgumentError: required and got.
+    Raises (the converter): InvalidTypeError, InvalidArgumentError: the value does not fit.
     """
     dtype = output.dtype.base_dtype
     if dtype is dtypes.resource:
@@ -41,11 +41,11 @@ def converter(output: Output) -> Converter:
 def arrays_by_tensor(
     values: Mapping[Any, Any], graph: Graph, names: Mapping[str, Output]
 ) -> dict[Output, np.ndarray]:
-    """Convert values that a graph is specialized for, as if they were fed.
+    """Convert the values that a graph is specialized for, as if they were fed.
 
     Args:
       values: by tensor, by the name of a tensor, or by a name in `names`.
-      names: other names of tensors, such as those of a signature.
+      names: aliases of tensors, such as those of a signature.
     Raises:
       NotFoundError: the graph has no tensor of a name.
       InvalidTypeError, InvalidArgumentError: a value does not fit its tensor.
@@ -64,7 +64,7 @@ def _handle_converter(output: Output) -> Converter:
     def convert(value: Any) -> Any:
         if not isinstance(value, ResourceHandle):
             raise errors.InvalidTypeError(
-                f"{output.name} is fed {value!r}; a handle is required, as a fetch of one gives",
+                f"{output.name} is fed {value!r}; feed a handle that a fetch returned",
                 node=output.node.name,
                 op=output.node.type,
                 line=output.node.line,
@@ -91,7 +91,7 @@ def _scalar_converter(output: Output) -> Converter:
                 return kind(value)
             except OverflowError as cause:
                 if dtype.is_integer:
-                    return _general(output, value)  # says which numbers there are
+                    return _general(output, value)  # its error names the range
                 raise errors.InvalidArgumentError(
                     f"{output.name} is fed an integer that {dtype.name} does not hold",
                     node=output.node.name,

@@ -1,4 +1,4 @@
-"""Structures of fetches and feeds: what to run, and how to give the results their structure."""
+"""Structures of fetches and feeds: flattening them, and packing results into them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Rebuild = Callable[[Sequence[Any]], Any]
 
 
 def structure_key(fetches: Any) -> Hashable:
-    """A key equal for equal structures, types included, of the same fetches."""
+    """Return a key that is equal for structures of equal types with the same fetches."""
     kind: Any = type(fetches)
     if kind is Output or kind is Node:
         return fetches  # type: ignore[no-any-return]
@@ -52,20 +52,20 @@ def structure_key(fetches: Any) -> Hashable:
 
 
 def _attrs_of(value: Any) -> list[Any]:
-    """The fields of an instance of a class of the package attrs."""
+    """Return the fields of an instance of a class of the package attrs."""
     return [getattr(value, field.name) for field in type(value).__attrs_attrs__]
 
 
 class FetchPlan:
-    """The outputs and nodes that a structure of fetches stands for.
+    """The outputs and nodes of a structure of fetches.
 
     Args:
-      kept: gives the values that the session keeps, for handles of them.
+      kept: returns the values that the session keeps, to fetch their handles.
     Attributes:
-      outputs: each output once, in the order met.
+      outputs: the distinct outputs in order of first use.
       targets: nodes fetched for their effects.
-      plain: whether what an output stands for is its value.
-      rebuild: makes of the values the caller's structure with them in it; None stands for nodes.
+      plain: whether the result is the value of a single output.
+      rebuild: packs the values into the caller's structure; nodes become None.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class FetchPlan:
         return lambda values: kind([part(values) for part in parts])
 
     def _plan_attrs(self, fetch: Any) -> Rebuild:
-        """An instance of a class of the package attrs, field by field."""
+        """Plan an instance of a class of the package attrs field by field."""
         kind = type(fetch)
         parts = [self._plan(item) for item in _attrs_of(fetch)]
         return lambda values: kind(*[part(values) for part in parts])
@@ -172,11 +172,11 @@ def _slices(values: Any, indices: Any, dense_shape: Any) -> IndexedSlicesValue:
 
 
 def expand_feed(graph: Graph, key: Any, value: Any) -> list[tuple[Output, Any]]:
-    """The (output, value) pairs that one entry of a feed dictionary stands for.
+    """Return the (output, value) pairs of one entry of a feed dictionary.
 
     Raises:
-      InvalidTypeError: the key is nothing that can be fed, or of another graph.
-      InvalidArgumentError: it may not be fed.
+      InvalidTypeError: the key cannot be fed, or is of another graph.
+      InvalidArgumentError: the output may not be fed.
       UnknownFeedError: the name is unknown.
     """
     if isinstance(key, SparseTensor):
@@ -217,7 +217,7 @@ def expand_feed(graph: Graph, key: Any, value: Any) -> list[tuple[Output, Any]]:
 
 
 def _parts_of(key: Any, value: Any, wanted: str) -> Sequence[Any]:
-    """The values of what is several tensors, as many as `wanted` names."""
+    """Return the values of a composite tensor; `wanted` lists the names of its components."""
     count = wanted.count(",") + 1
     if not isinstance(value, list | tuple) or len(value) != count:
         raise errors.InvalidTypeError(
@@ -227,7 +227,7 @@ def _parts_of(key: Any, value: Any, wanted: str) -> Sequence[Any]:
 
 
 def _sparse_parts(key: SparseTensor, value: Any) -> Sequence[Any]:
-    """Indices, values and shape; a shape that the graph knows may be left out."""
+    """Return indices, values and shape; the feed may omit a statically known shape."""
     if isinstance(value, list | tuple) and len(value) == 2:
         known = constant_value(key.dense_shape)
         if known is not None:
@@ -236,9 +236,9 @@ def _sparse_parts(key: SparseTensor, value: Any) -> Sequence[Any]:
 
 
 def _is_known(graph: Graph, key: SparseTensor, shape: Any) -> bool:
-    """Whether the graph was built upon the shape of a sparse tensor, so that it is not fed again.
+    """Return True if the graph was built with a constant shape, which then is not fed again.
 
-    Raises: InvalidArgumentError: it was, and `shape` is another one.
+    Raises: InvalidArgumentError: `shape` differs from the constant.
     """
     if graph.is_feedable(key.dense_shape):
         return False
@@ -254,7 +254,7 @@ def _is_known(graph: Graph, key: SparseTensor, shape: Any) -> bool:
 
 
 def unfeedable(output: Output) -> errors.InvalidArgumentError:
-    """The error that says why an output may not be fed."""
+    """Return the error that says why an output may not be fed."""
     known = constant_value(output)
     if known is None:
         why = "branches and loops of the graph are built around it"
@@ -267,10 +267,10 @@ def unfeedable(output: Output) -> errors.InvalidArgumentError:
 
 
 def _who_used(output: Output) -> str:
-    """The nodes whose static shapes may be due to the value of an output, and their lines."""
+    """Return the nodes whose static shapes may depend on the value of an output, with lines."""
     users = [node for node in output.consumers() if not node.name.startswith("_")]
     if not users:
-        return "Its value was asked for, as the shape of a SparseTensor does"
+        return "Its value was read, for example as the shape of a SparseTensor"
     lines = [f"{node.name!r} made at {node.line}" for node in users[:3]]
     more = f", and {len(users) - 3} more" if len(users) > 3 else ""
     return f"It is used by {', '.join(lines)}{more}"

@@ -1,8 +1,8 @@
-"""A step's graph as a picture: nodes, and the fused kernels drawn round those that they compute.
+"""The graph of a step as a picture: nodes, with the fused kernels drawn around them.
 
-A function that was compiled is a frame, with its kernels in the order in which they run.  Frames
-and other nodes lie in rows, each below what it takes.  A node that several kernels compute is drawn
-in each of them.
+A compiled function is a frame with its kernels in execution order. Frames and other nodes are
+arranged in rows, each below its inputs. A node that several kernels compute is drawn in each of
+them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 from weft_graph.ir.compiled_function import CompiledFunction
 
 MOST: Final = 2000
-"""Nodes that are drawn: those that are compiled, then as many of the others."""
+"""Maximum number of nodes drawn; compiled nodes come first."""
 _ROW, _GAP, _PAD, _HEAD, _LETTER = 24, 14, 10, 18, 6.3
 _WIDEST: Final = 1500
 _LONGEST: Final = 26
@@ -34,7 +34,7 @@ _TIP: Final = (
 
 @dataclass(eq=False)
 class _Box:
-    """A rectangle: a node, or what boxes lie in."""
+    """A rectangle: a node or a container of other boxes."""
 
     kind: str
     label: str
@@ -48,7 +48,7 @@ class _Box:
     height: float = 0
 
     def measure(self) -> None:
-        """Find its size, from those of what lies in it."""
+        """Compute its size from the sizes of its contents."""
         own = _LETTER * len(self.label) + _PAD
         for box in self.inside():
             box.measure()
@@ -61,7 +61,7 @@ class _Box:
         self.height = _HEAD + sum(heights) + _GAP * (len(self.rows) - 1) + _PAD
 
     def place(self, x: float, y: float) -> None:
-        """Put it somewhere, with what lies in it."""
+        """Set the position of the box and its contents."""
         self.x, self.y = x, y
         top = y + _HEAD
         for row in self.rows:
@@ -72,19 +72,19 @@ class _Box:
             top += max(b.height for b in row) + _GAP
 
     def inside(self) -> Iterator[_Box]:
-        """The boxes that lie in it."""
+        """Iterate over the boxes inside."""
         for row in self.rows:
             yield from row
 
     def frames(self) -> Iterator[str]:
-        """The rectangles that others lie in, outer ones first."""
+        """Yield the rectangles of containers, outer ones first."""
         if self.rows:
             yield self._rectangle()
         for box in self.inside():
             yield from box.frames()
 
     def labels(self) -> Iterator[str]:
-        """The rectangles of nodes, and what is written."""
+        """Yield the rectangles of nodes, and all labels."""
         if not self.rows:
             yield self._rectangle()
         bold = ' class="title"' if self.rows else ""
@@ -103,7 +103,7 @@ class _Box:
 
 
 class _Nodes:
-    """The nodes of a step by name, with their ops and what they take."""
+    """The nodes of a step by name, with their ops and inputs."""
 
     def __init__(self, parts: Iterable[Any], functions: Sequence[CompiledFunction]) -> None:
         self.op: dict[str, str] = {}
@@ -124,12 +124,12 @@ class _Nodes:
         return _Box(kind, label, f"{name}: {self.op[name]}")
 
     def rows(self, names: Sequence[str]) -> list[list[str]]:
-        """Nodes in rows, each below those that it takes."""
+        """Arrange nodes in rows, each below its inputs."""
         return _layers(names, {name: self.takes[name] for name in names})
 
 
 def _layers(names: Sequence[str], takes: Mapping[str, Sequence[str]]) -> list[list[str]]:
-    """Names by the longest way to them; what closes a cycle counts for nothing."""
+    """Group names by the length of the longest path to them, without back edges."""
     depth: dict[str, int] = {}
     open_: set[str] = set()
     inside = set(names)
@@ -163,7 +163,7 @@ class _Picture:
             self._instances[name] = [(-1, 0, self._nodes.box(name, "node plain"))]
 
     def _frame(self, at: int, function: CompiledFunction) -> _Box:
-        """A function, with a row for each kernel."""
+        """Return the frame of a function, with a row for each kernel."""
         frame = _Box("function", function.name, f"{function.name}: one call")
         known = {node.name for kernel in function.kernels for node in kernel.nodes}
         none = [member.name for member in function.members if member.name not in known]
@@ -201,7 +201,7 @@ class _Picture:
         return "\n".join([head, *notes, *frames, *edges, *labels, "</svg>\n"])
 
     def _arranged(self) -> _Box:
-        """All frames and other nodes in rows, which lie in one box."""
+        """Arrange all frames and other nodes in rows of one box."""
         unit = {
             name: f"function {at[0][0]}" if at[0][0] >= 0 else name
             for name, at in self._instances.items()
@@ -220,7 +220,7 @@ class _Picture:
         return whole
 
     def _edges(self) -> Iterator[tuple[_Box, _Box]]:
-        """What each box of a node takes: from its own kernel, or the last one before it."""
+        """Yield the edges from each node's box to its inputs, in the nearest kernel."""
         for name, instances in self._instances.items():
             for function, kernel, box in instances:
                 for source in dict.fromkeys(self._nodes.takes[name]):
@@ -241,7 +241,7 @@ class _Picture:
 
 
 def _wrapped(boxes: Sequence[_Box]) -> list[list[_Box]]:
-    """A row of boxes as several where it would be too wide."""
+    """Split a row of boxes that would be too wide."""
     found: list[list[_Box]] = [[]]
     width = 0.0
     for box in boxes:
@@ -255,10 +255,10 @@ def _wrapped(boxes: Sequence[_Box]) -> list[list[_Box]]:
 
 
 def graph_picture(parts: Iterable[Any], functions: Sequence[CompiledFunction]) -> str:
-    """An SVG document of a step.
+    """Return an SVG document of a step.
 
     Args:
-      parts: what its devices do, as `GraphDef`s.
-      functions: what was compiled of it.
+      parts: the partitions as `GraphDef`s.
+      functions: the compiled functions.
     """
     return _Picture(parts, functions).svg()

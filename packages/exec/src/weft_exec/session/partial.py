@@ -1,4 +1,4 @@
-"""Partial runs: steps that are fed and fetched bit by bit."""
+"""Partial runs: steps that are fed and fetched in several calls."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from weft_tensor.finalizers import call_when_gone
 
 
 class PartialPlan:
-    """What runs the steps of one `partial_run_setup`.
+    """The plan of the steps of one `partial_run_setup`.
 
     Args:
       executable: exchanges feeds and fetches with its caller.
-      home: the device that does.
+      home: the device of that exchange.
       needs: for each fetch, the positions of the feeds that it needs.
     """
 
@@ -35,7 +35,7 @@ class PartialPlan:
 
 
 class PartialSignature:
-    """What may be fed to and fetched from a partial run, and what runs it.
+    """The feeds and fetches of a partial run, and its plan.
 
     Raises:
       InvalidArgumentError: nothing is fetched, a feed is named twice, or a fetch is in a loop.
@@ -56,43 +56,43 @@ class PartialSignature:
 
 
 class _Meeting(Protocol):
-    """Where a caller puts what it feeds, and finds what it fetches."""
+    """Exchange of feeds and fetches with the caller of a partial run."""
 
     fetched: dict[str, Any]
 
     def send(self, key: str, value: Any) -> None:
-        """Feed something."""
+        """Feed a value."""
         ...
 
 
 class CalledStep(Protocol):
-    """A step that its caller takes part in; `executor.paused.PausedStep` is one."""
+    """A step that exchanges values with its caller, such as `executor.paused.PausedStep`."""
 
     ended: bool
 
     @property
     def rendezvous(self) -> _Meeting:
-        """Where they meet."""
+        """The exchange of feeds and fetches."""
         ...
 
     def advance(self, wanted: Collection[str], to_the_end: bool, timeout: float | None) -> None:
-        """As of `PausedStep`."""
+        """See `PausedStep`."""
         ...
 
     def cancel(self, reason: errors.OpError) -> None:
-        """As of `PausedStep`."""
+        """See `PausedStep`."""
         ...
 
     def close(self, reason: BaseException | None = None) -> None:
-        """As of `PausedStep`."""
+        """See `PausedStep`."""
         ...
 
 
 class PartialRun:
-    """One partial run: what of it has been fed and fetched.
+    """One partial run, with a record of what was fed and fetched.
 
     Args:
-      step: is dropped, and what runs of it cancelled, when this object goes.
+      step: the step; it is canceled when this object is destroyed.
     """
 
     def __init__(self, signature: PartialSignature, step: CalledStep) -> None:
@@ -108,19 +108,19 @@ class PartialRun:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more can be fed or fetched."""
+        """True if nothing more can be fed or fetched."""
         return self._step.ended
 
     def run(
         self, outputs: Sequence[Output], feeds: Sequence[tuple[Output, Any]], timeout: float | None
     ) -> list[Any]:
-        """Feed something, and wait for some of the fetches.
+        """Feed values and wait for some of the fetches.
 
         Args:
           timeout: in seconds.
         Raises:
-          InvalidArgumentError: a feed or fetch was not announced, comes a second time, does not
-            fit, or needs what has not been fed; nothing has happened then.
+          InvalidArgumentError: a feed or fetch was not announced, is repeated, does not fit, or
+            needs values that were not fed; the run is unchanged.
           OpError: the step failed and has ended.
         """
         with self._lock:
@@ -140,7 +140,7 @@ class PartialRun:
             return [self._take(*pair) for pair in zip(outputs, wanted, strict=True)]
 
     def close(self, reason: errors.OpError) -> None:
-        """End it from any thread; a call that is under way fails with the reason."""
+        """End the run from any thread; a call in progress fails with the reason."""
         self._step.cancel(reason)
         if self._lock.acquire(blocking=False):
             self._step.close(reason)
@@ -193,7 +193,7 @@ class PartialRun:
     def _take(self, output: Output, key: str) -> Any:
         fetched = self._step.rendezvous.fetched
         if key not in fetched:
-            # Not for its value: an update waits for who reads the value from before it.
+            # The fetch itself is fed, but it waits for an update whose earlier readers are not.
             self._fetched.discard(self._fetches[output])
             raise self._unfed(output, set(self._feeds.values()) - self._fed)
         value = fetched.pop(key)
@@ -209,7 +209,7 @@ class PartialRun:
 
 
 def _fed_outputs(graph: Graph, feed: Any) -> list[Output]:
-    """The outputs that one entry of a list of feeds stands for."""
+    """Return the outputs of one entry of a list of feeds."""
     if isinstance(feed, SparseTensor | IndexedSlices):
         parts = [feed.indices, feed.values]
         shape = feed.dense_shape

@@ -1,4 +1,4 @@
-"""From a signature of Run to an executable: the passes in their order, placement, partition."""
+"""Planning: from a signature of Run to an executable, by passes, placement and partitioning."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from weft_graph.passes.memory_optimization import MemoryOptions
 
 _IN_FLIGHT = 4
-"""One part in so many of a device's budget is left to values that are being copied.
+"""Reciprocal of the fraction of a device's budget that is reserved for copies in flight.
 
-Swapping plans with the rest: a value that goes to the host is still there until its copy has ended,
-and one that comes back is there before its user runs.
+Swapping plans with the rest: a value occupies memory until its copy to the host has ended, and
+again before its user runs.
 """
 
 
@@ -48,19 +48,19 @@ def _ignore(stage: str, step: StepGraph) -> None:
 
 
 class PartPlanner:
-    """Plans the steps of one graph over descriptions: what each device does of them.
+    """Plans the steps of one graph for described devices: which partition runs where.
 
-    What could be anywhere is on the first device, and so is what is fed and fetched of devices with
-    a memory of their own; where they are of another task, on the first one of that task that has
-    its host's memory.
+    Nodes without constraints are on the first device. Feeds and fetches of devices with a memory of
+    their own are on the first device too, or, for devices of another task, on the first device of
+    that task with the host's memory.
 
     Args:
-      devices: of one or several tasks. They need not be of this process.
+      devices: of one or several tasks; they may be of other processes.
       host: a device of this process, whose kernels fold constants.
-      overlap: what may run side by side.
+      overlap: decides which nodes may run in parallel.
     Attributes:
-      limited: whether some device has a limit of memory.
-    Raises: InvalidArgumentError: there is no device, or two have one name.
+      limited: whether some device has a memory limit.
+    Raises: InvalidArgumentError: there is no device, or two have the same name.
     """
 
     def __init__(
@@ -86,21 +86,21 @@ class PartPlanner:
 
     @cached_property
     def costs(self) -> CostModel:
-        """What placement simulates with."""
+        """The cost model of simulated placement."""
         from weft_exec.costs import CostModel
 
         return CostModel()
 
     def extend(self, nodes: Sequence[Node]) -> None:
-        """Take note of new nodes of the session's graph."""
+        """Add new nodes of the session's graph."""
         self._placer.extend(nodes)
 
     def without_task(self, nodes: Sequence[Node]) -> list[Node]:
-        """Those of some nodes that make or find state, in whichever task it is."""
+        """Return the nodes that create or look up state without a requested task."""
         return self._placer.without_task(nodes) if self._several_tasks else []
 
     def settle(self, homes: Mapping[str, DeviceParts | errors.OpError]) -> None:
-        """Say where the state of some nodes is, by their names, or why that cannot be said."""
+        """Set the tasks of the state of some nodes by node name, or errors for unknown ones."""
         self._placer.settle(homes)
 
     def parts(
@@ -110,15 +110,15 @@ class PartPlanner:
         targets: Sequence[Node],
         size: int = 0,
     ) -> dict[str, Part]:
-        """What each device does of a step, by its name, before any of it is derived.
+        """Return the partitions of a step by device name, before they are derived.
 
         Args:
-          size: the typical value of sizes that static shapes leave open; 0 where nobody knows.
-        Returns: one part where a single device has it all.
-        Raises: OpError: a node has no place.
+          size: the typical value of sizes that static shapes leave open; 0 if unknown.
+        Returns: a single partition if one device runs everything.
+        Raises: OpError: a node cannot be placed.
         """
         parts = self._parts(feeds, outputs, targets, size)
-        if len(self._known) == 1:  # nobody has looked yet whether the device will do
+        if len(self._known) == 1:  # not yet checked that the device can run the nodes
             for part in parts.values():
                 self._placer.assign(part.nodes)
         return parts
@@ -130,12 +130,12 @@ class PartPlanner:
         targets: Sequence[Node],
         size: int,
     ) -> dict[str, Part]:
-        """As `parts`; where there is one device only, the nodes may not fit it."""
+        """Return `parts` without checking that a single device can run the nodes."""
         self._assume(size)
         return self._divided(self._prepare(feeds, outputs, targets, _ignore))
 
     def _divided(self, step: StepGraph) -> dict[str, Part]:
-        """The parts of a step that was prepared."""
+        """Partition a prepared step."""
         name = self._home
         if len(self._known) == 1:
             self._limit_run_ahead(step, None)
@@ -151,10 +151,10 @@ class PartPlanner:
     def partial_parts(
         self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node]
     ) -> tuple[dict[str, Part], str, list[frozenset[int]]]:
-        """What each device does of a step that its caller takes part in; arguments as of `parts`.
+        """Return the partitions of a partial run; arguments as for `parts`.
 
-        Returns: the parts, the device that the caller feeds and fetches from, and for each fetch
-          the positions of the feeds that it needs.
+        Returns: the partitions, the device that the caller feeds and fetches from, and for each
+        fetch the positions of the feeds that it needs.
         Raises: OpError: as `parts`.
         """
         self._assume(0)
@@ -169,7 +169,7 @@ class PartPlanner:
         targets: Sequence[Node],
         size: int = 0,
     ) -> StepReport:
-        """What becomes of a step, stage by stage; arguments as of `parts`."""
+        """Explain the plan of a step, stage by stage; arguments as for `parts`."""
         from weft_exec.session.explain import StepReport
 
         self._assume(size)
@@ -192,7 +192,7 @@ class PartPlanner:
         targets: Sequence[Node],
         watch: Watch,
     ) -> StepGraph:
-        """The graph of a step, optimised."""
+        """Return the optimized graph of a step."""
         step = prepare(
             feeds,
             outputs,
@@ -209,7 +209,7 @@ class PartPlanner:
         return step
 
     def _spare_memory(self, step: StepGraph) -> int:
-        """Let a step need less memory, as the options or a device's limit ask for."""
+        """Reduce the memory of a step as the options or a device's limit require."""
         mode = self._config.memory_optimization
         if mode == "NO_MEM_OPT" or (mode == "DEFAULT_MEM_OPT" and not self.limited):
             return 0
@@ -222,7 +222,7 @@ class PartPlanner:
         return optimize_memory(step, self._memory_options(places))
 
     def _memory_options(self, places: Mapping[Node, str] | None) -> MemoryOptions:
-        """What is done about memory, with nodes on some devices, or all on the only one."""
+        """Return the options of memory optimization, for placed nodes or a single device."""
         from weft_graph.passes.memory_optimization import MemoryOptions
 
         budgets = self._budgets()
@@ -240,20 +240,20 @@ class PartPlanner:
         )
 
     def _budgets(self) -> dict[str, int]:
-        """What devices with a limit have for the values of a step: less variables and gaps."""
+        """Return the bytes for step values on devices with a limit, less variables and gaps."""
         kept = self._placer.kept_bytes()
         limits = {d.name: d.memory_limit for d in self._known.values() if d.memory_limit}
         return {name: left_for_values(limit, kept[name]) for name, limit in limits.items()}
 
     def _part_budgets(self) -> dict[str, MemoryBudget]:
-        """What compilers may let parts take, by device."""
+        """Return the memory budgets of compiled partitions by device."""
         if not self.limited:
             return {}
         nbytes = self.costs.nbytes
         return {name: MemoryBudget(limit, nbytes) for name, limit in self._budgets().items()}
 
     def _assign(self, step: StepGraph) -> tuple[list[Node], Assigned]:
-        """The places of a step's nodes, and these in the order in which they should run."""
+        """Assign devices to the nodes of a step, and return the nodes in execution order."""
         nodes = by_priority(step.live_nodes())
         assigned = self._placer.assign(nodes)
         if self._optimize and self._swap(step, assigned):
@@ -265,7 +265,7 @@ class PartPlanner:
         return nodes, assigned
 
     def _limit_run_ahead(self, step: StepGraph, assigned: Assigned | None) -> int:
-        """Let nodes wait for earlier ones where running ahead could pass a memory limit."""
+        """Add control edges to nodes that could exceed a memory limit by running ahead."""
         if not self.limited or (assigned is None and self._overlap is Overlap.NOTHING):
             return 0
         from weft_graph.passes.memory import MemoryLimits
@@ -282,7 +282,7 @@ class PartPlanner:
         )
 
     def _swap(self, step: StepGraph, assigned: Assigned) -> int:
-        """Let values wait on the host that do not fit into the memory of the device they are on."""
+        """Swap values to the host that do not fit into their device's memory."""
         own = [n for n, gate in self._away.items() if gate == self._home]  # others would go far
         if not any(self._known[name].memory_limit for name in own):
             return 0
@@ -309,7 +309,7 @@ class PartPlanner:
     def _cut(
         self, step: StepGraph, nodes: Sequence[Node], assigned: Assigned
     ) -> dict[str, Part] | None:
-        """The parts by device; None where one device has it all."""
+        """Return the partitions by device; None if one device runs everything."""
         late: dict[tuple[Output, str], Node] = {}
         if self._optimize:
             small = [name for name in self._away if self._known[name].memory_limit]
@@ -330,11 +330,11 @@ class PartPlanner:
 
 
 class Planner(PartPlanner):
-    """Plans the steps of one session on devices of this process, and derives what runs them.
+    """Plans the steps of one session on devices of this process, and derives executables.
 
     Args:
-      devices: of the session, the host's first.
-      overlap: what may run side by side.
+      devices: the session's devices, the host's first.
+      overlap: decides which nodes may run in parallel.
     """
 
     def __init__(self, devices: Sequence[Device], config: SessionConfig, overlap: Overlap) -> None:
@@ -350,12 +350,12 @@ class Planner(PartPlanner):
         size: int = 0,
         is_first: bool = False,
     ) -> Executable:
-        """The executable of one signature.
+        """Return the executable of one signature.
 
         Args:
-          size: as of `parts`.
+          size: as for `parts`.
           is_first: True to allow a plan without compiled regions, with a `warm_up`.
-        Raises: OpError: a node has no place, or its kernel refuses its attributes.
+        Raises: OpError: a node cannot be placed, or its kernel rejects its attributes.
         """
         parts = self._parts(feeds, outputs, targets, size)
         return self._derived(parts, len(feeds), len(outputs), is_first)
@@ -367,7 +367,7 @@ class Planner(PartPlanner):
         targets: Sequence[Node],
         size: int = 0,
     ) -> StepReport:
-        """What becomes of a step, stage by stage, and what of it is compiled."""
+        """Explain the plan of a step, stage by stage, including the compiled regions."""
         from weft_exec.executor.native.regions import choice_of
         from weft_exec.executor.native.tiering import compilation
 
@@ -383,7 +383,7 @@ class Planner(PartPlanner):
     def plan_partial(
         self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node]
     ) -> PartialPlan:
-        """What runs the steps of one `partial_run_setup`; arguments as of `plan`.
+        """Plan the steps of one `partial_run_setup`; arguments as for `plan`.
 
         Raises: OpError: as `plan`.
         """
@@ -393,7 +393,7 @@ class Planner(PartPlanner):
     def _derived(
         self, parts: Mapping[str, Part], feeds: int, outputs: int, is_first: bool = False
     ) -> Executable:
-        """What runs the parts of a step of so many feeds and outputs."""
+        """Derive the executable of the partitions of a step with that many feeds and outputs."""
         name, part = next(iter(parts.items()))
         device = self._live[name]
         if len(parts) == 1 and device.memory_space == HOST:

@@ -1,7 +1,7 @@
 """Session: Extend and Run (paper, sections 2 and 4.2).
 
-A Run's signature (fetches, feeds, targets) is looked up; on a miss it is derived once: pruned,
-optimised, placed, and made into an executable.
+The signature of a Run (fetches, feeds, targets) is looked up in a cache. On a miss, the graph is
+pruned, optimized and placed, and an executable is derived from it.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("weft")
 _MAY_GROW = 8
-"""Open sizes may exceed those of a plan by one part in so many: 36 fits a plan for 32."""
+"""Open sizes may exceed those of a plan by this reciprocal fraction: 36 fits a plan for 32."""
 
 _LARGEST_CACHE = 1024
-"""Signatures kept; the oldest goes, since a program that makes new ones rarely comes back."""
+"""Maximum number of cached signatures; the oldest is evicted, since it is rarely used again."""
 
 
 def _seconds_until(deadline: float | None) -> float:
-    """Return the timeout of a lock that is waited for until a deadline; -1 for no limit."""
+    """Return the timeout of a lock acquisition with a deadline; -1 for no limit."""
     if deadline is None:
         return -1
     return min(max(deadline - time.monotonic(), 0.0), threading.TIMEOUT_MAX)
 
 
 def _kept_tensors(session: weakref.ref[BaseSession]) -> KeptTensors:
-    """The values that a session keeps; its signatures, which it has, must not keep it alive."""
+    """Return the session's kept values; its own signatures hold only a weak reference to it."""
     running = session()
-    assert running is not None  # it gives out what it has fetched
+    assert running is not None  # a session that fetched a value is alive
     return running._backend.kept_tensors(running)
 
 
@@ -68,8 +68,8 @@ class BaseSession:
     """Runs a graph; see `Session` for the context manager.
 
     Args:
-      target: "" for state of its own in this process; `inproc://name` to share state with other
-        sessions on it; what other packages add (`session/target.py`).
+      target: "" for private state in this process; `inproc://name` to share state with other
+        sessions on that name; or a target of another package (`session/target.py`).
       graph: the default graph by default.
       config: a ConfigProto.
     Raises: InvalidArgumentError: the target's scheme is unknown.
@@ -110,19 +110,19 @@ class BaseSession:
 
     @property
     def graph(self) -> Graph:
-        """The graph it runs."""
+        """The graph that the session runs."""
         return self._graph
 
     @property
     def graph_def(self) -> Any:
-        """The graph as a GraphDef message, with shapes if `graph_options.infer_shapes` says so."""
+        """The graph as a GraphDef message, with shapes if `graph_options.infer_shapes` is set."""
         config = self._settings.proto
         shapes = config is not None and config.graph_options.infer_shapes
         return self._graph.as_graph_def(add_shapes=shapes)
 
     @property
     def _config(self) -> Any:
-        """The ConfigProto, by the name under which programs for TensorFlow read it."""
+        """The ConfigProto, under the name that TensorFlow programs use."""
         from weft_graph import proto
 
         config = self._settings.proto
@@ -135,11 +135,11 @@ class BaseSession:
 
     @property
     def resources(self) -> Any:
-        """The variables, queues and counters it sees."""
+        """The variables, queues and counters of the session."""
         return self._resources
 
     def list_devices(self) -> list[DeviceAttributes]:
-        """The devices it may place nodes on.
+        """Return the devices that the session may place nodes on.
 
         Examples:
           >>> [device.name for device in wf.Session().list_devices()]
@@ -162,10 +162,10 @@ class BaseSession:
         Args:
           fetches: outputs, nodes, names ("bar:1"), variables, sparse values, or any nesting of
             lists, tuples, named tuples and mappings of these.
-          feed_dict: outputs, or their names, to the values that take their place.
+          feed_dict: values by output or output name; they replace the outputs.
           options: RunOptions: `timeout_in_ms`, `trace_level`, `output_partition_graphs`.
-          run_metadata: RunMetadata, which gets the trace and the graphs that `options` ask for,
-            in place of what it had.
+          run_metadata: RunMetadata; its contents are replaced by the trace and the graphs that
+            `options` request.
         Returns: the structure of `fetches` with values in place: arrays and NumPy scalars that
           belong to the caller, bytes for rank-0 strings, None for nodes.
         Raises:
@@ -191,7 +191,7 @@ class BaseSession:
         try:
             key = (fetches if single else structure_key(fetches), tuple(feed_dict or ()))
             signature = self._cache.get(key)
-        except TypeError:  # fetches or feeds without a hash: no key, and no signature either
+        except TypeError:  # unhashable fetches or feeds are not cached
             key, signature = (object(), ()), None
         if (
             signature is None
@@ -203,16 +203,16 @@ class BaseSession:
             signature, feed_dict = self._signature(key, fetches, feed_dict, deadline)
         values: Any = ()
         if feed_dict:
-            # Whether something is of an abstract class takes longer than the rest of this.
+            # A check for an abstract class is slow compared with the rest.
             if type(feed_dict) is not dict and not isinstance(feed_dict, Mapping):
                 raise errors.InvalidTypeError(f"feed_dict must be a mapping, got {feed_dict!r}")
             values = feed_dict.values()
         return self._step(signature, values, options, run_metadata)
 
     def _step(self, signature: Signature, values: Any, options: Any, run_metadata: Any) -> Any:
-        """Run one step of a signature with some fed values; returns what `run` returns."""
+        """Run one step of a signature with fed values; returns the result of `run`."""
         if run_metadata is not None:
-            run_metadata.ClearField("step_stats")  # costs stay those of the last measured step
+            run_metadata.ClearField("step_stats")  # costs remain those of the last measured step
             run_metadata.ClearField("partition_graphs")
         try:
             executable = signature.executable
@@ -226,7 +226,7 @@ class BaseSession:
         return results[0] if signature.single else signature.plan.rebuild(results)
 
     def _explain_failure(self, error: errors.OpError, targets: Sequence[Node]) -> None:
-        """Tell an error which operation of the graph it speaks of, and what may help."""
+        """Add the graph operation and, for missing values, advice to an error."""
         if error.node is not None:
             operation = self._graph.find_node(error.node)
             if operation is not None:
@@ -277,7 +277,7 @@ class BaseSession:
         return time.monotonic() + timeout / 1000 if timeout else None
 
     def _is_measured(self, signature: Signature) -> bool:
-        """Whether the step that begins tells the cost model what it takes."""
+        """Return True if the cost model measures the step that begins."""
         every, after = self._settings.measure_every, self._settings.measure_after
         signature.steps += 1
         return bool(every) and signature.steps > after and (signature.steps - after) % every == 0
@@ -291,7 +291,7 @@ class BaseSession:
     def make_callable(
         self, fetches: Any, feed_list: Sequence[Any] | None = None, accept_options: bool = False
     ) -> Callable[..., Any]:
-        """A function that runs one signature with the least overhead.
+        """Return a function that runs one signature with the least overhead.
 
         Args:
           fetches: as for `run`.
@@ -337,7 +337,7 @@ class BaseSession:
         return call
 
     def partial_run_setup(self, fetches: Any, feeds: Sequence[Any] | None = None) -> str:
-        """Begin a step that is fed and fetched bit by bit; `partial_run` goes on with it.
+        """Begin a step that is fed and fetched in several calls of `partial_run`.
 
         Args:
           fetches: all that will be fetched, as for `run`. Nodes among them run for their effects,
@@ -379,9 +379,9 @@ class BaseSession:
     def partial_run(
         self, handle: str, fetches: Any, feed_dict: Mapping[Any, Any] | None = None
     ) -> Any:
-        """Go on with a partial run: feed some more, and fetch what can be computed by then.
+        """Feed more values of a partial run, and fetch what can be computed by then.
 
-        The rest of the step runs as far as it gets before this returns.
+        Everything else that the fed values allow to run has run when this returns.
 
         Args:
           handle: of `partial_run_setup`.
@@ -389,10 +389,10 @@ class BaseSession:
           feed_dict: some of the feeds that were announced, each once.
         Returns: the structure of `fetches` with values in place.
         Raises:
-          InvalidArgumentError: the handle is of no partial run or its step has ended; a feed or
-            fetch was not announced, comes a second time or does not fit; a fetch is a node, or
-            needs what has not been fed.
-          OpError: as `run`; the step has ended then.
+          InvalidArgumentError: the handle is invalid or its step has ended; a feed or fetch was
+            not announced, is repeated or does not fit; a fetch is a node, or needs values that
+            were not fed.
+          OpError: as `run`; the step has ended.
 
         Examples:
           >>> x = wf.placeholder(wf.int32, [])
@@ -405,8 +405,8 @@ class BaseSession:
         run = self._partial_runs.get(handle)
         if run is None:
             raise errors.InvalidArgumentError(
-                f"{handle!r} is no partial run of this session, or its step has ended; "
-                "partial_run_setup begins one"
+                f"{handle!r} is not a partial run of this session, or its step has ended; "
+                "call partial_run_setup to begin one"
             )
         plan = FetchPlan(self._graph, fetches, self._kept)
         if plan.targets:
@@ -433,16 +433,16 @@ class BaseSession:
         *,
         feed_dict: Mapping[Any, Any] | None = None,
     ) -> StepReport:
-        """What becomes of a step: its stages, where each node goes and why, and what is compiled.
+        """Explain the plan of a step: its stages, the placement, and the compiled regions.
 
         Args:
           fetches: as for `run`.
           feed_list: outputs or names that would be fed.
-          feed_dict: as for `run`, in place of `feed_list`; it may be empty. The step is run once,
-            by kernels, with all that it changes. Then each function that is compiled for it runs
-            some more times, on copies, and the report tells what it does and how fast.
+          feed_dict: as for `run`, in place of `feed_list`; it may be empty. The step is run once by
+            kernels, with all its side effects. Then each compiled function is timed on copies of
+            its inputs, and the report includes the results.
         Raises:
-          OpError: as `run`; without `feed_dict` before it runs anything.
+          OpError: as `run`; without `feed_dict`, before anything runs.
           InvalidArgumentError: both `feed_list` and `feed_dict` are given.
 
         Examples:
@@ -468,7 +468,7 @@ class BaseSession:
             return self._backend.explain(feeds, plan.outputs, plan.targets, size)
 
     def _functions(self, fetches: Any, feed_dict: Mapping[Any, Any]) -> list[Watched]:
-        """The compiled regions of a step, after one run by a plan of its own."""
+        """Return the compiled regions of a step after one run with a plan of its own."""
         from weft_exec.executor.native.watch import watching
 
         key = (object(), ())
@@ -488,19 +488,19 @@ class BaseSession:
 
     @property
     def cost_model(self) -> CostModel:
-        """What placement simulates with; `load` and `save` keep its measurements."""
+        """The cost model of placement; `load` and `save` read and write its measurements."""
         return self._backend.costs
 
     # ----------------------------------------------------------------- derivation
 
     @contextmanager
     def _planning(self, deadline: float | None) -> Iterator[None]:
-        """Hold the lock under which one thread at a time plans.
+        """Hold the lock that serializes planning.
 
         Args:
-          deadline: in `time.monotonic()`, of the wait for the lock and of what the backend waits
-            for meanwhile; None for no limit.
-        Raises: DeadlineExceededError: another thread was planning all the time.
+          deadline: in `time.monotonic()`, for the wait for the lock and the backend's own waits;
+            None for no limit.
+        Raises: DeadlineExceededError: another thread held the lock until the deadline.
         """
         if not self._lock.acquire(timeout=_seconds_until(deadline)):
             raise errors.DeadlineExceededError(
@@ -561,7 +561,7 @@ class BaseSession:
         return signature
 
     def _plan(self, signature: Signature, size: int, is_first: bool = False) -> None:
-        """Give a signature an executable for steps whose open sizes are about `size`."""
+        """Derive an executable of a signature for steps whose open sizes are about `size`."""
         plan = signature.plan
         make = self._backend.plan if is_first else self._backend.plan_again
         with self._lock, paused_gc():
@@ -572,11 +572,11 @@ class BaseSession:
         signature.steps = 0
 
     def _fit(self, signature: Signature, values: Iterable[Any], deadline: float | None) -> None:
-        """Plan a signature anew where its executable is not one for the step that begins.
+        """Plan a signature again if its executable does not suit the step that begins.
 
-        Under a memory limit what is computed again or moved to the host depends on the sizes of the
-        values, so a step with larger feeds than it was planned for may not fit. On several devices
-        nodes may be better off elsewhere once there are measurements.
+        Under a memory limit, rematerialization and swapping depend on the sizes of values, so a
+        step with larger feeds may not fit. With several devices, new measurements may change the
+        placement.
         """
         if not (signature.outdated or self._backend.limited):
             return
@@ -611,7 +611,7 @@ class BaseSession:
     # ------------------------------------------------------------------- lifetime
 
     def close(self) -> None:
-        """Cancel running steps and release the session's own state; closing twice is fine.
+        """Cancel running steps and release the session's own state; may be called repeatedly.
 
         Examples:
           >>> session = wf.Session()
@@ -620,7 +620,7 @@ class BaseSession:
         if self._lock.acquire(blocking=False):
             self._lock.release()
         elif not self._closed:
-            self._backend.stop_planning()  # else the lock might not be free for minutes
+            self._backend.stop_planning()  # else the lock might be held for minutes
         with self._lock:
             if self._closed:
                 return
@@ -647,10 +647,10 @@ class BaseSession:
         find_target(target).reset(target, containers, config)
 
     def fail_next_step(self, take: Callable[[], BaseException | None]) -> None:
-        """Let the next step raise what failed beside the steps, such as a save; from any thread.
+        """Make the next step raise an error from outside steps, such as a save; thread-safe.
 
         Args:
-          take: gives the error, or None where somebody else has raised it meanwhile.
+          take: returns the error, or None if it was raised elsewhere meanwhile.
         """
         self._failed_beside = take
         self._resources.advance_epoch()
@@ -665,10 +665,10 @@ class BaseSession:
 
 
 class Session(BaseSession):
-    """Runs a graph: it places the nodes on devices and carries out steps.
+    """Runs a graph: places its nodes on devices and executes steps.
 
-    `run` carries out one step, `make_callable` makes a function of a step that runs often. In a
-    `with` block it is the default session and its graph the default graph; at the end it closes.
+    `run` executes one step; `make_callable` returns a function for a step that runs often. Inside
+    a `with` block, it is the default session and its graph the default graph; the block closes it.
 
     Args:
       target: "" for this process alone; `inproc://name` to share variables and queues with other
@@ -717,7 +717,7 @@ class _default:  # noqa: N801 - a context manager used as a function
 
 
 class InteractiveSession(BaseSession):
-    """A session that makes itself the default one as soon as it is made.
+    """A session that becomes the default session when it is created.
 
     Args:
       target: as for `Session`.
@@ -739,7 +739,7 @@ class InteractiveSession(BaseSession):
         thread_stacks.push_session(self)
 
     def close(self) -> None:
-        """Close it and leave the stack of default sessions."""
+        """Close the session and remove it from the stack of default sessions."""
         if not self._closed:
             thread_stacks.drop(self, self._own_graph)
         super().close()

@@ -1,4 +1,4 @@
-"""What a session keeps of a Run that it has derived."""
+"""The cached form of a Run."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class Signature:
     """One cached Run: how to convert feeds, what to execute, how to return results.
 
     Attributes:
-      executable: what runs it. Another one takes its place where the steps no longer fit the plan.
-      size: the typical value of open sizes (`unknown_size`) that it was planned for.
-      planned_at: how many measured steps the session had run when it was planned.
-      outdated: whether so much was measured since that it is worth to place it anew.
+      executable: replaced when steps no longer suit the plan.
+      size: the typical value of open sizes (`unknown_size`) in the plan.
+      planned_at: number of measured steps of the session at the time of planning.
+      outdated: whether new measurements make another placement worthwhile.
       skips_updates: True if it trains without the update operations of the graph.
-      steps: how many were run since.
+      steps: number of steps since then.
     """
 
     __slots__ = (
@@ -50,9 +50,9 @@ class Signature:
         self.steps = 0
 
     def slots(self, executable: Executable, values: Any) -> list[Any]:
-        """The slots of a new step, with the fed values in place."""
+        """Return the slots of a new step with the fed values in place."""
         slots = executable.template.copy()
-        # Whoever calls it counts them: `strict` alone takes as long as a feed.
+        # Callers check the count: `strict` takes as long as a feed.
         for convert, slot, value in zip(self.converters, executable.feed_slots, values):  # noqa: B905
             slots[slot] = convert(value)
         return slots

@@ -1,7 +1,7 @@
-"""Targets of sessions: which scheme of a target's name leads to which place where steps run.
+"""Targets of sessions: a registry from the scheme of a target to its backend.
 
-A scheme is what stands before `://`: `inproc://name`. Other packages add theirs through the
-entry-point group `weft_exec.targets`; an entry is a module that calls `register_target`.
+The scheme precedes `://`, as in `inproc://name`. Other packages add schemes through the entry-point
+group `weft_exec.targets`; an entry is a module that calls `register_target`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class StepRunner(Protocol):
     """Runs steps of executables; `executor.runner.Runner` is one."""
 
     def run(self, executable: Executable, slots: Slots) -> list[Any]:
-        """Run one step with the least overhead; returns what it fetches."""
+        """Run one step with the least overhead, and return its fetches."""
         ...
 
     def run_watched(
@@ -47,19 +47,19 @@ class StepRunner(Protocol):
 
 
 class Backend(ABC):
-    """Where the steps of one session run.
+    """Runs the steps of one session.
 
-    A session looks signatures up, converts what is fed and gives results their structure; all else
-    it asks its backend for. An executable is the backend's own: the session only puts the fed
-    values into its slots and hands both to the runner.
+    A session looks up signatures, converts feeds and structures results; its backend does
+    everything else. An executable belongs to the backend: the session only puts fed values into its
+    slots and passes both to the runner.
 
     Attributes:
-      resources: the variables, queues and counters that the steps see.
+      resources: the variables, queues and counters of the steps.
       runner: runs the steps.
-      limited: whether plans are for steps of some size, since a device has a memory limit.
-      planning_deadline: when the call of `extend`, `plan`, `begin_partial` or `explain` that runs
-        now must end if it waits for others, in `time.monotonic()`; None for no limit. The session
-        sets it; it makes one such call at a time.
+      limited: whether plans depend on sizes, because a device has a memory limit.
+      planning_deadline: deadline of waits inside the current call of `extend`, `plan`,
+        `begin_partial` or `explain`, in `time.monotonic()`; None for no limit. The session sets it
+        and makes one such call at a time.
     """
 
     resources: ResourceManager
@@ -75,22 +75,21 @@ class Backend(ABC):
     @property
     @abstractmethod
     def costs(self) -> CostModel:
-        """What placement simulates with."""
+        """The cost model of placement."""
 
     @abstractmethod
     def extend(self, nodes: Sequence[Node]) -> None:
-        """Take note of new nodes of the session's graph."""
+        """Add new nodes of the session's graph."""
 
     @abstractmethod
     def plan(
         self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node], size: int
     ) -> Executable:
-        """What runs one signature.
+        """Return the executable of one signature.
 
         Args:
-          size: the typical value of sizes that the feeds' static shapes leave open; 0 where nobody
-            knows.
-        Raises: OpError: a node has no place, or its kernel refuses its attributes.
+          size: the typical value of sizes that the feeds' static shapes leave open; 0 if unknown.
+        Raises: OpError: a node cannot be placed, or its kernel rejects its attributes.
         """
 
     def plan_again(
@@ -106,16 +105,16 @@ class Backend(ABC):
         return self.plan(feeds, outputs, targets, size)
 
     def begin_partial(self, signature: PartialSignature) -> PartialRun:
-        """Begin a step that is fed and fetched bit by bit.
+        """Begin a step that is fed and fetched in several calls.
 
         Raises:
-          UnimplementedError: there are none here.
+          UnimplementedError: the backend does not support it.
           OpError: as `plan`.
         """
-        raise errors.UnimplementedError("sessions on this target have no partial runs")
+        raise errors.UnimplementedError("this session's target does not support partial runs")
 
     def kept_tensors(self, session: BaseSession) -> KeptTensors:
-        """The values that a session on this backend keeps between its steps."""
+        """Return the values that a session on this backend keeps between its steps."""
         from weft_exec.resources.session_tensors import SessionTensors
 
         return SessionTensors.of(self.resources)
@@ -124,38 +123,37 @@ class Backend(ABC):
     def explain(
         self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node], size: int
     ) -> StepReport:
-        """What becomes of a step, stage by stage; arguments as of `plan`."""
+        """Explain the plan of a step, stage by stage; arguments as for `plan`."""
 
     @abstractmethod
     def observe(self, trace: StepTrace, run_metadata: Any) -> None:
-        """Let the cost model learn from a step, and write its costs into a RunMetadata or None."""
+        """Add a step to the cost model, and write its costs into a RunMetadata if given."""
 
     def stop_planning(self) -> None:  # noqa: B027 - most backends wait for nobody
-        """Let a call of another thread that plans end soon if it waits for others.
+        """Interrupt a planning call of another thread if it waits for other tasks.
 
-        The session is about to be closed, and `close` is called when that thread has ended its
-        call.
+        The session is closing; it calls `close` when that call has ended.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Cancel the steps that run, and release what only this session has."""
+        """Cancel running steps, and release the state of this session alone."""
 
 
 class Target(Protocol):
-    """What a scheme stands for."""
+    """The implementation of a scheme."""
 
     def connect(self, target: str, config: SessionConfig) -> Backend:
-        """The backend of a new session.
+        """Return the backend of a new session.
 
         Args:
-          target: the whole name, with its scheme.
-        Raises: OpError: there is nothing of that name.
+          target: the whole name with its scheme.
+        Raises: OpError: the target does not exist.
         """
         ...
 
     def reset(self, target: str, containers: Sequence[str] | None, config: Any) -> None:
-        """Drop the state that sessions on a target share: some containers, or all of them."""
+        """Drop the shared state of a target: some containers or all."""
         ...
 
 
@@ -165,7 +163,7 @@ _targets: Registry[Target] = Registry(
 
 
 def register_target(scheme: str, target: Target) -> None:
-    """Register what a scheme stands for.
+    """Register the implementation of a scheme.
 
     Args:
       scheme: "grpc", for targets such as `grpc://host:2222`.
@@ -175,9 +173,9 @@ def register_target(scheme: str, target: Target) -> None:
 
 
 def find_target(name: str) -> Target:
-    """What a session's target stands for.
+    """Return the implementation of a session's target.
 
-    Raises: UnknownTargetError: its scheme is unknown; the message lists those that are known.
+    Raises: UnknownTargetError: its scheme is unknown; the message lists the known ones.
     """
     if not isinstance(name, str):
         raise errors.InvalidTypeError(f"a session's target must be text, got {name!r}")

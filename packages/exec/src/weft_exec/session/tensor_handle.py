@@ -1,4 +1,4 @@
-"""What a session gives for a value that it keeps."""
+"""Handles of values that a session keeps."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class KeptTensors(Protocol):
     """The values that a session keeps, by their handles."""
 
     def get(self, handle: str, dtype: DType) -> Any:
-        """A value. Raises: InvalidArgumentError: there is none, or it is of another type."""
+        """Return a value. Raises: InvalidArgumentError: it does not exist or has another type."""
         ...
 
     def delete(self, handle: str) -> None:
-        """Drop a value. Raises: InvalidArgumentError: there is none."""
+        """Drop a value. Raises: InvalidArgumentError: it does not exist."""
         ...
 
     def discard(self, handle: str) -> object:
-        """Drop a value if it is there, now or soon; takes no lock, as collectors call it."""
+        """Drop a value, if it exists, now or soon; takes no lock, as finalizers call it."""
         ...
 
 
@@ -33,9 +33,9 @@ class TensorHandle:
     """A value that a session keeps; it is dropped with this object.
 
     Args:
-      handle: by which the session finds it.
+      handle: its name in the session.
       dtype: its element type.
-      store: where the session has it.
+      store: the session's values.
     """
 
     def __init__(self, handle: bytes, dtype: DType, store: KeptTensors) -> None:
@@ -46,7 +46,7 @@ class TensorHandle:
 
     @property
     def handle(self) -> str:
-        """The name to feed where `get_session_tensor` or `delete_session_tensor` wants one."""
+        """The name to feed to `get_session_tensor` or `delete_session_tensor`."""
         return self._handle
 
     @property
@@ -55,15 +55,15 @@ class TensorHandle:
         return self._dtype
 
     def eval(self) -> Any:
-        """The value, which belongs to the caller.
+        """Return the value, which belongs to the caller.
 
-        Raises: InvalidArgumentError: it was deleted, or its session is gone.
+        Raises: InvalidArgumentError: it was deleted, or its session no longer exists.
         """
         value = self._store.get(self._handle, self._dtype)
         return copied(value) if isinstance(value, np.ndarray) else value
 
     def to_numpy_array(self) -> Any:
-        """As `eval`."""
+        """Return the value; same as `eval`."""
         return self.eval()
 
     def delete(self) -> None:
@@ -75,7 +75,7 @@ class TensorHandle:
         self._finalizer.cancel()
 
     def get_raw_handle(self) -> str:
-        """The name, without a duty to drop the value with this object."""
+        """Return the name, and do not drop the value with this object."""
         self._finalizer.cancel()
         return self._handle
 

@@ -1,4 +1,4 @@
-"""What to run before a step that read a variable without a value."""
+"""Advice in errors about uninitialized variables: which initializer to run first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _INITIALIZERS: Final = {
     GraphKeys.LOCAL_VARIABLES: ("local", "local_variables_initializer()"),
 }
 _NAMED: Final = 3
-"""Variables that a message names."""
+"""Maximum number of variables that a message names."""
 
 
 def advise(
@@ -26,11 +26,11 @@ def advise(
     resources: ResourceManager,
     targets: Iterable[Node],
 ) -> None:
-    """Say in an error of a variable without a value what gives it one, and how many lack theirs.
+    """Extend an error about an uninitialized variable by its initializer and the number missing.
 
     Args:
-      error: gets the longer message; others than those of variables stay as they are.
-      targets: the nodes that the step was asked to run.
+      error: the error to extend; errors of other kinds are left unchanged.
+      targets: the targets of the step.
     """
     name = error.details.get("uninitialized")
     if name is None or "run_first" in error.details:
@@ -75,10 +75,10 @@ def _has_value(variable: Variable, resources: ResourceManager) -> bool:
     container = variable.op.attrs.get("container", "")
     try:
         return resources.lookup(container, _resource_name(variable), VariableState).is_initialized
-    except errors.OpError:  # it was never used, or something else has its name
+    except errors.OpError:  # it was never used, or its name belongs to another resource
         return False
 
 
 def _runs(targets: set[Node], initializer: Node) -> bool:
-    """Whether one of the targets is the initializer, or waits for it as groups of them do."""
+    """Return True if a target is the initializer, or a group that directly includes it."""
     return initializer in targets or any(initializer in node.controls for node in targets)

@@ -81,7 +81,7 @@ class UpdateOpsWatch:
 
 
 def _nodes(items: Iterable[object]) -> list[Node]:
-    """The nodes of a collection of operations, tensors and variables."""
+    """Return the nodes of a collection of operations, tensors and variables."""
     nodes = [item if isinstance(item, Node) else getattr(item, "op", None) for item in items]
     return [node for node in nodes if isinstance(node, Node)]
 

@@ -118,7 +118,7 @@ class _Private:
     """The target "": named containers are the process's, all else the session's own."""
 
     def connect(self, target: str, config: SessionConfig) -> Backend:
-        """A backend with state of its own."""
+        """Return a backend with state of its own."""
         return LocalBackend(containers.SessionResources(), config)
 
     def reset(self, target: str, names: Sequence[str] | None, config: Any) -> None:
@@ -130,7 +130,7 @@ class _Shared:
     """The targets `inproc://name`: sessions on one name share all state."""
 
     def connect(self, target: str, config: SessionConfig) -> Backend:
-        """A backend with the state of the target."""
+        """Return a backend with the state of the target."""
         shared = containers.shared_resources(target)
         return LocalBackend(containers.SharedResources(shared), config)
 
