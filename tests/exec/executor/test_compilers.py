@@ -244,7 +244,7 @@ def test_a_function_that_fails_where_no_member_does(chains: Chains) -> None:
     chains.wrong = fail
     with (
         wf.Session() as session,
-        pytest.raises(errors.InternalError, match=r"compiler 'chains' made of .*power") as caught,
+        pytest.raises(errors.InternalError, match=r"compiler 'chains' for .*power") as caught,
     ):
         session.run(y, {x: [1.0, 2.0]})
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
@@ -491,7 +491,7 @@ class Picks:
     ("names", "said"),
     [
         ((), "claims nothing"),
-        (("a", "c"), "between which others run"),
+        (("a", "c"), "form a cycle through"),
         (("a", "a"), "not among those that it may choose"),
         (("r", "a"), "it has state"),
         (("a", "w"), r"it has no kernel that could be left out|it has state"),

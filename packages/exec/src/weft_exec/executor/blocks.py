@@ -1,7 +1,7 @@
-"""Conditionals and loops that run in a line: instructions that hold segments of their own.
+"""Instructions for conditionals and loops that run in a line, with nested segments.
 
-They take the slots themselves and work on them in place.  A Switch needs no instruction, since both
-of its outputs are its input; nor does an Exit, which is the loop variable itself.
+They receive the slots and work on them in place. A Switch needs no instruction, since both of its
+outputs are its input. Nor does an Exit, which is the loop variable itself.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class Choice(Compound):
-    """One of two segments, by the value of a predicate.
+    """One of two segments, selected by a predicate.
 
     Attributes:
-      pred, node: where the predicate is, and what computes it.
-      sides: the segment for False and that for True.
+      pred, node: the slot of the predicate, and the node that computes it.
+      sides: the segments for False and for True.
     """
 
     __slots__ = ("node", "pred", "sides")
@@ -37,14 +37,14 @@ class Choice(Compound):
         self.sides = sides
 
     def __call__(self, slots: Slots) -> None:
-        """Run the side that is chosen."""
+        """Run the selected segment."""
         pred = slots[self.pred]
         if pred.shape:
             check_predicate(pred, self.node)
         self.sides[1 if pred else 0].run(slots)
 
     def call_checked(self, check: Check, trace: StepTrace | None, *inputs: Any) -> None:
-        """As a call, with `check` and `trace` around each node."""
+        """Run it with `check` and `trace` around each node."""
         (slots,) = inputs
         pred = slots[self.pred]
         check_predicate(pred, self.node)
@@ -52,7 +52,7 @@ class Choice(Compound):
 
     @property
     def segments(self) -> Sequence[Segment]:
-        """What it runs."""
+        """The nested segments."""
         return self.sides
 
 
@@ -60,12 +60,12 @@ class WhileLoop(Compound):
     """A loop whose iterations run one after the other.
 
     Attributes:
-      name: of its frame.
-      test, body: what runs before the predicate is looked at, and after.
-      pred, node: where the predicate is, and what computes it.
-      initial, following: take the first and the next values of the loop variables.
-      variables: where these go.
-      spent: slots to forget when the next values have been taken.
+      name: the name of its frame.
+      test, body: the segments before and after the evaluation of the predicate.
+      pred, node: the slot of the predicate, and the node that computes it.
+      initial, following: read the initial and the next values of the loop variables.
+      variables: the slots of the loop variables.
+      spent: slots to clear when the next values have been read.
     """
 
     __slots__ = (
@@ -109,7 +109,7 @@ class WhileLoop(Compound):
         self._run(slots, self.test.run, self.body.run)
 
     def call_checked(self, check: Check, trace: StepTrace | None, *inputs: Any) -> None:
-        """As a call, with `check` and `trace` around each node."""
+        """Run it with `check` and `trace` around each node."""
         self._run(
             inputs[0],
             lambda slots: self.test.run_checked(slots, check, trace),
@@ -152,20 +152,20 @@ class WhileLoop(Compound):
 
     @property
     def segments(self) -> Sequence[Segment]:
-        """What it runs."""
+        """The nested segments."""
         return self.test, self.body
 
 
 class CompiledLoop(Compound):
-    """A loop that a function computes, or its kernels where the function says so.
+    """A loop that a compiled function computes, with its kernels as the fallback.
 
     Args:
-      loop: runs it by kernels.
-      function: from what enters the loop to the last values of its variables, or NotImplemented, a
-        `ByKernels` or a `ToCompare`. If it has a method `stop`, that is called when the session is
-        closed.
-      take: what enters it.
-      order: where the value of each variable of the loop is among those of the function.
+      loop: runs the loop by kernels.
+      function: maps the inputs of the loop to the final values of its variables, or to
+        NotImplemented, a `ByKernels` or a `ToCompare`. Its optional method `stop` is called when
+        the session is closed.
+      take: reads the inputs of the loop.
+      order: for each loop variable, the index of its value in the function's results.
     """
 
     __slots__ = ("_function", "_in_order", "_loop", "_order", "_take")
@@ -180,11 +180,11 @@ class CompiledLoop(Compound):
         self._take = take
 
     def __call__(self, slots: Slots, run: Callable[[Slots], None] | None = None) -> bool:
-        """Run it.
+        """Run the loop.
 
         Args:
-          run: what runs it by its kernels, if somebody looks at them.
-        Returns: whether the function has computed it.
+          run: runs the kernels if they are checked or traced.
+        Returns: True if the function computed the loop.
         """
         run = run or self._loop
         values = self._function(*self._take(slots))
@@ -204,7 +204,7 @@ class CompiledLoop(Compound):
         return False
 
     def call_checked(self, check: Check, trace: StepTrace | None, *inputs: Any) -> None:
-        """As a call; kernels with `check` and `trace` around each, else they share the time."""
+        """Run with `check` and `trace` around each kernel; the function's nodes share its time."""
         (slots,) = inputs
         started = time.time_ns()
         if self(slots, lambda slots: self._loop.call_checked(check, trace, slots)) and trace:
@@ -216,17 +216,17 @@ class CompiledLoop(Compound):
             trace.share(parts_of(nodes), device, started, {}, current.tag)
 
     def stop(self) -> None:
-        """Tell the function that the session is closed, if it wants to know."""
+        """Notify the function that the session is closed, if it has a method `stop`."""
         stop = getattr(self._function, "stop", None)
         if stop is not None:
             stop()
 
     @property
     def segments(self) -> Sequence[Segment]:
-        """What the kernels run in."""
+        """The segments of the kernels."""
         return self._loop.segments
 
 
 def value_of(pred: Any, otherwise: Any, then: Any) -> Any:
-    """What a Merge of two sides gives."""
+    """Return the value of a Merge of two branches."""
     return then if pred else otherwise

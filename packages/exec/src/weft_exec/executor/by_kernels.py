@@ -1,4 +1,4 @@
-"""What a compiled function says where kernels should run in its place."""
+"""Results by which a compiled function requests its fallback: kernels."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 
 class ByKernels:
-    """What a function gives to have the members run one by one, and be told how long that took.
+    """Returned by a function to run its members as kernels and be told their time.
 
     Attributes:
-      skips: how many times after that they are to run so without asking the function.
+      skips: number of later calls that run as kernels without calling the function.
     """
 
     __slots__ = ("skips",)
@@ -19,18 +19,18 @@ class ByKernels:
         self.skips = 0
 
     def took(self, seconds: float) -> None:
-        """Note how long the members took."""
+        """Record the seconds that the members took."""
         raise NotImplementedError
 
 
 class ToCompare:
-    """What a function of a loop gives to have its kernels run, and what they give compared."""
+    """Returned by a loop's function to run its kernels and compare the results."""
 
     __slots__ = ()
 
     def compare(self, values: Sequence[Any]) -> None:
-        """Compare the last values of the loop's variables.
+        """Compare the final values of the loop's variables.
 
-        Raises: InternalError: something differs.
+        Raises: InternalError: a value differs.
         """
         raise NotImplementedError

@@ -1,15 +1,15 @@
-"""The step from a part to its executable, for nodes that a compiler takes over.
+"""Interface to compilers that take over nodes of a partition before its executable is derived.
 
-A compiler is offered the nodes of each part before they are derived, and may claim sets of them.
-Each claimed set becomes one `_Region` node that names its members and has one function. Placement,
-memory and costs are planned before, over the members. Where the device has a memory limit, a set
-whose function would pass it is not taken: its members run one by one, as was planned.
+A compiler is offered the nodes of each partition and may claim sets of them. Each claimed set
+becomes one `_Region` node that names its members and has one function. Placement, memory and costs
+are planned before that, over the members. If the device has a memory limit, claims whose function
+would exceed it are rejected: their members run as kernels, as planned.
 
-A region that has failed runs its members one by one by their kernels, and so finds the member that
-does. Traces, measurements and errors are those of members, which share the time of their function.
+If a region fails, its members are run by their kernels to find the failing one. Traces,
+measurements and errors refer to members, which share the time of their function.
 
-Compilers are registered by `register_compiler`, or by modules that the entry-point group
-`weft_exec.compilers` names.
+Compilers are registered by `register_compiler`, or by modules named by the entry-point group
+`weft_exec.compilers`.
 """
 
 from __future__ import annotations
@@ -44,28 +44,28 @@ from weft_tensor import dtypes, errors
 
 
 class Claim(NamedTuple):
-    """Nodes that are to be computed together.
+    """Nodes to be computed by one function.
 
     Attributes:
-      members: synchronous nodes without state, of one frame and under one condition, on one device;
-        nothing outside may lead from one of them to another, through other claims neither. They may
-        read references of variables; of those that no member changes the region begins with a read.
-      make: from the region and its device to what computes it, once for each executable: from the
-        values of the region's inputs to a value, or a tuple of several, or NotImplemented or a
-        `ByKernels` if the members are to run one by one this time. None if they always are.
-      peak_bytes: from the sizes of values to the most bytes that the function takes of the device
-        at a time, its results included and its inputs not. Without it, all that members make is
-        assumed to be there at once.
-      updates: those of the members that change variables instead, and how many: their first inputs,
-        references or handles. The function is given these; members read what those before them
-        have left. A reference that such a member gives is that of its first input; who takes it
-        outside is given the variable's own.
-      draws: those of the members that draw random numbers. The function counts their executions.
-      shares: whether several threads run the function, so that it needs none of the step's pool.
-      branches: what of them runs in a side of a branch only, with all Switches that lead there and
-        all Merges behind; nothing else of these branches may be outside.
-      fresh: whether all results of the function are new arrays, which nobody else holds, so that
-        whoever fetches them needs no copies.
+      members: synchronous, stateless nodes of one frame, condition and device. No path between two
+        of them may lead through nodes outside, other claims included. They may read references of
+        variables; the region begins with a read of those that no member changes.
+      make: makes the function of a region on a device, once for each executable. The function maps
+        the region's inputs to a value or a tuple of values. It returns NotImplemented or a
+        `ByKernels` to run the members as kernels this time. None to always run them as kernels.
+      peak_bytes: maps sizes of values to the function's peak memory, including its results but not
+        its inputs. By default all results of members are assumed to be alive at once.
+      updates: the members that change variables, with the number of first inputs that are
+        references or handles. The function receives these. Members read the variables as earlier
+        members left them. Such a member's output reference is that of its first input; users
+        outside receive the variable's own.
+      draws: the members that draw random numbers. The function counts their executions.
+      shares: whether the function runs on several threads itself, so that it needs none of the
+        step's pool.
+      branches: the members that run in one side of a branch only, with all Switches and Merges of
+        these branches; no other node of the branches may be outside.
+      fresh: whether all results of the function are new arrays without other owners, so that
+        fetching them needs no copies.
     """
 
     members: Sequence[Node]
@@ -78,7 +78,7 @@ class Claim(NamedTuple):
     fresh: bool = False
 
     def where(self, member: Node, where: Callable[[Node], object]) -> object:
-        """The same for all members: the frame, and under which condition all of them run.
+        """Return the frame and guard of the region, the same for all members.
 
         Args:
           where: as of an `Offer`.
@@ -92,15 +92,15 @@ class Claim(NamedTuple):
 
 
 class Offer(NamedTuple):
-    """What a compiler may choose from.
+    """The nodes that a compiler may choose from.
 
     Attributes:
-      step: the graph, which is not to be edited.
-      nodes: those that will run, in the order in which they should.
-      place: the device and the kernel of a node that has one; it raises for others.
-      where: the same for nodes of one frame that run under the same condition.
-      every: the nodes, and those that others have chosen, in that order.
-      flow: frames and conditions of all of these; None without any.
+      step: the graph, which must not be edited.
+      nodes: the nodes, in execution order.
+      place: returns the device and kernel of a node; raises if it has none.
+      where: equal for nodes of one frame with the same guard.
+      every: the nodes including those already claimed, in execution order.
+      flow: frames and guards of all of these; None without control flow.
     """
 
     step: StepGraph
@@ -112,7 +112,7 @@ class Offer(NamedTuple):
 
 
 def offer_of(step: StepGraph, nodes: Sequence[Node], place: Placement) -> Offer:
-    """What compilers may choose from where nobody has chosen yet."""
+    """Return the offer to compilers before any claim."""
     flow = Flow(nodes) if has_control_flow(nodes) else None
 
     def where(node: Node) -> object:
@@ -122,13 +122,13 @@ def offer_of(step: StepGraph, nodes: Sequence[Node], place: Placement) -> Offer:
 
 
 class LoopClaim(NamedTuple):
-    """A loop that is to be computed by one function.
+    """A loop to be computed by one function.
 
     Attributes:
       whole: the loop, of synchronous nodes on one device.
-      make: what computes it, once for each executable: from what its `enters` bring in to the last
-        values of its variables, None for those that nobody takes, or to NotImplemented or a
-        `ByKernels` if it is to run by its kernels this time.
+      make: makes the function, once for each executable. The function maps the values of the loop's
+        `enters` to the final values of its variables, with None for unused ones. It returns
+        NotImplemented or a `ByKernels` to run the loop by kernels this time.
     """
 
     whole: WholeLoop
@@ -136,14 +136,14 @@ class LoopClaim(NamedTuple):
 
 
 class Compiler(Protocol):
-    """What may take nodes over.
+    """A compiler that may take over nodes.
 
-    It may have a method `claim_loops` besides, which is like `claim`, and gives a `LoopClaim` for
-    each loop that it takes; their nodes are then offered to nobody.
+    It may have an additional method `claim_loops`, which is like `claim` and returns a `LoopClaim`
+    for each claimed loop. The nodes of these loops are then offered to no compiler.
     """
 
     def claim(self, offer: Offer) -> Iterable[Claim]:
-        """The sets of nodes that it takes; none of them may be in two."""
+        """Return disjoint sets of nodes to compile."""
         ...
 
 
@@ -153,26 +153,26 @@ _compilers: Registry[Compiler] = Registry(
 
 
 def register_compiler(name: str, compiler: Compiler) -> None:
-    """Register a compiler; those that are registered choose in the order of their names.
+    """Register a compiler; compilers choose in the order of their names.
 
-    Ours, "native", takes all that it can, and so chooses last.
+    The built-in compiler, "native", claims everything that it can, so it chooses last.
 
-    Raises: AlreadyExistsError: there is one of that name.
+    Raises: AlreadyExistsError: the name is registered already.
     """
     _compilers.register(name, compiler)
 
 
 def _names() -> list[str]:
-    """Those of all compilers, in the order in which they choose."""
+    """Return the names of all compilers, in the order in which they choose."""
     return sorted(_compilers.keys(), key=lambda name: (name == "native", name))
 
 
 def compile_loops(
     step: StepGraph, nodes: Sequence[Node], place: Placement, overlap: Overlap
 ) -> dict[Node, LoopClaim]:
-    """Let compilers take loops of a part over.
+    """Let compilers claim loops of a partition.
 
-    Returns: what is taken, by the nodes that decide whether each loop goes on.
+    Returns: the claims, by the node that computes the loop's predicate.
     """
     if overlap is Overlap.EVERYTHING or not has_control_flow(nodes):
         return {}
@@ -193,20 +193,20 @@ def compile_regions(
     budget: MemoryBudget | None = None,
     loops: Mapping[Node, LoopClaim] = MappingProxyType({}),
 ) -> tuple[Sequence[Node], Placement]:
-    """Let compilers take nodes of a part over.
+    """Let compilers claim nodes of a partition.
 
     Args:
-      loops: those that are taken as wholes, whose nodes nobody takes.
-      overlap: nothing is taken over where every node is scheduled by itself.
-      budget: what the nodes may take of their device's memory, where it has a limit. The estimate
-        is of nodes that run in their order.
-    Returns: the nodes and their placement, with regions in the places of what they compute.
-    Raises: InternalError: a compiler claims what cannot be a region.
+      loops: claimed loops, whose nodes are not offered.
+      overlap: if every node is scheduled on its own, nothing is claimed.
+      budget: the bytes that the nodes may use of a device with a memory limit. The estimate assumes
+        that nodes run in order.
+    Returns: the nodes and their placement, with regions in place of their members.
+    Raises: InternalError: a claim cannot be a region.
     """
     names = [] if overlap is Overlap.EVERYTHING else _names()
     if not names:
         return nodes, place
-    place = cache(place)  # which is asked again and again
+    place = cache(place)  # it is called repeatedly
     whole = offer_of(step, nodes, place)
     where = whole.where
     inside = {node for loop in loops.values() for node in loop.whole.nodes}
@@ -234,7 +234,7 @@ def compile_regions(
 def _order_of(
     nodes: Sequence[Node], claims: Sequence[tuple[str, Claim]], where: Callable[[Node], object]
 ) -> list[tuple[Node, Node]]:
-    """Pairs of nodes that touch one variable, where some are claimed: the first one comes first.
+    """Return ordered pairs of nodes that access one variable, if some of them are claimed.
 
     Raises: InternalError: they are in several loops or branches.
     """
@@ -252,9 +252,9 @@ def _order_of(
 
 
 def _claims(name: str, offer: Offer) -> list[Claim]:
-    """What a compiler claims.
+    """Return the claims of a compiler.
 
-    Raises: InternalError: it failed; what is wrong with a node is raised as it is.
+    Raises: InternalError: the compiler failed; errors about a node are raised unchanged.
     """
     try:
         return list(_compilers.lookup(name).claim(offer))
@@ -267,7 +267,7 @@ def _claims(name: str, offer: Offer) -> list[Claim]:
 
 
 def _within(memory: StepMemory, claims: Sequence[tuple[str, Claim]]) -> list[tuple[str, Claim]]:
-    """The claims that the device's memory has room for, beside those before them."""
+    """Return the claims that fit into the device's memory together with earlier ones."""
     return [
         (name, claim)
         for name, claim in claims
@@ -276,7 +276,7 @@ def _within(memory: StepMemory, claims: Sequence[tuple[str, Claim]]) -> list[tup
 
 
 def _check(name: str, claim: Claim, place: Placement, where: Callable[[Node], object]) -> None:
-    """Refuse a claim that cannot be a region."""
+    """Raise InternalError if a claim cannot be a region."""
     if not claim.members:
         raise errors.InternalError(f"the compiler {name!r} claims nothing")
     first, leads = _with_kernel(claim.members), _leading(claim.branches)
@@ -312,12 +312,12 @@ def _check(name: str, claim: Claim, place: Placement, where: Callable[[Node], ob
 
 
 def _with_kernel(members: Iterable[Node]) -> Node:
-    """The first of some nodes that routes no values."""
+    """Return the first node that does not route values."""
     return next(member for member in members if not member.traits.routes)
 
 
 def _leading(branches: Branches) -> Callable[[Node], bool]:
-    """Tells whether a node leads into a branch that is claimed, or out of it."""
+    """Return a predicate: whether a node leads into a claimed branch, or out of it."""
     ways = [*branches.paths.values(), branches.sides.values()]
     known = {predicate(switch) for way in ways for switch, _ in way}
     return lambda node: (
@@ -326,7 +326,7 @@ def _leading(branches: Branches) -> Callable[[Node], bool]:
 
 
 def _check_update(name: str, node: Node, changes: int) -> None:
-    """Refuse a node that changes variables which a region cannot."""
+    """Raise InternalError if a region cannot change the variables that a node changes."""
     states = node.inputs[:changes]
     if None in map(variable_of, states):
         raise _refused(name, node, "what it changes is no variable of the step")
@@ -335,14 +335,14 @@ def _check_update(name: str, node: Node, changes: int) -> None:
 
 
 def _is_read(node: Node, changed: Collection[Node | None]) -> bool:
-    """Whether a node gives the value of a variable that its region changes, or in a branch."""
+    """Return True if a node reads a variable that its region changes, or reads it in a branch."""
     return node.traits.state is State.READS and all(
         variable_of(source) in changed or source.node.role is Role.SWITCH for source in node.inputs
     )
 
 
 def _is_value(output: Output) -> bool:
-    """Whether an output is a value, or a reference of a variable, which can be read."""
+    """Return True if an output is a value, or a reference of a variable, which can be read."""
     if output.dtype.is_ref:
         return variable_of(output) is not None
     return output.dtype is not dtypes.resource
@@ -381,8 +381,8 @@ def _with_regions(
     if len(order) < len(position):
         stuck = [node.name for node in made if node not in order]
         raise errors.InternalError(
-            f"the compilers {sorted({name for name, _ in claims})} claim nodes between which others"
-            f" run: {', '.join(stuck[:5])}"
+            f"the claims of the compilers {sorted({name for name, _ in claims})} form a cycle "
+            f"through {', '.join(stuck[:5])}"
         )
 
     def place_all(node: Node) -> tuple[Device, Kernel]:
@@ -404,7 +404,7 @@ def _kernel(region: Region, claim: Claim, place: Placement, heavy: bool) -> Kern
 
 
 def _is_fresh(member: Node, place: Placement) -> bool:
-    """Whether a member's kernel makes its results anew."""
+    """Return True if a member's kernel always allocates its results."""
     return not member.traits.routes and not place(member)[1].may_share(member)
 
 
@@ -415,7 +415,7 @@ def _replace(
     updating: Mapping[Node, int],
     branches: Branches,
 ) -> Region:
-    """Let a `_Region` node stand for its members, which stay in the graph by themselves."""
+    """Insert a `_Region` node for its members, which stay in the graph without outside users."""
     inside = set(members)
     after = _waiting(inside)
     for member in members:
@@ -457,7 +457,7 @@ def _replace(
 
 
 def _waiting(members: Collection[Node]) -> set[Node]:
-    """Members, and the nodes after them that only wait."""
+    """Return members, and the nodes after them that only wait for them."""
     found = set(members)
     waiting = list(members)
     while waiting:
@@ -468,10 +468,10 @@ def _waiting(members: Collection[Node]) -> set[Node]:
 
 
 def _waits(members: Sequence[Node], after: Collection[Node]) -> list[Node]:
-    """What members wait for besides each other.
+    """Return the control dependencies of members on nodes outside.
 
     Args:
-      after: members, and those that only wait for some: what else these wait for is meant.
+      after: members, and nodes that only wait for members; their dependencies count instead.
     """
     inside = set(members)
     found: dict[Node, None] = {}
@@ -490,7 +490,7 @@ def _waits(members: Sequence[Node], after: Collection[Node]) -> list[Node]:
 
 
 def _free(step: StepGraph, constant: Node) -> None:
-    """Let the users of a constant wait for what it waits for, which may be a member."""
+    """Move a constant's control inputs to its users, since these may be members."""
     waits = constant.controls
     step.graph.set_control_inputs(constant, [], reason="region")
     for user in constant.consumers:
@@ -499,9 +499,10 @@ def _free(step: StepGraph, constant: Node) -> None:
 
 
 def _take_variables(step: StepGraph, member: Node, inside: Collection[Node]) -> None:
-    """Let a member take references that others give, and a Switch, from the variables themselves.
+    """Rewire a member from forwarded or switched references to the variables themselves.
 
-    Who touches a variable is in order with all others that do. In a loop its Enter brings it in.
+    All accesses of a variable are ordered by other means. In a loop, the variable comes through its
+    Enter.
     """
     for at, source in enumerate(member.inputs):
         switched = source.node.role is Role.SWITCH and source.node in inside
@@ -514,7 +515,7 @@ def _take_variables(step: StepGraph, member: Node, inside: Collection[Node]) -> 
 
 
 def _brought_in(source: Output) -> Output:
-    """The reference or handle of a variable in the frame of one that others hand on."""
+    """Return the original reference or handle of a forwarded variable in the same frame."""
     while source.node.role not in (Role.VARIABLE, Role.ENTER):
         given = source.node.inputs
         source = next(i for i in given if i.dtype.is_ref or i.dtype is dtypes.resource)
@@ -522,7 +523,7 @@ def _brought_in(source: Output) -> Output:
 
 
 def _give_variable(step: StepGraph, output: Output, inside: Collection[Node]) -> None:
-    """Let those outside who take the reference that a member gives take the variable's own."""
+    """Rewire outside users of a member's output reference to the variable itself."""
     variable = variable_of(output)
     assert variable is not None
     step.forward(output, variable.outputs[0])
@@ -537,17 +538,17 @@ def _leaves(output: Output, inside: set[Node], fetched: set[Output]) -> bool:
 
 
 def _rewire(step: StepGraph, region: Region, inside: set[Node], after: Collection[Node]) -> None:
-    """Let those outside take the region's outputs, and wait for it in place of its members.
+    """Rewire users outside to the outputs of the region, and control edges to its node.
 
     Args:
-      after: the members, and those that only wait for some.
+      after: the members, and nodes that only wait for members.
     """
     graph, node = step.graph, region.node
     replacements = dict(zip(region.outputs, node.outputs, strict=True))
     step.replace_all(replacements, reason="region", keep=set(region.members))
     waits = _waits(region.members, after)
     users = dict.fromkeys(user for member in region.members for user in member.consumers)
-    for user in users:  # each once, as one may wait for all members
+    for user in users:  # each once; one may wait for all members
         if user not in inside and not inside.isdisjoint(user.controls):
             controls = [node if c in inside else c for c in user.controls]
             graph.set_control_inputs(user, controls, reason="region")

@@ -1,4 +1,4 @@
-"""One derivation: slots, kernels, and the items that the step is made of."""
+"""Derivation of an executable: slots, kernels, and the items of the step."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _TRANSFERS = {Role.SEND: SEND, Role.RECEIVE: RECEIVE}
 class Derivation:
     """The state of one derivation.
 
-    Constants, fed values and variables are in the template and need no work; what waits for them
-    waits for what they wait for (`anchors`).
+    Constants, fed values and variables are in the template and need no work. Their users wait for
+    the nodes that they wait for (`anchors`).
 
     Attributes:
       template: the slots before a step.
-      slots: where each output is.
-      shared: outputs whose memory others may hold, too, so that fetching them copies.
-      items: the work of each node, in the order in which they should run.
+      slots: the slot of each output.
+      shared: outputs whose memory may have other owners, so that fetching them copies.
+      items: the work of each node, in execution order.
       devices: the name of the device of each node that has a kernel.
-      anchors: for each node, the items that are over when it is.
-      readers: for each variable, the items that read it, and that a later update waits for.
+      anchors: for each node, the items that have ended when it has.
+      readers: for each variable, the items that read it and must precede a later update.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Derivation:
         self.readers: dict[Node, list[Item]] = {}
 
     def derive(self, nodes: Sequence[Node]) -> Executable:
-        """The executable of nodes in the order in which they should run."""
+        """Return the executable of nodes that are given in execution order."""
         self._visit(nodes)
         fetches = self._fetches()
         kept = frozenset(fetch.slot for fetch in fetches)
@@ -77,7 +77,7 @@ class Derivation:
         return self._executable(fetches, linear, plan)
 
     def _visit(self, nodes: Sequence[Node]) -> None:
-        """Give every node its slots and its item."""
+        """Assign slots and an item to every node."""
         for arg in self.step.feeds:
             self.slots[arg] = self.slot(arg.node)
             self.shared.add(arg)
@@ -100,7 +100,7 @@ class Derivation:
         return Executable(self.template, feed_slots, fetches, linear, plan)
 
     def slot(self, node: Node, value: Any = None) -> int:
-        """A new slot for what `node` makes."""
+        """Return a new slot for an output of `node`."""
         self.template.append(value)
         return len(self.template) - 1
 
@@ -114,7 +114,7 @@ class Derivation:
         return Fetch(slot, shared)
 
     def _overlaps(self, items: Collection[Item]) -> bool:
-        """Whether some of the items could run while others do."""
+        """Return True if some of the items could run in parallel with others."""
         if self.overlap is Overlap.EVERYTHING or any(item.asynchronous for item in items):
             return True
         return self.overlap is Overlap.HEAVY and sum(item.heavy for item in items) > 1
@@ -136,7 +136,7 @@ class Derivation:
     def _brought_in(self, node: Node, value: Any, bring_in: Callable[[Any], Any]) -> Any:
         try:
             return bring_in(value)
-        except Exception as error:  # because a device may raise anything; it is located
+        except Exception as error:  # because a device may raise anything; the location is added
             raise_located(located(error, node, self.place(node)[0].name, (value,)))
 
     def _kernel(self, node: Node) -> None:
@@ -148,7 +148,7 @@ class Derivation:
                 self.slots[node.outputs[0]] = self.slot(node, function())
                 self._stand_for(node)
                 return
-        except Exception as error:  # because a factory may raise anything; it is located
+        except Exception as error:  # because a factory may raise anything; the location is added
             raise_located(located(error, node, device.name, ()))
         item = self._item(node, device.name, kernel.heavy, kernel.asynchronous)
         item.kind = item.kind if node.role is None else _TRANSFERS.get(node.role, item.kind)
@@ -170,14 +170,14 @@ class Derivation:
             item.add(function, gather(arguments), arguments, target, node)
 
     def _item(self, node: Node, device: str, heavy: bool, asynchronous: bool) -> Item:
-        """A new item, which stands for `node`."""
+        """Add a new item for `node`."""
         item = Item(node, len(self.items), device, heavy, asynchronous)
         self.items.append(item)
         self.anchors[node] = {(item, WHOLE)}
         return item
 
     def _stand_for(self, node: Node) -> None:
-        """Let a node without work stand for what it waits for."""
+        """Let users of a node without work wait for its control inputs instead."""
         self.anchors[node] = set().union(*[self._anchors(c) for c in node.controls])
 
     def _anchors(self, node: Node) -> set[Need]:
@@ -203,11 +203,11 @@ class Derivation:
             item.needs |= self._anchors(control)
 
     def _earlier(self, variable: Node, item: Item) -> Iterable[Item]:
-        """The reads of a variable that an update waits for."""
+        """Return the reads of a variable that an update waits for."""
         return self.readers.get(variable, ())
 
     def _source(self, output: Output) -> set[Need]:
-        """What the value of an output waits for."""
+        """Return the needs of users of an output."""
         return self._anchors(output.node)
 
     def _argument(self, node: Node, position: int, item: Item) -> int:
@@ -226,11 +226,11 @@ class Derivation:
         return self._slot_in(source, item)
 
     def _slot_in(self, source: Output, item: Item) -> int:
-        """Where an item finds an output."""
+        """Return the slot of an output for an item."""
         return self.slots[source]
 
     def _read(self, source: Output, item: Item) -> int:
-        """Let `item` begin with a read of the variable behind a reference."""
+        """Prepend a read of the variable behind a reference to `item`."""
         slot = self.slots[source]
         read = self.slot(item.node)
         state = self._state(source)
@@ -241,7 +241,7 @@ class Derivation:
         return read
 
     def _state(self, source: Output) -> Any:
-        """The variable behind a reference, where it is known before the step."""
+        """Return the variable behind a reference if it is known before the step."""
         return self.template[self.slots[source]]
 
 

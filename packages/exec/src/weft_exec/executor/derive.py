@@ -29,18 +29,18 @@ def derive(
     together: bool = False,
     has_regions: bool = True,
 ) -> Executable:
-    """The executable of a step graph.
+    """Return the executable of a step graph.
 
     Args:
-      step: pruned and optimised.
-      place: node to device and kernel.
-      overlap: what may run side by side.
-      nodes: its live nodes, in the order in which they should run; `by_priority` by default.
-      bring_in: makes values of the device of constants, where that has memory of its own.
-      budget: what compilers may let its nodes take of their device's memory; None for no limit.
-      together: whether nothing gains from beginning before all has come that comes at once.
+      step: a pruned and optimized graph.
+      place: returns the device and kernel of a node.
+      overlap: decides which nodes may run in parallel.
+      nodes: its live nodes in execution order; `by_priority` by default.
+      bring_in: copies constants to a device with memory of its own.
+      budget: memory budget of compiled code; None for no limit.
+      together: whether nodes may wait for all values that are available at the start of the step.
       has_regions: False to run all nodes by kernels, without asking compilers.
-    Raises: OpError: a node has no place, or its kernel refuses its attributes.
+    Raises: OpError: a node cannot be placed, or its kernel rejects its attributes.
     """
     nodes = by_priority(step.live_nodes()) if nodes is None else nodes
     loops = {}

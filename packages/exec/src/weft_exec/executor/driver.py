@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from weft_exec.tracing import StepTrace
 
 WORTH_A_THREAD = 1e-4
-"""Seconds that a kernel must take for a hop to another thread to pay."""
+"""Seconds that a kernel must take for a switch to another thread to pay off."""
 
 _log = logging.getLogger("weft")
 
 
 ELSEWHERE: Final = "failed elsewhere"
-"""Marks, in an error's details, that it only tells of another one in the same step."""
+"""Mark in the details of an error that it was caused by another error of the same step."""
 
 
 class Driver:
-    """One step of an executable that has something to overlap."""
+    """One step of an executable whose nodes can overlap."""
 
     def __init__(
         self,
@@ -60,12 +60,12 @@ class Driver:
         self._on_pool: dict[Token, Task] = {}
         self._handed: list[tuple[Token, Any]] = []
         self._executions: Executions = {}
-        self._pending_receives = 0  # of those that come by mail
+        self._pending_receives = 0  # received through the mailbox
 
     def run(self) -> None:
         """Run the step to its end.
 
-        Raises: OpError: a kernel failed, or the step was cancelled or timed out.
+        Raises: OpError: a kernel failed, or the step was canceled or timed out.
         """
         machine = self._machine
         token = self._context.cancellation.register(self._wake)
@@ -83,7 +83,7 @@ class Driver:
                 else:
                     self._wait()
             machine.end()
-        except BaseException as error:  # because Ctrl-C must not leave kernels behind
+        except BaseException as error:  # because Ctrl-C must not leave kernels running
             self._abandon(error)
             raise
         finally:
@@ -131,14 +131,14 @@ class Driver:
             self._completed(token, self._run_entry(token))
 
     def _comes_by_mail(self, receive: Entry) -> bool:
-        """Whether a received value comes from another thread: of a device, or of another part."""
+        """Return True if a value comes from another thread: of a device or another partition."""
         return receive.move is not None or not self._context.owns_rendezvous
 
     def _worth_a_thread(self, entry: Entry, pool: ThreadPool) -> bool:
-        """Whether something else of weight runs or can run meanwhile, and a thread is free.
+        """Return True if other work can run meanwhile and a thread is free.
 
-        The last of those that are ready goes to the pool, too, so that what follows from the others
-        starts at once.  A device with memory of its own has to be served meanwhile.
+        The last of the ready entries goes to the pool, too, so that the successors of the others
+        start at once. A device with memory of its own has to be served meanwhile.
         """
         busy = len(self._on_pool)
         beside = self._machine.heavy_ready or self._pending_receives
@@ -152,7 +152,7 @@ class Driver:
         except BaseException as raised:  # because the driver waits for this entry
             error = raised
         self._mailbox.put((token, None, error))
-        del error  # whose traceback leads here
+        del error  # its traceback refers to this frame
 
     def _run_entry(self, token: Token) -> BaseException | None:
         entry, iteration = token
@@ -218,7 +218,7 @@ class Driver:
                 run_at(self._executions, iteration.tag, *start)
             else:
                 entry.kernel(self._context, inputs, done)
-        except Exception as raised:  # because a kernel may raise anything; it is located
+        except Exception as raised:  # because a kernel may raise anything; the location is added
             try:
                 done.fail(raised)
             except errors.InternalError:
@@ -227,11 +227,11 @@ class Driver:
     # ----------------------------------------------------------------- receiving
 
     def _hand(self, token: Token, value: Any) -> None:
-        """Take a value that this thread has sent."""
+        """Accept a value that this thread has sent."""
         self._handed.append((token, value))
 
     def _take_handed(self) -> None:
-        """Handle what this thread has sent and received."""
+        """Handle the values that this thread has sent and received."""
         handed, self._handed = self._handed, []
         for token, value in handed:
             entry, iteration = token
@@ -242,9 +242,9 @@ class Driver:
                 self._machine.finished(token)
 
     def _wait(self) -> None:
-        """Run what no thread has started yet, or else wait for something to come in.
+        """Run a task that no thread has started yet, or else wait for mail.
 
-        While something else may come in, only what no thread is there for.
+        While mail is expected, tasks are run only if no thread is free for them.
         """
         several = self._pending_receives or len(self._on_pool) > 1
         if several and self._pool is not None and self._pool.has_room:
@@ -258,7 +258,7 @@ class Driver:
         self._receive(block=True)
 
     def _receive(self, block: bool) -> None:
-        """Handle what came in; with `block`, wait for something first."""
+        """Handle incoming mail; with `block`, wait for some first."""
         while True:
             try:
                 token, value, error = (
@@ -340,7 +340,7 @@ class Driver:
         return f" while waiting for {', '.join(names[:5])}" if names else ""
 
     def _abandon(self, error: BaseException) -> None:
-        """Cancel what runs and wait until it has let go of the step."""
+        """Cancel running kernels and wait until they no longer use the step."""
         cancelled = errors.CancelledError(f"the step was interrupted by {type(error).__name__}")
         self._machine.abort(cancelled)
         self._context.cancellation.cancel(cancelled)
@@ -355,7 +355,7 @@ def _node(entry: Entry) -> Node:
 
 
 def _say_where(error: errors.OpError, iteration: Iteration | None) -> None:
-    """Note the iterations of the loops that an error was raised in, inner ones first."""
+    """Record the iterations of the loops in which an error was raised, inner ones first."""
     while iteration is not None and iteration.frame.parent is not None:
         error.in_iteration(iteration.frame.plan.name, iteration.index)
         iteration = iteration.frame.parent

@@ -1,16 +1,16 @@
-"""What the ready queue schedules: heavy nodes, asynchronous ones, routing, and groups of the rest.
+"""Entries of the ready queue: heavy, asynchronous and routing nodes, and groups of the rest.
 
-Scheduling an entry costs microseconds, and most kernels take less.  So connected cheap nodes share
-an entry, which runs them in a fixed order, where these are the same for them:
+Scheduling an entry costs microseconds, more than most kernels. So connected cheap nodes share an
+entry, which runs them in a fixed order. They must have in common:
 
-- the heavy nodes that they lie between;
+- the heavy nodes before and after them;
 - the frame, and the guard under which they run in it;
-- the nodes before them that may block, such as queue operations: what an enqueue needs must not be
-  made to wait for a dequeue.
+- the preceding nodes that may block, such as queue operations: an input of an enqueue must not have
+  to wait for a dequeue.
 
-Grouping never closes a cycle.  Each item has a level, and no edge leads to a lower one.  An edge
-leads to a higher one if it comes from an item that is an entry by itself, or if frame or guard
-change along it.  Only cheap items of one level share an entry.
+Grouping never closes a cycle. Each item has a level, and levels never decrease along edges. They
+increase along an edge if its source is an entry of its own, or if frame or guard change. Only cheap
+items of one level share an entry.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ if TYPE_CHECKING:
     from weft_exec.resources.resources import Done
 
 Work = tuple[Callable[..., Any], Gather, "int | slice", Sequence[int], Sequence[int], Node]
-"""A call, what takes its arguments, where its results go, the slots used and made, and the node."""
+"""A function, its argument getter, result slots, slots read, slots written, and the node."""
 
 Need = tuple["Item", int]
-"""An item and which side of it, where it is a Switch; else WHOLE, or ORDER."""
+"""An item and the side of a Switch that is needed; WHOLE or ORDER for other items."""
 
 WHOLE, ORDER = -1, -2
-"""All of an item; or only that it is over, dead or not."""
+"""The value of an item; or only its end, dead or not."""
 
 WORK, TRIGGER, SWITCH, MERGE, ENTER, EXIT, NEXT, SEND, RECEIVE = range(9)
-"""Kinds of entries: computing, computing even where dead, those that route values, transfers."""
+"""Kinds of entries: computing, computing even if dead, those that route values, transfers."""
 
 
 class Item:
-    """One node's work: reads of the variables it takes as values, then its kernel.
+    """The work of one node: reads of the variables that it uses as values, then its kernel.
 
     Attributes:
       kind: WORK, or how the node routes values.
-      frame, guard: the frame that it runs in, and when.
-      needs: what it waits for.
-      choices: for a Merge, where each of its inputs comes from.
-      after: for an Exit, what comes into its frame: over the back edges it may wait for all of it.
-      source, slot: for what routes a value, where it comes from and goes to.
-      owner: the item that this one is a part of, or None.
-      level: grows along the edges between entries; see the module's text.
-      behind: a bit set of the items that may block, among those it comes after and itself.
+      frame, guard: its frame, and the condition under which it runs.
+      needs: the items that it waits for.
+      choices: for a Merge, the sources of its inputs.
+      after: for an Exit, the inputs of its frame, on all of which it may depend through back edges.
+      source, slot: for a routed value, its source and destination.
+      owner: the item that contains this one, or None.
+      level: never decreases along edges; see the module's text.
+      behind: a bit set of the potentially blocking items among its predecessors and itself.
     """
 
     __slots__ = (
@@ -109,12 +109,12 @@ class Item:
 
     @property
     def alone(self) -> bool:
-        """Whether it is an entry of its own."""
+        """True if it is an entry of its own."""
         return self.heavy or self.asynchronous or self.kind != WORK
 
     @property
     def sources(self) -> set[Item]:
-        """The items that it may wait for, those of a Merge's inputs included."""
+        """The items that it may wait for, including those of a Merge's inputs."""
         found = {item for item, _ in self.needs} | {item for (item, _), _ in self.choices}
         found.update(self.after)
         return found
@@ -127,11 +127,11 @@ class Item:
         slot: int | slice,
         node: Node,
     ) -> None:
-        """Append a call: its arguments, the slots they are in, the slot of its result."""
+        """Append a call: its arguments, their slots, and the slot of its result."""
         self.work.append((function, take, slot, uses, slot_range(slot), node))
 
     def find(self) -> Item:
-        """The representative of its group."""
+        """Return the representative of its group."""
         item = self
         while item.group is not item:
             item.group = item.group.group
@@ -140,12 +140,12 @@ class Item:
 
 
 class Edges:
-    """What waits for an entry, or for one side of a Switch.
+    """The entries that wait for an entry, or for one side of a Switch.
 
     Attributes:
       successors: entries that wait for it, and are dead if it is.
       followers: entries that only run after it, dead or not.
-      choices: Merges, each with the position of the input that it is.
+      choices: Merges, each with the position of this input.
     """
 
     __slots__ = ("choices", "followers", "successors")
@@ -160,25 +160,25 @@ class Entry:
     """One unit of scheduling.
 
     Attributes:
-      index: its place among the entries, in the order in which ready ones are preferred.
+      index: its position among the entries, which is also the priority of ready ones.
       kind: WORK, or how it routes values.
-      frame: the frame that counts what it waits for; for an Enter, that around the one entered.
-      local: its place among the entries of that frame.
+      frame: the frame that counts its pending inputs; for an Enter, the frame around the loop.
+      local: its index among the entries of that frame.
       segment: its instructions.
-      node, device: its first node, the only one of a heavy or asynchronous entry, and where.
+      node, device: its first node, the only one of a heavy or asynchronous entry, and its device.
       kernel: for an asynchronous node, the function that starts it; its reads are in `segment`.
-      key: for a Send or Receive, the name of what crosses; "" until it is asked for.
-      move: for a Receive from another memory space, what brings the value in.
-      take, slot: the asynchronous node's arguments and result; `slot` is also where a value that is
-        routed goes, and `source` where it comes from.
-      pred: for a Switch, where the predicate is.
-      sources, ahead, back: for a Merge, where each input is, how many come from its own iteration,
-        and how many from the one before.
+      key: for a Send or Receive, the rendezvous key; "" until it is first needed.
+      move: for a Receive from another memory space, the function that copies the value.
+      take, slot: the asynchronous node's argument getter and result; for a routed value, `slot` is
+        its destination and `source` its source.
+      pred: for a Switch, the slot of the predicate.
+      sources, ahead, back: for a Merge, the slots of its inputs, the number of them from its own
+        iteration, and the number from the previous one.
       heavy: worth a thread of the pool.
-      part: which of several parts of a step it belongs to.
-      pending: number of ends it waits for.
-      edges, sides: what waits for it; for a Switch, also what waits for each side.
-      shared: slots it uses that other entries make or use.
+      part: the partition of the step that it belongs to.
+      pending: the number of ends that it waits for.
+      edges, sides: the entries that wait for it; for a Switch, also those that wait for each side.
+      shared: slots it uses that other entries write or read.
       cost: measured running time in seconds, smoothed; 0 until known.
     """
 
@@ -235,7 +235,7 @@ class Entry:
         self.cost = 0.0
 
     def arguments(self, slots: Slots) -> Sequence[Any]:
-        """The asynchronous node's inputs."""
+        """Return the inputs of the asynchronous node."""
         assert self.take is not None
         return self.take(slots)
 
@@ -243,13 +243,14 @@ class Entry:
 def group(
     items: Sequence[Item], kept: Collection[int], together: bool = False
 ) -> tuple[tuple[Entry, ...], dict[Frame | None, dict[int, int]]]:
-    """Entries for `items`.
+    """Group items into entries.
 
     Args:
-      items: in an order that keeps dependencies, back edges of loops left out.
-      kept: slots that are fetched and must not be forgotten.
-      together: whether what waits for values that come at once may as well wait for all of them.
-    Returns: the entries, and by frame, for each slot that crosses entries, how many use it.
+      items: in topological order, without the back edges of loops.
+      kept: slots that are fetched and must not be cleared.
+      together: whether items that wait for values available at the start of the step may wait for
+        all of these.
+    Returns: the entries, and by frame, the number of users of each slot shared by entries.
     """
     _assign_levels(items, together)
     members: dict[Item, list[Item]] = {}
@@ -272,7 +273,7 @@ def group(
 
 
 def in_order(items: Sequence[Item]) -> list[Item]:
-    """Items with what they wait for before them, by position where there is a choice."""
+    """Sort items topologically, by position among independent ones."""
     users: dict[Item, list[Item]] = {item: [] for item in items}
     pending: dict[Item, int] = {}
     for item in items:
@@ -300,7 +301,7 @@ def in_order(items: Sequence[Item]) -> list[Item]:
 
 
 def _connect(entry: Entry, parts: Sequence[Item], entry_of: dict[Item, Entry]) -> None:
-    """Add an entry to the edges of all that its items need, and count these."""
+    """Add an entry to the edges of all needs of its items, and count these."""
     needs = {(entry_of[need.find()], port) for part in parts for need, port in part.needs}
     needs -= {(entry, WHOLE), (entry, ORDER)}
     entry.pending = len(needs)
@@ -323,8 +324,8 @@ def _connect(entry: Entry, parts: Sequence[Item], entry_of: dict[Item, Entry]) -
 
 
 def _assign_levels(items: Sequence[Item], together: bool) -> None:
-    """Set the level of each item and the set it is behind, and join those that share an entry."""
-    step = len(items) + 1  # more than there are levels between one transfer and the next
+    """Set `level` and `behind` of each item, and join the items that share an entry."""
+    step = len(items) + 1  # exceeds the number of levels between transfers
     at_once = {item for item in items if together and _comes_at_once(item)}
     least = step + 1 if at_once else 0
     bit = 1
@@ -350,14 +351,14 @@ def _assign_levels(items: Sequence[Item], together: bool) -> None:
 
 
 def _comes_at_once(item: Item) -> bool:
-    """Whether it receives what its sender has when the step begins, and waits for nothing here."""
+    """Return True if it receives a value that is sent at the beginning of the step."""
     return item.kind == RECEIVE and item.node.attrs.get(DEPTH, 0) <= 1 and not item.sources
 
 
 def _union(sets: Sequence[int]) -> int:
-    """The union of bit sets.
+    """Return the union of bit sets.
 
-    These may be long, so where the largest already holds all the others it is returned uncopied.
+    They may be long, so if the largest contains all others it is returned without a copy.
     """
     found = max(sets, default=0)
     for other in sets:
@@ -367,7 +368,7 @@ def _union(sets: Sequence[int]) -> int:
 
 
 def _rises(source: Item, item: Item) -> bool:
-    """Whether two items are in different entries even if both are cheap."""
+    """Return True if two items are in different entries even if both are cheap."""
     return source.alone or source.frame is not item.frame or source.guard != item.guard
 
 
@@ -375,7 +376,7 @@ Slot = tuple["Frame | None", int]
 
 
 def _users(items: Sequence[Item]) -> dict[Slot, set[Item]]:
-    """The groups that make or use each slot that some item makes."""
+    """Return the groups that write or read each slot that some item writes."""
     users: dict[Slot, set[Item]] = {}
     for item in items:
         leader = item.find()
@@ -394,13 +395,13 @@ def _users(items: Sequence[Item]) -> dict[Slot, set[Item]]:
 
 
 def touched(item: Item) -> list[int]:
-    """The slots of its own frame that an item takes values from or makes."""
+    """Return the slots of its own frame that an item reads or writes."""
     made = [slot for *_, slots, _ in item.work for slot in slots]
     return [*_taken(item), *made, item.slot] if item.kind == MERGE else [*_taken(item), *made]
 
 
 def _taken(item: Item) -> list[int]:
-    """The slots of its own frame that an item takes values from."""
+    """Return the slots of its own frame that an item reads."""
     used = [slot for _, _, _, uses, _, _ in item.work for slot in uses]
     used += [slot for (need, _), slot in item.choices if need.kind not in (ENTER, NEXT)]
     return [*used, item.source, item.pred]

@@ -1,4 +1,4 @@
-"""What runs one signature: slots, instructions in a line or entries of the ready queue, results."""
+"""Executables of signatures: slots, instructions or entries of the ready queue, results."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from weft_exec.executor.native.warm_up import WarmUp
 
 NOT_COMPUTED = object()
-"""Stands in the slot of a fetched value that nothing may compute, until something does."""
+"""Marks the slot of a fetch that may never be computed, until it is."""
 
 
 class Executable:
-    """What runs one signature.
+    """The executable of one signature.
 
     Attributes:
-      template: the slots before a step: constants and variables in place, None elsewhere.
-      feed_slots: where fed values go.
-      fetches: how to take each result.
-      linear: all instructions in one fixed order, when nothing can overlap; else None.
+      template: the slots before a step: constants and variables, None elsewhere.
+      feed_slots: the slots of fed values.
+      fetches: how to read each result.
+      linear: all instructions in one fixed order if nothing can overlap; else None.
       run_line: runs these for a step of its own.
-      plan: what the ready queue schedules, when `linear` is None.
+      plan: the schedule of the ready queue if `linear` is None.
       warm_up: the policy that replaces this executable by one with compiled regions; None if it is
         final.
     """
@@ -61,33 +61,33 @@ class Executable:
         self.warm_up: WarmUp | None = None
 
     def slots(self, values: Sequence[Any]) -> Slots:
-        """The slots of a new step, with the fed values in place."""
+        """Return the slots of a new step with the fed values in place."""
         slots = self.template.copy()
         for slot, value in zip(self.feed_slots, values, strict=True):
             slots[slot] = value
         return slots
 
     def machine(self, slots: Slots) -> Any:
-        """The ready queue of a step, where not all of it runs in a line."""
+        """Return the ready queue of a step that does not run entirely in a line."""
         assert self.plan is not None
         return StepMachine(self.plan, slots)
 
     def results(self, slots: Slots) -> list[Any]:
-        """The fetched values, which belong to the caller from now on.
+        """Return the fetched values, which belong to the caller.
 
-        Raises: InvalidArgumentError: one was never computed, since a branch was not taken.
+        Raises: InvalidArgumentError: one was never computed, since its branch was not taken.
         """
         return [fetch.take(slots) for fetch in self.fetches]
 
     @property
     def segments(self) -> list[Segment]:
-        """What runs in a line: all, or what each entry of the ready queue runs."""
+        """The segments that run in a line: all instructions, or those of each entry."""
         if self.linear is not None:
             return [self.linear]
         return [entry.segment for entry in self.plan.entries] if self.plan is not None else []
 
     def cancel(self) -> None:
-        """Let running steps end at the next node, with a CancelledError, and later ones at once."""
+        """Cancel running steps at the next node with a CancelledError, and later ones at once."""
         if self.linear is not None:
             self.linear.cancel()
         if self.plan is not None:
@@ -95,7 +95,7 @@ class Executable:
 
 
 def _sole_count() -> int:
-    """What `Fetch.take` sees of an array that only a slot holds; it differs between Pythons."""
+    """Return the refcount of an array held only by a slot; it varies with the Python version."""
     slots: Slots = [np.empty(1)]
     value = slots[0]
     return getrefcount(value)
@@ -105,7 +105,7 @@ _SOLE = _sole_count()
 
 
 class Fetch:
-    """How to take one result out of the slots so that the caller owns it."""
+    """Reads one result from the slots so that the caller owns it."""
 
     __slots__ = ("shared", "slot")
 
@@ -114,7 +114,7 @@ class Fetch:
         self.shared = shared
 
     def take(self, slots: Slots) -> Any:
-        """The value; copied where anybody else could hold its memory."""
+        """Return the value, copied if its memory could have other owners."""
         value = slots[self.slot]
         if type(value) is not np.ndarray:
             if isinstance(value, np.ndarray):
@@ -124,12 +124,12 @@ class Fetch:
             return value[()]
         if self.shared or type(value.base) is np.ndarray or getrefcount(value) > _SOLE:
             return copied(value)
-        # Over bytes of Python, or an object of a library, there may be what nobody can write to.
+        # Memory of Python bytes or of a library's object may be read-only.
         return value if value.flags.writeable else copied(value)
 
 
 class ReferenceFetch(Fetch):
-    """The value that the variable behind a fetched reference has when the step ends."""
+    """Reads the value that the variable behind a fetched reference has at the end of the step."""
 
     __slots__ = ("device", "output")
 
@@ -139,7 +139,7 @@ class ReferenceFetch(Fetch):
         self.device = device
 
     def take(self, slots: Slots) -> Any:
-        """The value.
+        """Return the value.
 
         Raises: FailedPreconditionError: the variable has none.
         """
@@ -156,7 +156,7 @@ class ReferenceFetch(Fetch):
 
 
 class ConditionalFetch(Fetch):
-    """A result that may never be computed."""
+    """Reads a result that may never be computed."""
 
     __slots__ = ("output",)
 
@@ -165,7 +165,7 @@ class ConditionalFetch(Fetch):
         self.output = output
 
     def take(self, slots: Slots) -> Any:
-        """The value.
+        """Return the value.
 
         Raises: InvalidArgumentError: it was not computed in this step.
         """

@@ -45,21 +45,21 @@ from weft_tensor import errors
 class FlowDerivation(Derivation):
     """A derivation with conditionals and loops.
 
-    There are two ways to run a loop.  One in which iterations or kernels may run side by side is
-    scheduled: it has slots and entries of its own, and the ready queue keeps its frames apart.  Any
-    other is a linear loop: a single item of the frame around it, whose slots it uses, and which
-    runs its iterations in a line.  What is inside has items, too, since their needs and their work
-    become the linear loop's; only the outermost linear loop is scheduled.
+    There are two ways to run a loop. If iterations or kernels may run in parallel, it is scheduled:
+    it has slots and entries of its own, and the ready queue keeps its frames apart. Any other loop
+    is linear: it is a single item of the enclosing frame, uses the slots of that frame, and runs
+    its iterations in a line. The nodes inside have items, too, whose needs and work are added to
+    those of the loop. Only the outermost linear loop is scheduled.
 
-    In a line, nodes that route values cost nothing: a Switch, an Enter, an Exit and a NextIteration
-    are the slot of their input (`_same`), and a Merge picks one of two slots by the predicate.  In
-    the ready queue each of them is an item of its own, and counts what is dead.
+    In a line, routing costs nothing. A Switch, an Enter, an Exit and a NextIteration share the slot
+    of their input (`_same`), and a Merge selects one of two slots by the predicate. In the ready
+    queue each of them is an item and counts dead inputs.
 
     Attributes:
-      templates: the slots of each frame that is scheduled, before an iteration.
-      variables: the neighbouring slots of the variables of each loop that runs in a line.
+      templates: the slots of each scheduled frame before an iteration.
+      variables: the contiguous slots of the variables of each linear loop.
       owners: the items of the linear loops, by their frames.
-      copies: where a constant is in a frame other than that of its node.
+      copies: the slots of constants in frames other than that of their node.
     """
 
     def __init__(
@@ -80,12 +80,12 @@ class FlowDerivation(Derivation):
         self.copies: dict[tuple[Output, Frame], int] = {}
 
     def derive(self, nodes: Sequence[Node]) -> Executable:
-        """The executable of nodes in the order in which they should run."""
+        """Return the executable of nodes that are given in execution order."""
         self.linear_loops = LinearLoops(
             nodes, self.flow, self._kernel_of, self.overlap, self._compiled
         )
         for frame in self.flow.frames[1:]:
-            # Outer frames come first, so the slots of the frame around a linear loop are there.
+            # Outer frames come first, so the slots of the frame around a linear loop exist.
             if self._home(frame) is frame:
                 self.templates[frame] = [None]
             elif self._home(frame) is frame.parent and not self.linear_loops.linear:
@@ -103,15 +103,15 @@ class FlowDerivation(Derivation):
     # ------------------------------------------------------------------ frames and slots
 
     def _home(self, frame: Frame) -> Frame:
-        """The frame whose slots a frame uses."""
+        """Return the frame whose slots a frame uses."""
         return self.linear_loops.home(frame)
 
     def _is_flat(self, frame: Frame) -> bool:
-        """Whether the nodes of a frame run in a line."""
+        """Return True if the nodes of a frame run in a line."""
         return self.linear_loops.linear or self._home(frame) is not frame
 
     def _around(self, node: Node) -> Frame:
-        """The frame in which a node runs: for an Enter that around the one entered."""
+        """Return the frame in which a node runs: for an Enter, the frame around the loop."""
         if node.role is Role.ENTER:
             parent = self.flow.frame[node].parent
             assert parent is not None
@@ -121,7 +121,7 @@ class FlowDerivation(Derivation):
         return self.flow.frame[node]
 
     def slot(self, node: Node, value: Any = None) -> int:
-        """A new slot for what `node` makes, in the frame where its outputs are."""
+        """Return a new slot for an output of `node`, in the frame of its outputs."""
         return self._slot_of_frame(self.flow.frame.get(node, self.flow.root), value)
 
     def _slot_of_frame(self, frame: Frame, value: Any = None) -> int:
@@ -130,7 +130,7 @@ class FlowDerivation(Derivation):
         return len(template) - 1
 
     def _place_variables(self, frame: Frame) -> None:
-        """Give the variables of a loop that runs in a line neighbouring slots."""
+        """Assign contiguous slots to the variables of a linear loop."""
         slots = [self._slot_of_frame(frame) for _ in frame.merges]
         for merge, slot in zip(frame.merges, slots, strict=True):
             self.slots[merge.outputs[0]] = slot
@@ -138,7 +138,7 @@ class FlowDerivation(Derivation):
         self.variables[frame] = slice(slots[0], slots[-1] + 1)
 
     def _owner(self, frame: Frame) -> Item | None:
-        """The linear loop that a frame is in or is."""
+        """Return the linear loop of a frame, or the one that contains it."""
         around: Frame | None = frame
         found = None
         while around is not None:
@@ -168,12 +168,12 @@ class FlowDerivation(Derivation):
         return anchors
 
     def _slot_in(self, source: Output, item: Item) -> int:
-        """Where an item finds an output."""
+        """Return the slot of an output for an item."""
         assert item.frame is not None
         return self._slot_at(source, self._home(item.frame))
 
     def _slot_at(self, source: Output, home: Frame) -> int:
-        """Where an output is in a frame; a constant without one is in each that uses it."""
+        """Return the slot of an output in a frame; each frame has its own copy of a constant."""
         if (
             source.node.role is not Role.CONSTANT
             or self._home(self.flow.frame[source.node]) is home
@@ -190,7 +190,7 @@ class FlowDerivation(Derivation):
         return self.templates[home][self.slots[source]]
 
     def _earlier(self, variable: Node, item: Item) -> Iterable[Item]:
-        """Reads in the same frame that may happen; across frames the order in a line is kept."""
+        """Return possible reads in the same frame; other frames are ordered as in a line."""
         return [
             read
             for read in self.readers.get(variable, ())
@@ -219,7 +219,7 @@ class FlowDerivation(Derivation):
             super()._node(node)
 
     def _same(self, node: Node, source: Output) -> None:
-        """Let a node's outputs be the value of `source`."""
+        """Let a node's outputs share the slot of `source`."""
         slot = self._slot_at(source, self._home(self._around(node)))
         for output in node.outputs:
             self.slots[output] = slot
@@ -237,7 +237,7 @@ class FlowDerivation(Derivation):
             self._same(node, source)
             loop = self._owner(frame)
             if loop is not None:
-                # The linear loop waits for what enters it, once, and not each user.
+                # The linear loop as a whole waits for this input, instead of each user.
                 loop.needs |= {n for n in self.anchors[node] if n[0].owner is not loop}
                 self.anchors[node] = set()
             return
@@ -285,7 +285,7 @@ class FlowDerivation(Derivation):
     def _merge(self, node: Node, flat: bool) -> None:
         self.shared.update(node.outputs)
         if node.outputs[0] in self.slots:
-            return  # a loop variable, placed already
+            return  # a loop variable that has a slot already
         if flat:
             self._select(node)
             return
@@ -297,7 +297,7 @@ class FlowDerivation(Derivation):
             item.needs |= self._anchors(control)
 
     def _select(self, node: Node) -> None:
-        """A Merge in a line takes the side that the predicate says."""
+        """Add an item for a Merge in a line, which selects a side by the predicate."""
         item = self._item(node, "", False, False)
         self._wait_for_inputs(node, item)
         pred, side = self._decided_by(node)
@@ -319,7 +319,7 @@ class FlowDerivation(Derivation):
             )
 
     def _decided_by(self, node: Node) -> tuple[Output, int]:
-        """The predicate of a structured Merge, and for which value it takes its input 1."""
+        """Return the predicate of a structured Merge, and its value that selects input 1."""
         lower, upper = [self.flow.output_guard(source) for source in node.inputs]
         ((pred, side),) = upper - lower
         return pred, side
@@ -327,7 +327,8 @@ class FlowDerivation(Derivation):
     # ------------------------------------------------------------------ putting together
 
     def _fetch(self, slot: int, shared: bool, output: Output) -> Fetch:
-        # A branch that is not taken leaves its slots as they were, which tells that nothing came.
+        # If the branch is not taken, the slot keeps its initial value, which marks it as not
+        # computed.
         if self.template[slot] is None and output not in self.step.feeds:
             self.template[slot] = NOT_COMPUTED
         return ConditionalFetch(slot, shared, self.step.isolated.get(output, output))
@@ -353,9 +354,9 @@ class FlowDerivation(Derivation):
         return self._executable(fetches, None, plan)
 
     def _scheduled(self) -> list[Item]:
-        """The items outside of linear loops, and these, which wait for what their items need."""
+        """Return the items outside linear loops, and the loops with the needs of their items."""
         items = [item for item in self.items if item.owner is None]
-        # Merges first: their inputs may need items that pass values on, which are new ones.
+        # Merges first: their inputs may need new items that pass values on.
         entering: dict[Frame, list[Item]] = {}
         for item in list(items):
             if item.kind == MERGE:
@@ -384,7 +385,7 @@ class FlowDerivation(Derivation):
     def _layout(
         self, home: Frame, work: dict[Node, list[Located]], kept: Collection[int]
     ) -> Layout:
-        """What lays out work on the slots of a frame."""
+        """Return the layout of work on the slots of a frame."""
         outlive = kept if home is self.flow.root else ()
         wholes = {
             cond: (claim.make(), claim.whole)
@@ -403,7 +404,7 @@ class FlowDerivation(Derivation):
         items: Sequence[Item],
         kept: Collection[int],
     ) -> None:
-        """Give the linear loops that use the slots of a frame their work."""
+        """Lay out the work of the linear loops that use the slots of a frame."""
         mine = [frame for frame, item in self.owners.items() if item.frame is home]
         loops = [structurer.loop(frame) for frame in mine]
         layout = self._layout(home, work, kept)
@@ -415,7 +416,7 @@ class FlowDerivation(Derivation):
             self.owners[frame].work.append(layout.loop(loop))
 
     def _choices(self, item: Item, items: list[Item]) -> None:
-        """Say where the inputs of a Merge come from."""
+        """Record the sources of the inputs of a Merge."""
         for source in item.node.inputs:
             anchors = self._source(source)
             if is_back_edge(item.node, source) or source.node.role is Role.ENTER:
@@ -430,7 +431,7 @@ class FlowDerivation(Derivation):
                 item.choices.append(((passing, WHOLE), passing.slot))
 
     def _passing(self, source: Output, item: Item) -> Item:
-        """An item that gives an output once all that it stands for has run."""
+        """Return an item that forwards an output after everything that the output depends on."""
         guard = frozenset({(source.node, -1)})
         passing = Item(source.node, item.position, "", False, False, item.frame, guard)
         taken = self._slot_in(source, passing)
@@ -442,13 +443,13 @@ class FlowDerivation(Derivation):
 
 
 def _linear_loop(frame: Frame) -> Item:
-    """The item of a loop that runs in a line; its work comes when all of it is known."""
+    """Return the item of a linear loop; its work is added later."""
     assert frame.cond is not None
     return Item(frame.cond, -1, "", False, False, frame.parent, frame.guard)
 
 
 def _outermost(need: Need) -> Need:
-    """A need of what is inside a linear loop as one of the loop."""
+    """Replace a need of an item inside a linear loop by one of the loop."""
     item = need[0]
     return need if item.owner is None else (item.owner, WHOLE)
 
@@ -458,7 +459,7 @@ def _same_value(value: Any) -> Any:
 
 
 def isolate_fetches(step: StepGraph, flow: Flow) -> bool:
-    """Let fetches that may not be computed go through a node of their own; whether there are any.
+    """Route fetches that may not be computed through nodes of their own; True if there are any.
 
     Raises: InvalidArgumentError: a fetch is inside a loop.
     """

@@ -1,4 +1,4 @@
-"""The static side of the ready queue: what each frame's iterations begin with."""
+"""Static plans of the ready queue: the initial state of iterations of each frame."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from weft_graph.passes.flow import Frame
 
 
 class FramePlan:
-    """One loop that is scheduled node by node, or what is outside of all loops.
+    """A loop that is scheduled node by node, or the part of a step outside all loops.
 
     Attributes:
-      name: of the frame; "" outside.
-      template: the slots that an iteration begins with; the step's own slots come from outside.
-      pending: what each of its entries waits for, by `Entry.local`.
-      start: entries that wait for nothing.
-      uses: for each slot that crosses entries, how many use it.
-      enters: how many values come in.
-      exits: entries that leave.
-      parallel_iterations: how many iterations may run at a time.
+      name: the name of the frame; "" outside.
+      template: the initial slots of an iteration; the slots of the step itself come from outside.
+      pending: the pending count of each entry, by `Entry.local`.
+      start: entries without dependencies.
+      uses: the number of users of each slot shared by entries.
+      enters: the number of input values.
+      exits: the Exit entries.
+      parallel_iterations: the maximum number of concurrent iterations.
     """
 
     __slots__ = (
@@ -45,7 +45,7 @@ class FramePlan:
         self.exits: list[Entry] = []
 
     def add(self, entry: Entry) -> None:
-        """Count an entry among its own."""
+        """Add an entry to the frame's own."""
         entry.local = len(self.pending)
         self.pending.append(entry.pending)
         if not entry.pending:
@@ -55,12 +55,12 @@ class FramePlan:
 
 
 class StepPlan:
-    """What the ready queue schedules for one signature.
+    """The schedule of the ready queue for one signature.
 
     Attributes:
-      root: what is outside of all loops.
+      root: the part outside all loops.
       entries: all entries.
-      entered: the frame that each Enter leads to.
+      entered: the frame of each Enter.
     """
 
     __slots__ = ("entered", "entries", "root")
@@ -72,7 +72,7 @@ class StepPlan:
 
     @classmethod
     def of_root(cls, entries: Sequence[Entry], uses: Mapping[int, int]) -> StepPlan:
-        """The plan of a step without loops."""
+        """Return the plan of a step without loops."""
         root = FramePlan("", [], 1)
         root.uses = dict(uses)
         for entry in entries:
@@ -81,7 +81,7 @@ class StepPlan:
 
     @classmethod
     def of_segment(cls, segment: Segment) -> StepPlan:
-        """The plan of a step that runs in a line, as one entry that is worth a thread."""
+        """Return the plan of a step that runs in a line, as one heavy entry."""
         entry = Entry(0, segment)
         entry.heavy = True
         return cls.of_root([entry], {})
@@ -95,12 +95,12 @@ class StepPlan:
         templates: Mapping[Frame, Slots],
         entered: Mapping[Entry, Frame],
     ) -> StepPlan:
-        """The plan of a step with loops.
+        """Return the plan of a step with loops.
 
         Args:
-          frames: the outermost first, which is the step itself.
-          templates: the slots of those that are scheduled node by node.
-          entered: the frame that each Enter leads to.
+          frames: outermost first, which is the step itself.
+          templates: the slots of the frames that are scheduled node by node.
+          entered: the frame of each Enter.
         """
         plans = {
             frame: FramePlan(frame.name, templates[frame], frame.parallel_iterations)
@@ -120,10 +120,10 @@ class StepPlan:
         return step
 
     def cancel(self) -> None:
-        """Let running steps end at the next node, and later ones at once."""
+        """Cancel running steps at their next node, and later steps at once."""
         for entry in self.entries:
             entry.segment.cancel()
 
     def merges(self) -> Iterator[Entry]:
-        """The entries that join values."""
+        """Yield the Merge entries."""
         return (entry for entry in self.entries if entry.kind == MERGE)

@@ -1,4 +1,4 @@
-"""What a kernel raised, as an OpError that says where."""
+"""Conversion of kernel exceptions to an OpError with its location."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 _BAD_INPUT = (ValueError, TypeError, IndexError, ZeroDivisionError, OverflowError)
 _MOST_ELEMENTS = 1024
-"""Of an input whose value a shape rule is told: shapes, axes and sizes are small."""
+"""Maximum number of elements of an input whose value is passed to a shape rule."""
 
 
 def describe(value: Any) -> str:
-    """`float32[2,3]` for an array or scalar, the class name for anything else."""
+    """Return `float32[2,3]` for an array or scalar, the class name for anything else."""
     if isinstance(getattr(value, "dtype", None), np.dtype) and hasattr(value, "shape"):
         name = "string" if value.dtype.hasobject else value.dtype.name
         return f"{name}[{','.join(map(str, value.shape))}]"
@@ -28,9 +28,9 @@ def describe(value: Any) -> str:
 
 
 def located(error: BaseException, node: Node, device: str, inputs: Iterable[Any]) -> errors.OpError:
-    """`error` with op, node, device, inputs and the user's line filled in.
+    """Convert `error` to an OpError with op, node, device, inputs and the user's line.
 
-    Where the op's shape rule refuses the inputs, its words are the error: it says what is required.
+    If the op's shape rule rejects the inputs, its message is used, since it says what is required.
     Other exceptions of NumPy and Python become InvalidArgumentError, MemoryError becomes
     ResourceExhaustedError, anything else InternalError.
     """
@@ -60,10 +60,10 @@ def located(error: BaseException, node: Node, device: str, inputs: Iterable[Any]
 
 
 def refusal(node: Node, inputs: Sequence[Any]) -> errors.OpError | None:
-    """What the shape rule of a node's op has against the inputs that its kernel was given.
+    """Return the error of the op's shape rule for the actual inputs of a kernel, if any.
 
-    While the graph was built it may have known neither their shapes nor their values. None where it
-    takes them, as far as it can tell, and where the op has no rule.
+    During graph construction, the rule may have known neither shapes nor values. None if the rule
+    accepts the inputs or the op has no rule.
     """
     rule = node.op_def.shape_rule
     if rule is None or node.traits.host_code or len(inputs) != len(node.inputs):
@@ -76,13 +76,13 @@ def refusal(node: Node, inputs: Sequence[Any]) -> errors.OpError | None:
         rule(NodeSpec(tuple(known), node.attrs))
     except errors.OpError as error:
         return error
-    except Exception:  # because the kernel's own error is then the better one
+    except Exception:  # because the kernel's own error is then more useful
         return None
     return None
 
 
 def _known(graph: Graph, source: Output, value: Any) -> Output:
-    """An output that a shape rule can ask for all that there is to know of a value."""
+    """Return an output from which a shape rule can infer all facts about a value."""
     dtype = source.dtype
     if dtype.is_ref or not dtype.is_numpy_compatible or not hasattr(value, "shape"):
         return source
@@ -97,10 +97,10 @@ def _known(graph: Graph, source: Output, value: Any) -> Output:
 
 
 def raise_located(found: errors.OpError) -> NoReturn:
-    """Raise what `located` gave, with its cause.
+    """Raise the result of `located` with its cause.
 
-    No frame that the traceback holds may hold the error, or what the kernel was given would live
-    until the next collection of cycles.
+    No frame in the traceback may refer to the error, or the kernel's inputs would live until the
+    next cyclic garbage collection.
     """
     try:
         raise found from found.__cause__

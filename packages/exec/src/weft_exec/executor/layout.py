@@ -1,7 +1,7 @@
-"""Blocks as segments: instructions in order, and after which of them a slot can be forgotten.
+"""Layout of blocks as segments: ordered instructions, and when to clear each slot.
 
-A slot is forgotten in the innermost block that all instructions touching it are in, after the last
-of them there; so what one iteration leaves behind is gone before the next one begins.
+A slot is cleared in the innermost block that contains all instructions using it, after the last of
+them. So the values of one iteration are released before the next one begins.
 """
 
 from __future__ import annotations
@@ -21,21 +21,20 @@ from weft_graph.passes.structure import Block, Branch, Loop, Step, nodes_in
 from weft_graph.passes.whole_loops import WholeLoop
 
 Located = tuple[Work, str]
-"""A piece of work and the name of its device."""
+"""The work of a node and the name of its device."""
 
 Touches = Counter[int]
 
 
 class Layout:
-    """Lays blocks of nodes out as segments.
+    """Lays out blocks of nodes as segments.
 
     Args:
-      work: what each node does; nodes without work are left out.
-      slot_of: where an output is.
+      work: the work of each node; nodes without work are left out.
+      slot_of: returns the slot of an output.
       variables: the loop variables of each frame, in the order of its Merges.
-      kept: slots that are never forgotten.
-      wholes: of loops that one function computes, by what decides whether they go on: it, and
-        how values come into the loop.
+      kept: slots that are never cleared.
+      wholes: the functions and inputs of compiled loops, by the node that computes the predicate.
     """
 
     def __init__(
@@ -55,22 +54,22 @@ class Layout:
         self._made: set[int] = set()
 
     def segment(self, block: Block) -> Segment:
-        """A block that nothing else touches the slots of."""
+        """Return the segment of a block whose slots nothing else uses."""
         self.count(block)
         return self._lay(block)[0]
 
     def loop(self, loop: Loop) -> Work:
-        """A loop as one piece of work; all that touches its slots has been counted."""
+        """Return the work of a loop; all uses of its slots have been counted."""
         return self._while(loop)[0][0]
 
     # ------------------------------------------------------------------ counting
 
     def count_others(self, slots: Iterable[int]) -> None:
-        """Note slots that something outside of the blocks touches."""
+        """Count the uses of slots by work outside the blocks."""
         self._total.update(slots)
 
     def count(self, block: Block) -> None:
-        """Note what a block touches, before anything is laid out."""
+        """Count the uses of slots in a block, before the layout."""
         for step in block:
             if isinstance(step, Branch):
                 self._total[self._slot_of(step.pred)] += 1
@@ -88,7 +87,7 @@ class Layout:
                     self._made.update(made)
 
     def _around(self, loop: Loop) -> list[int]:
-        """The slots that a loop itself touches: predicate, variables, first and next values."""
+        """Return the slots of a loop itself: predicate, variables, initial and next values."""
         frame = loop.frame
         assert frame.cond is not None
         return [
@@ -107,7 +106,7 @@ class Layout:
     # ------------------------------------------------------------------ laying out
 
     def _lay(self, block: Block) -> tuple[Segment, Touches]:
-        """The segment of a block, and how often it touches the slots that outlive it."""
+        """Return the segment of a block, and its number of uses of slots that outlive it."""
         instructions: list[tuple[Callable[..., Any], Gather, int | slice]] = []
         nodes: list[Node] = []
         devices: list[str] = []
@@ -199,12 +198,12 @@ def _range(slots: slice) -> range:
 
 
 def _source(merge: Node, back: bool) -> Output:
-    """Where a loop variable comes from: the Enter, or the NextIteration."""
+    """Return the source of a loop variable: the Enter or the NextIteration."""
     return next(source for source in merge.inputs if is_back_edge(merge, source) is back)
 
 
 def in_line(items: Sequence[Item], kept: Collection[int]) -> Segment:
-    """Items of a step without control flow as one segment, in their order."""
+    """Return the items of a step without control flow as one segment, in order."""
     work = [(each, item.device) for item in items for each in item.work]
     last: dict[int, int] = {}
     makes: set[int] = set()

@@ -1,9 +1,9 @@
-"""Running instructions one after the other.
+"""Execution of instructions one after the other.
 
-An instruction is `(function, gather, slot, dead)`: call the function with what `gather` takes from
-the slots, store the result (a slice stores several), then forget the slots in `dead`, which nobody
-needs any more.  This loop is the hot path of the dynamic executor: nothing may be added to it that
-is not needed by every node of every step.
+An instruction is `(function, gather, slot, dead)`. Call the function with the arguments that
+`gather` reads from the slots, store the result (a slice stores several), then clear the slots in
+`dead`, which have no more users. This loop is the hot path of the dynamic executor: add nothing to
+it that not every node of every step needs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NONE = itemgetter(slice(0, 0))
 
 
 def gather(slots: Sequence[int]) -> Gather:
-    """What takes the values of `slots` as a sequence of arguments."""
+    """Return a function that reads the values of `slots` as a sequence of arguments."""
     if not slots:
         return _NONE
     if len(slots) == 1:
@@ -40,68 +40,68 @@ def gather(slots: Sequence[int]) -> Gather:
 
 
 def whole(slots: Slots) -> tuple[Slots]:
-    """What an instruction takes that works on the slots themselves."""
+    """Return the slots as the only argument, for instructions that work on them directly."""
     return (slots,)
 
 
 def slot_range(slot: int | slice) -> range:
-    """The slots that an instruction fills; slot 0 takes the results of nodes that have none."""
+    """Return the slots that an instruction writes; slot 0 is for nodes without results."""
     if isinstance(slot, slice):
         return range(slot.start, slot.stop)
     return range(slot, slot + 1) if slot else range(0)
 
 
 class Compound(ABC):
-    """The function of an instruction that runs segments of its own: a conditional, a loop, a call.
+    """The function of an instruction with nested segments: a conditional, a loop, a call.
 
-    Its segments locate the errors of their kernels and trace their nodes, so the instruction as a
-    whole is neither located nor traced.
+    Its segments add locations to the errors of their kernels and trace their nodes, so the
+    instruction as a whole does neither.
     """
 
     __slots__ = ()
 
     @abstractmethod
     def __call__(self, *inputs: Any) -> Any:
-        """Run them."""
+        """Run the segments."""
 
     @property
     @abstractmethod
     def segments(self) -> Sequence[Segment]:
-        """What it runs, as far as that is there, so that closing a session reaches it."""
+        """The nested segments derived so far, so that closing a session can cancel them."""
 
     def lay(self, inputs: Sequence[int], results: Sequence[int], new: Callable[[], int]) -> bool:
-        """Whether it is called with the slots, in which it finds inputs and puts results itself.
+        """Return True to be called with the slots, reading inputs and writing results in place.
 
         Args:
-          inputs, results: the slots of its node's.
-          new: makes a slot that nothing else touches.
+          inputs, results: the slots of its node.
+          new: returns a slot that nothing else uses.
         """
         return False
 
     def forgets(self, slots: Sequence[int]) -> None:
-        """Be told the slots that nobody needs after it; they are forgotten when it ends."""
+        """Receive the slots to clear after this instruction."""
         return
 
     def stop(self) -> None:
-        """End what it runs by itself, besides its segments, which are cancelled."""
+        """Stop work outside the segments, which are canceled separately."""
         return
 
     @abstractmethod
     def call_checked(self, check: Check, trace: StepTrace | None, *inputs: Any) -> Any:
-        """As a call, with `check` and `trace` around each node."""
+        """Run with `check` and `trace` around each node."""
 
 
 class Segment:
-    """Instructions in a fixed order, and the node each belongs to.
+    """Instructions in a fixed order, and their nodes.
 
-    The instructions are a list so that `cancel` can end the loops that are running over it without
-    a check for each node.
+    The instructions are a list so that `cancel` can end running loops over it without a check for
+    each node.
 
     Attributes:
-      instructions: what to run.
+      instructions: the instructions.
       nodes: the node of each instruction.
       devices: the name of the device of each.
-      draws: whether some of it may draw random numbers.
+      draws: whether some of them may draw random numbers.
     """
 
     __slots__ = ("_compounds", "_count", "devices", "draws", "instructions", "nodes")
@@ -111,7 +111,7 @@ class Segment:
     ) -> None:
         self.instructions = list(instructions)
         self._count = len(self.instructions)
-        # Found out once: whether something is of an abstract class takes longer than a call.
+        # Computed once: a check for an abstract class takes longer than a call.
         self._compounds: Sequence[Compound | None] = tuple(
             [_as_compound(function) for function, *_ in instructions]
         )
@@ -125,22 +125,22 @@ class Segment:
         )
 
     def become(self, whole_segment: Compound) -> None:
-        """Run something else instead, which has the instructions and their nodes."""
+        """Replace the instructions by a single one that contains them and their nodes."""
         self.instructions[:] = [(whole_segment, whole, 0, ())]
         self._count = 1
         self._compounds = (whole_segment,)
         self.nodes, self.devices = self.nodes[-1:], self.devices[-1:]
 
     def copy(self) -> Segment:
-        """Another one of the same instructions."""
+        """Return a copy with the same instructions."""
         return Segment(self.instructions, self.nodes, self.devices)
 
     def cancel(self) -> None:
-        """Make running loops end at the next node, and later ones at once."""
+        """End running loops at their next node, and later ones at once."""
         self.instructions.clear()
         inside = self._segments()
         compounds = self._compounds
-        self._compounds = ()  # first, since a recursive function's segments lead back here
+        self._compounds = ()  # first, since segments of recursive functions lead back here
         for inner in inside:
             inner.cancel()
         for compound in compounds:
@@ -148,11 +148,11 @@ class Segment:
                 compound.stop()
 
     def run(self, slots: Slots) -> None:
-        """Run all.
+        """Run all instructions.
 
         Raises:
           CancelledError: `cancel` was called.
-          OpError: a kernel failed; it says which.
+          OpError: a kernel failed; the error names it.
         """
         instruction: Instruction | None = None
         try:
@@ -162,7 +162,7 @@ class Segment:
                 if dead:
                     for i in dead:
                         slots[i] = None
-        except Exception as error:  # because a kernel may raise anything; it is located
+        except Exception as error:  # because a kernel may raise anything; the location is added
             assert instruction is not None
             raise_located(self._located(error, instruction, slots))
         if len(self.instructions) != self._count:
@@ -174,7 +174,7 @@ class Segment:
         check: Check,
         trace: StepTrace | None,
     ) -> None:
-        """Run all, calling `check` before the first and after each, and `trace` around each.
+        """Run all instructions; call `check` before the first and after each, trace each node.
 
         Raises: OpError: a kernel failed, or what `check` raised.
         """
@@ -193,7 +193,7 @@ class Segment:
                         node, device, partial(function, *take(slots)), current.tag
                     )
                 check()
-            except Exception as error:  # because a kernel may raise anything; it is located
+            except Exception as error:  # because a kernel may raise anything; the location is added
                 raise_located(self._located(error, instruction, slots))
             for i in dead:
                 slots[i] = None
@@ -201,7 +201,7 @@ class Segment:
             raise _closed()
 
     def all_nodes(self) -> list[Node]:
-        """The nodes that kernels run for, here and in loops and branches."""
+        """Return the nodes that have kernels, including those in loops and branches."""
         found: list[Node] = []
         for node, compound in zip(self.nodes, self._compounds, strict=True):
             if compound is None:
@@ -212,7 +212,7 @@ class Segment:
         return found
 
     def _segments(self) -> list[Segment]:
-        """The segments that instructions run."""
+        """Return the nested segments of all instructions."""
         return [inner for each in self._compounds if each is not None for inner in each.segments]
 
     def _located(self, error: Exception, instruction: Instruction, slots: Slots) -> errors.OpError:
@@ -235,7 +235,7 @@ def _closed() -> errors.CancelledError:
 
 
 def check_predicate(pred: Any, node: Node) -> None:
-    """Raise InvalidArgumentError unless the predicate that `node` gave is a single bool."""
+    """Raise InvalidArgumentError unless the predicate computed by `node` is a single bool."""
     if pred.shape:
         raise errors.InvalidArgumentError(
             f"a predicate must have rank 0, got shape {tuple(pred.shape)}",

@@ -1,4 +1,4 @@
-"""Which loops run in a line, as one piece of work, and which are scheduled node by node."""
+"""Classification of loops: linear ones, and those scheduled node by node."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from weft_graph.passes.whole_loops import inside
 class LinearLoops:
     """The decision for each frame of a step.
 
-    A loop runs in a line unless something in it can overlap: an asynchronous kernel, or, where
-    there are threads, a heavy kernel that the next iteration does not wait for.
+    A loop runs in a line unless something in it can overlap: an asynchronous kernel, or, with
+    threads, a heavy kernel that the next iteration does not wait for.
 
     Args:
-      kernel_of: the kernel of a node; None for nodes that need none.
-      overlap: what may run side by side.
-      compiled: what decides whether each loop goes on that one function computes, so that nothing
-        in it runs side by side.
+      kernel_of: returns the kernel of a node; None for nodes that need none.
+      overlap: decides which nodes may run in parallel.
+      compiled: the nodes that compute the predicates of compiled loops, inside which nothing runs
+        in parallel.
     Attributes:
-      linear: whether all of the step runs in a line.
+      linear: whether the whole step runs in a line.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class LinearLoops:
         self.linear = not self._dynamic
 
     def home(self, frame: Frame) -> Frame:
-        """The frame whose slots a frame uses: itself, or the innermost one that is not linear."""
+        """Return the frame whose slots a frame uses: the innermost non-linear one."""
         found = frame
         while found.parent is not None and found not in self._dynamic:
             found = found.parent
@@ -84,7 +84,7 @@ class LinearLoops:
         )
 
     def _is_recurrent(self, node: Node, frame: Frame) -> bool:
-        """Whether a node waits for itself in the iteration before."""
+        """Return True if a node depends on itself in the previous iteration."""
         seen: set[Node] = set()
         stack = [node]
         while stack:

@@ -1,4 +1,4 @@
-"""What a part may take of its device's memory, also when several of its nodes become one."""
+"""Memory budgets of partitions, and their use by regions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weft_graph.ir.step_graph import StepGraph
 from weft_graph.passes.memory import BytesOf, Values, lifetimes, peaks
 
 _FRAGMENTATION = 16
-"""One part in so many of a device's memory is left to gaps between blocks that are in use."""
+"""Reciprocal of the fraction of a device's memory that is reserved for fragmentation."""
 
 
 Span = tuple[int, int]
@@ -19,11 +19,11 @@ _NEVER: Span = (0, 0)
 
 
 class MemoryBudget(NamedTuple):
-    """What the values of a part may take.
+    """The memory budget for the values of a partition.
 
     Attributes:
       limit: bytes.
-      bytes_of: sizes of values.
+      bytes_of: returns the size of a value.
     """
 
     limit: int
@@ -31,19 +31,19 @@ class MemoryBudget(NamedTuple):
 
 
 def left_for_values(limit: int, kept: int) -> int:
-    """What a device has for the values of a step, in bytes.
+    """Return the bytes of a device that are available for the values of a step.
 
     Args:
-      limit: of its memory.
-      kept: what is there with or without the step.
+      limit: the device's memory limit.
+      kept: bytes in use independently of the step.
     """
     return max(0, limit - limit // _FRAGMENTATION - kept)
 
 
 def unknown_size(feeds: Sequence[Output], values: Iterable[Any]) -> int:
-    """The typical value of the sizes that static shapes leave open; 0 if none is open.
+    """Return the typical value of the sizes that static shapes leave open; 0 if none is open.
 
-    Of each feed the geometric mean of its open sizes, and of the feeds the largest.
+    It is the geometric mean of the open sizes of a feed; the maximum over all feeds.
     """
     found = 0
     for feed, value in zip(feeds, values, strict=False):
@@ -56,17 +56,17 @@ def unknown_size(feeds: Sequence[Output], values: Iterable[Any]) -> int:
 
 
 class StepMemory:
-    """The values of a part by its nodes, in the order in which they run.
+    """Live ranges of the values of a partition, whose nodes run in a fixed order.
 
-    What it takes to let some nodes run as one is found by looking at their own values only, since a
-    part may have thousands of such sets.
+    The effect of joining some nodes is computed from their own values only, since a partition may
+    have thousands of such sets.
 
     Args:
-      nodes: in that order.
-      budget: which may be passed already; then what is taken together may not make it worse.
+      nodes: in execution order.
+      budget: if it is exceeded already, joining nodes must not make it worse.
     Attributes:
-      spans: of each value, the place where it is made, and the one that follows its last use.
-      live: the bytes that live while each node runs.
+      spans: for each value, the position of its producer, and the one after its last use.
+      live: the bytes that are live while each node runs.
     """
 
     def __init__(self, step: StepGraph, nodes: Sequence[Node], budget: MemoryBudget) -> None:
@@ -88,14 +88,14 @@ class StepMemory:
     def take_together(
         self, members: Sequence[Node], peak_bytes: Callable[[BytesOf], int] | None
     ) -> bool:
-        """Let nodes run as one, in the place of the last of them, if there is room for that.
+        """Join nodes at the position of the last one if there is enough memory.
 
-        The members must fit as well when they run one by one, beside what all of them read, as they
-        do in steps that look at each.
+        The members must also fit when they run as kernels with all their inputs alive, as in steps
+        that are checked or traced.
 
         Args:
           peak_bytes: as of a `Claim`.
-        Returns: whether there is room; otherwise nothing changes.
+        Returns: True if there was enough memory; otherwise nothing changes.
         """
         places = sorted([self._place[member] for member in members])
         last = places[-1]
@@ -108,7 +108,7 @@ class StepMemory:
         after: dict[int, Span | None] = dict.fromkeys(made)
         after[len(self._sizes) - 1] = (last, last + 1)
         for value in leaving:
-            # A user before the last member will run after all of them, beside the value.
+            # A user before the last member will run after all of them, while the value is live.
             first = min(users[value], default=last)
             after[value] = (min(first, last), self._end(value, users[value], last))
         for value in read & self.spans.keys():
@@ -134,7 +134,7 @@ class StepMemory:
         leaving: set[int],
         peak_bytes: Callable[[BytesOf], int] | None,
     ) -> int:
-        """The most that members take at a time, beside what all of them read."""
+        """Return the peak memory of the members besides their inputs."""
         if peak_bytes is None:
             return sum([self._sizes[value] for value in made])
         reads = [tuple(made.intersection(self._reads[place])) for place in places]
@@ -145,7 +145,7 @@ class StepMemory:
         return len(self.live) if value in self._kept else max([last, *users]) + 1
 
     def _move(self, before: Mapping[int, Span | None], after: Mapping[int, Span | None]) -> bool:
-        """Let values live otherwise; whether that fits."""
+        """Change live ranges if the new ones fit; return True if so."""
         fits = True
         for value, span in after.items():
             old, new = before[value] or _NEVER, span or _NEVER
@@ -164,6 +164,6 @@ class StepMemory:
 
 
 def _without(span: Span, other: Span) -> tuple[range, range]:
-    """The places of a span that another one does not have."""
+    """Return the positions of a span that are not in another one."""
     (begin, end), (first, stop) = span, other
     return range(begin, min(end, first)), range(max(begin, stop), end)

@@ -1,4 +1,4 @@
-"""What of a step may run side by side."""
+"""The degree of parallelism within a step."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Overlap(Enum):
-    """What of a step is scheduled so that it may run side by side."""
+    """The nodes of a step that may run in parallel."""
 
     NOTHING = "asynchronous kernels only"
     HEAVY = "kernels that are worth a thread, too"
@@ -14,7 +14,7 @@ class Overlap(Enum):
 
     @classmethod
     def of(cls, executor_type: str, threads: int) -> Overlap:
-        """What an executor type of `ConfigProto` asks for, with that many threads."""
+        """Return the overlap for an executor type of `ConfigProto` and a number of threads."""
         if executor_type == "READY_QUEUE":
             return cls.EVERYTHING
         return cls.HEAVY if threads > 1 else cls.NOTHING

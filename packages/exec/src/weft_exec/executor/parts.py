@@ -1,4 +1,4 @@
-"""A step of several parts, each with a ready queue of its own, driven as one."""
+"""A step of several partitions, each with its own ready queue, driven as one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from weft_tensor import errors
 
 
 class StepMachines:
-    """The ready queues of the parts of one step; otherwise as one `StepMachine`."""
+    """The ready queues of the partitions of one step, with the interface of `StepMachine`."""
 
     def __init__(self, machines: Sequence[StepMachine]) -> None:
         self._machines = list(machines)
@@ -33,12 +33,12 @@ class StepMachines:
 
     @property
     def running(self) -> list[Token]:
-        """Entries handed out and not finished."""
+        """The entries that were handed out and have not finished."""
         return [token for machine in self._machines for token in machine.running]
 
     @property
     def heavy_ready(self) -> int:
-        """How many of the ready entries are heavy."""
+        """The number of ready heavy entries."""
         return sum(machine.heavy_ready for machine in self._machines)
 
     @property
@@ -48,11 +48,11 @@ class StepMachines:
 
     @property
     def done(self) -> bool:
-        """Whether nothing runs and nothing more will."""
+        """True if nothing runs and nothing more will."""
         return all([machine.done for machine in self._machines])
 
     def take(self) -> Token | None:
-        """Hand out a ready entry of the parts in turn, or None."""
+        """Return a ready entry, round-robin over the partitions, or None."""
         machines = self._machines
         for _ in machines:
             machine = machines[self._next]
@@ -63,42 +63,42 @@ class StepMachines:
         return None
 
     def finished(self, token: Token, dead: bool = False) -> None:
-        """Note that a running entry has finished."""
+        """Record that a running entry has finished."""
         self._machines[token[0].part].finished(token, dead)
 
     def failed(self, token: Token, error: errors.OpError) -> bool:
-        """Note that a running entry has failed; returns whether it is the first failure."""
+        """Record that a running entry has failed; return True if it is the first failure."""
         first = self._machines[token[0].part].failed(token, error)
         return self.abort(error) or first
 
     def abort(self, error: errors.OpError) -> bool:
-        """Let nothing more start in any part; returns whether this is the first failure."""
+        """Prevent entries of all partitions from starting; return True on the first failure."""
         return all([machine.abort(error) for machine in self._machines])
 
     def interrupt(self, error: errors.OpError) -> bool:
-        """As `abort`, from outside."""
+        """Call `abort` from outside the step."""
         return all([machine.interrupt(error) for machine in self._machines])
 
     def end(self) -> None:
-        """Forget an interruption that hit nothing."""
+        """Clear an interruption that had no effect."""
         for machine in self._machines:
             machine.end()
 
     def take_error(self) -> errors.OpError:
-        """The first failure, which is forgotten here."""
+        """Return the first failure and clear it."""
         first, *_ = [machine.take_error() for machine in self._machines]
         return first
 
     def close(self) -> None:
-        """Let go of all values."""
+        """Release all values."""
         for machine in self._machines:
             machine.close()
 
 
 class PartedExecutable(Executable):
-    """What runs one signature on several devices.
+    """The executable of one signature on several devices.
 
-    Its slots are the fed values, and last the slots of the parts.
+    Its slots are the fed values, followed by one with the slots of the partitions.
     """
 
     __slots__ = ("_count", "_parts")
@@ -116,7 +116,7 @@ class PartedExecutable(Executable):
                 entry.part = i
 
     def machine(self, slots: Slots) -> Any:
-        """The ready queues of a step."""
+        """Return the ready queues of a step."""
         own = []
         machines = []
         for part, executable in self._parts:
@@ -129,7 +129,7 @@ class PartedExecutable(Executable):
         return StepMachines(machines)
 
     def results(self, slots: Slots) -> list[Any]:
-        """The fetched values, which belong to the caller from now on."""
+        """Return the fetched values, which belong to the caller."""
         found: list[Any] = [None] * self._count
         for (part, executable), mine in zip(self._parts, slots[-1], strict=True):
             for position, value in zip(part.fetches, executable.results(mine), strict=True):
@@ -137,7 +137,7 @@ class PartedExecutable(Executable):
         return found
 
     def cancel(self) -> None:
-        """Let running steps end at the next node, with a CancelledError, and later ones at once."""
+        """Cancel running steps at the next node with a CancelledError, and later ones at once."""
         for _, executable in self._parts:
             executable.cancel()
 
@@ -150,12 +150,12 @@ def derive_parts(
     fetches: int,
     budgets: Mapping[str, MemoryBudget] | None = None,
 ) -> PartedExecutable:
-    """The executable of a step that was partitioned.
+    """Return the executable of a partitioned step.
 
     Args:
-      parts: by device.
-      feeds, fetches: how many the whole step has.
-      budgets: by device, as of `derive_part`.
+      parts: the partitions by device.
+      feeds, fetches: their numbers in the whole step.
+      budgets: by device, as for `derive_part`.
     Raises: OpError: as `derive`.
     """
     budgets = budgets or {}
@@ -173,16 +173,16 @@ def derive_part(
     neighbours: Mapping[str, Device] | None = None,
     budget: MemoryBudget | None = None,
 ) -> Executable:
-    """The executable of one part, which needs no other part and no device but its own.
+    """Return the executable of one partition, which needs no other partition or device.
 
-    It takes the values of the part's feeds and gives those of its fetches, each in their order, and
-    meets the others in the rendezvous of its step.
+    It receives the values of the partition's feeds and returns those of its fetches, each in order,
+    and exchanges values with other partitions through the step's rendezvous.
 
     Args:
-      device: what the part is for.
-      neighbours: devices of this process, by name. What they send is handed over as it is; what
-        other devices send is in the host's memory when it arrives.
-      budget: what compilers may let the part take of the device's memory; None for no limit.
+      device: the partition's device.
+      neighbours: devices of this process by name. Their values are handed over unchanged; values of
+        other devices arrive in the host's memory.
+      budget: memory budget of compiled code; None for no limit.
     Raises: OpError: as `derive`.
     """
     away = device.memory_space != HOST
@@ -203,7 +203,7 @@ def derive_part(
 
 
 def _is_signal(receive: Node) -> bool:
-    """Whether only that something is over is received, and no value that anybody looks at."""
+    """Return True if a Receive only signals the end of a node, without a value."""
     return bool(receive.attrs["tensor_name"].startswith("^"))
 
 
@@ -216,10 +216,10 @@ def _receive(target: Device, source: Device, value: Any, done: Done) -> None:
 
 
 def placing_on(device: Device, check: Callable[[Node], object] | None = None) -> Placement:
-    """A placement of everything on one device.
+    """Return a placement of all nodes on one device.
 
     Args:
-      check: raises where a node may not be there.
+      check: raises if a node may not be placed there.
     """
 
     def place(node: Node) -> tuple[Device, Kernel]:

@@ -1,4 +1,4 @@
-"""A step that pauses whenever it waits for its caller, who feeds and fetches while it runs."""
+"""A step that pauses whenever it waits for feeds or fetches of its caller."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from weft_tensor.memory import copied
 
 
 class CallerRendezvous(Rendezvous):
-    """The rendezvous of a step of which the caller is a part.
+    """The rendezvous of a step that exchanges values with its caller.
 
     Attributes:
-      fetched: what was sent to the caller, by name.
+      fetched: values sent to the caller, by name.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class CallerRendezvous(Rendezvous):
         self.fetched: dict[str, Any] = {}
 
     def send(self, key: str, value: Any) -> None:
-        """Hand a value over; what is for the caller belongs to it from now on."""
+        """Send a value; a value for the caller belongs to it from now on."""
         if ends_of(key)[1] != CALLER:
             super().send(key, value)
         elif isinstance(value, np.ndarray):
@@ -43,20 +43,20 @@ class CallerRendezvous(Rendezvous):
 
     @property
     def waiting(self) -> int:
-        """How many wait for something that nobody has sent yet."""
+        """Return the number of receives whose value has not been sent yet."""
         with self._lock:
             return len(self._waiting)
 
 
 class PausedStep(Driver):
-    """A step that runs as far as it gets, in the thread that asks for more.
+    """A step that advances only inside the calls of its caller.
 
-    Between the calls nothing of it runs but asynchronous kernels, whose results wait for the next
-    call. So a step that nobody ends holds no thread, and goes when it is dropped.
+    Between calls nothing runs except asynchronous kernels, whose results wait for the next call. So
+    an abandoned step holds no thread, and is released when its object is dropped.
 
     Attributes:
-      rendezvous: where the caller puts feeds and finds fetches.
-      ended: whether nothing of it runs any more.
+      rendezvous: exchanges feeds and fetches with the caller.
+      ended: whether the step has ended.
     """
 
     def __init__(
@@ -73,19 +73,18 @@ class PausedStep(Driver):
         self._token = context.cancellation.register(self._wake)
 
     def advance(self, wanted: Collection[str], to_the_end: bool, timeout: float | None) -> None:
-        """Run all that can run now; come back once the wanted fetches are there.
+        """Run everything that can run now; return once the wanted fetches are available.
 
         Args:
-          wanted: names of fetches. Where one of them cannot come before something else is fed, it
-            is not there afterwards.
-          to_the_end: wait for all of the step, since nothing more will be fed or fetched.
-          timeout: in seconds, for this call; the step ends where it is not enough.
-        Raises: OpError: a kernel failed, or the step was cancelled or timed out; it has ended then.
+          wanted: names of fetches. One that needs values not fed yet is not available afterwards.
+          to_the_end: wait for the whole step, since nothing more will be fed or fetched.
+          timeout: in seconds, for this call; when it expires, the step ends.
+        Raises: OpError: a kernel failed, or the step was canceled or timed out; the step has ended.
         """
         self._context.deadline = None if timeout is None else time.monotonic() + timeout
         try:
             quietly(self._advance, wanted, to_the_end)
-        except BaseException as error:  # because Ctrl-C must not leave kernels behind
+        except BaseException as error:  # because Ctrl-C must not leave kernels running
             self.close(error)
             raise
         self._context.deadline = None
@@ -110,7 +109,7 @@ class PausedStep(Driver):
                 self._wait()
 
     def _may_pause(self, wanted: Collection[str], to_the_end: bool) -> bool:
-        """Whether all is there that is wanted, or the rest waits for the caller; no thread runs."""
+        """Return True if the wanted fetches are available or the rest waits for the caller."""
         if self._on_pool:
             return False
         if not to_the_end and all([key in self.rendezvous.fetched for key in wanted]):
@@ -118,11 +117,11 @@ class PausedStep(Driver):
         return self._mailbox.empty() and len(self._machine.running) == self.rendezvous.waiting
 
     def cancel(self, reason: errors.OpError) -> None:
-        """Let it end at the next node, from any thread."""
+        """Cancel the step at its next node; thread-safe."""
         self._context.cancellation.cancel(reason)
 
     def close(self, reason: BaseException | None = None) -> None:
-        """Cancel what still runs of it; ending it twice is fine."""
+        """Cancel whatever still runs; may be called repeatedly."""
         if not self.ended:
             self._abandon(reason or errors.CancelledError("the partial run was dropped"))
             self._end()

@@ -1,4 +1,4 @@
-"""Which nodes come first: updates of state wait for whatever does not need them."""
+"""Execution order of nodes: updates of state run after the nodes that do not need them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from weft_graph.passes.flow import ordered_by
 
 
 def by_priority(nodes: Sequence[Node]) -> list[Node]:
-    """`nodes` in an order that keeps dependencies and lets updates of state wait for the rest.
+    """Return `nodes` in a topological order in which updates of state come as late as possible.
 
-    Among equals the order of construction decides.  With updates last, a read that nothing orders
-    against an update sees the value before the step.  Back edges of loops do not count.
+    Independent nodes keep the order of construction. With updates last, a read that no edge orders
+    against an update sees the value before the step. Back edges of loops are ignored.
     """
     if not any(updates(node) for node in nodes):
         return list(nodes)
@@ -22,7 +22,7 @@ def by_priority(nodes: Sequence[Node]) -> list[Node]:
 
 
 def updates(node: Node) -> bool:
-    """Whether a node changes a variable it is given, or has only effects."""
+    """Return True if a node changes a variable that it receives, or has only side effects."""
     traits = node.traits
     if not node.inputs or traits.routes or traits.identity or traits.role is Role.SEND:
         return False
@@ -38,7 +38,7 @@ def updates(node: Node) -> bool:
 
 
 def changed_by(node: Node) -> Sequence[Output]:
-    """The references and handles whose variables a node changes."""
+    """Return the references and handles whose variables a node changes."""
     if node.type == REGION:
         return [node.inputs[at] for at in node.attrs["updates"]]
     if not updates(node):
@@ -51,7 +51,7 @@ def changed_by(node: Node) -> Sequence[Output]:
 
 
 def takes_reference(node: Node, position: int) -> bool:
-    """Whether a node is given the reference at an input, and not the value behind it."""
+    """Return True if a node uses the reference at an input, not the value behind it."""
     if node.type == REGION:
         return position in node.attrs["updates"] and node.inputs[position].dtype.is_ref
     args = node.op_def.inputs
@@ -59,7 +59,7 @@ def takes_reference(node: Node, position: int) -> bool:
 
 
 def variable_of(output: Output) -> Node | None:
-    """The node of the variable whose reference or handle an output is, or None."""
+    """Return the variable whose reference or handle an output is, or None."""
     while output.dtype.is_ref or output.dtype.name == "resource":
         node = output.node
         if node.role is Role.VARIABLE:

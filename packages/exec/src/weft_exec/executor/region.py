@@ -1,4 +1,4 @@
-"""Regions: several nodes that one function computes, and that traces and errors still name."""
+"""Regions: nodes computed by one function, but named individually in traces and errors."""
 
 from __future__ import annotations
 
@@ -41,12 +41,11 @@ class Region:
     """Nodes that are computed together.
 
     Attributes:
-      node: what stands for them in the graph.
-      members: sources before users; they stay in the graph, where nothing takes their outputs but
-        each other.
-      outputs: what others take of them, in the order of the function's results.
-      compiler: the name of what computes them.
-      branches: what of the members runs in a side of a branch only.
+      node: the node that replaces them in the graph.
+      members: in topological order; they stay in the graph, where only members use their outputs.
+      outputs: the outputs used outside, in the order of the function's results.
+      compiler: the name of the compiler that claimed them.
+      branches: the members that run in one side of a branch only.
     """
 
     def __init__(
@@ -66,18 +65,18 @@ class Region:
 
     @property
     def updated(self) -> list[Output]:
-        """Those of the inputs whose variables the members change: references and handles."""
+        """The inputs whose variables the members change: references and handles."""
         return [self.node.inputs[at] for at in self.node.attrs["updates"]]
 
     @property
     def inputs(self) -> tuple[Output, ...]:
-        """The outputs of other nodes that they take, in the order of the function's arguments."""
+        """The outputs of other nodes that the members read, in argument order."""
         return self.node.inputs
 
     def predicate(self, switch: Node) -> Output:
-        """What decides a Switch, where it comes from: it is known wherever that decides.
+        """Return the predicate of a Switch, traced to its producer outside the region.
 
-        What members hand on, or copy, in a branch is known in that branch alone.
+        Forwarded or copied predicates are known only in the branch of the member that does so.
         """
         output = switch.inputs[1]
         while output.node in self._inside and not output.node.inputs[0].dtype.is_ref:
@@ -91,10 +90,10 @@ class RegionCall(Compound):
     """The function of a region's node.
 
     Args:
-      place: gives the kernels of the members, for steps that look at each of them.
-      function: computes them all, or returns NotImplemented or a `ByKernels` where the members are
-        to run one by one; None if they always are. If it has a method `stop`, that is called when
-        the session is closed, to end calls that run.
+      place: returns the kernels of the members, for steps that are checked or traced.
+      function: computes all members. It returns NotImplemented or a `ByKernels` to run them as
+        kernels; None to always do so. Its optional method `stop` is called when the session is
+        closed, to end running calls.
     """
 
     def __init__(
@@ -117,7 +116,7 @@ class RegionCall(Compound):
         self._skips = 0
 
     def lay(self, inputs: Sequence[int], results: Sequence[int], new: Callable[[], int]) -> bool:
-        """Let members find their inputs and put their results where those outside do."""
+        """Let members read inputs and write results in the slots of the step."""
         region = self._region
         self._take, self._results = gather(inputs), results
         self._inputs = tuple(inputs)
@@ -141,20 +140,20 @@ class RegionCall(Compound):
                 self._own.update(made)
                 target = made[0] if len(made) == 1 else slice(made[0], made[-1] + 1)
             slots.update(zip(member.outputs, slot_range(target), strict=bool(target)))
-            for changed in changed_by(member):  # who comes later reads it anew
+            for changed in changed_by(member):  # later members read it again
                 for key in [key for key in reads if key[0] is variable_of(changed)]:
                     del reads[key]
             self._work.append((member, (kernel, gather(taken), target, ()), taken))
         for output, result in zip(region.outputs, results, strict=True):
-            if slots[output] != result:  # one of several of its node
+            if slots[output] != result:  # one of several outputs of its node
                 move: Instruction = (_same, gather([slots[output]]), result, ())
                 self._work.append((output.node, move, [slots[output]]))
         return True
 
     def forgets(self, slots: Sequence[int]) -> None:
-        """Forget these, and what members alone need, after the last member that needs it.
+        """Clear these slots, and those of inner values, after the last member that uses them.
 
-        Where there are branches, the step forgets these after the call.
+        With branches, the step clears these slots after the call.
         """
         if self._region.branches.paths:
             self._members = self._in_branches()
@@ -178,7 +177,7 @@ class RegionCall(Compound):
         )
 
     def _in_branches(self) -> Segment:
-        """The members, with choices between those that are in branches."""
+        """Return the members as a segment, with a `Choice` for each branch."""
         region, name = self._region, self._device.name
         work: dict[Node, list[Located]] = {}
         for node, (function, take, target, _), taken in self._work:
@@ -192,11 +191,11 @@ class RegionCall(Compound):
         return Layout(work, self._slots.__getitem__, {}, self._results).segment(block_of(steps))
 
     def __call__(self, slots: Slots, run: Callable[[Slots], None] | None = None) -> bool:
-        """Compute the results, by the function; where it fails, the member that does is found.
+        """Compute the results by the function; if it fails, find the failing member.
 
         Args:
-          run: what runs the members by their kernels, if somebody looks at them.
-        Returns: whether the function has computed them.
+          run: runs the members as kernels if they are checked or traced.
+        Returns: True if the function computed them.
         """
         run = run or self._members.run
         if self._function is None:
@@ -225,24 +224,24 @@ class RegionCall(Compound):
         try:
             self._explain(failed, slots, run)
         finally:
-            del failed  # its traceback holds this frame
+            del failed  # its traceback refers to this frame
         return False
 
     @property
     def is_compiled(self) -> bool:
-        """Whether there is a function."""
+        """True if the region has a function."""
         return self._function is not None
 
     @property
     def deciding(self) -> frozenset[int]:
-        """The slots whose values, and not only shapes, decide what the function does."""
+        """The slots whose values, and not only shapes, determine what the function does."""
         positions: Sequence[int] = getattr(self._function, "deciding", range(len(self._inputs)))
         return frozenset([self._inputs[at] for at in positions])
 
     def by_function(self, slots: Slots) -> bool:
-        """Compute the results by the function and by nothing else; returns whether it has.
+        """Compute the results by the function alone; return True if it did.
 
-        Raises: what the function raises.
+        Raises: whatever the function raises.
         """
         if self._function is None:
             return False
@@ -254,7 +253,7 @@ class RegionCall(Compound):
         return True
 
     def call_checked(self, check: Check, trace: StepTrace | None, *inputs: Any) -> None:
-        """As a call; kernels with `check` and `trace` around each, else they share the time."""
+        """Run with `check` and `trace` around each kernel; members of a function share time."""
         (slots,) = inputs
         clock = self._device.clock() if trace is not None else None
         started = time.time_ns()
@@ -263,14 +262,14 @@ class RegionCall(Compound):
             sizes = dict(zip(self._region.outputs, values, strict=True))
             from weft_exec.costs.shares import parts_of
 
-            if clock is not None:  # it began when what was enqueued before was done
+            if clock is not None:  # ends when earlier work in the stream has ended
                 taken = clock.nanoseconds()
                 started = time.time_ns() - taken
             parts = parts_of(self._region.members)
             trace.share(parts, self._device.name, started, sizes, current.tag)
 
     def stop(self) -> None:
-        """Tell the function that the session is closed, if it wants to know."""
+        """Notify the function that the session is closed, if it has a method `stop`."""
         stop = getattr(self._function, "stop", None)
         if stop is not None:
             stop()
@@ -294,8 +293,8 @@ class RegionCall(Compound):
                 slots[slot] = value
 
     def _check(self, values: Any) -> None:
-        """Raise InternalError unless the results are what others take of the members."""
-        if self._one is not None and type(values) is np.ndarray:  # most are
+        """Raise InternalError unless the results match the types and shapes of the outputs."""
+        if self._one is not None and type(values) is np.ndarray:  # the common case
             dtype, dims = self._one
             if values.dtype is dtype and values.shape == dims:
                 return
@@ -325,11 +324,10 @@ class RegionCall(Compound):
         )
 
     def _explain(self, error: Exception, slots: Slots, run: Callable[[Slots], None]) -> None:
-        """Raise what the member raises that fails, or that none does.
+        """Raise the error of the failing member, or of the compiler if no member fails.
 
-        A function raises UnimplementedError for values that kernels alone compute. Where what
-        kernels give is not what the graph says either, as after a `set_shape` that does not hold,
-        that is what the members are to give.
+        A function raises UnimplementedError for values that only kernels support. If the results of
+        kernels contradict the graph too, as after a wrong `set_shape`, these results are used.
         """
         _clear_tracebacks(error)
         given = ", ".join(map(describe, self._take(slots)))
@@ -354,7 +352,7 @@ class RegionCall(Compound):
     def _made(self, node: Node, device: Device, kernel: Any) -> Callable[..., Any]:
         try:
             function: Callable[..., Any] = kernel.make(node, device)
-        except Exception as error:  # because a factory may raise anything; it is located
+        except Exception as error:  # because a factory may raise anything; the location is added
             raise_located(located(error, node, device.name, ()))
         return function
 
@@ -366,16 +364,16 @@ class RegionCall(Compound):
         reads: dict[tuple[Node | None, Path], int],
         new: Callable[[], int],
     ) -> int:
-        """Where a member finds an input; what others of them change is read when it is wanted."""
+        """Return the slot of a member's input; variables that members change are read on demand."""
         source = node.inputs[position]
         slot = slots[source]
         if not source.dtype.is_ref or takes_reference(node, position):
             return slot
         variable = variable_of(source)
         if variable not in self._changed:
-            return slot  # what was read before
+            return slot  # read before the region
         path = self._region.branches.paths.get(node, ())
-        for end in range(len(path), -1, -1):  # what was read before the branch, too
+        for end in range(len(path), -1, -1):  # also if it was read before the branch
             if (variable, path[:end]) in reads:
                 return reads[variable, path[:end]]
         made = reads[variable, path] = new()
@@ -391,7 +389,7 @@ def _same(value: Any) -> Any:
 
 
 def _joined(side: bool, predicate: Any, *values: Any) -> tuple[Any, np.int32]:
-    """What a Merge gives; its input 1 where the predicate is `side`."""
+    """Return the outputs of a Merge, which selects input 1 if the predicate is `side`."""
     at = int(bool(predicate) == side)
     return values[at], np.int32(at)
 
@@ -401,17 +399,17 @@ def _read(state: Any) -> Any:
 
 
 def compiler_error(region: Region, device: Device, said: str, error: Exception) -> errors.OpError:
-    """An error of a compiler, where no kernel fails: at the last member, if it names none.
+    """Return the error of a compiler whose members do not fail: at the last member by default.
 
     Args:
-      said: what became of what it made of the members.
-      error: what it, or its function, raised.
+      said: what happened to the compiled code.
+      error: the exception of the compiler or its function.
     """
     names = ", ".join([member.name for member in region.members[:5]])
     more = ", ..." if len(region.members) > 5 else ""
     out_of_memory = isinstance(error, MemoryError | errors.ResourceExhaustedError)
     found = (errors.ResourceExhaustedError if out_of_memory else errors.InternalError)(
-        f"what the compiler {region.compiler!r} made of {names}{more} {said}: {error!r}"
+        f"the code of the compiler {region.compiler!r} for {names}{more} {said}: {error!r}"
     )
     found.__cause__ = error
     named = getattr(error, "node", None)
@@ -420,7 +418,7 @@ def compiler_error(region: Region, device: Device, said: str, error: Exception) 
 
 
 def _expected(output: Output) -> tuple[np.dtype[Any] | None, Dims]:
-    """The element type and the shape of a result; None for what is not looked at."""
+    """Return the element type and shape of a result; None for unchecked ones."""
     dtype = output.dtype.numpy
     return (None, None) if dtype.hasobject else (dtype, output.dims)
 
@@ -432,12 +430,12 @@ def _fits(shape: tuple[int, ...], dims: tuple[int | None, ...]) -> bool:
 
 
 def _clear_tracebacks(error: BaseException) -> None:
-    """Clear the local variables that an error's tracebacks hold: they may be all of the memory.
+    """Clear local variables in the tracebacks of an error: they may hold most of the memory.
 
-    So are those of the errors that led to it.
+    The same is done for its causes.
     """
     found: list[BaseException | None] = [error]
-    seen = {id(sys.exception())}  # what was handled when the step began is the program's
+    seen = {id(sys.exception())}  # the program's own
     while found:
         raised = found.pop()
         if raised is not None and id(raised) not in seen:

@@ -1,4 +1,4 @@
-"""Running steps: in a line, or by the ready queue."""
+"""Execution of steps: in a line, or by the ready queue."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 class Runner:
-    """Runs the steps of one session, or of one body of a function.
+    """Runs the steps of one session, or of one function body.
 
     Args:
-      container: where resources without a container go.
-      pool: the threads for kernels that are worth one; None for none.
+      container: the container of resources that do not name one.
+      pool: the threads for heavy kernels; None for none.
     """
 
     def __init__(self, container: str, pool: ThreadPool | None = None) -> None:
@@ -37,7 +37,7 @@ class Runner:
         self._closed = False
 
     def run(self, executable: Executable, slots: Slots) -> list[Any]:
-        """Run one step with the least overhead; returns what it fetches.
+        """Run one step with the least overhead and return its fetches.
 
         Raises: OpError: a kernel failed, or `close` was called meanwhile.
         """
@@ -60,14 +60,14 @@ class Runner:
         rendezvous: Rendezvous | None = None,
         cancellation: Cancellation | None = None,
     ) -> list[Any]:
-        """Run one step that can be cancelled at each node; returns what it fetches.
+        """Run one step that can be canceled at each node, and return its fetches.
 
         Args:
           deadline: in `time.monotonic()`.
-          trace: notes when each node ran.
-          rendezvous: where the executable of one part meets the others.
-          cancellation: ends the step from outside, such as when another part of it has failed.
-        Raises: OpError: as `run`, the deadline has passed, or what `cancellation` was thrown with.
+          trace: records when each node ran.
+          rendezvous: exchanges values with other partitions.
+          cancellation: ends the step from outside, such as when another partition has failed.
+        Raises: OpError: as `run`, the deadline has passed, or the error of `cancellation`.
         """
         context = StepContext(deadline, self._container, rendezvous, cancellation)
         self._running.add(context)
@@ -91,7 +91,7 @@ class Runner:
         return executable.results(slots)
 
     def begin(self, executable: Executable) -> PausedStep:
-        """Begin a step that its caller takes part in."""
+        """Begin a step that exchanges values with its caller."""
         from weft_exec.executor.paused import CallerRendezvous, PausedStep
 
         if self._closed:
@@ -105,23 +105,23 @@ class Runner:
 
     @property
     def running(self) -> int:
-        """How many steps run that can be cancelled."""
+        """The number of running steps that can be canceled."""
         return len(self._running)
 
     def close(self) -> None:
-        """Cancel the steps that run, and refuse others."""
+        """Cancel running steps, and reject new ones."""
         self._closed = True
         for context in list(self._running):
             error = errors.CancelledError("the step was cancelled: the session was closed")
             context.cancellation.cancel(error)
 
     def _blame_closing(self, error: errors.OpError) -> None:
-        """Where `close` was called meanwhile, that is why a step failed, however it says it did."""
+        """Raise CancelledError in place of an error of a step during which `close` was called."""
         if not self._closed or isinstance(error, errors.CancelledError):
             return
         raise errors.CancelledError("the session was closed while the step ran") from error
 
 
 def closed_error() -> errors.FailedPreconditionError:
-    """The error of a step that comes after the end of its session."""
+    """Return the error of a step that starts after its session was closed."""
     return errors.FailedPreconditionError("the session has been closed")

@@ -1,14 +1,14 @@
-"""The ready queue of one step (paper, sections 3.1 and 4.4): a plain object fed with events.
+"""The ready queue of one step (paper, sections 3.1 and 4.4), driven by events.
 
-It knows nothing of threads or kernels, and moves values without looking at them, predicates aside.
-An entry is ready when all that it waits for has ended; ready entries are handed out in the order of
-construction, older iterations first, but heavy ones after the others, which take next to no time
-and may make another heavy one ready to run beside them.
+It is independent of threads and kernels, and moves values without inspecting them, except for
+predicates. An entry is ready when everything that it waits for has ended. Ready entries are handed
+out in the order of construction, older iterations first. Heavy ones come after the others, which
+take almost no time and may make another heavy entry ready to run in parallel.
 
-A loop is a frame; each time it is entered it has an instance, in which iterations come and go.
-What an entry waits for is counted for each iteration.  Values that a Switch does not choose are
-dead, and so is all that needs one of them; a Merge lives on its first live input.  An iteration is
-forgotten as soon as nothing in it, and in none before it, can still happen.
+A loop is a frame. Each execution of it is an instance with its iterations. Pending inputs are
+counted for each iteration. Values on the side of a Switch that is not taken are dead, and so are
+the entries that need one of them. A Merge takes its first live input. An iteration is released as
+soon as neither it nor an earlier one has work left.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ from weft_exec.kernels.random_counters import iteration_tag
 from weft_tensor import errors
 
 _ALIVE = -1
-"""In place of the number of dead inputs: a Merge has a live one."""
+"""Replaces the number of dead inputs of a Merge that has a live one."""
 
 _EVEN_DEAD = (TRIGGER, SEND)
 _ALIVE_ONLY = (WORK, RECEIVE)
-"""Kinds that run: also where something that they wait for is dead, and only where nothing is."""
+"""Kinds that run even after dead ends, and kinds that run only if none is dead."""
 
 
 class Iteration:
     """One iteration of an instance of a frame.
 
     Attributes:
-      frame, index: the instance, and which iteration it is.
+      frame, index: the instance and the iteration number.
       slots: its values.
-      pending: what each entry still waits for.
-      dead: for each entry, how many of the ends that it waited for were dead.
-      uses: how many entries still use each slot.
-      active: entries that are ready, running, or being routed.
+      pending: the pending count of each entry.
+      dead: the number of dead ends that each entry has received.
+      uses: the number of remaining users of each slot.
+      active: number of entries that are ready, running, or being routed.
       children: instances of loops that it has entered.
-      serial: grows with each iteration of the step.
+      serial: increases with each iteration of the step.
     """
 
     __slots__ = (
@@ -85,23 +85,23 @@ class Iteration:
 
     @property
     def tag(self) -> int:
-        """What tells it from other iterations, for random numbers."""
+        """A unique tag of the iteration, for random numbers."""
         around = self.frame.parent
         return 0 if around is None else iteration_tag(around.tag, self.index)
 
 
 class Instance:
-    """A loop that was entered once, with its iterations.
+    """One execution of a loop, with its iterations.
 
     Attributes:
       plan: the frame.
       parent: the iteration that entered it; None for the step itself.
-      iterations: those that are not over, by index.
-      oldest: the first of them.
-      missing: how many values have still to come in.
-      template, pending: what a new iteration begins with: constants that have come in are counted.
-      begin: entries that a new iteration begins with.
-      constants: ends that a new iteration has to be told of.
+      iterations: unfinished iterations by index.
+      oldest: the index of the first of them.
+      missing: number of inputs that have not arrived.
+      template, pending: initial state of a new iteration, in which arrived constants are counted.
+      begin: entries that are ready when an iteration begins.
+      constants: ends to signal in each new iteration.
       parked: values for an iteration that may not begin yet.
       left: Exits that have been passed.
     """
@@ -139,11 +139,11 @@ Token = tuple[Entry, Iteration]
 
 
 class StepMachine:
-    """Pending counts, frames and iterations, ready entries, and slots to forget.
+    """Pending counts, frames and iterations, ready entries, and slots to clear.
 
     Attributes:
       running: entries handed out and not finished.
-      heavy_ready: how many of the ready entries are heavy.
+      heavy_ready: the number of ready heavy entries.
       error: the first failure; from then on nothing becomes ready.
       root: the iteration that is the step itself.
     """
@@ -177,11 +177,11 @@ class StepMachine:
 
     @property
     def done(self) -> bool:
-        """Whether nothing runs and nothing more will."""
+        """True if nothing runs and nothing more will."""
         return not self.running and (self.error is not None or not self._ready)
 
     def take(self) -> Token | None:
-        """Hand out the first ready entry and its iteration, or None."""
+        """Return the first ready entry with its iteration, or None."""
         if not self._ready or self.error is not None:
             return None
         heavy, _, _, entry, iteration = heapq.heappop(self._ready)
@@ -191,10 +191,10 @@ class StepMachine:
         return token
 
     def finished(self, token: Token, dead: bool = False) -> None:
-        """Note that a running entry has finished; what follows from it becomes ready.
+        """Record that a running entry has finished, and make its successors ready.
 
         Args:
-          dead: what it received was dead.
+          dead: whether it received a dead value.
         Raises: InternalError: it was not running.
         """
         self._stop(token)
@@ -207,12 +207,12 @@ class StepMachine:
             self._route_all()
 
     def failed(self, token: Token, error: errors.OpError) -> bool:
-        """Note that a running entry has failed; returns whether it is the first failure."""
+        """Record that a running entry has failed; return True if it is the first failure."""
         self._stop(token)
         return self.abort(error)
 
     def abort(self, error: errors.OpError) -> bool:
-        """Let nothing more start; returns whether this is the first failure."""
+        """Prevent further entries from starting; return True if this is the first failure."""
         if self.error is not None:
             self._interrupted = False
             return False
@@ -220,9 +220,10 @@ class StepMachine:
         return True
 
     def interrupt(self, error: errors.OpError) -> bool:
-        """As `abort`, from outside; `end` forgets it if nothing was left to do but to wait.
+        """Abort from outside; `end` clears it if only waits were left.
 
-        What a waiting entry has just been given, such as an element of a queue, would be lost.
+        Otherwise a value that a waiting entry just received, such as a queue element, would be
+        lost.
         """
         if self.error is not None:
             return False
@@ -231,21 +232,21 @@ class StepMachine:
         return True
 
     def end(self) -> None:
-        """Forget an interruption that hit nothing: all that still waited was answered."""
+        """Clear an interruption after which all waiting entries were answered."""
         if self._interrupted and not self._ready and not self.running:
             self.error = None
 
     def take_error(self) -> errors.OpError:
-        """The first failure, which is forgotten here."""
+        """Return the first failure and clear it."""
         error, self.error = self.error, None
         assert error is not None
         return error
 
     def close(self) -> None:
-        """Let go of all values, also where a failure left loops in the middle.
+        """Release all values, also of unfinished loops after a failure.
 
-        The traceback of a failure holds the step for as long as somebody looks at it; the values,
-        among which there may be a mutex that was taken, must not live as long.
+        The traceback of a failure keeps the step alive as long as the error itself. Its values must
+        be released earlier: one may be a locked mutex.
         """
         if self.error is not None:
             self.root.slots.clear()
@@ -269,7 +270,7 @@ class StepMachine:
     # ------------------------------------------------------------------ ends of entries
 
     def _ripe(self, entry: Entry, iteration: Iteration) -> None:
-        """An entry waits for nothing more."""
+        """Make an entry without pending inputs ready."""
         iteration.active += 1
         kind = entry.kind
         if kind in _EVEN_DEAD or (kind in _ALIVE_ONLY and not iteration.dead[entry.local]):
@@ -282,7 +283,7 @@ class StepMachine:
     def _tell(
         self, iteration: Iteration, edges: Edges, dead: bool, values: Mapping[int, Any] | Slots
     ) -> None:
-        """Tell what waits in an iteration of an end; `values` is where Merges take theirs."""
+        """Signal an end to the waiting entries of an iteration; Merges read from `values`."""
         pending = iteration.pending
         for entry in edges.successors:
             local = entry.local
@@ -306,7 +307,7 @@ class StepMachine:
         dead: bool,
         values: Mapping[int, Any] | Slots,
     ) -> None:
-        """An input of a Merge is there, or dead."""
+        """Handle a live or dead input of a Merge."""
         local = entry.local
         if iteration.dead[local] == _ALIVE:
             return
@@ -327,7 +328,7 @@ class StepMachine:
             self._ripe(entry, iteration)
 
     def _ended(self, entry: Entry, iteration: Iteration) -> None:
-        """An entry is over: forget what it was the last to use, and perhaps the iteration."""
+        """Release the last uses of an ended entry, and perhaps its iteration."""
         uses = iteration.uses
         for slot in entry.shared:
             uses[slot] -= 1
@@ -340,7 +341,7 @@ class StepMachine:
     # ------------------------------------------------------------------ routing
 
     def _route_all(self) -> None:
-        """Carry out what routes values, and let what is dead be over."""
+        """Process entries that route values, and dead entries."""
         routed = self._routed
         while routed:
             entry, iteration = routed.pop()
@@ -405,7 +406,7 @@ class StepMachine:
             self._settle(oldest)
 
     def _remember(self, frame: Instance, entry: Entry, dead: bool) -> None:
-        """Let later iterations begin with a constant."""
+        """Record a constant for later iterations."""
         if dead or entry.edges.choices:
             value = {} if dead else {entry.source: frame.template[entry.slot]}
             frame.constants.append((entry.edges, dead, value))
@@ -416,7 +417,7 @@ class StepMachine:
                 frame.begin.append(successor)
 
     def _begin(self, frame: Instance, index: int) -> Iteration:
-        """A new iteration."""
+        """Begin a new iteration."""
         self._serial += 1
         new = Iteration(frame, index, frame.template.copy(), frame.pending.copy(), self._serial)
         frame.iterations[index] = new
@@ -445,7 +446,7 @@ class StepMachine:
         self._tell(parent, entry.edges, False, parent.slots)
 
     def _settle(self, iteration: Iteration) -> None:
-        """Forget an iteration that is over, then what that ends in its turn."""
+        """Release an ended iteration, then those that end with it."""
         while not iteration.active and not iteration.children:
             frame = iteration.frame
             parent = frame.parent
@@ -470,9 +471,9 @@ class StepMachine:
     # ------------------------------------------------------------------ invariants
 
     def check(self) -> None:
-        """Recompute what must hold.
+        """Check the invariants by recomputing the counts.
 
-        Raises: InternalError: an entry is counted wrongly.
+        Raises: InternalError: a count is wrong.
         """
         if self._routed:
             raise errors.InternalError("values are still being routed")

@@ -1,4 +1,4 @@
-"""Whether a step is to end: asked between its nodes, and told to what runs long."""
+"""Checks between nodes whether a step must end, and callbacks for long-running work."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weft_tensor import errors
 
 
 class StepCheck:
-    """Raises once its step's deadline has passed or the step was cancelled."""
+    """Raises once its step's deadline has passed or the step was canceled."""
 
     __slots__ = ("_context",)
 
@@ -21,9 +21,9 @@ class StepCheck:
         self._context = context
 
     def __call__(self) -> None:
-        """Look.
+        """Check the step.
 
-        Raises: DeadlineExceededError, or what the step was cancelled with.
+        Raises: DeadlineExceededError, or the error with which the step was canceled.
         """
         context = self._context
         if context.cancellation.error is not None:
@@ -32,7 +32,7 @@ class StepCheck:
             raise deadline_error("")
 
     def calling(self, stop: Callable[[], None]) -> ExitStack:
-        """Within the block, `stop` is called when the step is to end, from some thread."""
+        """Return a context in which `stop` is called, on any thread, when the step must end."""
         context, within = self._context, ExitStack()
         if context.deadline is not None:
             within.callback(call_at(context.deadline, stop).cancel)
@@ -42,10 +42,10 @@ class StepCheck:
 
 
 class _Running(threading.local):
-    """What this thread runs.
+    """The step of the current thread.
 
     Attributes:
-      check: of the step, if somebody may end it.
+      check: its check, if it can be ended.
     """
 
     check: StepCheck | None = None
@@ -55,11 +55,11 @@ running = _Running()
 
 
 def raise_if_ended() -> None:
-    """Raise what the step that this thread runs is to end with, if it is."""
+    """Raise the error of the current thread's step if it must end."""
     if running.check is not None:
         running.check()
 
 
 def deadline_error(where: str) -> errors.DeadlineExceededError:
-    """The error of a step that ran past its timeout."""
+    """Return the error of a step that exceeded its timeout."""
     return errors.DeadlineExceededError(f"the step ran past its timeout{where}")

@@ -1,4 +1,4 @@
-"""How an executor takes part in a rendezvous: who receives, and under which name."""
+"""The executor's side of a rendezvous: receivers and keys."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class HandedOver:
-    """Takes a value that the thread which drives the step sends itself: it needs no mailbox.
+    """Receiver of a value sent by the driving thread itself, which bypasses the mailbox.
 
     Args:
-      token: who asked.
-      hand: takes the token and the value, in that thread.
+      token: the receiving entry.
+      hand: called with the token and the value, in that thread.
       post: as of `Completion`, for errors, which may come from any thread.
     """
 
@@ -38,21 +38,21 @@ class HandedOver:
         self._post = post
 
     def __call__(self, value: Any = None) -> None:
-        """Take the value."""
+        """Receive the value."""
         self._hand(self._token, value)
 
     def fail(self, error: BaseException) -> None:
-        """Take the reason why there is none."""
+        """Receive the error."""
         self._post((self._token, None, error))
 
 
 class Arrival:
-    """Takes a value of another memory space, and has it brought in before it hands it on.
+    """Receiver that copies a value from another memory space before it forwards it.
 
     Args:
-      move: brings a value in.
-      done: takes it then; dead ones at once.
-      cancellation: of the step, which does not wait for what is still on its way.
+      move: copies a value.
+      done: receives the copy; dead values at once.
+      cancellation: of the step, which does not wait for copies in flight.
     """
 
     __slots__ = ("_cancellation", "_done", "_move")
@@ -65,19 +65,19 @@ class Arrival:
         self._cancellation = cancellation
 
     def __call__(self, value: Any = None) -> None:
-        """Take the value."""
+        """Receive the value."""
         if value is DEAD:
             self._done(value)
         else:
             _Transfer(self._done, self._cancellation).begin(self._move, value)
 
     def fail(self, error: BaseException) -> None:
-        """Take the reason why there is none."""
+        """Receive the error."""
         self._done.fail(error)
 
 
 class _Transfer:
-    """The `done` of one move: what comes after the step was cancelled is dropped."""
+    """The `done` of one copy; drops results that arrive after the step was canceled."""
 
     __slots__ = ("_cancellation", "_done", "_ends", "_token", "_used")
 
@@ -90,10 +90,10 @@ class _Transfer:
 
     def begin(self, move: Callable[[Any, Done], None], value: Any) -> None:
         if self._cancellation.error is not None:
-            return  # whoever waits has been told
+            return  # the receiver has been notified
         try:
             move(value, self)
-        except Exception as raised:  # because a device may raise anything; the receiver locates it
+        except Exception as raised:  # because a device may raise anything; it is located later
             self.fail(raised)
 
     def __call__(self, value: Any = None) -> None:
@@ -118,7 +118,7 @@ class _Transfer:
 
 
 def key_of(transfer: Entry, iteration: Iteration) -> str:
-    """The name under which a Send or Receive meets its other side: edge, frames and iterations."""
+    """Return the rendezvous key of a Send or Receive: edge, frames and iterations."""
     if not transfer.key:
         assert transfer.node is not None
         attrs = transfer.node.attrs

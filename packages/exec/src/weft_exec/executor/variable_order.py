@@ -1,4 +1,4 @@
-"""In which order nodes read and change variables: what no edge of the graph says."""
+"""Order of reads and changes of variables, which the edges of the graph do not express."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from weft_graph.ir.node import Node
 
 
 class Touch(NamedTuple):
-    """That a node reads a variable, or changes it."""
+    """An access of a node to a variable: a read or a change."""
 
     node: Node
     changes: bool
 
 
 def touches(nodes: Sequence[Node]) -> dict[Node, list[Touch]]:
-    """What nodes do to variables that some of them change, by the variable's node.
+    """Return the accesses to variables that some node changes, by the variable's node.
 
     Args:
-      nodes: in the order in which they run.
+      nodes: in execution order.
     """
     found: dict[Node, list[Touch]] = {}
     for node in nodes:
@@ -34,7 +34,7 @@ def touches(nodes: Sequence[Node]) -> dict[Node, list[Touch]]:
 
 
 def in_order(order: Sequence[Touch]) -> list[tuple[Node, Node]]:
-    """Pairs of nodes that touch one variable, of which the first has to be first."""
+    """Return pairs of nodes that access one variable, the one that must run first in front."""
     pairs: list[tuple[Node, Node]] = []
     update: Node | None = None
     readers: list[Node] = []
