@@ -141,7 +141,7 @@ def test_shape_and_type_are_checked() -> None:
 
 def test_one_variable_twice_in_an_update_is_refused() -> None:
     state = variable(np.ones(4))
-    with pytest.raises(errors.InvalidArgumentError, match="same variable twice"):
+    with pytest.raises(errors.InvalidArgumentError, match="requires different variables"):
         VariableState.update_all((state, state), add)
 
 

@@ -1,8 +1,8 @@
-"""GPUs as devices, on CuPy.
+"""GPUs as devices, through CuPy.
 
-Nothing here imports CuPy before a session finds that it is installed. What a value on a GPU is,
-and which values stay in the host's memory, is in `residency.py`; one GPU of the process with its
-streams, pool and copies in `hardware.py`; what a session sees of it in `device.py`; what happens
-around each run of a kernel in `launch.py`; the kernels in `kernels/`. Those in CUDA are made by
-`generated.py` from the sources in `cuda/`; what goes by cuDNN is in `cudnn.py`.
+Nothing here imports CuPy before a session finds that it is installed. `residency.py` defines GPU
+values, and which values stay in the host's memory. `hardware.py` is one GPU of the process with its
+streams, pool and copies; `device.py` is the view of a session. `launch.py` wraps each run of a
+kernel; the kernels are in `kernels/`. `generated.py` instantiates those in CUDA from the sources in
+`cuda/`; `cudnn.py` contains those that use cuDNN.
 """

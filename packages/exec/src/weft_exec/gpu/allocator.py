@@ -11,7 +11,7 @@ from weft_tensor.allocator import AllocatorStatistics
 from weft_tensor.buffer import Buffer
 
 _OBSERVED: Final = 1 << 20
-"""Allocations of at least so many bytes look at how much is in use, which takes the pool's time."""
+"""Minimum size of allocations that update the peak, since reading the use takes the pool's time."""
 
 
 class GpuAllocator:
@@ -38,16 +38,16 @@ class GpuAllocator:
             self._pool.set_limit(size=limit)
 
     def malloc(self, size: int) -> Any:
-        """Memory for CuPy's arrays; what CuPy calls while the device's kernels run.
+        """Allocate memory for CuPy's arrays; CuPy calls it while the device's kernels run.
 
-        What a thread allocates while it captures a graph belongs to the graph.
+        The allocations of a thread that captures a graph belong to the graph.
 
-        Raises: ResourceExhaustedError: the limit is reached, or the GPU has no more.
+        Raises: ResourceExhaustedError: the limit is reached, or the GPU has no more memory.
         """
         return self.chunk(size) if current.capture is None else current.capture.pool.malloc(size)
 
     def chunk(self, size: int) -> Any:
-        """Memory of this pool, whatever is captured.
+        """Allocate memory of this pool, even during a capture.
 
         Raises: ResourceExhaustedError: as `malloc`.
         """
@@ -63,7 +63,7 @@ class GpuAllocator:
         return found
 
     def empty(self, shape: tuple[int, ...], dtype: Any, label: str | None = None) -> Any:
-        """An uninitialised array on the GPU, for work on the current stream.
+        """Return an uninitialised array on the GPU, for work on the current stream.
 
         Raises: ResourceExhaustedError: it does not fit.
         """
@@ -89,7 +89,7 @@ class GpuAllocator:
                 self.chunk(free // 512 * 512)  # freed at once, and kept by the pool
 
     def statistics(self) -> AllocatorStatistics:
-        """The counters now; the peak is that of allocations of at least 1 MiB."""
+        """Return the counters now; the peak is that of allocations of at least 1 MiB."""
         used = self._observe()
         with self._cupy.cuda.Device(self._index):
             reserved, free = self._pool.total_bytes(), self._pool.free_bytes()
@@ -99,13 +99,13 @@ class GpuAllocator:
             )
 
     def reset_peak(self) -> None:
-        """Let the peak start again from what is in use now."""
+        """Reset the peak to the current use."""
         with self._lock:
             self._peak = 0
         self._observe()
 
     def trim(self) -> int:
-        """Give unused blocks back to the system; returns how many bytes."""
+        """Return unused blocks to the system; return the number of bytes."""
         with self._cupy.cuda.Device(self._index):
             before = self._pool.total_bytes()
             self._pool.free_all_blocks()

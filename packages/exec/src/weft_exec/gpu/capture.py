@@ -1,8 +1,8 @@
-"""What a thread captures into a CUDA graph, and how kernels that run meanwhile learn of it.
+"""Capture of a thread's work into a CUDA graph, and the state that kernels see meanwhile.
 
-While a stream is captured its kernels are noted down and not run.  CUDA forbids to wait for the
-stream, and CuPy to call cuBLAS.  A graph that is launched later uses the addresses that it was
-captured with, so all memory of it comes from a pool of its own, which it keeps.
+While a stream is captured, its kernels are recorded instead of run. CUDA then forbids waiting for
+the stream, and CuPy refuses to call cuBLAS. A graph uses the addresses of its capture when it is
+launched later, so all of its memory comes from a pool of its own.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import numpy as np
 
 
 class NotCaptured(Exception):  # noqa: N818 - it is no error of a program
-    """Something that cannot be part of a graph, and why.
+    """Reports work that cannot be part of a graph, and the reason.
 
     Args:
-      at: the position of the instruction that is to blame; None for the one that runs.
+      at: the position of the responsible instruction; None for the current one.
     """
 
     def __init__(self, why: str, at: int | None = None) -> None:
@@ -28,19 +28,19 @@ class NotCaptured(Exception):  # noqa: N818 - it is no error of a program
 
 
 class Capture:
-    """One capture, which its thread makes.
+    """One capture by its thread.
 
     Args:
       hardware: the GPU, a `Gpu`.
     Attributes:
-      stream: what is captured.
-      draws: arrays that the states of random streams have to be in before each launch, and these
+      stream: the captured stream.
+      draws: arrays that must hold the states of random streams before each launch, with the
         streams.
-      checks: flags that have to be 0 after each launch.
-      position: of the instruction that runs.
+      checks: flags that must be 0 after each launch.
+      position: the position of the current instruction.
       changes: whether a variable was changed.
-      kept: what the graph needs to be alive.
-      at_end: what is called when the capture has ended.
+      kept: objects that the graph keeps alive.
+      at_end: callbacks at the end of the capture.
     """
 
     def __init__(self, hardware: Any) -> None:
@@ -59,13 +59,13 @@ class Capture:
         self._checked_at: int | None = None
 
     def _chunk(self, size: int) -> Any:
-        """Memory of the device's own pool, where that has blocks: its stream's of kernels."""
+        """Return memory of the device's pool, from blocks of the kernels' stream if it has any."""
         with self._hardware.compute:
             return self._hardware.allocator.chunk(size)
 
     @contextmanager
     def under_way(self) -> Iterator[None]:
-        """Let what this thread allocates be the graph's, and kernels of nodes go to the stream."""
+        """Return a context whose allocations belong to the graph and whose stream is captured."""
         assert current.capture is None, "captures do not nest"
         hardware = self._hardware
         current.capture = self
@@ -76,7 +76,7 @@ class Capture:
             current.capture = None
 
     def constant(self, value: Any) -> Any:
-        """A value of the host on the GPU, once for all launches; it is not copied in a launch."""
+        """Return a value of the host on the GPU, copied once, not in each launch."""
         with self._side:
             landing = self._cupy.empty(value.shape, value.dtype)
             if value.size:
@@ -86,34 +86,36 @@ class Capture:
         return landing
 
     def drawn(self, states: Any, streams: Sequence[Any]) -> Any:
-        """An array that the states of streams are in when the graph runs."""
+        """Return an array that holds the states of random streams when the graph runs."""
         self.draws.append((self._cupy.empty(states.shape, states.dtype), streams))
         return self.draws[-1][0]
 
     def check(self) -> Any:
-        """A flag for a kernel that checks something, 0 when the graph begins.
+        """Return a flag for a kernel that checks something; it is 0 when the graph begins.
 
-        Raises: NotCaptured: a variable was changed, which cannot be undone where the check fails.
+        Raises: NotCaptured: a variable was changed, which could not be undone if the check failed.
         """
         if self.changes:
-            raise NotCaptured("it checks something after a variable was changed")
+            raise NotCaptured("it has a check after a change of a variable")
         if self._checked_at is None:
             self._checked_at = self.position
         self.checks.append(self._cupy.zeros(1, np.int32))
         return self.checks[-1]
 
     def note_change(self) -> None:
-        """Note that a variable is changed.
+        """Record a change of a variable.
 
-        Raises: NotCaptured: something before was to be checked, which nobody has looked at yet.
+        Raises: NotCaptured: an earlier check has not been evaluated yet.
         """
         if self.checks:
-            raise NotCaptured("what it checks decides over variables", self._checked_at)
+            raise NotCaptured(
+                "a variable is changed before its check is evaluated", self._checked_at
+            )
         self.changes = True
 
 
 class _Current(threading.local):
-    """What this thread captures, and how many products of matrices it has asked CuPy for."""
+    """The current thread's capture, and its number of CuPy matrix products."""
 
     capture: Capture | None = None
     products = 0
@@ -123,9 +125,9 @@ current = _Current()
 
 
 def forbid(what: str) -> None:
-    """Refuse something that a graph cannot have.
+    """Reject an operation that a graph cannot contain.
 
-    Raises: NotCaptured: this thread captures one.
+    Raises: NotCaptured: this thread captures a graph.
     """
     if current.capture is not None:
         raise NotCaptured(what)

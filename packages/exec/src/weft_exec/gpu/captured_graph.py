@@ -1,9 +1,8 @@
-"""A run of instructions, captured into a CUDA graph for what was in their slots then.
+"""A run of instructions captured into a CUDA graph, for the current values of its slots.
 
-What comes into a graph is copied to fixed places before each launch, and what others take of it is
-copied out; constants are where they were.  It changes variables where they are, under their locks,
-and only while they are where they were and nobody holds a snapshot.  What is called a device here
-is a `GpuDevice`, which uses this module.
+Inputs are copied to fixed addresses before each launch, and results are copied out. Constants stay
+where they are. Variables are changed in place under their locks, provided that they have not moved
+and nobody holds a snapshot. A device here is a `GpuDevice`, which uses this module.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ from weft_exec.resources.resources import ResourceHandle, VariableState
 
 
 class Comes(NamedTuple):
-    """What a graph is told of what comes into it: slots, for the most part.
+    """Sources of a graph's inputs, mostly as slots.
 
     Attributes:
-      taken: all.
-      fixed: of arrays that were the same in the call before.
-      varying: of values of the host that differ from call to call.
-      dead: those that nobody needs afterwards, and others.
-      multiplies: whether there are products of matrices.
+      taken: all input slots.
+      fixed: arrays that were the same in the previous call.
+      varying: values of the host that differ from call to call.
+      dead: slots without later users; may include others.
+      multiplies: whether there are matrix products.
     """
 
     taken: Sequence[int]
@@ -44,9 +43,9 @@ class Comes(NamedTuple):
 
 
 class CapturedGraph:
-    """Instructions, captured for what is in the slots now.
+    """Instructions captured for the current values of the slots.
 
-    Raises: NotCaptured: they cannot be; it says at which one that was.
+    Raises: NotCaptured: they cannot be captured; the error names the instruction.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class CapturedGraph:
     # ------------------------------------------------------------------ capturing
 
     def _places(self, line: Segment, slots: Slots, comes: Comes) -> Slots:
-        """The slots that instructions are captured with."""
+        """Return the slots for the capture of instructions."""
         mine = list(slots)
         bound = [getattr(function, "__self__", None) for function, *_ in line.instructions]
         for state in filter(None, map(state_in, [*bound, *(slots[s] for s in comes.taken)])):
@@ -84,7 +83,7 @@ class CapturedGraph:
         return mine
 
     def _place(self, slot: int, value: Any, comes: Comes) -> Any:
-        """What stands for a value while the graph is captured."""
+        """Return the replacement of a value during the capture."""
         device, state = self._device, state_in(value)
         if state is not None:
             self._objects[slot] = value
@@ -94,7 +93,7 @@ class CapturedGraph:
             self._host[slot] = value
             return value
         snapshot_of = self._holding(value) if device.is_own(value) else None
-        if snapshot_of is not None:  # read before, and still the value
+        if snapshot_of is not None:  # an earlier read that is still the value
             self._snapshots[slot] = snapshot_of
             return snapshot_of.read()
         if slot in comes.fixed:
@@ -104,7 +103,7 @@ class CapturedGraph:
         return made
 
     def _holding(self, array: Any) -> Shadow | None:
-        """The variable whose value an array is."""
+        """Return the variable whose value an array is."""
         found = [s for s in self._shadows.values() if self._has_place(s, array)]
         return found[0] if found and array.size else None
 
@@ -120,12 +119,12 @@ class CapturedGraph:
     def _captured(
         self, line: Segment, mine: Slots, wanted: Sequence[int], multiplies: bool
     ) -> Mapping[int, Any]:
-        """Capture; returns where the results will be."""
+        """Capture the instructions and return the slots and arrays of the results."""
         capture, stream = self._capture, self._capture.stream
         if multiplies:
-            with suppress(NotCaptured):  # then the product says so, which is to blame
+            with suppress(NotCaptured):  # then the product itself reports the error
                 prepare(capture, self._device)
-        # Other threads go on meanwhile, which a stricter mode than the default would not let them.
+        # The default mode is relaxed so that other threads can continue meanwhile.
         stream.begin_capture()
         results: Mapping[int, Any] = {}
         problem: Exception | None = None
@@ -139,7 +138,7 @@ class CapturedGraph:
             problem = error
         try:
             self._graph = stream.end_capture()
-        except Exception as error:  # because it is invalid after some failures
+        except Exception as error:  # because the capture is invalid after some failures
             problem = problem or error
         for function in capture.at_end:
             function()
@@ -164,14 +163,14 @@ class CapturedGraph:
                 mine[each] = None
 
     def _given(self, mine: Slots, wanted: Sequence[int]) -> dict[int, Any]:
-        """The results: arrays of the graph, or values that are the same in each launch."""
+        """Return the results: arrays of the graph, or values that are the same in each launch."""
         device, found = self._device, {}
         changed = [shadow for shadow in self._shadows.values() if shadow.changed]
         for slot in wanted:
             value = mine[slot]
             if device.is_own(value):
                 if any(shadow.holds(value) for shadow in changed):
-                    value = value.copy()  # before what comes after it gets there
+                    value = value.copy()  # copied before a later instruction overwrites it
             elif isinstance(value, Shadow):
                 value = value.of
             elif isinstance(value, ResourceHandle) and isinstance(value.resource, Shadow):
@@ -184,7 +183,7 @@ class CapturedGraph:
     # ------------------------------------------------------------------ launching
 
     def fits(self, slots: Slots) -> bool:
-        """Whether what is in the slots is what it was captured for."""
+        """Return True if the slots hold what the graph was captured for."""
         device = self._device
         for slot, array in self._inputs.items():
             value = slots[slot]
@@ -205,7 +204,7 @@ class CapturedGraph:
         )
 
     def _is_there(self, shadow: Shadow) -> bool:
-        """Whether a variable is where it was."""
+        """Return True if a variable has not moved."""
         if not shadow.of.is_initialized:
             return False
         array = shadow.of.read()
@@ -215,7 +214,7 @@ class CapturedGraph:
         return bool(array.data.ptr == shadow.place and array.shape == shadow.shape)
 
     def launch(self, slots: Slots) -> bool:
-        """Launch it and put the results into the slots; returns whether that was done.
+        """Launch the graph and write the results to the slots; return True if that was done.
 
         Raises: FailedPreconditionError: a variable has no value.
         """
@@ -234,9 +233,9 @@ class CapturedGraph:
         return True
 
     def _forget(self, slots: Slots) -> dict[int, weakref.ref[Any]]:
-        """Forget what nobody needs afterwards: a snapshot would keep a variable from being changed.
+        """Clear dead slots, since a snapshot would prevent in-place changes of a variable.
 
-        Returns: what it was, if anybody else holds it.
+        Returns: weak references to the values, in case they have other owners.
         """
         found = {}
         for slot in self._dead.intersection((*self._inputs, *self._snapshots)):
@@ -246,7 +245,7 @@ class CapturedGraph:
         return found
 
     def _remember(self, slots: Slots, forgotten: Mapping[int, weakref.ref[Any]]) -> None:
-        """Undo `_forget`, from copies where nobody has held a value."""
+        """Undo `_forget`; values without other owners are restored from copies."""
         for slot, held in forgotten.items():
             value = held()
             if value is None and slot in self._inputs:
@@ -254,7 +253,7 @@ class CapturedGraph:
             slots[slot] = self._snapshots[slot].of.read() if value is None else value
 
     def _enqueued(self) -> bool:
-        """Launch, if all variables are where they were."""
+        """Launch the graph if all variables are still in place; return True if so."""
         shadows = list(self._shadows.values())
         changed = [shadow for shadow in shadows if shadow.changed]
         others = [shadow for shadow in shadows if not shadow.changed]
@@ -262,7 +261,7 @@ class CapturedGraph:
 
         def launch(*arrays: Any) -> None:
             nonlocal done
-            # Who has not changed when it is held cannot change before it was enqueued.
+            # A variable that is unchanged once it is locked stays unchanged until the launch.
             held = [*arrays, *(shadow.of.read() for shadow in others)]
             pairs = zip([*changed, *others], held, strict=True)
             if all([self._has_place(shadow, array) for shadow, array in pairs]):
@@ -273,7 +272,7 @@ class CapturedGraph:
         return done
 
     def _failed(self) -> bool:
-        """Wait for what is checked, if something is; returns whether a check failed."""
+        """Wait for the checks, if any; return True if one failed."""
         return any([int(self._device.to_host(flag)[0]) for flag in self._capture.checks])
 
 
@@ -282,7 +281,7 @@ def _is_same(value: Any, known: Any) -> bool:
 
 
 def is_equal(value: Any, known: Any) -> bool:
-    """Whether a value of the host has the type, shape and bits of another."""
+    """Return True if two values of the host have the same type, shape and bits."""
     if not is_of_host(value) or not is_of_host(known):
         return value is known
     same = value.dtype == known.dtype and value.shape == known.shape

@@ -1,10 +1,10 @@
-"""Nodes as kernels that were generated for a GPU, loaded through CuPy.
+"""Nodes compiled to generated GPU kernels, which are loaded through CuPy.
 
-A function's kernels are launched on the stream of kernels, one after the other.  Where its arrays
-lie where they did in an earlier call, as they do in a loop of steps whose memory comes from a pool,
-several launches become one, of a CUDA graph that was captured.
+A function launches its kernels one after the other on the kernels' stream. If its arrays have the
+same addresses as in an earlier call, which is common in training loops with pooled memory, several
+launches become one launch of a captured CUDA graph.
 
-A program that checks something, such as indices, sets a flag, and the call waits for it.
+A program with checks, such as of indices, sets a flag, and the call waits for it.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from weft_exec.gpu.device import GpuDevice
 
 _GRAPHS: Final = 4
-"""Graphs that a function keeps: one for each choice of places of its arrays."""
+"""Maximum number of graphs of a function: one for each set of addresses."""
 _TRIES: Final = 64
-"""Calls with arrays at places that were not there before, until no more graphs are captured."""
+"""Number of calls with new addresses after which no more graphs are captured."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class GpuFunction:
     """Kernels that compute some nodes on one GPU.
 
     Attributes:
-      takes, draws, tells, results, updates, long, bounded, shares, threads: as of
+      takes, draws, tells, results, updates, long, bounded, shares, threads: see
         `weft_graph.ir.code_generators.Generated`.
 
     Raises: ResourceExhaustedError: the memory that it works in does not fit.
@@ -61,7 +61,7 @@ class GpuFunction:
     def __init__(self, code: DeviceCode, device: GpuDevice) -> None:
         self.takes, self.draws = code.takes, code.draws
         self.results, self.updates = code.results, code.updates
-        self.threads = 1  # of the host's
+        self.threads = 1  # threads of the host
         self._device = device
         self._messages = code.messages
         self._streams = [stream_of(node, device.resources) for node in code.draws]
@@ -74,7 +74,7 @@ class GpuFunction:
             self._launches = [
                 (module.get_function(launch.kernel), launch) for launch in code.launches
             ]
-            self._module = module  # which its functions do not hold
+            self._module = module  # its functions do not keep it alive
             self._arena = cupy.empty(max(1, code.memory), np.uint8)
             self._flag = cupy.zeros(1, np.int32)
             self._constants = [device.own(np.asarray(value)) for value in code.constants]
@@ -82,16 +82,16 @@ class GpuFunction:
 
     @property
     def enter(self) -> Callable[..., Any]:
-        """A call, of which nothing can be left out; see `Generated`."""
+        """Return a call without any fast path; see `Generated`."""
         return self
 
     @property
     def enter_briefly(self) -> Callable[..., Any]:
-        """The same, as nobody interrupts it."""
+        """Return the same call, since nothing interrupts it."""
         return self
 
     def __call__(self, *arrays: Any) -> None:
-        """Compute; see `Generated`. What is of the host among the arrays is brought in."""
+        """Compute; see `Generated`. Arrays in the host's memory are copied to the GPU."""
         device, count = self._device, len(self.updates)
         if current.capture is not None:
             self._capture(current.capture, arrays)
@@ -99,17 +99,17 @@ class GpuFunction:
         with device.active():
             dense = [device.xp.ascontiguousarray(device.own(array)) for array in arrays]
             whole = [each.reshape(array.shape) for each, array in zip(dense, arrays, strict=True)]
-            with self._lock:  # as calls share the arena, and must not mix their kernels
+            with self._lock:  # calls share the arena, and must not interleave their kernels
                 self._enqueue([*self._constants, *whole])
                 self._raise_what_failed()
             for array, used in list(zip(arrays, whole, strict=True))[len(arrays) - count :]:
-                if used.data.ptr != array.data.ptr:  # a variable that is not dense
+                if used.data.ptr != array.data.ptr:  # a variable that is not contiguous
                     device.xp.copyto(array, used)
 
     def _capture(self, capture: Capture, arrays: Sequence[Any]) -> None:
-        """Become part of a graph, which has memory and a flag of its own.
+        """Add the kernels to a graph, with its own memory and flag.
 
-        Raises: NotCaptured: of what it checks the host would have to be told in between.
+        Raises: NotCaptured: the host would have to evaluate a check in between.
         """
         device, cupy, count = self._device, self._device.xp, len(self.updates)
         given = list(arrays)
@@ -142,7 +142,7 @@ class GpuFunction:
     def _raise_what_failed(self) -> None:
         """Wait for the flag, if there are checks.
 
-        Raises: InvalidArgumentError: one failed.
+        Raises: InvalidArgumentError: a check failed.
         """
         if not self._messages:
             return
@@ -152,14 +152,14 @@ class GpuFunction:
             raise errors.InvalidArgumentError(self._messages[failed - 1])
 
     def measured(self, inputs: Sequence[Any]) -> list[float]:
-        """Seconds of each of its kernels in its fastest run, on copies of inputs of the host.
+        """Return the seconds of each kernel in its fastest run, on copies of host inputs.
 
         Raises: InvalidArgumentError: a check failed.
         """
         device, xp = self._device, self._device.xp
         with device.active(), self._lock:
             given = [np.array(inputs[at]) for at in self.takes]
-            if self.draws:  # of each a counter and a key, as `RandomStream.next_state` gives them
+            if self.draws:  # a counter and a key for each, as from `RandomStream.next_state`
                 given.append(np.zeros((len(self.draws), 6), np.uint64))
             results = [xp.empty(shape, dtype.numpy) for dtype, shape in self.results]
             updated = [device.own(np.array(inputs[at])) for at in self.updates]
@@ -178,21 +178,21 @@ class GpuFunction:
         return seconds
 
     def interrupt(self) -> None:
-        """Nothing: what a GPU has begun it ends, in milliseconds."""
+        """Do nothing: work on a GPU ends on its own within milliseconds."""
 
     def resume(self) -> None:
-        """Nothing; see `interrupt`."""
+        """Do nothing; see `interrupt`."""
 
     def copy(self) -> GpuFunction:
-        """Itself, as calls wait for each other, and nobody interrupts them."""
+        """Return the object itself, since calls are serialized and never interrupted."""
         return self
 
 
 class Graphs:
-    """Launches as CUDA graphs, for arrays that lie where they have lain before.
+    """Launches as CUDA graphs, for arrays with addresses seen before.
 
     Args:
-      what: of what they are, for the log.
+      what: a description of the launches, for the log.
     """
 
     def __init__(self, device: GpuDevice, what: str) -> None:
@@ -203,11 +203,11 @@ class Graphs:
         self._tries = 0
 
     def launch(self, launches: Callable[[], None], places: tuple[int, ...]) -> None:
-        """Enqueue launches on the stream of kernels, as one graph where they are in one.
+        """Enqueue launches on the kernels' stream, as one graph if they were captured.
 
         Args:
           launches: enqueues them on the current stream.
-          places: the addresses of all arrays that they take.
+          places: the addresses of all their arrays.
         """
         graph = self._made.get(places)
         if graph is not None:
@@ -225,7 +225,7 @@ class Graphs:
         self._last = places
 
     def _captured(self, launches: Callable[[], None]) -> Any:
-        """A graph of launches: captured on a stream where nobody else enqueues anything."""
+        """Return a graph of launches, captured on a separate stream."""
         stream = self._device.xp.cuda.Stream(non_blocking=True)
         with stream:
             stream.begin_capture()
@@ -242,7 +242,7 @@ class GpuGenerator:
     Args:
       inner: makes the kernels.
     Attributes:
-      profiles: as of `CodeGenerator`.
+      profiles: see `CodeGenerator`.
     """
 
     profiles: ProfileStore = NoProfiles()
@@ -259,19 +259,19 @@ class GpuGenerator:
         self.repays = inner.repays
 
     def fingerprint(self, wanted: Specialisation) -> str | None:
-        """Return None: PTX is kept by its text; see `CodeGenerator`."""
+        """Return None: PTX is cached by its text; see `CodeGenerator`."""
         return None
 
     def find(self, wanted: Specialisation) -> GpuFunction | None:
-        """Nothing: PTX is found on the disk while it is made; see `CodeGenerator`."""
+        """Return None: PTX is looked up on the disk during generation; see `CodeGenerator`."""
         return None
 
     def generate(self, wanted: Specialisation, like: Any = ()) -> GpuFunction:
-        """A function that computes some nodes; see `CodeGenerator`."""
+        """Return a function that computes some nodes; see `CodeGenerator`."""
         return GpuFunction(self._inner.generate(wanted, *self._ways()), self._device)
 
     def explain(self, wanted: Specialisation, given: Sequence[Any]) -> CompiledFunction:
-        """What the kernels of some nodes do, with the time of each by the GPU's clock."""
+        """Explain the kernels of some nodes, with the time of each by the GPU's clock."""
         code, found = self._inner.explain(wanted, *self._ways())
         seconds = GpuFunction(code, self._device).measured([np.asarray(array) for array in given])
         kernels = [
@@ -281,17 +281,17 @@ class GpuGenerator:
         return replace(found, kernels=kernels, seconds=sum(seconds), limits=self.roofline())
 
     def _ways(self) -> tuple[tuple[int, int], bool]:
-        """What the device can do, and whether all runs are to give the same bits."""
+        """Return the compute capability, and whether all runs must give the same bits."""
         device = self._device
         return device.properties.compute_capability, device.config.deterministic
 
     def roofline(self) -> Roofline:
-        """What the GPU can do; see `measure.py`."""
+        """Return the GPU's limits; see `measure.py`."""
         return roofline(self._device)
 
 
 def launched(device: GpuDevice, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function on the stream of kernels, whose results are where those of kernels are."""
+    """Return a function that runs on the kernels' stream and stores its results as kernels do."""
 
     def run(*inputs: Any) -> Any:
         with device.active():

@@ -1,9 +1,8 @@
-"""cuDNN, through the graphs of nvidia-cudnn-frontend; and convolutions by it.
+"""cuDNN through the graphs of nvidia-cudnn-frontend, and convolutions by it.
 
-A graph belongs to sizes, type and direction. It is built when they are first seen and kept; cuDNN
-chooses the engine by its heuristics. Whether cuDNN is there is found out once for each GPU, and
-logged; where it is not, convolutions are products of matrices, and what else it would do is done
-by kernels of weft's own.
+A graph is built for sizes, type and direction when they first occur, and cached. cuDNN chooses the
+engine by its heuristics. The availability of cuDNN is checked and logged once for each GPU. Without
+it, convolutions are computed as matrix products, and other operations by weft's own kernels.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ Sizes = tuple[int, ...]
 
 
 class Cudnn:
-    """cuDNN on one GPU: a handle bound to its stream of kernels, and the graphs made so far."""
+    """CuDNN on one GPU: a handle bound to the kernels' stream, and the cached graphs."""
 
     def __init__(self, module: Any, hardware: Any) -> None:
         self.module = module
@@ -63,7 +62,7 @@ class Cudnn:
 
     @contextmanager
     def _captured(self) -> Iterator[None]:
-        """Let the handle follow to the stream that this thread captures, if it does."""
+        """Return a context that binds the handle to this thread's captured stream, if any."""
         if current.capture is None:
             yield
             return
@@ -90,10 +89,10 @@ def either(
     plain: Callable[..., Any],
     what: str = "a convolution, which is now a product",
 ) -> Callable[..., Any]:
-    """A kernel that is `preferred`, or `plain` where there is none or cuDNN has no engine.
+    """Return `preferred`, with `plain` as the fallback if it is None or cuDNN has no engine.
 
     Args:
-      what: has no engine, and what becomes of it; for the log.
+      what: description of the fallback for the log.
     """
     if preferred is None:
         return plain
@@ -102,7 +101,7 @@ def either(
     def run(*inputs: Any) -> Any:
         try:
             return chosen[0](*inputs)
-        except Exception as error:  # because its class is known to cuDNN's module alone
+        except Exception as error:  # because its class is only known to cuDNN's module
             if type(error).__name__ != "cudnnGraphNotSupportedError":
                 raise
             _log.info("cuDNN has no engine for %s: %s", what, error)
@@ -113,7 +112,7 @@ def either(
 
 
 def library_of(device: Device) -> Cudnn | None:
-    """cuDNN on a device, or None where it is not at hand."""
+    """Return cuDNN on a device, or None if it is not available."""
     hardware = getattr(device, "hardware", None)
     if hardware is None:
         return None
@@ -125,7 +124,7 @@ def library_of(device: Device) -> Cudnn | None:
 
 
 def forget() -> None:
-    """Choose again when asked next; for tests."""
+    """Clear the choices, for tests."""
     with _lock:
         _chosen.clear()
 
@@ -147,17 +146,17 @@ def _choose(hardware: Any) -> Cudnn | None:
 
 
 def element_type(module: Any, dtype: np.dtype[Any]) -> Any:
-    """cuDNN's name of float16 or float32."""
+    """Return cuDNN's name of float16 or float32."""
     return module.data_type.HALF if dtype == np.float16 else module.data_type.FLOAT
 
 
 def _nchw(sizes: Sizes) -> Sizes:
-    """(N, ..., C) as cuDNN numbers axes: (N, C, ...)."""
+    """Return sizes (N, ..., C) in cuDNN's order of axes: (N, C, ...)."""
     return (sizes[0], sizes[-1], *sizes[1:-1])
 
 
 def _strides(sizes: Sizes) -> Sizes:
-    """Strides in elements of (N, ..., C) in C order, as cuDNN numbers axes."""
+    """Return strides in elements of a C-order (N, ..., C) array, in cuDNN's order of axes."""
     steps = [1]
     for size in reversed(sizes[1:]):
         steps.append(steps[-1] * size)
@@ -166,7 +165,7 @@ def _strides(sizes: Sizes) -> Sizes:
 
 
 class _Convolving:
-    """One convolution, in the layout (N, ..., C) with filters (O, ..., C)."""
+    """One convolution in the layout (N, ..., C), with filters (O, ..., C)."""
 
     def __init__(self, library: Cudnn, conv: Convolution, device: Device) -> None:
         self.library = library
@@ -175,19 +174,19 @@ class _Convolving:
         self.dtype = element_type(library.module, conv.dtype)
 
     def last(self, x: Any) -> Any:
-        """`x` with the channels on the last axis, in C order."""
+        """Return `x` with the channels on the last axis, in C order."""
         return self.xp.ascontiguousarray(
             self.xp.moveaxis(x, channel_axis(self.conv.data_format), -1)
         )
 
     def in_layout(self, x: Any) -> Any:
-        """A result (N, ..., C) in the layout of the node."""
+        """Return a result (N, ..., C) in the layout of the node."""
         return self.xp.ascontiguousarray(
             self.xp.moveaxis(x, -1, channel_axis(self.conv.data_format))
         )
 
     def tensor(self, graph: Any, name: str, sizes: Sizes) -> Any:
-        """An input of a graph."""
+        """Return an input of a graph."""
         return graph.tensor(
             name=name, dim=list(_nchw(sizes)), stride=list(_strides(sizes)), data_type=self.dtype
         )
@@ -199,7 +198,7 @@ class _Convolving:
         return tensor
 
     def windows(self, inner: Sizes, taps: Sizes) -> tuple[Sizes, dict[str, list[int]]]:
-        """How many windows there are, and the arguments that say which."""
+        """Return the number of windows along each axis, and cuDNN's arguments for them."""
         conv = self.conv
         counts, before, after = conv.geometry(inner, taps)
         return counts, {
@@ -210,7 +209,7 @@ class _Convolving:
         }
 
     def key(self, *sizes: Sizes) -> Any:
-        """What a graph belongs to."""
+        """Return the cache key of a graph."""
         conv = self.conv
         return (
             conv.op, conv.dtype.str, conv.strides, conv.dilations, conv.padding,
@@ -226,7 +225,7 @@ def _convolving(conv: Convolution, device: Device) -> _Convolving | None:
 
 
 def forward(conv: Convolution, device: Device) -> Callable[..., Any] | None:
-    """A kernel `(x, filters) -> y`, or None where cuDNN is not at hand."""
+    """Return a kernel `(x, filters) -> y`, or None if cuDNN is not available."""
     way = _convolving(conv, device)
     if way is None:
         return None
@@ -250,7 +249,7 @@ def forward(conv: Convolution, device: Device) -> Callable[..., Any] | None:
 
 
 def by_input(conv: Convolution, device: Device) -> Callable[..., Any] | None:
-    """A kernel `(sizes, filters, grad) -> dx`, or None where cuDNN is not at hand."""
+    """Return a kernel `(sizes, filters, grad) -> dx`, or None if cuDNN is not available."""
     way = _convolving(conv, device)
     if way is None:
         return None
@@ -277,7 +276,7 @@ def by_input(conv: Convolution, device: Device) -> Callable[..., Any] | None:
 
 
 def by_filter(conv: Convolution, device: Device) -> Callable[..., Any] | None:
-    """A kernel `(x, sizes, grad) -> dw`, or None where cuDNN is not at hand."""
+    """Return a kernel `(x, sizes, grad) -> dw`, or None if cuDNN is not available."""
     way = _convolving(conv, device)
     if way is None:
         return None

@@ -1,8 +1,8 @@
-"""Gradients of batch normalization by cuDNN, in the manner of `cudnn.py`.
+"""Gradients of batch normalization by cuDNN, similar to `cudnn.py`.
 
-Only these: cuDNN's engines read an image once that the generated kernels read twice. Its forward
-graph hands out 1 / sqrt(variance + epsilon) alone, which is not enough for the variances that the
-op returns, and to apply given statistics is one pass either way.
+Only gradients use cuDNN: its engines read an image once, the generated kernels twice. Its forward
+graph returns only 1 / sqrt(variance + epsilon), from which the op's variances cannot be computed
+accurately enough. Applying given statistics takes one pass either way.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FLOAT = np.dtype(np.float32)
 
 
 def _in_order(shape: Sizes, data_format: str) -> tuple[list[int], list[int]]:
-    """Sizes and strides in elements of an array in C order, in cuDNN's order (N, C, ...)."""
+    """Return sizes and strides in elements of a C-order array, in cuDNN's order (N, C, ...)."""
     axis = channel_axis(data_format) % len(shape)
     steps = [1]
     for size in reversed(shape[1:]):
@@ -41,7 +41,7 @@ class _Gradients:
         self.dtype = dtype
 
     def build(self, graph: Any, shape: Sizes) -> dict[str, Any]:
-        """The tensors of the graph for inputs of a shape, by name."""
+        """Build the graph for inputs of a shape; return its tensors by name."""
         module = self.library.module
         sizes, steps = _in_order(shape, self.data_format)
         channels, ones = sizes[1], [1] * (len(sizes) - 2)
@@ -76,12 +76,12 @@ class _Gradients:
 def gradients(
     device: Device, data_format: str, dtype: np.dtype[Any], kind: np.dtype[Any]
 ) -> Callable[..., None] | None:
-    """What computes gradients in training, or None where cuDNN is not at hand.
+    """Return the function of training gradients, or None if cuDNN is not available.
 
     Args:
-      dtype: of the image, `kind` that of the vectors.
-    Returns: a function of arrays in C order: grad, x, scale, mean and inverse, which is
-      1 / sqrt(variance + epsilon), and of those that it fills: by_x, by_scale and by_offset.
+      dtype: element type of the image; `kind` is that of the vectors.
+    Returns: a function of arrays in C order: the inputs grad, x, scale, mean and inverse, which is
+    1 / sqrt(variance + epsilon), and the outputs by_x, by_scale and by_offset.
     """
     if dtype not in (np.dtype(np.float16), _FLOAT) or kind != _FLOAT:
         return None

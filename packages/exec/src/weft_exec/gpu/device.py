@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 
 TYPE: Final = "GPU"
 _ASIDE: Final = 1 << 20
-"""Values of the host of more bytes than this are staged by a thread of the GPU's."""
+"""Host values of more bytes are staged by a thread of the GPU."""
 
 
 class GpuDevice(Device):
-    """A GPU, as one session sees it; its values are CuPy's arrays.
+    """A GPU as one session sees it; its values are CuPy arrays.
 
     Attributes:
-      hardware: what it shares with the devices of other sessions.
-      core: a device of the host, for what is computed there.
+      hardware: the state shared with the devices of other sessions.
+      core: a device of the host, for work done there.
       properties: name, compute capability (major, minor), bytes of memory, multiprocessors.
-      performance: what its kernels may reach, from its properties.
+      performance: expected speed of its kernels, from its properties.
     """
 
     def __init__(
@@ -60,20 +60,20 @@ class GpuDevice(Device):
 
     @property
     def description(self) -> str:
-        """Name, compute capability and memory, in words."""
+        """Name, compute capability and memory as text."""
         found = self.properties
         major, minor = found.compute_capability
         return f"{found.name}, compute capability {major}.{minor}, {found.memory >> 20} MiB"
 
     def active(self) -> AbstractContextManager[None]:
-        """Let CuPy work on this GPU, its pool and its stream of kernels."""
+        """Return a context in which CuPy uses this GPU, its pool and its kernels' stream."""
         found: AbstractContextManager[None] = self.hardware.active()
         return found
 
     def make_kernel(
         self, factory: KernelFactory, node: Node, host: Collection[str]
     ) -> KernelFunction:
-        """What runs a node on the stream of kernels, with its inputs where the kernel wants them.
+        """Return a function that runs a node on the kernels' stream and copies its inputs.
 
         See `launch.py`.
         """
@@ -82,7 +82,7 @@ class GpuDevice(Device):
         return launching(self, factory, node, host)
 
     def new_variable(self, name: str, dtype: DType, dims: Dims) -> VariableState:
-        """A variable; counters and flags are in the host's memory, as who reads them is there."""
+        """Return a variable; counters and flags are in the host's memory, where they are read."""
         from weft_exec.gpu.residency import keeps_variables
 
         if keeps_variables(dtype):
@@ -91,46 +91,46 @@ class GpuDevice(Device):
 
     @property
     def matmul(self) -> Callable[..., Any]:
-        """CuPy's product of matrices; one of cuBLAS itself while a graph is captured."""
+        """CuPy's matrix product; cuBLAS itself while a graph is captured."""
         from weft_exec.gpu.products import matmul_of
 
         return matmul_of(self)
 
     def clock(self) -> Clock:
-        """What measures by the GPU's clock."""
+        """Return a clock that uses GPU events."""
         from weft_exec.gpu.measure import Clock
 
         return Clock(self)
 
     def in_graphs(self) -> bool:
-        """Whether there may be graphs: all of it is one stream anyway.
+        """Return True if graphs are allowed: all work is in one stream anyway.
 
-        Not where bits have to be equal: cuBLAS may multiply in another way in a graph.
+        Not in deterministic sessions: cuBLAS may choose another algorithm in a graph.
         """
         from weft_exec.settings import graphs_environment
 
         return graphs_environment() and not self.config.deterministic
 
     def graphed(self, segment: Segment) -> None:
-        """Let what runs in a line be launched as CUDA graphs, where that is sound and asked for."""
+        """Launch a segment as CUDA graphs if that is safe and enabled."""
         from weft_exec.gpu.step_graphs import graphed
 
         graphed(self, segment)
 
     def code_generator(self, inner: DeviceCodeGenerator) -> CodeGenerator:
-        """What makes functions of this GPU's arrays, by kernels that are generated."""
+        """Return a code generator for functions of this GPU's arrays."""
         from weft_exec.gpu.compiled import GpuGenerator
 
         return GpuGenerator(inner, self)
 
     def launched(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function of values of this GPU, where the function works on its arrays."""
+        """Return a function of GPU values for a function that works on this GPU's arrays."""
         from weft_exec.gpu.compiled import launched
 
         return launched(self, function)
 
     def link_to(self, other: Device) -> LinkPerformance | None:
-        """What carries values to another device, or None where nothing is known."""
+        """Return the performance of the link to another device, or None if unknown."""
         from weft_exec.gpu.properties import link_between_gpus, link_to_host
 
         if isinstance(other, GpuDevice):
@@ -140,11 +140,11 @@ class GpuDevice(Device):
     # ------------------------------------------------------------------ copies
 
     def is_own(self, value: Any) -> bool:
-        """Whether a value is an array in the memory of a GPU."""
+        """Return True if a value is an array in the memory of a GPU."""
         return isinstance(value, self.xp.ndarray)
 
     def own(self, value: Any) -> Any:
-        """A value as an array of this GPU, wherever it has stayed; objects are left alone."""
+        """Return a value as an array of this GPU; objects are left unchanged."""
         from weft_exec.gpu.residency import is_of_host
 
         if is_of_host(value) and not value.dtype.hasobject:
@@ -152,11 +152,11 @@ class GpuDevice(Device):
         return value
 
     def to_host(self, value: Any) -> Any:
-        """A value in the host's memory; waits for it."""
+        """Return a value in the host's memory; waits for it."""
         return self.hardware.take_out(value) if self.is_own(value) else value
 
     def from_host(self, value: Any) -> Any:
-        """A value of the host on the GPU, unless it is one that stays on the host.
+        """Return a value of the host on the GPU, unless it is of a kind that stays on the host.
 
         Raises: ResourceExhaustedError: it does not fit into the GPU's memory.
         """
@@ -165,14 +165,14 @@ class GpuDevice(Device):
         return value if stays(value) else self.hardware.bring_in(value)
 
     def send(self, value: Any, done: Done) -> None:
-        """Call `done` with the value in the host's memory, from a thread; waits for nothing."""
+        """Call `done` with the value in the host's memory from another thread; does not wait."""
         if self.is_own(value):
             self.hardware.take_out_aside(value, done)
         else:
             done(value)
 
     def receive(self, value: Any, source: Device, done: Done) -> None:
-        """Bring in a value of the host or of another GPU."""
+        """Copy a value of the host or of another GPU."""
         from weft_exec.gpu.residency import is_of_host, stays
 
         if isinstance(source, GpuDevice) and self.is_own(value):
@@ -184,7 +184,7 @@ class GpuDevice(Device):
 
 
 def _make(resources: ResourceManager, config: SessionConfig, task: DeviceParts) -> list[Device]:
-    """The GPUs of a session; none, at no cost, where CuPy is not installed."""
+    """Return the GPUs of a session; none, at no cost, if CuPy is not installed."""
     wanted = config.device_count.get(TYPE)
     if wanted is not None and wanted < 0:
         raise errors.InvalidArgumentError(f"device_count of GPU must be at least 0, got {wanted}")
@@ -207,7 +207,7 @@ def _make(resources: ResourceManager, config: SessionConfig, task: DeviceParts) 
 
 
 def _ask(question: str, *args: Any) -> Any:
-    """What `discovery`, which needs CuPy, says."""
+    """Return the answer of `discovery`, which needs CuPy."""
     from weft_exec.gpu import discovery
 
     return getattr(discovery, question)(*args)

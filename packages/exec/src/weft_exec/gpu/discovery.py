@@ -1,4 +1,4 @@
-"""Which GPUs the process has."""
+"""Discovery of the process's GPUs."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _RESERVED_SHARE: Final = 0.06
 
 
 def modules() -> tuple[Any, Any] | None:
-    """CuPy and its extensions, or None where they cannot be used; the first answer stays."""
+    """Return CuPy and its extensions, or None if they cannot be used; the result is cached."""
     if "modules" not in _state:
-        modules, count = _find()  # without the lock, since it imports
+        modules, count = _find()  # without the lock, because it imports modules
         with _lock:
             _state.setdefault("count", count)
             _state.setdefault("modules", modules)
@@ -35,7 +35,7 @@ def modules() -> tuple[Any, Any] | None:
 
 
 def nccl_module() -> Any:
-    """CuPy's module for NCCL, whose `available` says whether the library is there.
+    """Return CuPy's module for NCCL, whose `available` tells if the library exists.
 
     CuPy itself does not load it.
     """
@@ -43,7 +43,7 @@ def nccl_module() -> Any:
 
 
 def forget() -> None:
-    """Look again when asked next; for tests, which put something else in CuPy's place."""
+    """Clear the cache, for tests that replace CuPy."""
     with _lock:
         _state.clear()
         _gpus.clear()
@@ -59,7 +59,7 @@ def _find() -> tuple[tuple[Any, Any] | None, int]:
         return None, 0
     try:
         count = int(cupy.cuda.runtime.getDeviceCount())
-    except RuntimeError as error:  # CUDARuntimeError is one
+    except RuntimeError as error:  # including CUDARuntimeError
         _log.warning("CuPy finds no GPU: %s%s", error, _versions(cupy))
         return None, 0
     if not count:
@@ -69,7 +69,7 @@ def _find() -> tuple[tuple[Any, Any] | None, int]:
 
 
 def _versions(cupy: Any) -> str:
-    """What the driver and CuPy were made for, where they tell."""
+    """Return a note on the CUDA versions of CuPy and the driver, if known."""
     runtime = cupy.cuda.runtime
     try:
         wanted, have = runtime.runtimeGetVersion(), runtime.driverGetVersion()
@@ -82,12 +82,12 @@ def _versions(cupy: Any) -> str:
 
 
 def count() -> int:
-    """How many GPUs the machine has."""
+    """Return the number of GPUs of the machine."""
     return 0 if modules() is None else int(_state["count"])
 
 
 def details(index: int) -> dict[str, Any]:
-    """The name and the compute capability of a GPU."""
+    """Return the name and compute capability of a GPU."""
     found = modules()
     assert found is not None
     known = read_properties(found[0], index)
@@ -95,16 +95,17 @@ def details(index: int) -> dict[str, Any]:
 
 
 def allocator(index: int) -> Any:
-    """What has the memory of a GPU; None as long as no session has used it."""
+    """Return the allocator of a GPU; None until a session has used it."""
     with _lock:
         made = _gpus.get(index)
     return None if made is None else made.allocator
 
 
 def visible(options: GpuOptions) -> list[int]:
-    """CUDA's numbers of the GPUs of a session, in the order of its devices.
+    """Return CUDA's numbers of the GPUs of a session, in the order of its devices.
 
-    Raises: InvalidArgumentError: visible_device_list names none, one twice, or one that is not.
+    Raises: InvalidArgumentError: visible_device_list is malformed, repeats a number or names a GPU
+    that does not exist.
     """
     there = count()
     if not there or not options.visible_device_list:
@@ -122,9 +123,9 @@ def visible(options: GpuOptions) -> list[int]:
 
 
 def gpu(index: int, options: GpuOptions) -> Gpu:
-    """A GPU of the process. The options of whoever asks for it first decide over its memory.
+    """Return a GPU of the process, whose memory options are those of the first call.
 
-    Raises: ResourceExhaustedError: it has less memory than the options ask for.
+    Raises: ResourceExhaustedError: it has less memory than the options request.
     """
     found = modules()
     assert found is not None
@@ -140,7 +141,7 @@ def gpu(index: int, options: GpuOptions) -> Gpu:
 
 
 def _limit(cupy: Any, index: int, fraction: float) -> int:
-    """Bytes that a process may use of a GPU: a fraction of all, or what is free but for a rest."""
+    """Return the bytes that a process may use of a GPU: a fraction, or almost all free memory."""
     with cupy.cuda.Device(index):
         free, total = cupy.cuda.runtime.memGetInfo()
     if fraction:

@@ -1,6 +1,6 @@
-"""CUDA kernels of scalar definitions, as text: a thread computes one element.
+"""CUDA kernels of scalar definitions, as text; each thread computes one element.
 
-What is float16 in memory is computed in float32, and rounded once at the end.
+Values of float16 are computed in float32 and rounded once at the end.
 """
 
 from __future__ import annotations
@@ -54,21 +54,21 @@ _TABLES: Final = {"i": _OF_INTEGERS, "b": _OF_BOOLS, "f": _OF_FLOATS}
 
 
 def _formula(part: Scalar) -> str | None:
-    """CUDA for an application, over `{0}` and so on; None where there is none."""
+    """Return the CUDA formula of an application, over `{0}` and so on; None if there is none."""
     if any(kind(arg.dtype) not in _TABLES for arg in (part, *part.args)):
         return None
     return _TABLES[kind(part.args[-1].dtype)].get(part.name) or _OF_ALL.get(part.name)
 
 
 def can_be_written(expression: Scalar, inputs: Sequence[DType]) -> bool:
-    """Whether there is a CUDA kernel for an expression."""
+    """Return True if a CUDA kernel can be generated for an expression."""
     outer = (*inputs, expression.dtype)
     parts = applications(expression)
     return all(dtype.name in NAMES for dtype in outer) and all(map(_formula, parts))
 
 
 def _computed_in(dtype: DType) -> str:
-    """CUDA's name of the type that values of an element type are computed in."""
+    """Return CUDA's name of the type in which values of an element type are computed."""
     return (
         "bool"
         if dtype.is_bool
@@ -87,10 +87,10 @@ class Elements(Source):
     """The kernel of one expression.
 
     Args:
-      name: that of the kernel.
-      expression: what it computes of one element of each input.
+      name: the name of the kernel.
+      expression: the element of the result as a function of one element of each input.
       inputs: the element types of its inputs.
-      attrs: those of the node.
+      attrs: the attributes of the node.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Elements(Source):
         self._attrs = attrs
 
     def text(self, types: Mapping[str, str], index: str) -> str:
-        """The source for positions of type `index`; its types are those of the expression."""
+        """Return the source for positions of type `index`; the expression gives other types."""
         result = self._expression.dtype
         lines = [f"typedef {NAMES[index]} I;", f"typedef {_computed_in(result)} W;"]
         if any(dtype.name == "float16" for dtype in (*self._inputs, result)):

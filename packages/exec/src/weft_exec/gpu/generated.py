@@ -1,9 +1,9 @@
-"""CUDA kernels as text, made for the element types that a node has.
+"""CUDA kernels as text, instantiated for the element types of a node.
 
 The sources are in `cuda/`, one file for each family, over names of types: `I` for sizes and
-positions, `W` for what is computed in, and those that a `Source` names, such as `T` for elements.
-A text begins with what its names stand for; CuPy compiles it when a kernel of it is first launched,
-and keeps what it compiled in memory and on the disk.
+positions, `W` for the computation type, and those that a `Source` names, such as `T` for elements.
+A text begins with typedefs of these names. CuPy compiles it at the first launch, and caches the
+code in memory and on disk.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import numpy as np
 from weft_tensor import errors
 
 THREADS: Final = 256
-"""Threads of a block, at most; a power of two."""
+"""Maximum number of threads of a block; a power of two."""
 
 _FOLDER: Final = Path(__file__).parent / "cuda"
 _LARGE: Final = 1 << 30
-"""Numbers from which on positions are of 64 bits."""
+"""Sizes from which on positions have 64 bits."""
 _ROW_BLOCKS: Final = 1 << 20
 _INCLUDE: Final = re.compile(r'^#include "(\w+\.cuh)"$', re.MULTILINE)
 NAMES: Final = {
@@ -46,13 +46,13 @@ _INDICES: Final = ("int32", "int64")
 
 @cache
 def text_of(file: str) -> str:
-    """A source of `cuda/` with what it includes."""
+    """Return a source of `cuda/` with its includes."""
     text = (_FOLDER / file).read_text(encoding="utf-8")
     return _INCLUDE.sub(lambda found: text_of(found[1]), text)
 
 
 def _wide(types: Sequence[str]) -> str:
-    """What is computed in: float32 for float16, float64 where there is any, else the type."""
+    """Return the computation type: float32 for float16, float64 if any type is, else the type."""
     floating = [name for name in types if name.startswith("float")]
     if not floating:
         return types[0]
@@ -60,12 +60,12 @@ def _wide(types: Sequence[str]) -> str:
 
 
 class Source:
-    """The kernels of one file, for the types that its names may stand for.
+    """The kernels of one file, with the possible types of its type names.
 
     Args:
       file: its name, without the suffix.
-      types: names of element types by the name that the file has for them; the first name's and
-        other floating types decide what is computed in.
+      types: names of element types by the name in the file; the first one and other floating types
+        determine the computation type.
     """
 
     every: Final[list[Source]] = []
@@ -76,7 +76,7 @@ class Source:
         Source.every.append(self)
 
     def text(self, types: Mapping[str, str], index: str) -> str:
-        """The source for some types, and for positions of type `index`."""
+        """Return the source for some types, and for positions of type `index`."""
         named = {**types, "W": _wide(list(types.values())), "I": index}
         lines = [f"typedef {NAMES[dtype]} {name};" for name, dtype in named.items()]
         if "float16" in types.values():
@@ -84,13 +84,13 @@ class Source:
         return "\n".join([*lines, text_of(f"{self.file}.cu")])
 
     def texts(self) -> Iterator[tuple[str, str]]:
-        """A label and the text for each choice of types."""
+        """Yield a label and the text for each choice of types."""
         for chosen in product(*self.types.values(), _INDICES):
             types = dict(zip(self.types, chosen[:-1], strict=True))
             yield " ".join([self.file, *chosen]), self.text(types, chosen[-1])
 
     def program(self, xp: Any, **types: Any) -> Program:
-        """The kernels for element types, given as dtypes."""
+        """Return the kernels for element types, given as dtypes."""
         names = {name: np.dtype(types[name]).name for name in self.types}
         return Program(xp, self, names)
 
@@ -98,11 +98,11 @@ class Source:
 class Program:
     """The kernels of a source for some element types.
 
-    Arguments of launches are arrays in C order, and numbers: ints are passed as positions, floats
-    in the type that is computed in.
+    Arguments of launches are C-order arrays and numbers: ints are passed as positions, floats in
+    the computation type.
 
     Attributes:
-      wide: the type that is computed in.
+      wide: the computation type.
     """
 
     def __init__(self, xp: Any, source: Source, types: Mapping[str, str]) -> None:
@@ -135,7 +135,7 @@ class Program:
         function(grid, (threads,), tuple(given))
 
     def _index(self, name: str, args: Sequence[Any]) -> str:
-        """The type that holds all sizes and positions."""
+        """Return the type that can hold all sizes and positions."""
         index = "int32"
         for value in args:
             size = value
@@ -156,5 +156,5 @@ class Program:
 
 
 def threads_for(length: int) -> int:
-    """Threads of a block for a row: a power of two from 32 on."""
+    """Return the threads of a block for a row: a power of two, at least 32."""
     return min(THREADS, max(32, 1 << (length - 1).bit_length()))

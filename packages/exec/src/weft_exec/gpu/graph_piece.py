@@ -1,7 +1,7 @@
-"""A run of instructions as CUDA graphs, one for each choice of what they are captured for.
+"""A run of instructions as CUDA graphs, one for each set of captured conditions.
 
-Values of the host, and shapes, are part of what a graph is captured for.  Where something differs,
-instructions run one by one, as they do where a check of the graph has failed.
+A graph is captured for shapes and for values of the host. If something differs, or if a check of
+the graph has failed, the instructions run one by one.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     from weft_exec.gpu.device import GpuDevice
 
 GRAPHS: Final = 4
-"""Graphs that a run keeps."""
+"""Maximum number of graphs of a run."""
 TRIES: Final = 64
-"""Calls with something that was not met before, until no more graphs are captured."""
+"""Number of calls with new conditions after which no more graphs are captured."""
 _COST: Final = 4
-"""Such calls that a capture counts as, where variables keep moving."""
+"""Number of such calls that a capture counts as if variables keep moving."""
 
 _log: Final = logging.getLogger(__name__)
 
 
 class GraphPiece:
-    """Instructions that the host has no part in, and before them those of the host among them.
+    """Instructions without host involvement, preceded by interleaved host instructions.
 
     Args:
-      inner: what they are of.
-      run: what was noted of them.
-      refuse: is told the position of an instruction that cannot be in a graph, and why.
+      inner: the segment of the instructions.
+      run: the recorded traces of the instructions.
+      refuse: called with the position of an instruction that cannot be captured, and the reason.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class GraphPiece:
         hosts = [each.at for each in run if each.kind is Kind.HOST]
         self._ats = [each.at for each in run if each.kind is Kind.DEVICE]
         lines = list(inner.instructions)
-        # What a later one of the GPU's takes, too, is forgotten at the end.
+        # Slots that later GPU instructions read, too, are cleared at the end.
         self._before = _segment(inner, [(*lines[at][:3], ()) for at in hosts], hosts)
         self._line = _segment(inner, [lines[at] for at in self._ats], self._ats)
         self._dead = sorted({slot for each in run for slot in lines[each.at][3]})
@@ -80,14 +80,14 @@ class GraphPiece:
         self._lock = threading.Lock()
 
     def cancel(self) -> None:
-        """Let it end at the next instruction, and not begin again."""
+        """End at the next instruction, and do not begin again."""
         self._before.cancel()
         self._line.cancel()
 
     def run(self, slots: Slots) -> None:
-        """Run all.
+        """Run all instructions.
 
-        Raises: OpError: as of `Segment.run`.
+        Raises: OpError: see `Segment.run`.
         """
         self._before.run(slots)
         if not self._launched(slots):
@@ -96,9 +96,9 @@ class GraphPiece:
             slots[slot] = None
 
     def _launched(self, slots: Slots) -> bool:
-        """Whether a graph has done it."""
+        """Return True if a graph was launched for the slots."""
         if not self._line.instructions:
-            return False  # closed: who runs them says so
+            return False  # closed; the caller reports it
         graph = next((each for each in list(self._graphs) if each.fits(slots)), None)
         if graph is None:
             graph = self._new(slots)
@@ -109,13 +109,13 @@ class GraphPiece:
             self._tries += 0 if done else 2 * _COST
             return done
         except errors.FailedPreconditionError:
-            return False  # a variable lost its value: who runs them says which
+            return False  # a variable lost its value; the caller reports which
         except Exception as error:  # because CUDA may raise anything
             node, device = self._line.nodes[-1], self._line.devices[-1]
             raise_located(located(error, node, device, ()))
 
     def _new(self, slots: Slots) -> CapturedGraph | None:
-        """A graph for what comes a second time."""
+        """Return a graph for conditions that occur for the second time."""
         with self._lock:
             if self._tries > TRIES:
                 return None
@@ -153,9 +153,9 @@ class GraphPiece:
         return [*taken, *filter(state_in, bound)]
 
     def _note_varying(self, slots: Slots) -> None:
-        """Find the values of the host that differ from call to call, and that regions bring in.
+        """Find host values that vary between calls and that regions copy to the GPU.
 
-        They are copied in before each launch. Others are part of what a graph is captured for.
+        They are copied before each launch. A graph is captured for fixed values of all others.
         """
         before, self._host = self._host, {s: slots[s] for s in self._taken if is_of_host(slots[s])}
         for slot, value in self._host.items():
@@ -167,13 +167,13 @@ class GraphPiece:
         self._varying.intersection_update(self._host)
 
     def _same(self, slot: int, value: Any) -> bool:
-        """Whether an array is the one of the call before."""
+        """Return True if an array is the same as in the previous call."""
         before = self._arrays.get(slot)
         return before is not None and before() is value
 
 
 class _Shaped(NamedTuple):
-    """A value of which only the shape and the type matter."""
+    """A value of which only the shape and type matter."""
 
     shape: tuple[int, ...]
     dtype: Any
@@ -184,7 +184,7 @@ def _is_bringable(value: Any) -> bool:
 
 
 def _known_by_value(lines: Sequence[Instruction], run: Sequence[Seen]) -> set[int]:
-    """The slots of which instructions of a GPU look at values that are on the host."""
+    """Return the slots whose values, on the host, instructions of a GPU depend on."""
     found: set[int] = set()
     for each in run:
         if each.kind is Kind.DEVICE:
@@ -199,7 +199,7 @@ def _segment(inner: Segment, instructions: Iterable[Any], ats: Sequence[int]) ->
 
 
 def _description(device: GpuDevice, value: Any) -> Any:
-    """What of a value a graph is captured for."""
+    """Return the properties of a value for which a graph is captured."""
     state = state_in(value)
     if state is not None:
         array: Any = state.read() if state.is_initialized else None

@@ -1,17 +1,16 @@
-"""One GPU of the process: its pool, a stream for kernels and one for copies in each direction.
+"""One GPU of the process: its pool, a stream for kernels, and one for copies in each direction.
 
-Streams. Kernels run on `compute`. Nothing waits on the host for what a stream does: one stream
-waits for an event of another.
+Kernels run on `compute`. The host never waits for a stream; streams wait for each other's events.
 
-- A copy in goes from pinned memory to a landing place of the copy-in stream; the compute stream
-  waits for that, and moves it to a block of its own. So copies in never wait for kernels, and a
-  block of the compute stream is written by that stream alone. The copy within the device runs at
-  the rate of its memory, a small part of what the copy over the bus takes.
-- A copy out waits for an event of the compute stream, and goes to pinned memory; a thread waits
-  for its end.
+- A copy to the GPU goes from pinned memory to a staging buffer of the copy-in stream. The compute
+  stream waits for it, and copies it to a block of its own. So copies never wait for kernels, and a
+  block of the compute stream is written by that stream alone. The copy within the device is fast
+  compared with the one over the bus.
+- A copy to the host waits for an event of the compute stream, and goes to pinned memory; a thread
+  waits for its end.
 
-What a stream still uses is held until its event has passed. The streams are ordinary ones, so work
-that others enqueue on CUDA's default stream comes in order with them.
+Buffers in use by a stream are held until its event has passed. The streams are blocking ones, so
+they are ordered with work that others enqueue on CUDA's default stream.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from weft_exec.resources.resources import Done
 
 
 class _Held:
-    """What streams still use, each with the event that ends that."""
+    """Objects in use by streams, each with the event that ends its use."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -41,7 +40,7 @@ class _Held:
         return len(self._items)
 
     def hold(self, event: Any, *values: Any) -> None:
-        """Hold values until `event` has passed, and let go of those whose events have."""
+        """Hold values until `event` has passed, and release those whose events have passed."""
         with self._lock:
             self._items.append((event, values))
             while self._items and self._items[0][0].done:
@@ -49,7 +48,7 @@ class _Held:
 
 
 class Gpu:
-    """One GPU, which the devices of all sessions share.
+    """One GPU, shared by the devices of all sessions.
 
     Attributes:
       index: CUDA's number.
@@ -73,9 +72,9 @@ class Gpu:
 
     @contextmanager
     def active(self, stream: Any = None) -> Iterator[None]:
-        """Let CuPy work on this GPU, its pool and a stream.
+        """Return a context in which CuPy uses this GPU, its pool and a stream.
 
-        By default that is the one of kernels, or what this thread captures instead of it.
+        The default is the kernels' stream, or the stream that this thread captures.
         """
         cuda = self.cupy.cuda
         if stream is None:
@@ -93,7 +92,7 @@ class Gpu:
     # ------------------------------------------------------------------ copies in
 
     def bring_in(self, value: Any) -> Any:
-        """A copy of a value of the host, which may be changed as soon as this returns.
+        """Return a copy of a value of the host, which may be changed after the return.
 
         Raises: ResourceExhaustedError: it does not fit.
         """
@@ -110,7 +109,7 @@ class Gpu:
         return self._land(value, fill, staged)
 
     def bring_over(self, value: Any, source: Gpu) -> Any:
-        """A copy of an array of another GPU.
+        """Return a copy of an array of another GPU.
 
         Raises: ResourceExhaustedError: it does not fit.
         """
@@ -145,12 +144,12 @@ class Gpu:
         return result
 
     def bring_in_aside(self, value: Any, done: Done) -> None:
-        """Call `done` with a copy of a value of the host, from a thread of the GPU's."""
+        """Call `done` with a copy of a value of the host, from a thread of the GPU."""
 
         def bring() -> None:
             try:
                 result = self.bring_in(value)
-            except Exception as error:  # because whoever waits must be told
+            except Exception as error:  # because the receiver must be notified
                 done.fail(error)
             else:
                 done(result)
@@ -160,17 +159,17 @@ class Gpu:
     # ------------------------------------------------------------------ copies out
 
     def take_out(self, value: Any) -> Any:
-        """A value of the GPU in the host's memory; waits for it."""
+        """Return a value of the GPU in the host's memory; waits for it."""
         return self._begin(value)()
 
     def take_out_aside(self, value: Any, done: Done) -> None:
-        """Call `done` with a value of the GPU in the host's memory, from a thread of the GPU's."""
+        """Call `done` with a value of the GPU in the host's memory, from a thread of the GPU."""
         finish = self._begin(value)
 
         def wait() -> None:
             try:
                 result = finish()
-            except Exception as error:  # because whoever waits must be told
+            except Exception as error:  # because the receiver must be notified
                 done.fail(error)
             else:
                 done(result)
@@ -178,7 +177,7 @@ class Gpu:
         self._sender.submit(wait)
 
     def _begin(self, value: Any) -> Callable[[], Any]:
-        """Enqueue a copy out, and return what waits for it."""
+        """Enqueue a copy to the host, and return a function that waits for it."""
         forbid("a value that the host looks at")
         if not value.size:
             return lambda: np.empty(value.shape, value.dtype)
@@ -192,8 +191,8 @@ class Gpu:
             over = self.copy_out.record(self._event(blocking=True))
 
         def finish() -> Any:
-            over.synchronize()  # until then, `whole` keeps the array from being changed in place
-            # Pinned memory is scarce, and is not given to whoever fetches.
+            over.synchronize()  # until then, `whole` prevents in-place changes of the array
+            # Pinned memory is scarce, so fetches receive a copy.
             return np.array(staged)[()] if whole.shape == () else np.array(staged)
 
         return finish

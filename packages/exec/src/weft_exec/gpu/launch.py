@@ -1,13 +1,13 @@
-"""What happens around each run of a GPU's kernel.
+"""Wrapping of a GPU kernel's function: copies, streams, result types and the host fallback.
 
-A factory makes a function of arrays of the GPU, but for the inputs that its registration names in
-`host`. Around it, values that stayed on the other side are brought to the one where the kernel
-wants them, CuPy works on the device's streams and pool, results get exactly the type that the node
-declares, and a single bool is taken to the host, where whoever branches looks at it.
+The function of a kernel receives arrays of the GPU, except for the inputs that its registration
+names in `host`. The wrapper copies values to the side where the kernel needs them, makes CuPy use
+the device's streams and pool, and converts results to exactly the declared types. It copies a
+single bool to the host, where a branch reads it.
 
-Host fallback: a node is computed in the host's memory, by the kernel of the CPU, where all of its
-data has stayed there, where the variable that it is about is there, and where the op is registered
-for that (`host=ALL`). Results go where those of their kind are.
+Host fallback: a node runs in the host's memory, by the CPU's kernel, in three cases: all of its
+data is on the host, its variable is on the host, or the op is registered for it (`host=ALL`).
+Results are stored where their kind belongs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def launching(
     device: GpuDevice, factory: KernelFactory, node: Node, host: Collection[str]
 ) -> KernelFunction:
-    """What runs a node on a GPU, as described above."""
+    """Return a function that runs a node on a GPU, as described above."""
     if tuple(host) == ALL:
         return _HostFallback(device, node)
     of_host = host_inputs(node, host)
@@ -50,7 +50,7 @@ def launching(
     there = _HostFallback(device, node)
     if _has_handle(node):
         return _by_variable(run, there)
-    if node.op_def.stateful:  # such as one that draws random numbers from its own stream
+    if node.op_def.stateful:  # such as an op that draws from its own random stream
         return run
 
     def choose(*inputs: Any) -> Any:
@@ -63,7 +63,7 @@ def launching(
 
 
 def host_inputs(node: Node, names: Collection[str]) -> frozenset[int]:
-    """The positions of the inputs of a node that belong to arguments of its op."""
+    """Return the positions of the inputs of a node that belong to arguments of its op."""
     found: list[int] = []
     start = 0
     for arg in node.op_def.inputs:
@@ -79,7 +79,7 @@ def host_inputs(node: Node, names: Collection[str]) -> frozenset[int]:
 
 
 def _results(node: Node) -> list[np.dtype[Any] | None]:
-    """The exact types of the results; None for references and handles."""
+    """Return the exact types of the results; None for references and handles."""
     return [
         None if out.dtype.is_ref or out.dtype.numpy.kind == "O" else out.dtype.numpy
         for out in node.outputs
@@ -110,7 +110,7 @@ def _launch(
 
 
 def settled(device: GpuDevice, value: Any, dtype: np.dtype[Any] | None) -> Any:
-    """A result in its exact type, and where the values of its kind are."""
+    """Return a result in its exact type, stored where values of its kind belong."""
     if dtype is None:
         return value
     if not device.is_own(value):
@@ -121,7 +121,7 @@ def settled(device: GpuDevice, value: Any, dtype: np.dtype[Any] | None) -> Any:
 
 
 class _HostFallback:
-    """Computes a node in the host's memory; its function is made when it is first run."""
+    """Computes a node in the host's memory; its function is made at the first run."""
 
     __slots__ = ("_device", "_node", "_work")
 
@@ -147,7 +147,7 @@ def _has_handle(node: Node) -> bool:
 
 
 def _by_variable(run: KernelFunction, there: KernelFunction) -> KernelFunction:
-    """One of two functions, by where the variable is that is the first input."""
+    """Return a function that selects one of two by the location of the variable at input 0."""
 
     def choose(first: Any, *others: Any) -> Any:
         state = first.resource if type(first) is ResourceHandle else first

@@ -1,6 +1,6 @@
-"""Times by the clock of a GPU, and what it can do at most.
+"""Times by a GPU's clock, and its limits.
 
-Devices are `GpuDevice`s here, which use this module.
+Devices here are `GpuDevice`s, which use this module.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from weft_exec.gpu.properties import peak
 from weft_graph.ir.compiled_function import Roofline
 
 _SECONDS: Final = 0.1
-"""How long something is run, to find its fastest run, but at least so often:"""
+"""Minimum total time of runs from which the fastest is taken."""
 _RUNS: Final = 5
 _MOST_RUNS: Final = 200
 _COPIED: Final = 256 << 20
-"""Bytes of the array whose copy is timed; less where less is free."""
+"""Bytes of the array whose copy is timed; less if less memory is free."""
 
 _lock = threading.Lock()
 _known: dict[tuple[int, int], Roofline] = {}
-"""By the number of the GPU and the object that stands for it, of which tests make several."""
+"""Cached limits by the number and identity of the GPU; tests make several objects."""
 
 
 def fastest(device: Any, launches: Sequence[Callable[[], Any]]) -> list[float]:
-    """Seconds of each of some launches in its fastest run, between events of the stream.
+    """Return the seconds of each launch in its fastest run, between events of the stream.
 
     Called while the device is active.
     """
@@ -52,7 +52,7 @@ def fastest(device: Any, launches: Sequence[Callable[[], Any]]) -> list[float]:
 
 
 def roofline(device: Any) -> Roofline:
-    """What a GPU can do: its bandwidth measured by a copy, its operations by its properties."""
+    """Return a GPU's limits: bandwidth measured by a copy, operations from its properties."""
     key = device.hardware.index, id(device.hardware)
     with _lock:
         if key not in _known:
@@ -73,7 +73,7 @@ def _roofline(device: Any) -> Roofline:
 
 
 class Clock:
-    """The time that the GPU takes for what is enqueued from now on."""
+    """The GPU time of work enqueued from now on."""
 
     def __init__(self, device: Any) -> None:
         self._device = device
@@ -82,7 +82,7 @@ class Clock:
             self._begun.record()
 
     def nanoseconds(self) -> int:
-        """Wait for what was enqueued, and tell how long it took, by the GPU's clock."""
+        """Wait for the enqueued work, and return its time by the GPU's clock."""
         cuda = self._device.xp.cuda
         with self._device.active():
             ended = cuda.Event()

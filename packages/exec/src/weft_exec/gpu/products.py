@@ -1,8 +1,8 @@
-"""Products of matrices while a CUDA graph is captured, by cuBLAS itself.
+"""Matrix products during the capture of a CUDA graph, by direct calls of cuBLAS.
 
-CuPy refuses to call cuBLAS while a stream is captured.  So this module has a handle of its own, and
-a workspace that belongs to the graph.  All that is asked of cuBLAS is one function.  What is called
-a device here is a `GpuDevice`, which uses this module.
+CuPy refuses to call cuBLAS while a stream is captured. So this module has its own handle, and a
+workspace that belongs to the graph. It uses a single cuBLAS function. A device here is a
+`GpuDevice`, which uses this module.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from weft_exec.gpu.capture import Capture, NotCaptured, current
 
 _WORKSPACE: Final = 4 << 20
 _LARGE_WORKSPACE: Final = 32 << 20
-"""Bytes that NVIDIA advises, from compute capability 9.0 on and before."""
+"""Workspace bytes that NVIDIA recommends, from compute capability 9.0 on and before."""
 _TYPES: Final = {"float32": (0, 68, ctypes.c_float), "float64": (1, 70, ctypes.c_double)}
 """For each element type: cudaDataType, cublasComputeType, and the type of factors."""
 _DEFAULT_ALGORITHM: Final = -1
@@ -27,9 +27,9 @@ _NAMES: Final = ("libcublas.so.13", "libcublas.so.12", "libcublas.so.11", "libcu
 
 
 def load() -> Any:
-    """CuBLAS, as CuPy has loaded it.
+    """Return cuBLAS as CuPy has loaded it.
 
-    Raises: NotCaptured: it is not there under any of its names.
+    Raises: NotCaptured: it was not found under any of its names.
     """
     for name in _NAMES:
         try:
@@ -43,8 +43,8 @@ class Cublas:
     """A handle of cuBLAS on one stream.
 
     Args:
-      workspace: an array, which must live as long as what is launched.
-    Raises: NotCaptured: cuBLAS refuses.
+      workspace: an array, which must live as long as the launches.
+    Raises: NotCaptured: cuBLAS reports an error.
     """
 
     def __init__(self, library: Any, stream: Any, workspace: Any) -> None:
@@ -56,7 +56,7 @@ class Cublas:
         self._call("cublasSetWorkspace_v2", self._handle, place, size)
 
     def close(self) -> None:
-        """Give the handle back."""
+        """Destroy the handle."""
         self._call("cublasDestroy_v2", self._handle)
 
     def _call(self, name: str, *arguments: Any) -> None:
@@ -65,11 +65,11 @@ class Cublas:
             raise NotCaptured(f"{name} gives status {status}")
 
     def multiply(self, a: Any, b: Any, out: Any) -> None:
-        """`out[i] = a[i] @ b[i]` of arrays of three dimensions; `a` and `b` as `_layout` wants."""
+        """Compute `out[i] = a[i] @ b[i]` for arrays of three dimensions with a valid `_layout`."""
         kind, compute, scalar = _TYPES[out.dtype.name]
         one, zero = scalar(1), scalar(0)
         count, rows, columns = out.shape
-        # What is in rows for us is in columns for cuBLAS, which so multiplies the other way round.
+        # Row-major arrays are column-major transposes for cuBLAS, so the factors are swapped.
         first, second = _layout(b), _layout(a)
         assert first is not None and second is not None
         self._call(
@@ -91,12 +91,12 @@ class Cublas:
 
 
 Layout = tuple[Any, bool, int, int]
-"""An array, whether it lies turned, elements from one of its lines to the next, and from one matrix
-to the next."""
+"""An array, whether it is transposed, and the strides in elements between its lines and between its
+matrices."""
 
 
 def _layout(x: Any) -> Layout | None:
-    """How an array of matrices lies in memory; None where cuBLAS cannot take it so."""
+    """Return the memory layout of an array of matrices; None if cuBLAS cannot read it."""
     of_matrix, of_row, of_column = (stride // x.itemsize for stride in x.strides)
     _, rows, columns = x.shape
     if of_matrix < 0 or of_row < 0 or of_column < 0:
@@ -115,9 +115,9 @@ def _operand(layout: Layout, kind: int) -> list[Any]:
 
 
 def prepare(capture: Capture, device: Any) -> None:
-    """Make the handle of a capture, before it begins: cuBLAS allocates memory for it.
+    """Make the handle of a capture before it begins, since cuBLAS allocates memory for it.
 
-    Raises: NotCaptured: there is no cuBLAS, or it refuses.
+    Raises: NotCaptured: cuBLAS was not found, or reports an error.
     """
     large = device.properties.compute_capability >= (9, 0)
     workspace = device.xp.empty(_LARGE_WORKSPACE if large else _WORKSPACE, np.uint8)
@@ -139,12 +139,12 @@ def _loaded() -> Any:
 
 
 def forget() -> None:
-    """Look for cuBLAS again when it is next wanted; for tests."""
+    """Clear the cached library, for tests."""
     _loaded.cache_clear()
 
 
 def matmul_of(device: Any) -> Callable[..., Any]:
-    """The product of matrices on a GPU, `matmul(a, b, out=None)`."""
+    """Return the matrix product on a GPU, `matmul(a, b, out=None)`."""
     cupy = device.xp
     by_cupy = cupy.matmul
 
@@ -158,9 +158,9 @@ def matmul_of(device: Any) -> Callable[..., Any]:
 
 
 def _captured(capture: Capture, cupy: Any, a: Any, b: Any, out: Any) -> Any:
-    """A product that becomes part of a graph.
+    """Add a product to a graph.
 
-    Raises: NotCaptured: it is none of matrices of float32 or float64.
+    Raises: NotCaptured: the operands are not float32 or float64 matrices.
     """
     if a.dtype != b.dtype or a.dtype.name not in _TYPES or min(a.ndim, b.ndim) < 2:
         raise NotCaptured(f"a product of {a.dtype} and {b.dtype}")
@@ -181,7 +181,7 @@ def _captured(capture: Capture, cupy: Any, a: Any, b: Any, out: Any) -> Any:
 
 
 def _flat(cupy: Any, x: Any, lead: tuple[int, ...], count: int) -> Any:
-    """Matrices in one dimension, each as cuBLAS takes them, copied where they do not lie so."""
+    """Return matrices as a 3-D array that cuBLAS can read, copied if necessary."""
     if x.ndim == 2:
         flat = cupy.lib.stride_tricks.as_strided(x, (count, *x.shape), (0, *x.strides))
         return flat if _layout(flat) is not None else _flat(cupy, x.copy(), lead, count)

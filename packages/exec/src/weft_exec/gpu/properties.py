@@ -1,4 +1,4 @@
-"""What a GPU is, and what may be expected of it."""
+"""Properties of a GPU, and its expected performance."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from weft_exec.devices.performance import (
 
 _OVERHEAD: Final = 1e-5
 _REACHED: Final = 0.6
-"""The part of a peak that kernels reach as a rule."""
+"""The fraction of peak performance that kernels typically reach."""
 _CORES: Final = {5: 128, 6: 64, 7: 64, 8: 64, 9: 128, 10: 128, 12: 128}
-"""Units for float32 in a multiprocessor, by the major compute capability."""
+"""Float32 units of a multiprocessor, by the major compute capability."""
 _OTHER_CORES: Final = {(6, 1): 128, (6, 2): 128, (8, 6): 128, (8, 7): 128, (8, 9): 128}
 
 
 _FULL_DOUBLE: Final = {(6, 0), (7, 0), (8, 0), (9, 0), (10, 0), (10, 3)}
-"""GPUs that have half as many units for float64 as for float32."""
+"""Compute capabilities with half as many float64 units as float32 units."""
 
 
 class GpuProperties(NamedTuple):
-    """What CUDA tells of a GPU.
+    """Properties of a GPU as reported by CUDA.
 
     Attributes:
       name: the product's.
       compute_capability: major, minor.
       memory: bytes.
-      multiprocessors: how many.
-      clock, memory_clock: in Hz; 0 where CUDA does not tell.
-      bus: width of the way to its memory, in bits.
+      multiprocessors: their number.
+      clock, memory_clock: in Hz; 0 if CUDA does not report them.
+      bus: width of the memory bus in bits.
     """
 
     name: str
@@ -46,7 +46,7 @@ class GpuProperties(NamedTuple):
 
 
 def read_properties(cupy: Any, index: int) -> GpuProperties:
-    """The properties of a GPU. CUDA 13 tells the clocks as attributes of the device alone."""
+    """Return the properties of a GPU; CUDA 13 reports clocks only as device attributes."""
     found = cupy.cuda.runtime.getDeviceProperties(index)
     attributes = cupy.cuda.Device(index).attributes
     name = found["name"]
@@ -62,7 +62,7 @@ def read_properties(cupy: Any, index: int) -> GpuProperties:
 
 
 def peak(found: GpuProperties) -> tuple[float, float]:
-    """Operations of float32 and of float64 per second, multiply-adds counting two."""
+    """Return the float32 and float64 operations per second, counting a multiply-add as two."""
     usual, capability = DEVICES["GPU"].flops, found.compute_capability
     cores = _OTHER_CORES.get(capability) or _CORES.get(capability[0], 128)
     single = 2.0 * found.multiprocessors * cores * found.clock or usual
@@ -70,7 +70,7 @@ def peak(found: GpuProperties) -> tuple[float, float]:
 
 
 def performance_of(found: GpuProperties) -> DevicePerformance:
-    """Float32 operations and bytes per second that kernels may reach."""
+    """Return the float32 operations and bytes per second that kernels may reach."""
     usual = DEVICES["GPU"]
     flops = peak(found)[0] * _REACHED if found.clock else 0
     bandwidth = 2.0 * found.memory_clock * found.bus / 8 * _REACHED
@@ -78,14 +78,14 @@ def performance_of(found: GpuProperties) -> DevicePerformance:
 
 
 def link_to_host(found: GpuProperties) -> LinkPerformance:
-    """PCI Express of the GPU's generation; pinned memory reaches most of it."""
+    """Return the link of the GPU's PCI Express generation; pinned memory reaches most of it."""
     generation = {6: 1.0, 7: 1.0, 8: 2.0, 9: 4.0, 10: 4.0, 12: 4.0}
     factor = generation.get(found.compute_capability[0], 1.0)
     return LinkPerformance(1.2e10 * factor, SAME_PROCESS.latency)
 
 
 def link_between_gpus(source: Any, target: Any) -> LinkPerformance:
-    """What carries arrays from one GPU to another: directly, or through the host's memory."""
+    """Return the link between two GPUs: direct, or through the host's memory."""
     if source.index == target.index:
         return SAME_MEMORY
     if source.cupy.cuda.runtime.deviceCanAccessPeer(target.index, source.index):

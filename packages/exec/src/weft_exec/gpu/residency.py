@@ -1,8 +1,8 @@
-"""Which values of a GPU's kernels stay in the host's memory.
+"""Residency rules: which values of a GPU's kernels stay in the host's memory.
 
-Strings, handles and other objects do, and so do small arrays of integers and bools: shapes, axes,
-predicates, loop counters. Whoever made a kernel for them would have to wait for the device to look
-at them. Kernels take either; `launch.py` brings to one side what a kernel needs there.
+Strings, handles and other objects do, and so do small arrays of integers and bools, such as shapes,
+axes, predicates and loop counters. Otherwise kernels would have to wait for the device to read
+them. Kernels accept either; `launch.py` copies values to where a kernel needs them.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import numpy as np
 from weft_tensor.dtypes import DType
 
 STAYING_BYTES: Final = 1024
-"""Integers and bools of up to so many bytes stay on the host."""
+"""Integers and bools of up to this many bytes stay on the host."""
 
 
 def is_of_host(value: Any) -> bool:
-    """Whether a value is an array or scalar in the host's memory."""
+    """Return True if a value is an array or scalar in the host's memory."""
     return isinstance(value, np.ndarray | np.generic)
 
 
 def stays(value: Any) -> bool:
-    """Whether a value of the host is left there."""
+    """Return True if a value of the host stays there."""
     if not is_of_host(value):
         return True
     if value.dtype.hasobject:
@@ -32,5 +32,5 @@ def stays(value: Any) -> bool:
 
 
 def keeps_variables(dtype: DType) -> bool:
-    """Whether variables of a type are in the host's memory: counters and flags are."""
+    """Return True if variables of a type are in the host's memory, such as counters and flags."""
     return bool(dtype.numpy.kind in "biu")

@@ -1,4 +1,4 @@
-"""What stands for variables while a CUDA graph is captured, and where they are among values."""
+"""Stand-ins for variables during the capture of a CUDA graph."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from weft_exec.resources.resources import ResourceHandle, VariableState
 
 
 class Shadow(VariableState):
-    """What stands for a variable while a graph is captured: its memory, and nothing of its state.
+    """Stand-in for a variable during a capture: it shares the memory but not the state.
 
     Attributes:
       of: the variable.
-      changed: whether it was.
+      changed: whether the variable is changed.
     """
 
     def __init__(self, of: VariableState, array: Any, empty: Callable[..., Any]) -> None:
@@ -28,17 +28,17 @@ class Shadow(VariableState):
         self._value = of.xp.ndarray(array.shape, array.dtype, self._memory)
 
     def assign(self, value: Any, validate_shape: bool = True) -> None:
-        """As of a variable."""
+        """Assign a value; see `VariableState`."""
         self._note()
         super().assign(value, validate_shape)
 
     def update(self, fn: Callable[..., Any], *args: Any) -> None:
-        """As of a variable."""
+        """Update in place; see `VariableState`."""
         self._note()
         super().update(fn, *args)
 
     def replace(self, fn: Callable[..., Any], *args: Any) -> None:
-        """As of a variable."""
+        """Replace the value; see `VariableState`."""
         self._note()
         super().replace(fn, *args)
 
@@ -52,13 +52,13 @@ class Shadow(VariableState):
         self.changed = True
 
     def holds(self, array: Any) -> bool:
-        """Whether an array is in the memory of the variable."""
+        """Return True if an array is in the memory of the variable."""
         return bool(self.place <= array.data.ptr < self.end)
 
     def put_back(self) -> None:
-        """Let the graph end with the value where it was.
+        """Copy the value back to the variable's memory at the end of the graph.
 
-        Raises: NotCaptured: it has another shape now.
+        Raises: NotCaptured: its shape has changed.
         """
         value = self._value
         if value.data.ptr != self.place:
@@ -68,12 +68,12 @@ class Shadow(VariableState):
 
 
 def state_in(value: Any) -> VariableState | None:
-    """The variable that a value is or leads to."""
+    """Return the variable that a value is or refers to."""
     if isinstance(value, ResourceHandle):
         value = value.resource
     return value if isinstance(value, VariableState) else None
 
 
 def leading_to(handle: ResourceHandle, state: VariableState) -> ResourceHandle:
-    """A handle that leads to another variable."""
+    """Return a handle that refers to another variable."""
     return ResourceHandle(handle.device, handle.container, handle.name, state)

@@ -1,10 +1,10 @@
-"""What a GPU runs in a line, launched as CUDA graphs.
+"""Segments of a GPU, launched as CUDA graphs.
 
-Instructions run one by one at first, so that their regions are compiled, and once more while it is
-noted what each takes and gives.  Then they are cut into pieces: runs of instructions that work on
-the GPU alone, which become graphs (`graph_piece.py`), and what the host has a part in, which goes
-on as before.  What the host computes of its own values, such as counters, and what it brings in,
-comes before a run, as nothing that it takes is made there.
+Instructions run one by one in the first call, so that their regions are compiled. In the second
+call, their reads and writes are recorded. Then they are divided into pieces. Runs of instructions
+that work on the GPU alone become graphs (`graph_piece.py`); instructions that involve the host run
+as before. Instructions on values of the host alone, such as counters, and copies to the GPU are
+moved before a run, since they do not depend on it.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger(__name__)
 
 LEAST: Final = 2
-"""Instructions that are worth a graph."""
+"""Minimum number of instructions of a graph."""
 
 
 class Kind(Enum):
-    """Where an instruction works."""
+    """The processor on which an instruction works."""
 
     HOST = "takes values of the host alone"
     DEVICE = "takes and gives values of the GPU, and the host looks at none"
@@ -46,13 +46,13 @@ class Kind(Enum):
 
 
 class Seen(NamedTuple):
-    """What was noted of an instruction.
+    """The recorded trace of an instruction.
 
     Attributes:
       at: its position.
-      reads: the slots that it takes, with what was in them.
-      writes: the slots that it fills.
-      multiplies: whether it asks for products of matrices.
+      reads: the slots that it reads, with their values.
+      writes: the slots that it writes.
+      multiplies: whether it computes matrix products.
     """
 
     at: int
@@ -63,14 +63,14 @@ class Seen(NamedTuple):
 
 
 class _Watched(list[Any]):
-    """Slots that note who looks at them."""
+    """A slot list that records reads and writes."""
 
     def __init__(self, slots: Slots) -> None:
         super().__init__(slots)
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Clear the record."""
         self.reads: dict[int, Any] = {}
         self.writes: set[int] = set()
 
@@ -86,7 +86,7 @@ class _Watched(list[Any]):
 
 
 def graphed(device: GpuDevice, segment: Segment) -> None:
-    """Let a segment be launched as graphs, where something in it is compiled; loops in it, too."""
+    """Launch a segment as graphs if it has compiled regions; includes loops."""
     if not device.in_graphs():
         return
     for function, *_ in segment.instructions:
@@ -113,11 +113,11 @@ class StepGraph(Compound):
 
     @property
     def segments(self) -> Sequence[Segment]:
-        """The instructions as they were."""
+        """The original instructions."""
         return (self._inner,)
 
     def call_checked(self, check: Check, trace: StepTrace | None, *inputs: Any) -> None:
-        """As a call; where it is traced, one by one."""
+        """Run with `check` and `trace`; traced instructions run one by one."""
         (slots,) = inputs
         if trace is not None:
             self._inner.run_checked(slots, check, trace)
@@ -127,7 +127,7 @@ class StepGraph(Compound):
         check()
 
     def __call__(self, slots: Slots) -> None:
-        """Run all."""
+        """Run all instructions."""
         pieces = self._pieces
         if pieces is None:
             self._begin(slots)
@@ -136,13 +136,13 @@ class StepGraph(Compound):
             piece.run(slots)
 
     def stop(self) -> None:
-        """Let its pieces end."""
+        """Stop the pieces."""
         self._stopped = True
         for piece in self._pieces or ():
             piece.cancel()
 
     def _begin(self, slots: Slots) -> None:
-        """Run one by one; from the second time on, one thread notes what comes of it."""
+        """Run the instructions one by one; from the second call on, one thread records them."""
         with self._lock:
             self._runs += 1
             watching = self._runs == 2
@@ -151,13 +151,13 @@ class StepGraph(Compound):
             return
         try:
             self._seen = self._watch(slots)
-        except BaseException:  # because whatever ended it, what was noted is of no use
-            self._runs = 1  # so the next one is watched
+        except BaseException:  # because the record is incomplete after any error
+            self._runs = 1  # so the next call is recorded
             raise
         self._cut()
 
     def refuse(self, at: int, why: str) -> None:
-        """Leave an instruction out of graphs from now on."""
+        """Exclude an instruction from graphs from now on."""
         if at in self._refused:
             return
         node = self._inner.nodes[at]
@@ -169,7 +169,7 @@ class StepGraph(Compound):
     # ------------------------------------------------------------------ watching
 
     def _watch(self, slots: Slots) -> list[Seen]:
-        """Run one by one, and note what each instruction takes and gives."""
+        """Run the instructions one by one, and record the reads and writes of each."""
         inner, found, watched = self._inner, [], _Watched(slots)
         for at, instruction in enumerate(list(inner.instructions)):
             watched.forget()
@@ -188,7 +188,7 @@ class StepGraph(Compound):
         return found
 
     def _held(self, reads: dict[int, Any]) -> dict[int, Any]:
-        """What was read, without the arrays."""
+        """Return the values that were read, without the arrays."""
         return {slot: None if self._device.is_own(v) else v for slot, v in reads.items()}
 
     def _kind(
@@ -215,7 +215,7 @@ class StepGraph(Compound):
     # ------------------------------------------------------------------ cutting
 
     def _cut(self) -> None:
-        """Make the pieces anew."""
+        """Divide the instructions into new pieces."""
         from weft_exec.gpu.graph_piece import GraphPiece
 
         pieces: list[GraphPiece | Segment] = []
@@ -230,7 +230,7 @@ class StepGraph(Compound):
 
 
 def _runs(seen: Sequence[Seen], refused: dict[int, str]) -> list[tuple[bool, list[Seen]]]:
-    """Instructions in groups that follow each other, and whether each is to be a graph."""
+    """Group consecutive instructions, and tell whether each group becomes a graph."""
     found: list[tuple[bool, list[Seen]]] = []
     for each in seen:
         inside = each.kind is not Kind.BREAK and each.at not in refused
@@ -251,7 +251,7 @@ def _runs(seen: Sequence[Seen], refused: dict[int, str]) -> list[tuple[bool, lis
 
 
 def _line(inner: Segment, run: Sequence[Seen]) -> Segment:
-    """Some of the instructions, as they are."""
+    """Return some of the instructions as a segment."""
     return Segment(
         [inner.instructions[each.at] for each in run],
         [inner.nodes[each.at] for each in run],
@@ -260,13 +260,13 @@ def _line(inner: Segment, run: Sequence[Seen]) -> Segment:
 
 
 def _bound(function: Callable[..., Any]) -> list[VariableState]:
-    """The variable that a function reads, where it is a method of one."""
+    """Return the variable that a function reads if it is a bound method of one."""
     of = getattr(function, "__self__", None)
     return [of] if isinstance(of, VariableState) else []
 
 
 def _is_small(value: Any) -> bool:
-    """Whether a value of the host may be known to a graph."""
+    """Return True if a value of the host is small enough to be part of a graph's conditions."""
     if not is_of_host(value) or value.dtype.hasobject:
         return False
     return stays(value) or value.nbytes <= np.dtype(np.complex128).itemsize

@@ -41,7 +41,7 @@ class Worker:
             if task is None:
                 return
             task()
-            del task  # else what it holds lives until the next one
+            del task  # else its references live until the next task
 
     def _next(self) -> Task | None:
         with self._condition:

@@ -1,1 +1,1 @@
-"""Resources and containers: what outlives a step."""
+"""Resources and containers: state that outlives a step."""

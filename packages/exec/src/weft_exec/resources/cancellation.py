@@ -1,4 +1,4 @@
-"""Cancellation of asynchronous work, and deadlines that hold no thread each."""
+"""Cancellation of asynchronous work, and deadlines that do not hold a thread each."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ OnCancel = Callable[[errors.OpError], None]
 
 
 class Cancellation:
-    """One step's switch: whoever waits inside the step is told once when it is thrown.
+    """The cancellation token of one step; notifies each waiter inside the step once.
 
-    The driver of a step throws it when the caller cancels, when the session closes, when another
+    The driver of a step cancels it when the caller cancels, when the session closes, when another
     node fails, and when the step's deadline has passed (with a `DeadlineExceededError`).
 
     Attributes:
-      error: why it was thrown, or None.
+      error: the reason for the cancellation, or None.
     """
 
     __slots__ = ("_callbacks", "_lock", "_next", "error")
@@ -33,11 +33,11 @@ class Cancellation:
 
     @property
     def cancelled(self) -> bool:
-        """Whether it was thrown."""
+        """True if it was canceled."""
         return self.error is not None
 
     def register(self, callback: OnCancel) -> int:
-        """Call `callback(error)` when thrown; at once, from here, when it was already.
+        """Call `callback(error)` on cancellation; at once, on this thread, if already canceled.
 
         Returns: a token for `deregister`.
         """
@@ -51,14 +51,14 @@ class Cancellation:
         return token
 
     def deregister(self, token: int) -> bool:
-        """Forget a callback; False when it has been called, or is about to be."""
+        """Remove a callback; return False if it was called or is about to be."""
         with self._lock:
             return self._callbacks.pop(token, None) is not None
 
     def cancel(self, error: errors.OpError | None = None) -> bool:
-        """Throw the switch; False when it was thrown before.
+        """Cancel; return False if it was canceled before.
 
-        The callbacks run in the calling thread, each once, in the order of registration.
+        The callbacks run on the calling thread, each once, in the order of registration.
         """
         with self._lock:
             if self.error is not None:
@@ -72,10 +72,10 @@ class Cancellation:
 
 
 class Timer:
-    """A call that `call_at` has arranged.
+    """A call scheduled by `call_at`.
 
     Attributes:
-      callback: what to call; None once it was called or forgotten.
+      callback: the function to call; None after it was called or canceled.
     """
 
     __slots__ = ("callback",)
@@ -84,12 +84,12 @@ class Timer:
         self.callback: Callable[[], None] | None = callback
 
     def cancel(self) -> None:
-        """Forget the callback, unless it has been called, or is about to be."""
+        """Cancel the callback, unless it was called or is about to be."""
         _timers.cancel(self)
 
 
 class _Timers:
-    """Callbacks at times of `time.monotonic`, all from one daemon thread that idles away."""
+    """Callbacks at times of `time.monotonic`, from one daemon thread that ends when idle."""
 
     _IDLE_SECONDS = 5.0
 
@@ -112,7 +112,7 @@ class _Timers:
         return timer
 
     def cancel(self, timer: Timer) -> None:
-        """Forget a callback; cancelled entries never make up more than half of the heap."""
+        """Cancel a callback; canceled entries never make up more than half of the heap."""
         with self._condition:
             if timer.callback is None:
                 return
@@ -131,7 +131,7 @@ class _Timers:
             if due is None:
                 return
             due()
-            del due  # else it lives, with all that it refers to, until the next one
+            del due  # else it would stay alive until the next one
 
     def _next_due(self) -> Callable[[], None] | None:
         while True:

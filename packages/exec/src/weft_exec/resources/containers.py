@@ -1,4 +1,4 @@
-"""Which sessions share state: private, named and per-target containers (paper, section 4.7)."""
+"""Scopes of shared state: private, named and per-target containers (paper, section 4.7)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SessionResources(ResourceManager):
 
     @property
     def epoch(self) -> int:
-        """Grows when something is deleted here or in a named container."""
+        """A number that grows when something is deleted here or in a named container."""
         return self._epoch + _named.epoch
 
     def _owner(self, container: str) -> ResourceManager:
@@ -32,19 +32,19 @@ class SessionResources(ResourceManager):
     def lookup_or_create(
         self, container: str, name: str, cls: type[R], factory: Callable[[], R]
     ) -> R:
-        """As the base's, in the container's own manager."""
+        """See the base class; uses the manager of the container."""
         return self._owner(container).lookup_or_create(container, name, cls, factory)
 
     def lookup(self, container: str, name: str, cls: type[R]) -> R:
-        """As the base's, in the container's own manager."""
+        """See the base class; uses the manager of the container."""
         return self._owner(container).lookup(container, name, cls)
 
     def delete(self, container: str, name: str) -> None:
-        """As the base's, in the container's own manager."""
+        """See the base class; uses the manager of the container."""
         self._owner(container).delete(container, name)
 
     def clear(self, containers: Iterable[str] | None = None) -> None:
-        """Clear the named containers given; without any, only the session's own."""
+        """Clear the given containers; without an argument, only the session's own."""
         if containers is None:
             super().clear()
         else:
@@ -52,17 +52,17 @@ class SessionResources(ResourceManager):
                 self._owner(container).clear([container])
 
     def resources(self, cls: type[R], container: str | None = None) -> list[R]:
-        """As the base's; without a container, the session's own and all named ones."""
+        """See the base class; without a container, the session's own and all named ones."""
         if container is None:
             return [*super().resources(cls), *_named.resources(cls)]
         return self._owner(container).resources(cls, container)
 
 
 class SharedResources(ResourceManager):
-    """What a session sees that shares its state with others.
+    """The resources of a session that shares its state with others.
 
     Args:
-      shared: the state of all of them; what belongs to the session alone is in `own`.
+      shared: the shared state; private state of the session is in `own`.
     """
 
     def __init__(self, shared: ResourceManager) -> None:
@@ -72,17 +72,17 @@ class SharedResources(ResourceManager):
 
     @property
     def own(self) -> ResourceManager:
-        """As the base's; whoever made this clears it at the session's end."""
+        """See the base class; the creator of this object clears it at the end of the session."""
         return self._own
 
     @property
     def shared(self) -> ResourceManager:
-        """As the base's."""
+        """See the base class."""
         return self._shared
 
     @property
     def epoch(self) -> int:
-        """Grows when something is deleted that the session sees."""
+        """A number that grows when something visible to the session is deleted."""
         return self._shared.epoch + self._own.epoch
 
     def _owner(self, container: str, name: str) -> ResourceManager:
@@ -91,48 +91,48 @@ class SharedResources(ResourceManager):
     def lookup_or_create(
         self, container: str, name: str, cls: type[R], factory: Callable[[], R]
     ) -> R:
-        """As the base's, among what all see."""
+        """See the base class; uses the shared state."""
         return self._shared.lookup_or_create(container, name, cls, factory)
 
     def lookup(self, container: str, name: str, cls: type[R]) -> R:
-        """As the base's; the session's own comes first."""
+        """See the base class; the session's own state comes first."""
         return self._owner(container, name).lookup(container, name, cls)
 
     def has(self, container: str, name: str) -> bool:
-        """As the base's."""
+        """See the base class."""
         return self._owner(container, name).has(container, name)
 
     def delete(self, container: str, name: str) -> None:
-        """As the base's; the session's own comes first."""
+        """See the base class; the session's own state comes first."""
         self._owner(container, name).delete(container, name)
 
     def advance_epoch(self) -> None:
-        """As the base's, of this session."""
+        """See the base class; affects only this session."""
         self._own.advance_epoch()
 
     def clear(self, containers: Iterable[str] | None = None) -> None:
-        """As the base's, of what all see as well."""
+        """See the base class; also clears shared state."""
         self._own.clear(containers)
         self._shared.clear(containers)
 
     def resources(self, cls: type[R], container: str | None = None) -> list[R]:
-        """As the base's, of the session's own and of all others."""
+        """See the base class; includes the session's own and shared state."""
         return [*self._own.resources(cls, container), *self._shared.resources(cls, container)]
 
 
 def shared_resources(target: str) -> ResourceManager:
-    """The manager that all sessions on `target` share."""
+    """Return the manager shared by all sessions on `target`."""
     with _lock:
         return _targets.setdefault(target, ResourceManager())
 
 
 def clear_named(containers: Iterable[str] | None) -> None:
-    """Drop what is in the named containers of this process: some of them, or all."""
+    """Clear some or all named containers of this process."""
     _named.clear(containers)
 
 
 def clear_shared(target: str, containers: Iterable[str] | None) -> None:
-    """Drop what the sessions on `target` share: some containers, or all."""
+    """Clear some or all containers shared by the sessions on `target`."""
     with _lock:
         manager = _targets.get(target)
     if manager is not None:

@@ -1,8 +1,8 @@
-"""Which files a step may touch: all, or those below some roots where others decide what it does.
+"""File access of steps: unrestricted, or limited to some roots for untrusted sessions.
 
-Kernels run `within` roots where the session is one of another process. Whoever opens a file asks
-`check_path` first, and opens local ones with `opener`, as links may change in between; what opens
-files later, on other threads, takes `file_roots()` along.
+Kernels of sessions of other processes run `within` roots. Code that opens a file calls `check_path`
+first, and opens local files with `opener`, since links may change in between. Code that opens files
+later on other threads passes `file_roots()` along.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _here: Final = threading.local()
 
 
 class FileRoots:
-    """Directories, and beginnings of URLs, below which files may be touched.
+    """Directories and URL prefixes below which files are accessible.
 
     Args:
       roots: paths, which are resolved now, and URLs such as "s3://bucket/runs".
@@ -32,9 +32,9 @@ class FileRoots:
         self._paths = tuple(os.path.realpath(path) for path in paths)
 
     def check(self, path: str) -> None:
-        """Refuse a path that leads elsewhere, by symbolic links and by ".." as well.
+        """Reject a path outside the roots, including through symbolic links and "..".
 
-        Raises: PermissionDeniedError: says what is allowed.
+        Raises: PermissionDeniedError: the message lists the roots.
         """
         if not (self._has_url(path) if _is_url(path) else self._has(path.removeprefix("file://"))):
             allowed = ", ".join([*self._paths, *self._urls]) or "none"
@@ -74,13 +74,13 @@ def _is_url(path: str) -> bool:
 
 
 def file_roots() -> FileRoots | None:
-    """The roots that bind what this thread does; None where all files are allowed."""
+    """Return the roots that restrict this thread; None if all files are accessible."""
     return getattr(_here, "roots", None)
 
 
 @contextmanager
 def within(roots: FileRoots | None) -> Iterator[None]:
-    """Let roots bind what this thread does in the block."""
+    """Restrict this thread to roots inside the block."""
     before = file_roots()
     _here.roots = roots
     try:
@@ -100,10 +100,10 @@ def check_path(path: str) -> None:
 
 
 def opener(path: str, flags: int) -> int:
-    """The `opener` of `open` for local files; as `os.open`, with a look at what it has opened.
+    """Open a local file like `os.open`, and check the opened file; for the `opener` of `open`.
 
-    Raises: PermissionDeniedError: a link was changed since the path was checked. What is there is
-      as it was.
+    Raises: PermissionDeniedError: a link was changed since the path was checked. The file is left
+    unchanged.
     """
     roots = file_roots()
     if roots is None:
@@ -113,7 +113,7 @@ def opener(path: str, flags: int) -> int:
         roots.check_open(path, file)
         if flags & os.O_TRUNC:
             os.ftruncate(file, 0)
-    except BaseException:  # because nobody else would close it
+    except BaseException:  # because the file must be closed after any failure
         os.close(file)
         raise
     return file

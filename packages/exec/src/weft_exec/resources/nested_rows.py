@@ -1,8 +1,8 @@
-"""Stacks whose values are handles of stacks, as compiled loops keep them: all values in one array.
+"""Stacks of stack handles in the form of compiled loops: all values in one array.
 
-A loop inside of another pushes onto a stack that the outer one makes in each turn, and whose handle
-it pushes. Kernels have an object for each of these stacks; a compiled loop has the values of all of
-them one after the other, and where those of each end.
+An inner loop pushes onto a stack that the outer loop creates in each iteration, and whose handle it
+pushes. Kernels use one object for each stack. A compiled loop stores the values of all stacks
+contiguously, with the end offset of each stack.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from weft_exec.resources.tensor_arrays import BoundedStack, Stack
 from weft_tensor.dtypes import DType
 
 _DEVICE: Final = "/device:CPU:0"
-"""Of handles, for people: these never leave the step."""
+"""The device of handles, for messages; they never leave the step."""
 
 
 class Made(NamedTuple):
-    """What stacks are made as: their name, and their element type."""
+    """Name and element type of created stacks."""
 
     name: str
     dtype: DType
 
 
 class NestedRows:
-    """Handles of stacks, which are made when somebody asks for them.
+    """Handles of stacks that are created on demand.
 
     Args:
-      rows: the values of all stacks, or their handles again, one stack after the other.
-      ends: int64: where the rows of each stack end.
-      made: what the stacks are made as.
-      first: where the rows of the first begin.
+      rows: the contiguous values of all stacks, or again handles.
+      ends: int64: the end offset of each stack.
+      made: name and element type of the stacks.
+      first: the start offset of the first stack.
     """
 
     def __init__(self, rows: Any, ends: Any, made: Made, first: int = 0) -> None:
@@ -60,17 +60,17 @@ class NestedRows:
         return ResourceHandle(_DEVICE, "", name, stack)
 
     def part(self, begin: int, end: int) -> NestedRows:
-        """Some of the stacks."""
+        """Return a range of the stacks."""
         return NestedRows(self.rows, self.ends[begin:end], self._made, self._begin(begin))
 
 
 class Levels(NamedTuple):
-    """All that is on stacks of stacks.
+    """The contents of stacks of stacks.
 
     Attributes:
       rows: the values.
-      handles: how many are on the outermost stack.
-      ends: where each stack ends among what is on those of one level, the outermost level first.
+      handles: the number of handles on the outermost stack.
+      ends: the end offsets of the stacks of each level, the outermost level first.
     """
 
     rows: Any
@@ -79,19 +79,19 @@ class Levels(NamedTuple):
 
 
 def levels_of(stack: Stack, depth: int, dtype: DType) -> Levels | None:
-    """What is on a stack of stacks, which from now on has it as rows.
+    """Return the contents of a stack of stacks, and convert the stack to rows.
 
     Args:
-      depth: how many levels of handles there are.
-      dtype: of the values.
-    Returns: None where there are no values, or these have several shapes.
+      depth: the number of levels of handles.
+      dtype: element type of the values.
+    Returns: None if there are no values, or if they have several shapes.
     """
     whole = _whole(stack, depth)
     return whole if whole is not None else _gathered(stack, depth, dtype)
 
 
 def _whole(stack: Stack, depth: int) -> Levels | None:
-    """What a compiled loop has left as it is."""
+    """Return the contents if they are the unchanged rows of a compiled loop."""
     if stack or len(stack.below) != 1:
         return None
     rows, count = stack.below[0]
@@ -103,7 +103,7 @@ def _whole(stack: Stack, depth: int) -> Levels | None:
 
 
 def _gathered(stack: Stack, depth: int, dtype: DType) -> Levels | None:
-    """What kernels have pushed, copied."""
+    """Return the contents pushed by kernels, copied into rows."""
     on_top = _values(stack)
     ends: list[Any] = []
     made: list[Made] = []
@@ -133,13 +133,13 @@ def _gathered(stack: Stack, depth: int, dtype: DType) -> Levels | None:
 
 
 def _keep(stack: Stack, rows: Any, ends: Sequence[Any], made: Sequence[Made], count: int) -> None:
-    """Let a stack have rows in the place of handles."""
+    """Replace the handles of a stack by rows."""
     stack.clear()
     stack.push_rows(nested(rows, ends, made), count)
 
 
 def nested(rows: Any, ends: Sequence[Any], made: Sequence[Made]) -> NestedRows:
-    """Handles of the outermost of stacks of stacks.
+    """Return the handles of the outermost of nested stacks.
 
     Args:
       rows: the values.
@@ -152,7 +152,7 @@ def nested(rows: Any, ends: Sequence[Any], made: Sequence[Made]) -> NestedRows:
 
 
 def values_of(stack: Stack, depth: int) -> list[Any]:
-    """The values on stacks of stacks, the last ones last."""
+    """Return the values of nested stacks, the last ones last."""
     found = _values(stack)
     for _ in range(depth):
         found = [value for handle in found for value in _values(handle.resource)]
@@ -172,5 +172,5 @@ def _padded(ends: Sequence[int]) -> Any:
 
 
 def _room(count: int) -> int:
-    """One of few sizes, since programs are compiled for them."""
+    """Round a count up to one of few sizes, since programs are compiled for each size."""
     return 1 << (count - 1).bit_length()

@@ -1,6 +1,7 @@
-"""Where the parts of a step hand each other values, by name (paper, section 3.2.2).
+"""Rendezvous: exchange of values between partitions by key (paper, section 3.2.2).
 
-A name is `sending device;receiving device;value`, and in loops `;frame:iteration` for each one.
+A key is `sending device;receiving device;value`, followed by `;frame:iteration` for each enclosing
+loop.
 """
 
 from __future__ import annotations
@@ -12,28 +13,28 @@ from weft_exec.resources.resources import Done
 from weft_tensor import errors
 
 DEAD: Final = object()
-"""What is sent in place of a value that is dead.
+"""Marker sent in place of a dead value.
 
-It is one object, so what carries values to another process tells there that a value is dead.
+Being a single object, it is recognized by transports to other processes.
 """
 
 
 def ends_of(key: str) -> tuple[str, str]:
-    """The devices that send and receive the value of a name."""
+    """Return the sending and the receiving device of a key."""
     sender, receiver, _ = key.split(";", 2)
     return sender, receiver
 
 
 class Rendezvous:
-    """The values of one step that were sent and not yet received, and who waits for others.
+    """The values of one step that were sent but not received, and the pending receives.
 
-    One of several processes is a subclass: its `send` carries to another process what `ends_of`
-    says is received there, where the base's `send` takes it. References are sent as they are, so it
-    must copy or write a value down before it returns.
+    With several processes a subclass is used. Its `send` transfers values for devices of other
+    processes (see `ends_of`). References are sent as they are, so it must copy or serialize a value
+    before it returns.
 
     Attributes:
-      session: a number of the session whose step it is; 0 within one process.
-      collectives: what runs collective operations of the step; None within one process.
+      session: a number that identifies the session; 0 within one process.
+      collectives: the runtime of the step's collective operations; None within one process.
     """
 
     session = 0
@@ -47,13 +48,13 @@ class Rendezvous:
         self._finished: errors.OpError | None = None
 
     def send(self, key: str, value: Any) -> None:
-        """Hand a value over.
+        """Send a value.
 
-        Raises: InternalError: one of this name was sent before.
+        Raises: InternalError: the key was used before in this step.
         """
         with self._lock:
             if self._error is not None:
-                return  # nobody will ask for it any more
+                return  # the receive was canceled
             done = self._waiting.pop(key, None)
             if done is None:
                 if key in self._values:
@@ -63,7 +64,7 @@ class Rendezvous:
         done(value)
 
     def receive(self, key: str, done: Done) -> None:
-        """Call `done(value)` when the value is there, at once if it is; or `done.fail(error)`."""
+        """Call `done(value)` when the value is available, or `done.fail(error)`."""
         with self._lock:
             error = self._error
             if error is None and key not in self._values:
@@ -79,7 +80,7 @@ class Rendezvous:
             done(value)
 
     def abort(self, error: errors.OpError) -> None:
-        """Fail whoever waits, and whoever will; forget what nobody has asked for."""
+        """Fail current and future receives; drop unclaimed values."""
         with self._lock:
             self._error = error
             waiting, self._waiting = self._waiting, {}
@@ -88,7 +89,7 @@ class Rendezvous:
             done.fail(error)
 
     def finish(self, error: errors.OpError) -> None:
-        """Nothing more is sent: hand over what was, and fail whoever waits for something else."""
+        """End sending: deliver the values sent so far, and fail all other receives."""
         with self._lock:
             self._finished = error
             waiting, self._waiting = self._waiting, {}
@@ -97,12 +98,12 @@ class Rendezvous:
 
     @property
     def unread(self) -> int:
-        """How many values were sent and not received."""
+        """Return the number of values that were sent and not received."""
         with self._lock:
             return len(self._values)
 
     @property
     def pending(self) -> int:
-        """How many values and how many waiting there are."""
+        """Return the number of unclaimed values and pending receives."""
         with self._lock:
             return len(self._values) + len(self._waiting)

@@ -1,4 +1,4 @@
-"""State that outlives a step: containers of named resources, variables, and lines of waiters."""
+"""State that outlives a step: containers of named resources, variables, and waiter queues."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ R = TypeVar("R", bound="Resource")
 
 
 class Resource:
-    """Something with state, kept in a container under a name.
+    """An object with state, stored in a container under a name.
 
     Attributes:
       name: unique within the container.
-      container: where it is kept.
+      container: the container's name.
       closed: whether it was deleted; holders of a closed resource look it up again.
     """
 
@@ -39,7 +39,7 @@ class Resource:
         self.closed = False
 
     def close(self) -> None:
-        """Release what it holds; waiters fail. Closing twice does nothing."""
+        """Release its contents and fail its waiters; may be called repeatedly."""
         self.closed = True
 
     def __repr__(self) -> str:
@@ -51,7 +51,7 @@ class ResourceHandle:
 
     Attributes:
       device: name of the device that owns the resource.
-      container, name: where it is kept.
+      container, name: the key of the resource.
       resource: the resource itself, in the owner's process; None elsewhere.
     """
 
@@ -67,19 +67,19 @@ class ResourceHandle:
         self.resource = resource
 
     def __getitem__(self, index: tuple[()]) -> ResourceHandle:
-        return self  # as any value of rank 0, so that handles can be stacked and chosen from
+        return self  # like any scalar, so that handles can be stacked and selected
 
     def __repr__(self) -> str:
         return f"<ResourceHandle {self.container}/{self.name} on {self.device}>"
 
 
 class ResourceManager:
-    """The resources of one session or server: container, then name.
+    """The resources of one session or server, by container and name.
 
     Attributes:
-      default_container: where resources go that name no container.
-      owner: gives the session whose own they are, while it is there; None of those of others. Its
-        end is that of threads that hold what they work for.
+      default_container: the container of resources that do not name one.
+      owner: returns the session that owns the resources while it is alive, else None; None for
+        shared resources. Threads that serve the session end with it.
     """
 
     def __init__(self, default_container: str = DEFAULT_CONTAINER) -> None:
@@ -96,22 +96,22 @@ class ResourceManager:
 
     @property
     def own(self) -> ResourceManager:
-        """Where that is which no other session sees, such as the places of random ops."""
+        """The manager of private resources of the session, such as the states of random ops."""
         return self
 
     @property
     def shared(self) -> ResourceManager:
-        """Where that is which other sessions see as well, if any does."""
+        """The manager of resources that other sessions may see."""
         return self
 
     def lookup_or_create(
         self, container: str, name: str, cls: type[R], factory: Callable[[], R]
     ) -> R:
-        """The resource of that name; `factory()` makes it when there is none.
+        """Return the resource of that name; create it by `factory()` if it does not exist.
 
         Args:
           container: "" for the default one.
-          cls: class that it must have.
+          cls: its required class.
           factory: called with the manager locked; must not wait for other threads.
         Raises: InvalidArgumentError: the name belongs to a resource of another class.
         """
@@ -125,10 +125,10 @@ class ResourceManager:
         return _checked(found, cls)
 
     def lookup(self, container: str, name: str, cls: type[R]) -> R:
-        """The resource of that name.
+        """Return the resource of that name.
 
         Raises:
-          NotFoundError: there is none.
+          NotFoundError: it does not exist.
           InvalidArgumentError: it has another class.
         """
         container = container or self.default_container
@@ -139,7 +139,7 @@ class ResourceManager:
         return _checked(found, cls)
 
     def has(self, container: str, name: str) -> bool:
-        """Whether there is a resource of that name."""
+        """Return True if a resource of that name exists."""
         with self._lock:
             found = self._containers.get(container or self.default_container, {}).get(name)
         return found is not None and not found.closed
@@ -147,7 +147,7 @@ class ResourceManager:
     def delete(self, container: str, name: str) -> None:
         """Remove one resource and close it.
 
-        Raises: NotFoundError: there is none of that name.
+        Raises: NotFoundError: it does not exist.
         """
         container = container or self.default_container
         with self._lock:
@@ -158,7 +158,7 @@ class ResourceManager:
         found.close()
 
     def advance_epoch(self) -> None:
-        """Let sessions look again before they use what they derived."""
+        """Invalidate what sessions derived from the resources."""
         with self._lock:
             self._epoch += 1
 
@@ -176,7 +176,7 @@ class ResourceManager:
             resource.close()
 
     def resources(self, cls: type[R], container: str | None = None) -> list[R]:
-        """All resources of a class, in one container or in all, in the order they were made."""
+        """Return all resources of a class, in one container or in all, in order of creation."""
         with self._lock:
             tables = [
                 table
@@ -189,7 +189,7 @@ class ResourceManager:
 def _checked(found: Resource, cls: type[R]) -> R:
     if not isinstance(found, cls):
         raise errors.InvalidArgumentError(
-            f"{found.container}/{found.name} is a {found.kind}, but a {cls.kind} was wanted"
+            f"{found.container}/{found.name} is a {found.kind}, but a {cls.kind} is required"
         )
     return found
 
@@ -198,7 +198,7 @@ def _checked(found: Resource, cls: type[R]) -> R:
 
 
 class _Busy:
-    """What `VariableState._value` holds while an update writes into the array."""
+    """Placeholder in `VariableState._value` while an update writes into the array."""
 
     __slots__ = ()
 
@@ -207,7 +207,7 @@ _BUSY: Final = _Busy()
 
 
 def _sole_count() -> int:
-    """What getrefcount says of an array that one local variable holds (2, or 1 from 3.14 on)."""
+    """Return getrefcount of an array held by one local variable: 2, or 1 from Python 3.14 on."""
     holder: list[Any] = [np.empty(1)]
     value = holder[0]
     holder[0] = _BUSY
@@ -222,27 +222,27 @@ _acquire: Final = LockType.acquire
 _release: Final = LockType.release
 
 _exhaust: Final = deque[Any](maxlen=0).extend
-"""Runs an iterator to its end as one instruction: Ctrl-C comes before it or after it."""
+"""Consumes an iterator in one instruction, so that Ctrl-C comes before or after it."""
 
 
 def _as_before(array: Any, old: Any) -> Any:
-    """A new value of a variable as `old` is: a NumPy scalar for rank 0, or an array."""
+    """Return a new value of a variable in the form of `old`: a NumPy scalar or an array."""
     return array[()] if isinstance(old, np.generic) else array
 
 
 class VariableState(Resource):
     """The value of one variable.
 
-    `read` hands out the array itself as a snapshot and takes no lock. An update writes into that
-    array only when nobody else holds it, and otherwise into a copy that it swaps in; so a snapshot
-    never changes. Rank-0 values are kept as NumPy scalars, which cannot change at all.
+    `read` returns the array itself as a snapshot and takes no lock. An update writes into that
+    array only if it has no other owner; otherwise it swaps in a changed copy. So a snapshot never
+    changes. Rank-0 values are stored as immutable NumPy scalars.
 
     Args:
-      name: for messages, the variable's.
+      name: the variable's name, for messages.
       dtype: element type.
-      dims: declared static shape; None where unknown.
-      container: where it is kept.
-      xp: the array module that its value is an array of.
+      dims: declared static shape; None if unknown.
+      container: the container's name.
+      xp: the array module of the value.
       empty: `empty(shape, numpy dtype)`, the allocator; `xp.empty` by default.
     """
 
@@ -268,14 +268,14 @@ class VariableState(Resource):
 
     @property
     def is_initialized(self) -> bool:
-        """Whether it has a value."""
+        """True if the variable has a value."""
         return self._value is not None
 
     def read(self) -> Any:
-        """The value now, which stays as it is whatever happens to the variable.
+        """Return the current value, a snapshot that later updates do not change.
 
         Returns: an array that the caller may read but not write; a NumPy scalar for rank 0.
-        Raises: FailedPreconditionError: it has no value yet.
+        Raises: FailedPreconditionError: the variable has no value yet.
         """
         value = self._value
         if value is None or value is _BUSY:
@@ -289,9 +289,9 @@ class VariableState(Resource):
         """Store a copy of `value`.
 
         Args:
-          value: array or NumPy scalar of the variable's dtype; it stays the caller's.
-          validate_shape: require the shape of the current value, or the declared one before that.
-        Raises: InvalidArgumentError: dtype or shape do not fit; the variable is unchanged.
+          value: array or NumPy scalar of the variable's dtype; it still belongs to the caller.
+          validate_shape: require the shape of the current value, or of the declaration before that.
+        Raises: InvalidArgumentError: dtype or shape do not match; the variable is unchanged.
         """
         if value.dtype != self._numpy:
             raise errors.InvalidArgumentError(
@@ -324,9 +324,9 @@ class VariableState(Resource):
     def update(self, fn: Update, *args: Any) -> None:
         """Run `fn(array, *args)`, which changes the array in place.
 
-        In place only while nobody else holds the value, else on a copy that replaces it. `fn` must
-        check its arguments before it writes: what it raises leaves the old value when it has not
-        written yet (or works on a copy). It must not use the same variable.
+        If the value has other owners, it is replaced by a changed copy. `fn` must check its
+        arguments before it writes: an error leaves the old value only if nothing was written yet
+        (or if it works on a copy). It must not use the same variable.
 
         Raises: FailedPreconditionError: the variable has no value yet.
         """
@@ -351,7 +351,7 @@ class VariableState(Resource):
                 self._value = value
 
     def replace(self, fn: Callable[..., Any], *args: Any) -> None:
-        """Store `fn(value, *args)`, a new array or scalar of the same dtype that is given up.
+        """Store `fn(value, *args)`, a new array or scalar of the same dtype owned by the variable.
 
         Raises: FailedPreconditionError: the variable has no value yet.
         """
@@ -364,18 +364,19 @@ class VariableState(Resource):
     def update_all(states: tuple[VariableState, ...], fn: Update, *args: Any) -> None:
         """Run `fn(*arrays, *args)` over several different variables at once, as `update` does.
 
-        The locks are taken in one order for all callers, so that two updates cannot wait for each
-        other.
+        All callers take the locks in the same order, so that two updates cannot deadlock.
 
         Raises:
-          FailedPreconditionError: one has no value yet.
+          FailedPreconditionError: a variable has no value yet.
           InvalidArgumentError: a variable occurs twice.
         """
         if len(states) == 1:
             return states[0].update(fn, *args)
         if len(set(map(id, states))) != len(states):
             names = ", ".join(state.name for state in states)
-            raise errors.InvalidArgumentError(f"one update got the same variable twice: {names}")
+            raise errors.InvalidArgumentError(
+                f"an update requires different variables, got the same one twice: {names}"
+            )
         locks = VariableState._locks_of(states)
         held: list[bool] = []
         values: list[Any] = []
@@ -384,7 +385,7 @@ class VariableState(Resource):
         ending = chain(storing, releasing)
         try:
             held.extend(map(_acquire, locks))
-            for state in states:  # between taking and keeping a value Python looks for no signal
+            for state in states:  # Python checks for no signal between taking and storing a value
                 values.append(state._take())
             targets = [state._writable(old) for state, old in zip(states, values, strict=True)]
             fn(*targets, *args)
@@ -397,9 +398,9 @@ class VariableState(Resource):
         """Store new values of several different variables at once, unless one has changed.
 
         Args:
-          changes: variables, what `read` gave of each, and new arrays of the same shapes and types,
-            which are given up.
-        Returns: whether they are stored.
+          changes: variables, the results of their `read`, and new arrays of the same shapes and
+            types, which they will own.
+        Returns: True if the values were stored.
         """
         states = [state for state, _, _ in changes]
         values = [_as_before(new, old) for _, old, new in changes]
@@ -418,7 +419,7 @@ class VariableState(Resource):
 
     @staticmethod
     def _locks_of(states: Iterable[VariableState]) -> list[threading.Lock]:
-        """The locks of variables, in the order in which all take them."""
+        """Return the locks of variables, in the order in which all callers take them."""
         return [state._lock for state in sorted(states, key=id)]
 
     def _take(self) -> Any:
@@ -429,7 +430,7 @@ class VariableState(Resource):
         return value
 
     def _writable(self, value: Any) -> Any:
-        """`value` itself if only the list of `update_all` holds it, else a copy."""
+        """Return `value` itself if only the list of `update_all` holds it, else a copy."""
         if type(value) is not self.xp.ndarray:
             return np.array(value)
         if getrefcount(value) <= _SOLE_IN_LIST and type(value.base) is not np.ndarray:
@@ -463,9 +464,9 @@ class VariableState(Resource):
 
 
 def state_of(value: Any) -> VariableState:
-    """The variable that a reference or a handle gives.
+    """Return the variable behind a reference or handle.
 
-    Raises: InvalidArgumentError: it gives something else.
+    Raises: InvalidArgumentError: the value is something else.
     """
     if type(value) is ResourceHandle:
         value = value.resource
@@ -475,7 +476,7 @@ def state_of(value: Any) -> VariableState:
 
 
 def _sole_in_list() -> int:
-    """What getrefcount says in `_writable` of an array that only the list of values holds."""
+    """Return getrefcount, in `_writable`, of an array held only by the list of values."""
 
     def measure(value: Any) -> int:
         return getrefcount(value)
@@ -495,11 +496,11 @@ class Done(Protocol):
     """The completion of an asynchronous kernel: called once, from any thread."""
 
     def __call__(self, value: Any = None) -> None:
-        """The result."""
+        """Complete with the result."""
         ...
 
     def fail(self, error: BaseException) -> None:
-        """The failure."""
+        """Complete with an error."""
         ...
 
 
@@ -508,7 +509,7 @@ class _NotReady:
 
 
 NOT_READY: Final = _NotReady()
-"""What an attempt returns when it has to go on waiting."""
+"""Returned by an attempt that has to keep waiting."""
 
 Attempt = Callable[[], Any]
 
@@ -524,7 +525,7 @@ class _Waiter:
         self.timer: Timer | None = None
 
     def forget(self) -> None:
-        """Leave nothing of the waiter with those who would have ended its waiting."""
+        """Deregister the waiter's cancellation callback and timer."""
         if self.cancellation is not None and self.token is not None:
             self.cancellation.deregister(self.token)
         if self.timer is not None:
@@ -532,18 +533,18 @@ class _Waiter:
 
 
 class Waiters:
-    """A line of operations that wait for a resource, served first come, first served.
+    """A FIFO queue of operations that wait for a resource.
 
     An operation is an attempt: a function that runs with the lock held and returns its result, or
-    `NOT_READY` and has changed nothing. A waiter holds no thread; it is completed exactly once: by
-    a successful attempt, the error an attempt raised, cancellation, its deadline, or `close`.
-    After that nothing here refers to it. Errors that several waiters get are copied for each.
+    `NOT_READY` without side effects. A waiter holds no thread. It is completed exactly once: by a
+    successful attempt, an error of an attempt, cancellation, its deadline, or `close`. After that
+    nothing here refers to it. An error for several waiters is copied for each.
 
-    Lines that feed one another (of a queue's enqueues and dequeues) share one lock, and are woken
-    by `wake_all`.
+    Queues that depend on each other (such as those of enqueues and dequeues) share one lock, and
+    are woken by `wake_all`.
 
     Args:
-      lock: reentrant; what the resource's own state is guarded with.
+      lock: reentrant; also guards the resource's own state.
     """
 
     def __init__(self, lock: Any = None) -> None:
@@ -562,13 +563,13 @@ class Waiters:
         cancellation: Cancellation | None = None,
         deadline: float | None = None,
     ) -> None:
-        """Join the line; the attempt runs at once when nobody is before it.
+        """Join the queue; the attempt runs at once if the queue is empty.
 
         Args:
-          attempt: result or NOT_READY; what it raises is the waiter's failure.
-          done: told the result or the failure, never with the lock held.
+          attempt: returns a result or NOT_READY; its exception is the waiter's error.
+          done: called with the result or the error, never with the lock held.
           cancellation: of the step; its error is passed on.
-          deadline: in `time.monotonic()`; none when the step's driver cancels at its deadline.
+          deadline: in `time.monotonic()`; not needed if the step's driver cancels at its deadline.
         """
         waiter = _Waiter(attempt, done, cancellation)
         with self.lock:
@@ -584,11 +585,11 @@ class Waiters:
             waiter.token = cancellation.register(lambda error: self._cancel(waiter, error))
         if deadline is not None and waiter.done is not None:
             waiter.timer = call_at(deadline, lambda: self._cancel(waiter, _late()))
-        if waiter.done is None:  # completed by another thread, perhaps before there was a token
+        if waiter.done is None:  # completed by another thread, perhaps before the token was set
             waiter.forget()
 
     def wake(self) -> int:
-        """Attempt again from the head of the line on; returns how many went."""
+        """Retry attempts from the head of the queue; return the number completed."""
         with self.lock:
             finished = self._advance()
         _complete(finished)
@@ -596,12 +597,12 @@ class Waiters:
 
     @staticmethod
     def wake_all(*lines: Waiters) -> None:
-        """Wake lines that feed one another until none can go on."""
+        """Wake queues that depend on each other until none can proceed."""
         while sum([line.wake() for line in lines]):
             pass
 
     def fail_all(self, error: errors.OpError) -> None:
-        """Fail everyone in the line now; later comers wait as usual."""
+        """Fail all current waiters; later ones wait as usual."""
         with self.lock:
             finished = [
                 (waiter, waiter.done, error.copy(), True)
@@ -614,7 +615,7 @@ class Waiters:
         _complete(finished)
 
     def close(self, error: errors.OpError) -> None:
-        """Fail everyone in the line and all later comers with `error`."""
+        """Fail all current and future waiters with `error`."""
         with self.lock:
             self._closed = self._closed or error
         self.fail_all(error)
@@ -627,7 +628,7 @@ class Waiters:
             failed = False
             try:
                 result = waiter.attempt()
-            except Exception as error:  # because those who finished before it must be told
+            except Exception as error:  # because earlier completions must still be reported
                 result, failed = error, True
             if result is NOT_READY:
                 break

@@ -1,4 +1,4 @@
-"""The values that a session keeps between its steps, by their handles."""
+"""Values that a session keeps between its steps, by handle."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _numbers = itertools.count()
 
 
 class SessionTensors(Resource):
-    """Values in the host's memory, which nobody may write to."""
+    """Read-only values in the host's memory."""
 
     kind = "store of session tensors"
 
@@ -29,19 +29,19 @@ class SessionTensors(Resource):
 
     @classmethod
     def of(cls, resources: ResourceManager) -> SessionTensors:
-        """Those of the session that sees some resources."""
+        """Return the values of the session that uses `resources`."""
         return resources.own.lookup_or_create("", _NAME, cls, cls)
 
     def keep(self, value: Any, device: str) -> str:
-        """Keep a copy of a value; returns its handle, which is unique in the process."""
+        """Store a copy of a value and return its handle, which is unique in the process."""
         handle = f"GetSessionHandle;{next(_numbers)};{device}"
         self._values[handle] = copied(value) if isinstance(value, np.ndarray) else value
         return handle
 
     def get(self, handle: str, dtype: DType) -> Any:
-        """A value.
+        """Return a value.
 
-        Raises: InvalidArgumentError: there is none, or it is of another type.
+        Raises: InvalidArgumentError: it does not exist or has another type.
         """
         try:
             value = self._values[handle]
@@ -50,25 +50,25 @@ class SessionTensors(Resource):
         found = np.dtype(object) if isinstance(value, bytes) else value.dtype
         if found != dtype.numpy:
             raise errors.InvalidArgumentError(
-                f"the tensor of the handle {handle!r} has the type {found}, and {dtype.name} was "
-                "declared"
+                f"the tensor of the handle {handle!r} has the type {found}, but was declared as "
+                f"{dtype.name}"
             )
         return value
 
     def delete(self, handle: str) -> None:
-        """Drop a value.
+        """Delete a value.
 
-        Raises: InvalidArgumentError: there is none.
+        Raises: InvalidArgumentError: it does not exist.
         """
         if not self.discard(handle):
             raise _unknown(handle)
 
     def discard(self, handle: str) -> bool:
-        """Drop a value if it is there; returns whether it was. It takes no lock."""
+        """Delete a value if it exists; return True if it did. Takes no lock."""
         return self._values.pop(handle, self) is not self
 
     def close(self) -> None:
-        """As the base's."""
+        """See the base class."""
         super().close()
         self._values.clear()
 

@@ -1,8 +1,8 @@
-"""What is behind the handles of TensorArrays and stacks: plain objects of one step.
+"""Contents of TensorArrays and stacks: plain objects of one step.
 
-They are in no container: whoever holds the handle keeps them alive. All ops on one of them run in
-the thread that drives the step, in the order that flows and control inputs give. Elements are kept
-as they are, not copied: nobody writes into the inputs of kernels.
+They are in no container: handles keep them alive. All ops on one of them run on the thread that
+drives the step, in the order given by flows and control inputs. Elements are stored without a copy,
+since kernels never write into their inputs.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Empty = Callable[[Shape, Any], Any]
 
 
 class Stack(list[Any]):
-    """A stack of any number of values: a list, so that push and pop are its `append` and `pop`.
+    """An unbounded stack: a list, so that push and pop are its `append` and `pop`.
 
     Attributes:
       name: for messages.
       dtype: element type.
-      below: what lies under its own values: arrays whose first so many rows are values each, as
-        compiled loops leave them for others to take over whole.
+      below: values below those of the list: arrays and the number of their first rows that are
+        values, as compiled loops leave them to others.
     """
 
     __slots__ = ("below", "dtype", "name")
@@ -40,14 +40,14 @@ class Stack(list[Any]):
         self.below: list[tuple[Any, int]] = []
 
     def push_rows(self, rows: Any, count: int) -> None:
-        """Push the first rows of an array, which nobody changes any more."""
+        """Push the first rows of an array that does not change any more."""
         if self:
             self.extend(rows[:count])
         elif count:
             self.below.append((rows, count))
 
     def bring_up(self) -> bool:
-        """Make values of what was pushed last as rows; whether there was something."""
+        """Convert the last rows pushed to single values; return True if there were any."""
         if not self.below:
             return False
         rows, count = self.below.pop()
@@ -55,9 +55,9 @@ class Stack(list[Any]):
         return True
 
     def as_rows(self) -> tuple[Any, int]:
-        """All values as the first rows of one array, and how many; there is one at least.
+        """Return all values, at least one, as the first rows of one array, and their number.
 
-        The array's size is one of few, since programs are compiled for it.
+        The array's size is one of few, since programs are compiled for each size.
         """
         if not self and len(self.below) == 1:
             return self.below[0]
@@ -72,7 +72,7 @@ class Stack(list[Any]):
         return rows, count
 
     def keep_rows(self, count: int) -> None:
-        """Let go of all but the lowest values of what `as_rows` gave."""
+        """Drop all but the lowest values of the result of `as_rows`."""
         ((rows, _),) = self.below
         self.below = [(rows, count)] if count else []
 
@@ -82,7 +82,7 @@ class Stack(list[Any]):
         self.below = []
 
     def empty_error(self) -> errors.InvalidArgumentError:
-        """What a pop says when there is nothing left."""
+        """Return the error of a pop from an empty stack."""
         return errors.InvalidArgumentError(f"the stack {self.name!r} is empty: nothing to pop")
 
 
@@ -98,7 +98,7 @@ class BoundedStack(Stack):
     def append(self, value: Any) -> None:
         """Push a value.
 
-        Raises: InvalidArgumentError: there are `max_size` already.
+        Raises: InvalidArgumentError: there are `max_size` values already.
         """
         if len(self) >= self.max_size:
             raise errors.InvalidArgumentError(
@@ -110,24 +110,24 @@ class BoundedStack(Stack):
 class TensorArrayState:
     """The elements of one TensorArray.
 
-    A place holds None while it was never written, and the shape of its element, a tuple, once that
-    was read and cleared.
+    A place is None until it is written. After the element was read and cleared, it is the element's
+    shape, a tuple.
 
     Args:
       name: for messages.
       dtype: element type.
       size: number of elements.
-      dims: what the shapes of all elements must fit.
-      dynamic: whether writes beyond the end make it longer.
-      clear: whether a read takes the element out.
-      identical: whether all elements must have one shape.
-      device: name of the device that the values are on.
+      dims: static shape that all elements must match.
+      dynamic: whether writes beyond the end extend it.
+      clear: whether a read removes the element.
+      identical: whether all elements must have the same shape.
+      device: name of the device of the values.
       xp: array module of that device.
       empty: its allocator: `empty(shape, numpy dtype)`.
     Attributes:
       places: one for each element.
-      whole: an array whose rows the elements are, or None where nobody knows of one.
-      split_into: how many of them a split wrote; later writes may have added more.
+      whole: an array whose rows are the elements, or None if there is none.
+      split_into: the number of elements that a split wrote; later writes may have added more.
     """
 
     def __init__(
@@ -171,14 +171,14 @@ class TensorArrayState:
     def size(self) -> int:
         """The number of elements, written or not.
 
-        Raises: InvalidArgumentError: it is closed.
+        Raises: InvalidArgumentError: the TensorArray is closed.
         """
         self._check_open()
         return len(self.places)
 
     @property
     def concat_size(self) -> int:
-        """The number of elements that a concatenation takes, from the first on."""
+        """The number of leading elements that a concatenation joins."""
         return self.size
 
     # ------------------------------------------------------------------ writing
@@ -187,7 +187,7 @@ class TensorArrayState:
         """Store an element.
 
         Raises: InvalidArgumentError: `index` is out of range or was used before, the shape does not
-          fit, or it is closed.
+        match, or the TensorArray is closed.
         """
         places = self.places
         self.whole = None
@@ -203,7 +203,7 @@ class TensorArrayState:
         """Store several elements; errors as `write`.
 
         Args:
-          whole: an array whose rows they are, if they are those of one.
+          whole: an array whose rows are the elements, if there is one.
         """
         empty = not any([place is not None for place in self.places])
         for index, value in zip(indices, values, strict=True):
@@ -212,9 +212,9 @@ class TensorArrayState:
             self.whole = whole
 
     def shape_of_rows(self) -> Shape | None:
-        """The shape of all elements together; None unless they were written, and are alike.
+        """Return the shape of all elements together; None unless all have the same known shape.
 
-        Those that were read and cleared have a shape still; one at least is there.
+        Elements that were read and cleared still have a shape; at least one must be present.
         """
         shapes = {getattr(place, "shape", place) for place in self.places}
         if len(shapes) != 1 or None in shapes or not any(self.there()):
@@ -222,11 +222,11 @@ class TensorArrayState:
         return (len(self.places), *shapes.pop())
 
     def there(self) -> list[bool]:
-        """Of each element whether it is there: written, and not cleared."""
+        """Return for each element whether it was written and not cleared."""
         return [place is not None and type(place) is not tuple for place in self.places]
 
     def as_rows(self) -> Any:
-        """All elements, which have one shape, as the rows of an array; zeros for those cleared."""
+        """Return all elements as the rows of an array; zeros for cleared ones."""
         if self.whole is not None:
             return self.whole
         zeros = None if all(self.there()) else self._zeros((self.shape_of_rows() or ())[1:])
@@ -234,13 +234,13 @@ class TensorArrayState:
         return np.stack(rows)
 
     def may_be_filled(self, shape: Shape) -> bool:
-        """Whether writes of elements of a shape, to any places that are free, succeed."""
+        """Return True if elements of a shape can be written to any free places."""
         return not self.closed and compatible_dims(self.dims, shape)
 
     def resize_for(self, count: int) -> None:
-        """Make room for exactly `count` elements; of gradients there may be fewer.
+        """Extend to exactly `count` elements; gradients may have fewer.
 
-        Raises: InvalidArgumentError: the size is another one, and cannot grow to it.
+        Raises: InvalidArgumentError: the size differs and cannot grow to it.
         """
         size = self.size
         if count > size and self.dynamic:
@@ -253,9 +253,9 @@ class TensorArrayState:
         self.split_into = count
 
     def refine(self, dims: Dims) -> None:
-        """Add to what is known of the shape of all elements.
+        """Refine the static shape of all elements.
 
-        Raises: InvalidArgumentError: it contradicts what is known.
+        Raises: InvalidArgumentError: it contradicts the known shape.
         """
         if dims is None or dims == self.dims:
             return
@@ -276,10 +276,10 @@ class TensorArrayState:
     # ------------------------------------------------------------------ reading
 
     def read(self, index: int) -> Any:
-        """An element, the very array that was written.
+        """Return an element: the same array that was written.
 
         Raises: InvalidArgumentError: `index` is out of range; the element was cleared by an earlier
-          read; it was never written and its shape is not known; or it is closed.
+        read; it was never written and its shape is not known; or the TensorArray is closed.
         """
         places = self.places
         if not 0 <= index < len(places):
@@ -293,14 +293,14 @@ class TensorArrayState:
         return value
 
     def gather(self, indices: Sequence[int]) -> list[Any]:
-        """Several elements; errors as `read`."""
+        """Return several elements; errors as `read`."""
         self._check_open()
         return [self.read(index) for index in indices]
 
     def gather_all(self, indices: Sequence[int]) -> Any:
-        """The array whose rows all elements are, if there is one and they are asked for in order.
+        """Return the array whose rows are all elements, if it exists and `indices` are in order.
 
-        Else None, and nothing was read. The array may belong to others.
+        Otherwise returns None and reads nothing. The array may have other owners.
         """
         whole = self.whole
         if whole is None or list(indices) != list(range(len(self.places))):
@@ -311,7 +311,7 @@ class TensorArrayState:
         return whole
 
     def _missing(self, index: int, shape: Shape | None) -> Any:
-        """Zeros for an element that was never written."""
+        """Return zeros for an element that was never written."""
         if shape is not None:
             raise errors.InvalidArgumentError(
                 f"element {index} of the TensorArray {self.name!r} cannot be read twice: the first "
@@ -321,8 +321,8 @@ class TensorArrayState:
         if wanted is None:
             raise errors.InvalidArgumentError(
                 f"element {index} of the TensorArray {self.name!r} was never written, and zeros "
-                f"cannot stand for it, since its shape is not fully known: "
-                f"{format_dims(self.dims)}; give element_shape if they should"
+                f"cannot replace it, since its shape is not fully known: "
+                f"{format_dims(self.dims)}; pass element_shape to read zeros"
             )
         zeros = self._zeros(wanted)
         self._zeroed.add(index)
@@ -340,7 +340,7 @@ class TensorArrayState:
         return zeros
 
     def shape_of(self, index: int) -> Shape | None:
-        """The shape of an element, written or not; None while it is not known."""
+        """Return the shape of an element, written or not; None if it is unknown."""
         place = self.places[index]
         if place is None:
             return self._shape
@@ -349,10 +349,10 @@ class TensorArrayState:
     # ------------------------------------------------------------------ gradients
 
     def gradient(self, source: str, prepend: Shape = ()) -> ResourceHandle:
-        """The handle of the array for gradients from `source`, made when there is none yet.
+        """Return the handle of the gradient array for `source`, which is created on demand.
 
         Args:
-          prepend: sizes that come before the shape of each element.
+          prepend: sizes that precede the shape of each element.
         """
         self._check_open()
         with self._lock:
@@ -372,7 +372,7 @@ class TensorArrayState:
             [None if shape is None else (*prepend, *shape) for shape in shapes],
             None if self.dims is None else (*prepend, *self.dims),
             self.split_into,
-            # An element that several writes made has several readers of its gradient.
+            # The gradient of an element with several writes is read several times.
             clear=not isinstance(self, GradientArrayState),
             identical=self.identical,
             device=self._device,
@@ -391,7 +391,7 @@ class TensorArrayState:
             raise errors.InvalidArgumentError(f"the TensorArray {self.name!r} has been closed")
 
     def _grow(self, index: int) -> None:
-        """Make room for `index`."""
+        """Extend the array to include `index`."""
         self._check_open()
         size = len(self.places)
         if index < 0 or not self.dynamic:
@@ -403,7 +403,7 @@ class TensorArrayState:
         self.places.extend([None] * (index + 1 - size))
 
     def _fit(self, index: int, shape: Shape) -> None:
-        """Check a shape that is not the one that all have."""
+        """Check a shape that differs from the shared one."""
         if not compatible_dims(self.dims, shape):
             hint = "; pass infer_shape=False to allow several" if self.identical else ""
             raise errors.InvalidArgumentError(
@@ -430,11 +430,11 @@ class TensorArrayState:
 
 
 class GradientArrayState(TensorArrayState):
-    """The gradients of the elements of another TensorArray: what is written to one place adds up.
+    """The gradients of the elements of another TensorArray; writes to one place add up.
 
     Args:
-      shapes: of the elements of that array, where they are known.
-      concat_size: how many of them a split wrote, whose gradient a concatenation is.
+      shapes: known shapes of the elements of that array.
+      concat_size: the number of elements that a split wrote, whose gradient is a concatenation.
     """
 
     def __init__(
@@ -455,11 +455,11 @@ class GradientArrayState(TensorArrayState):
 
     @property
     def concat_size(self) -> int:
-        """As many as a split of the forward array wrote."""
+        """The number of elements that a split of the forward array wrote."""
         return self.size if self._concat_size is None else self._concat_size
 
     def may_be_filled(self, shape: Shape) -> bool:
-        """Whether additions of elements of a shape, to any places, succeed."""
+        """Return True if elements of a shape can be added to any places."""
         return (
             not self.closed
             and compatible_dims(self.dims, shape)
@@ -472,7 +472,7 @@ class GradientArrayState(TensorArrayState):
         """Add to an element.
 
         Raises: InvalidArgumentError: `index` is out of range or was read before, the shape is not
-          that of the forward element, or it is closed.
+        that of the forward element, or the TensorArray is closed.
         """
         places = self.places
         self.whole = None
@@ -495,19 +495,19 @@ class GradientArrayState(TensorArrayState):
             places[index] = value if old is None else self._sum(index, old, value)
 
     def read(self, index: int) -> Any:
-        """An element, zeros where nothing was written; errors as for other arrays."""
+        """Return an element, zeros if nothing was written; errors as for other arrays."""
         value = super().read(index)
         if not self.clear:
             self._seen.add(index)
         return value
 
     def shape_of(self, index: int) -> Shape | None:
-        """The shape of an element, written or not; None while it is not known."""
+        """Return the shape of an element, written or not; None if it is unknown."""
         known = self._shapes[index]
         return super().shape_of(index) if known is None else known
 
     def _sum(self, index: int, old: Any, value: Any) -> Any:
-        """The sum, in memory of its own from the first time on, and in place after that."""
+        """Return the sum; the first addition allocates memory, later ones work in place."""
         if self.dtype.numpy.kind in "Ob":
             raise errors.InvalidTypeError(
                 f"values of type {self.dtype.name} cannot be added up in the TensorArray "

@@ -1,4 +1,4 @@
-"""Threads that run kernels beside the one that drives a step."""
+"""Threads that run kernels in parallel with the thread that drives a step."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import numpy as np
 class Task:
     """A call that runs once: on a thread of the pool, or on the thread that claims it back.
 
-    A driver that has nothing else to do takes back what no thread has started.  Steps that run
-    inside kernels of other steps could otherwise wait for threads that wait for them.
+    An idle driver claims tasks that no thread has started. Otherwise steps that run inside kernels
+    of other steps could deadlock, waiting for threads that wait for them.
     """
 
     __slots__ = ("_call", "_claims", "finished")
@@ -25,11 +25,11 @@ class Task:
         self.finished = threading.Event()
 
     def claim(self) -> bool:
-        """Take the right to run it; true for the first caller only."""
+        """Claim the right to run it; return True for the first caller only."""
         return next(self._claims) == 0
 
     def __call__(self) -> None:
-        """Run it unless somebody claimed it."""
+        """Run it unless it was claimed."""
         if self.claim():
             try:
                 self._call()
@@ -49,7 +49,7 @@ class ThreadPool:
 
     @property
     def has_room(self) -> bool:
-        """Whether there is a thread for each task that was submitted, so that all of them start."""
+        """True if there is a thread for each submitted task, so that all of them start."""
         return self._unfinished <= self.size
 
     def submit(self, task: Task) -> None:
@@ -81,6 +81,6 @@ _lock = threading.Lock()
 
 
 def shared_pool(size: int) -> ThreadPool:
-    """The process's pool of that many threads."""
+    """Return the process's pool of that many threads."""
     with _lock:
         return _pools.setdefault(size, ThreadPool(size))

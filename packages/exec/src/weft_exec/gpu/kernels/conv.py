@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from weft_graph.ir.node import Node
 
 _TYPES: Final = {"T": ("float16", "float32")}
-"""What cuDNN takes."""
+"""Element types that cuDNN supports."""
 
 
 def _by_library(library: Callable[..., Any], plain: KernelFactory) -> KernelFactory:

@@ -1,7 +1,7 @@
-"""GPU kernels of elementwise ops, made of the scalar definitions in their declarations.
+"""GPU kernels of elementwise ops, derived from scalar definitions.
 
-One primitive is a function of CuPy's.  Several are one CUDA kernel where the inputs have one shape
-and CUDA has their types, and functions of CuPy's one after another where not.
+A single primitive is a CuPy function. Several primitives are one CUDA kernel if the inputs have the
+same shape and CUDA supports their types; else CuPy functions one after another.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
 Compute = Callable[..., Any]
-"""`compute(xp, *inputs)`: an array of the module `xp`."""
+"""`compute(xp, *inputs)`, which returns an array of the module `xp`."""
 
 # -------------------------------------------------------------------------- primitives
 
@@ -123,7 +123,7 @@ def _is_known(part: Scalar) -> bool:
 
 
 def _function(part: Scalar, xp: Any) -> Callable[..., Any]:
-    """What computes an application."""
+    """Return the function that computes an application."""
     name, source = part.name, part.args[-1].dtype
     if name == "cast":
         return _conversion(source, part.dtype)
@@ -153,7 +153,7 @@ def _conversion(source: DType, target: DType) -> Callable[[Any], Any]:
 
 
 def derived(definition: Definition) -> KernelFactory:
-    """A factory for what a definition computes."""
+    """Return a factory for the kernel of a definition."""
 
     def make(node: Node, device: Device) -> KernelFunction:
         inputs = [value.dtype.base_dtype for value in node.inputs]
@@ -183,12 +183,12 @@ def _name(op: str) -> str:
 
 
 def _value(part: Scalar, node: Node, inputs: Sequence[Any]) -> Any:
-    """An input, or the number that a constant or an attribute is."""
+    """Return an input, or the number of a constant or attribute."""
     return inputs[part.value] if part.name == "input" else leaf(part, node)
 
 
 def _chain(parts: Sequence[Scalar], node: Node, xp: Any) -> KernelFunction:
-    """Functions of the array module, one after another."""
+    """Return a chain of functions of the array module."""
     functions = [_function(part, xp) for part in parts]
 
     def run(*inputs: Any) -> Any:
@@ -202,7 +202,7 @@ def _chain(parts: Sequence[Scalar], node: Node, xp: Any) -> KernelFunction:
 
 
 def _written(source: Elements, chain: KernelFunction, node: Node, device: Device) -> KernelFunction:
-    """A CUDA kernel, and the chain for shapes that are broadcast."""
+    """Return a CUDA kernel, with the chain as the fallback for broadcasting."""
     xp, dtype = device.xp, node.outputs[0].dtype.numpy
     definition = node.op_def.traits.scalar
     one_shape = definition is not None and definition.one_shape
@@ -227,7 +227,7 @@ def _written(source: Elements, chain: KernelFunction, node: Node, device: Device
 
 
 def _expressions(op_def: OpDef) -> Iterator[tuple[dict[str, DType], list[DType], Scalar]]:
-    """The element types by attribute, those of the inputs, and the expression, where defined."""
+    """Yield element types by attribute, the input types, and the expression, where defined."""
     definition = op_def.traits.scalar
     assert definition is not None
     names = [name for name, attr in op_def.attrs.items() if attr.type == "type"]
@@ -266,7 +266,7 @@ deriving("GPU", _rule)
 
 
 def texts() -> Iterator[tuple[str, str]]:
-    """A label and the text of each CUDA kernel that may be derived."""
+    """Yield a label and the text of each CUDA kernel that may be derived."""
     for op in derivable_ops():
         attrs = {name: attr.default for name, attr in lookup_op(op).attrs.items()}
         for _, inputs, expression in _expressions(lookup_op(op)):

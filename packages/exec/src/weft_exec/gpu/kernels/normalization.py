@@ -1,6 +1,6 @@
 """GPU kernels of fused batch normalization and local response normalization.
 
-Each takes two or three launches; over the array module it would be one for each step of a formula.
+Each takes two or three launches; the array module would need one for each step of a formula.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _FORWARD: Final = Source("batch_norm", T=REAL, U=REAL[1:])
 _BACKWARD: Final = Source("batch_norm_grad", T=REAL, U=REAL[1:])
 _LRN: Final = Source("lrn", T=REAL)
 _LANES: Final = 32
-"""Channels beside each other that a block takes: their elements are read together."""
+"""Adjacent channels that a block handles: their elements are read together."""
 _HEIGHT: Final = 8
-"""Elements of a channel that are worth a thread."""
+"""Minimum number of elements of a channel for each thread."""
 _PARTS: Final = 128
-"""Blocks that share the elements of a channel, at most."""
+"""Maximum number of blocks that share the elements of a channel."""
 
 
 class _Layout:
-    """How the elements of channels lie: as (outer, channels, inner)."""
+    """The memory layout of channels: (outer, channels, inner)."""
 
     def __init__(self, shape: tuple[int, ...], data_format: str) -> None:
         axis = channel_axis(data_format) % len(shape)
@@ -52,7 +52,7 @@ class _Layout:
 def _statistics(
     program: Program, name: str, xp: Any, layout: _Layout, width: int, *arrays: Any
 ) -> Any:
-    """What the blocks find of each channel, `width` numbers each."""
+    """Return the partial statistics of each block and channel, `width` numbers each."""
     found = xp.empty((layout.parts, layout.channels, width), program.wide)
     if layout.channels:
         grid = (-(-layout.channels // layout.lanes), layout.parts)
@@ -73,11 +73,11 @@ class _BatchNorm:
         self.program = source.program(device.xp, T=types["T"].numpy, U=self.kind)
 
     def vectors(self, count: int, channels: int, dtype: np.dtype[Any]) -> list[Any]:
-        """Vectors of a number for each channel."""
+        """Return vectors with a number for each channel."""
         return [self.xp.empty(channels, dtype) for _ in range(count)]
 
     def nothing(self, count: int) -> tuple[Any, ...]:
-        """Results without elements."""
+        """Return empty results."""
         return tuple([self.xp.empty(0, self.kind) for _ in range(count)])
 
 
@@ -122,7 +122,7 @@ class _BatchNormGrad(_BatchNorm):
         self.library = found if self.training else None
 
     def check(self, grad: Any, x: Any, *vectors: Any) -> tuple[Any, Any, _Layout]:
-        """The images in C order, and how their channels lie."""
+        """Return the images in C order, and the layout of their channels."""
         if grad.shape != x.shape:
             raise errors.InvalidArgumentError(
                 f"{self.op} requires y_backprop and x of one shape, got {list(grad.shape)} and "
@@ -133,7 +133,7 @@ class _BatchNormGrad(_BatchNorm):
         return self.xp.ascontiguousarray(grad), self.xp.ascontiguousarray(x), layout
 
     def by_library(self, grad: Any, x: Any, scale: Any, mean: Any, variance: Any, *_: Any) -> Any:
-        """By cuDNN, which takes no images without elements."""
+        """Compute by cuDNN, which does not support empty images."""
         assert self.library is not None
         if not x.size:
             return self.by_launches(grad, x, scale, mean, variance)
@@ -148,7 +148,7 @@ class _BatchNormGrad(_BatchNorm):
         return by_x, by_scale, by_offset, *self.nothing(2)
 
     def by_launches(self, grad: Any, x: Any, scale: Any, mean: Any, variance: Any, *_: Any) -> Any:
-        """By three launches: sums of parts, sums, and the gradient of each element."""
+        """Compute by three launches: partial sums, sums, and the gradient of each element."""
         grad, x, layout = self.check(grad, x, scale, mean, variance)
         if not x.size:
             none = self.xp.zeros(layout.channels, self.kind)

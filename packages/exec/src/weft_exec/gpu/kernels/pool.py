@@ -1,6 +1,6 @@
-"""GPU kernels of pools: one launch each, of a thread for each element of the result.
+"""GPU kernels of pools: one launch each, with a thread for each element of the result.
 
-The CPU's go over the places of a window, which would be as many launches.
+The CPU's kernels iterate over the positions in a window, which would take a launch each.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TYPES: Final = {"T": (*REAL, *INTEGERS)}
 
 
 def _numbers(fit: Fit) -> list[int]:
-    """What the sources call WINDOWS: the numbers of a pool, as of five axes."""
+    """Return the numbers that the sources call WINDOWS: the parameters of a pool of five axes."""
     pool, lead = fit.pool, _AXES - len(fit.shape)
     return [
         *(1,) * lead, *fit.shape, *(1,) * lead, *fit.counts, *(1,) * lead, *pool.ksize,
@@ -45,11 +45,11 @@ class _Pooling:
         self.program: Program = source.program(device.xp, T=self._dtype)
 
     def whole(self, *arrays: Any) -> list[Any]:
-        """The arrays in C order."""
+        """Return the arrays in C order."""
         return [self.xp.ascontiguousarray(array) for array in arrays]
 
     def new(self, shape: tuple[int, ...]) -> Any:
-        """An array for the results of a kernel."""
+        """Return an array for the results of a kernel."""
         return self.xp.empty(shape, self._dtype)
 
     def run(self, name: str, fit: Fit, size: int, *args: Any) -> None:

@@ -56,7 +56,7 @@ extern "C" __global__ void weft_philox(
 
 
 class DeviceWords:
-    """The words of one execution of a stream, on the GPU; each call gives the next ones.
+    """The words of one execution of a stream, on the GPU; each call returns the next ones.
 
     Args:
       xp: CuPy.
@@ -72,7 +72,7 @@ class DeviceWords:
         self._next = 0
 
     def __call__(self, count: int) -> Any:
-        """The next words, an array of uint64."""
+        """Return the next words, an array of uint64."""
         out = self._xp.empty(count, np.uint64)
         if count:
             first = self._next

@@ -38,7 +38,7 @@ _NAMES: Final = {
 
 
 def _factory(rule: UpdateRule, resource: bool) -> KernelFactory:
-    """A factory of one launch for a rule."""
+    """Return a factory of one launch for a rule."""
     count = len(rule.states)
     of_grad = next(name for name in rule.dense if name in ("grad", "delta"))
     names = (*rule.states, of_grad)
