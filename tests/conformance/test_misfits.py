@@ -135,7 +135,7 @@ def test_messages_are_ours() -> None:
                 rt_nested_splits=[], rt_dense_values=x, batched_input=True
             ),
             (1.0, 1.0),
-            "values of rank 0 are no batch",
+            "values must have rank 1 or more to be a batch",
         ),
     ],
 )

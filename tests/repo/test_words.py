@@ -21,7 +21,7 @@ FREE_CLAUSES = {
     "compiler": 415,
     "contrib": 0,
     "distrib": 130,
-    "exec": 423,
+    "exec": 66,
     "graph": 0,
     "io": 408,
     "lite": 79,

@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 
 
 def sizes_of(vector: Any) -> tuple[int, ...]:
-    """A vector of integers as a tuple."""
+    """Return a vector of integers as a tuple."""
     return tuple(vector.tolist())
 
 
@@ -64,7 +64,7 @@ def _with_default(node: Node, device: Device) -> KernelFunction:
 
 
 def filled(device: Device, shape: tuple[int, ...], value: Any, dtype: np.dtype[Any]) -> Any:
-    """A tensor of one value; a NumPy scalar for rank 0 where there are such."""
+    """Return a tensor filled with one value; a NumPy scalar for rank 0 if there is one."""
     if not shape and dtype.kind != "O" and device.xp is np:
         return dtype.type(value)
     result = new_array(device, shape, dtype)

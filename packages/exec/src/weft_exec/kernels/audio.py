@@ -47,7 +47,7 @@ def _mel(frequency: Any) -> Any:
 
 
 def _bands(bins: int, rate: float, low: float, high: float, count: int) -> Array:
-    """The weights of bins in bands, (bins, count): triangles whose ends are others' middles."""
+    """Return the weights of bins in bands, (bins, count): overlapping triangles."""
     middles = _mel(low) + (_mel(high) - _mel(low)) / (count + 1) * np.arange(count + 2)
     width = 0.5 * rate / (bins - 1)
     # The first bin has no frequency of its own.
@@ -55,7 +55,7 @@ def _bands(bins: int, rate: float, low: float, high: float, count: int) -> Array
     mels = _mel(numbers * width)
     below = np.clip(np.searchsorted(middles[1:], mels), 0, count)
     share = (middles[below + 1] - mels) / (middles[below + 1] - middles[below])
-    result = np.zeros((bins, count + 2))  # with what is below the first band and above the last
+    result = np.zeros((bins, count + 2))  # with margins below the first band and above the last
     result[numbers, below] = share
     result[numbers, below + 1] = 1 - share
     return result[:, 1:-1]

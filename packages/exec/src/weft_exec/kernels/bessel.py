@@ -17,7 +17,7 @@ from weft_tensor.expansions import I0E_LARGE, I0E_SMALL, I1E_LARGE, I1E_SMALL
 
 
 def _scaled(x: Array, small: Sequence[float], large: Sequence[float]) -> Any:
-    """A fit over |x|: of the function up to 8, of sqrt(|x|) times it beyond."""
+    """Return a fit over |x|: of the function up to 8, of sqrt(|x|) times it beyond."""
     size = np.abs(x)
     near = chebyshev(small, np.minimum(size, 8) / 8, 16 if x.dtype == np.float32 else len(small))
     if not (size > 8).any():

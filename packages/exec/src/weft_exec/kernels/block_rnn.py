@@ -1,8 +1,8 @@
-"""Kernels of block LSTMs and of the block gated recurrent unit, and of their gradients.
+"""Kernels of block LSTMs and of the block GRU, and of their gradients.
 
-What the inputs add to the gates of all steps is one product, and so are the gradients by inputs and
-weights; a step is one product with the state. Everything that need not wait for the step before is
-computed for all steps at once. Narrow types are computed in float32 throughout.
+The contribution of the inputs to the gates of all steps is one matrix product, and so are the
+gradients of inputs and weights. A step is one product with the state. Everything independent of the
+previous step is computed for all steps at once. Narrow types are computed in float32 throughout.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Array = Any
 
 _ORDER: Final = {"LSTMBlockCell": "icfo", "BlockLSTM": "icfo", "BlockLSTMV2": "ifco"}
-"""How the gates stand side by side, c that of the cell's input."""
+"""Order of the gates in the columns; c is the cell's input."""
 
 
 def _widened(values: Sequence[Array], narrow: bool) -> Sequence[Array]:
@@ -53,7 +53,7 @@ class _Steps:
     Args:
       xp: the array module.
       weights: (width, 4 * width), of the state, arranged as by `_arranged`.
-      peepholes: wci, wcf and wco, or nothing.
+      peepholes: wci, wcf and wco, or empty.
       clip: the bound of the cell; none unless positive.
       outputs: i, cs, f, o, ci, co, h of each step, to be written.
     """
@@ -68,18 +68,18 @@ class _Steps:
         self.space = xp.empty((batch, 4 * width), dtype)
         self.scratch = xp.empty((batch, width), dtype)
         self.wco = peepholes[2] if peepholes else None
-        seen = 2 * width if peepholes else 3 * width  # by the gates that do not see the new cell
+        seen = 2 * width if peepholes else 3 * width  # by gates that ignore the new cell
         self.first = self.space[..., :seen]
         self.parts = [self.space[..., k * width : (k + 1) * width] for k in range(4)]
         self.peepholes = list(zip(self.parts, peepholes[:2], strict=False))
 
     def step(self, at: int, gates: Array, cs: Array, h: Array | None) -> tuple[Array, Array]:
-        """Write one step's outputs; returns the new states.
+        """Write one step's outputs and return the new states.
 
         Args:
-          at: which step.
-          gates: what its input and the bias add to them, arranged.
-          cs, h: the states; h is None where `gates` has its part.
+          at: the number of the step.
+          gates: the contribution of input and bias to the gates, arranged.
+          cs, h: the states; h is None if `gates` includes its contribution.
         """
         xp, space, scratch = self.xp, self.space, self.scratch
         add, multiply, one = xp.add, xp.multiply, self.one
@@ -116,7 +116,7 @@ class _Steps:
 
 
 def _arranged(xp: Any, columns: Array, order: str) -> Array:
-    """Columns of four gates as -i, -f, -o, c: a sigmoid begins with its argument negated."""
+    """Return columns of four gates as -i, -f, -o, c: a sigmoid negates its argument first."""
     width = columns.shape[-1] // 4
     result = xp.empty(columns.shape, columns.dtype)
     minus = columns.dtype.type(-1)
@@ -126,13 +126,13 @@ def _arranged(xp: Any, columns: Array, order: str) -> Array:
         if gate == "c":
             part[...] = columns[..., at : at + width]
         else:
-            # Not by NumPy's negative, which takes other elements of a column of four.
+            # Not np.negative, which reads wrong elements of a column of four.
             xp.multiply(columns[..., at : at + width], minus, out=part)
     return result
 
 
 def _with_bias(bias: Array, amount: float, order: str) -> Array:
-    """The bias with what is added to that of the forget gate."""
+    """Return the bias with `amount` added to that of the forget gate."""
     width, at = bias.shape[0] // 4, order.index("f")
     result = bias.copy()
     result[at * width : (at + 1) * width] += amount
@@ -153,7 +153,7 @@ def _lstm_fits(x: Array, cs: Array, h: Array, w: Array, vectors: Sequence[Array]
 
 
 def _number_of_steps(node: Node, given: Array, there: int) -> int:
-    """`seq_len_max`.
+    """Return `seq_len_max`.
 
     Raises: InvalidArgumentError: it is negative, or x has fewer steps.
     """
@@ -190,7 +190,7 @@ def _lstm(node: Node, device: Device) -> KernelFunction:
             gates = xp.add(gates, bias, out=gates).reshape(count, batch, 4 * width)
             for at in range(count):
                 cs, h = steps.step(at, gates[at], cs, h)
-        else:  # so few rows that arranging the weights would take longer than the product
+        else:  # too few rows: arranging the weights would take longer than the product
             product = xp.matmul(xp.concatenate([x[0], h], 1), w)
             steps.step(0, _arranged(xp, xp.add(product, bias, out=product), order), cs, None)
         for output in outputs:
@@ -204,19 +204,19 @@ def _lstm(node: Node, device: Device) -> KernelFunction:
 
 
 class _Backward:
-    """What flows back through the steps of one run.
+    """Backpropagation through the steps of one run.
 
     Args:
       xp: the array module.
-      order: of the gates; the last is that of the output.
+      order: of the gates; the last is the output gate.
       values: i, cs, f, o, ci, co of each step.
       before: the cell before each step.
-      peepholes: wci, wcf and wco, or nothing.
+      peepholes: wci, wcf and wco, or empty.
 
     Attributes:
-      gates: (steps, batch, 4, width), what flows to the gates.
-      cs: what flows to the cell before the first step.
-      h: the same of the other state; zeros where there is no product with it.
+      gates: (steps, batch, 4, width), the gradients of the gates.
+      cs: the gradient of the cell before the first step.
+      h: the gradient of the other state before the first step; zeros without a product with it.
     """
 
     def __init__(
@@ -241,7 +241,7 @@ class _Backward:
         )
 
     def run(self, cs_grad: Array, h_grad: Array, weights: Array | None) -> None:
-        """All steps, the last one first."""
+        """Run all steps, last to first."""
         xp, cs, h, gates = self.xp, self.cs, self.h, self.gates
         add, multiply, f = xp.add, xp.multiply, self.values[2]
         through = xp.empty(cs.shape, cs.dtype)
@@ -264,7 +264,7 @@ class _Backward:
                 xp.dot(rows[at], transposed, out=h)
 
     def by_peepholes(self) -> list[Array]:
-        """The gradients by wci, wcf and wco."""
+        """Return the gradients of wci, wcf and wco."""
         xp, gates, cs = self.xp, self.gates, self.values[1]
         if not self.peepholes:
             return [xp.zeros(cs.shape[2:], cs.dtype) for _ in range(3)]
@@ -276,7 +276,7 @@ class _Backward:
 
 
 def _behind(xp: Any, first: Array, values: Array) -> Array:
-    """The state before each step."""
+    """Return the state before each step."""
     return xp.concatenate([first[None], values])[: len(values)]
 
 
@@ -337,7 +337,7 @@ def _lstm_grad(node: Node, device: Device) -> KernelFunction:
 
 
 def _sigmoid(xp: Any, x: Array) -> Array:
-    """In place."""
+    """Compute the sigmoid in place."""
     xp.negative(x, out=x)
     xp.exp(x, out=x)
     one = xp.ones((), x.dtype)

@@ -69,7 +69,7 @@ def _broadcast_gradient_args(node: Node, device: Device) -> KernelFunction:
     def run(a: Any, b: Any) -> tuple[Any, Any]:
         nonlocal last
         known_a, known_b, known, found = last
-        # Shape gives one array for one shape; one that was fed may have other numbers by now.
+        # Shape returns one array for each shape; a fed array may have changed meanwhile.
         if a is known_a and b is known_b and not (a.flags.writeable or b.flags.writeable):
             return found  # type: ignore[no-any-return]  # because `last` has no types
         shapes = (a.tobytes(), b.tobytes())  # which rarely change from step to step

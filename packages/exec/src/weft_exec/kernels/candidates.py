@@ -27,11 +27,11 @@ class _Distribution:
     """A distribution over classes: draws from uniform numbers, and probabilities."""
 
     def draw(self, uniform: Array) -> Array:
-        """One class for each number in [0, 1)."""
+        """Return one class for each number in [0, 1)."""
         raise NotImplementedError
 
     def probability(self, classes: Array) -> Array:
-        """The probability of each class."""
+        """Return the probability of each class."""
         raise NotImplementedError
 
 
@@ -61,7 +61,7 @@ class _LogUniform(_Distribution):
 
 
 class _Weighted(_Distribution):
-    """Classes in proportion to weights, by inversion of the running sum."""
+    """Classes with probabilities proportional to weights, by inversion of the cumulative sum."""
 
     def __init__(self, weights: Array) -> None:
         self._sums = np.cumsum(weights, dtype=np.float64)
@@ -77,7 +77,7 @@ class _Weighted(_Distribution):
 
 
 def _draws(words: philox.Words, count: int, unique: bool, source: _Distribution) -> Any:
-    """The sampled classes, and how many draws they took."""
+    """Return the sampled classes and the number of draws."""
 
     def fresh(number: int) -> Array:
         uniform = np.empty(number, np.float64)
@@ -95,7 +95,7 @@ def _draws(words: philox.Words, count: int, unique: bool, source: _Distribution)
 
 
 def _expected(probability: Array, tries: int, count: int, unique: bool) -> Array:
-    """How often classes are expected among `count` samples that took `tries` draws."""
+    """Return the expected count of classes among `count` samples that took `tries` draws."""
     if not unique:
         return (probability * count).astype(np.float32)
     return np.asarray(-np.expm1(tries * np.log1p(-probability))).astype(np.float32)
@@ -157,7 +157,7 @@ def _make_fixed(node: Node, device: Device) -> KernelFunction:
 
 
 def _counts_of(file: str) -> list[float]:
-    """The last column of a CSV file."""
+    """Return the last column of a CSV file."""
     check_path(file)
     with reported("reading vocab_file", file), open(file, opener=opener) as text:
         lines = text.read().splitlines()
@@ -170,7 +170,7 @@ def _counts_of(file: str) -> list[float]:
 
 
 class _Learned(Resource):
-    """How often each class has been true so far."""
+    """The number of occurrences of each class among the true classes so far."""
 
     kind = "learned class counts"
 
@@ -180,7 +180,7 @@ class _Learned(Resource):
         self._lock = threading.Lock()
 
     def learn(self, true_classes: Array) -> _Weighted:
-        """The distribution so far; afterwards `true_classes` count too.
+        """Return the distribution so far, and then count `true_classes`.
 
         Raises: InvalidArgumentError: a class is out of range.
         """
@@ -217,11 +217,11 @@ def _make_all(node: Node, device: Device) -> KernelFunction:
 
 
 _TABLE: Final = 1 << 16
-"""Pairs of classes up to which all are compared."""
+"""Maximum number of pairs of classes for which all pairs are compared."""
 
 
 def _hits(true_classes: Array, sampled: Array) -> tuple[Array, Array]:
-    """Rows of true classes and places of candidates that are the same, in the order of both."""
+    """Return the rows of true classes and positions of equal candidates, in the order of both."""
     if true_classes.size * sampled.size <= _TABLE:
         rows, _, places = np.nonzero(true_classes[:, :, None] == sampled)
         return rows, places

@@ -1,9 +1,9 @@
-"""Wrappers that kernels of several families share.
+"""Wrappers shared by kernels of several families.
 
-Most kernels are one NumPy function.  What the wrappers add is the choice, made once per node, of
-the cheapest way to call it: Python's own operator where the result has rank 0 (NumPy scalars
-answer it ten times faster than a ufunc does), the bare function where the result is small, and an
-output array from the device's pool where it is large.
+Most kernels are one NumPy function. The wrappers choose, once per node, the cheapest way to call
+it. For results of rank 0 this is Python's own operator, which NumPy scalars execute ten times
+faster than a ufunc. For small results it is the bare function, and for large ones the function with
+an output array from the device's pool.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def static_bytes(output: Output) -> int | None:
 
 
 def pooled(value: Any, device: Device) -> Any:
-    """A copy of a large temporary in the CPU's pool; any other value itself.
+    """Return a copy of a large temporary in the CPU's pool; any other value itself.
 
     For kernels whose NumPy function takes no `out`: later steps reuse the block, and the
     device's statistics see it.
@@ -54,7 +54,7 @@ def pooled(value: Any, device: Device) -> Any:
 
 
 def broadcast_shape(a: Any, b: Any) -> tuple[int, ...]:
-    """The shape of an elementwise result; raises ValueError where the shapes do not fit."""
+    """Return the shape of an elementwise result; raises ValueError where the shapes do not fit."""
     shape: tuple[int, ...] = a.shape
     other: tuple[int, ...] = b.shape
     if shape == other or not other:
@@ -67,17 +67,17 @@ def broadcast_shape(a: Any, b: Any) -> tuple[int, ...]:
     joined = list(shape[:lead])
     for n, m in zip(shape[lead:], other, strict=True):
         if n != m and n != 1 and m != 1:
-            return np.broadcast_shapes(shape, other)  # which says what does not fit
+            return np.broadcast_shapes(shape, other)  # its error names the shapes
         joined.append(m if n == 1 else n)
     return tuple(joined)
 
 
 def unary(function: Function, scalar: Function | None = None) -> KernelFactory:
-    """A factory for an elementwise ufunc of one input.
+    """Return a factory for an elementwise ufunc of one input.
 
     Args:
       function: a ufunc whose result has the output's element type.
-      scalar: what computes it faster for a NumPy scalar, such as `operator.neg`.
+      scalar: a faster function for a NumPy scalar, such as `operator.neg`.
     """
 
     def make(node: Node, device: Device) -> KernelFunction:
@@ -100,11 +100,11 @@ def unary(function: Function, scalar: Function | None = None) -> KernelFactory:
 
 
 def binary(function: Function, scalar: Function | None = None) -> KernelFactory:
-    """A factory for a broadcasting ufunc of two inputs.
+    """Return a factory for a broadcasting ufunc of two inputs.
 
     Args:
       function: a ufunc whose result has the output's element type.
-      scalar: what computes it faster for two NumPy scalars, such as `operator.add`.
+      scalar: a faster function for two NumPy scalars, such as `operator.add`.
     """
 
     def make(node: Node, device: Device) -> KernelFunction:
@@ -137,9 +137,9 @@ _FOLDED: Final = 512
 
 
 def over_rows(function: Function, x: Array, row: Array, out: Array) -> Array:
-    """`function(x, row, out=out)`, each row of `x` with `row`, of which `out` has the shape.
+    """Compute `function(x, row, out=out)` for each row of `x`, where `out` has the shape of `x`.
 
-    NumPy takes row by row, whatever these are long; so short ones are folded side by side.
+    NumPy loops over rows even if they are short, so short rows are folded side by side.
     """
     width, rows = row.size, x.size // max(row.size, 1)
     fold = _FOLDED // max(width, 1)
@@ -163,7 +163,7 @@ def _over(shape: tuple[int, ...], limit: int) -> bool:
 
 
 def exact(function: Function) -> KernelFactory:
-    """A factory for a function whose result may have another type than the output's.
+    """Return a factory for a function whose result may have another type than the output's.
 
     It is cast, and moved to the pool when it is large.
     """
@@ -256,7 +256,7 @@ def as_exact(value: Any, dtype: np.dtype[Any], device: Device) -> Any:
     """`value` in `dtype`, in the pool when it is large."""
     if isinstance(value, np.ndarray | np.generic) and value.nbytes <= LARGE:
         return value if value.dtype == dtype else value.astype(dtype)
-    if device.xp is not np:  # it has its arrays from its pool, and makes the type exact by itself
+    if device.xp is not np:  # it has its own pool, and returns the exact type
         return value
     array = np.asarray(value)
     result = new_array(device, array.shape, dtype)
@@ -265,12 +265,12 @@ def as_exact(value: Any, dtype: np.dtype[Any], device: Device) -> Any:
 
 
 def wide(dtype: DType) -> np.dtype[Any]:
-    """The type that sums and products of `dtype` are accumulated in."""
+    """Return the type that sums and products of `dtype` are accumulated in."""
     return dtypes.float32.numpy if dtype in NARROW else dtype.numpy
 
 
 def widened(value: Any) -> Any:
-    """A float16 or bfloat16 value as float32, any other as it is."""
+    """Return a float16 or bfloat16 value as float32, any other as it is."""
     if value.dtype.itemsize == 2 and (value.dtype.kind == "f" or value.dtype == _BFLOAT16):
         return value.astype(np.float32)
     return value
@@ -280,13 +280,13 @@ _BFLOAT16 = dtypes.bfloat16.numpy
 
 
 def adjoint(xp: Any, x: Any) -> Any:
-    """The conjugate transpose over the last two axes."""
+    """Return the conjugate transpose over the last two axes."""
     swapped = x.swapaxes(-1, -2)
     return xp.conjugate(swapped) if x.dtype.kind == "c" else swapped
 
 
 def constant_input(node: Node, position: int) -> Array | None:
-    """The value of an input where it is a constant, so that it can be baked in."""
+    """Return the value of an input where it is a constant, so that it can be baked in."""
     source = node.inputs[position].node
     if source.role is not Role.CONSTANT:
         return None

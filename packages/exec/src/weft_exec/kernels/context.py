@@ -1,4 +1,4 @@
-"""What a step gives to asynchronous kernels."""
+"""The step as seen by asynchronous kernels."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class StepContext:
 
     Attributes:
       step_id: unique within the process.
-      cancellation: thrown when the step fails, times out or is cancelled.
+      cancellation: canceled when the step fails, times out or is canceled.
       deadline: in `time.monotonic()`, or None.
-      container: where resources without a container go.
-      owns_rendezvous: whether one thread runs all parts of the step.
+      container: the container of resources that do not name one.
+      owns_rendezvous: whether one thread runs all partitions of the step.
 
     Args:
-      rendezvous: where the parts of the step meet, when other processes or threads run some of
-        them; it is for whoever gave it to end. One of the step's own by default.
-      cancellation: what somebody else may throw as well. One of the step's own by default.
+      rendezvous: shared with partitions that other processes or threads run; its creator ends it.
+        By default the step has its own.
+      cancellation: shared with others who may cancel the step. By default the step has its own.
     """
 
     __slots__ = (
@@ -62,7 +62,7 @@ class StepContext:
 
     @property
     def rendezvous(self) -> Rendezvous:
-        """Where the parts of the step hand each other values."""
+        """The rendezvous of the partitions of the step."""
         found = self._rendezvous
         if found is None:
             found = self._rendezvous = Rendezvous()
@@ -70,10 +70,10 @@ class StepContext:
         return found
 
     def at_end(self, callback: Callable[[], None]) -> int:
-        """Call `callback()` when the step has ended, however it did; at once when it has already.
+        """Call `callback()` when the step has ended, with or without an error; at once if it has.
 
-        It may be called from any thread. What a kernel lends to a step, such as a mutex, is given
-        back so.
+        It may be called from any thread. For example, a mutex that a step has locked is unlocked
+        this way.
 
         Returns: a token for `forget`.
         """
@@ -84,11 +84,11 @@ class StepContext:
         return token
 
     def forget(self, token: int) -> None:
-        """Do not call a callback of `at_end`, unless it was called, or is about to be."""
+        """Remove a callback of `at_end`, unless it was called or is about to be."""
         self._at_end.pop(token, None)
 
     def end(self) -> None:
-        """Note that nothing of the step runs any more; its driver calls this."""
+        """Signal that no part of the step runs any more; called by its driver."""
         self._ended = True
         if self._rendezvous is not None and self.owns_rendezvous:
             self._rendezvous.abort(errors.CancelledError("the step has ended"))
@@ -96,7 +96,7 @@ class StepContext:
             self._call(token)
 
     def _call(self, token: int) -> None:
-        callback = self._at_end.pop(token, None)  # whoever comes second finds none
+        callback = self._at_end.pop(token, None)  # a second caller finds none
         if callback is not None:
             callback()
 
@@ -115,7 +115,7 @@ class Completion:
         self._used = itertools.count()
 
     def __call__(self, value: Any = None) -> None:
-        """The kernel's result.
+        """Complete with the kernel's result.
 
         Raises: InternalError: the kernel completed before.
         """
@@ -123,7 +123,7 @@ class Completion:
         self._post((self._token, value, None))
 
     def fail(self, error: BaseException) -> None:
-        """The kernel's failure.
+        """Complete with the kernel's error.
 
         Raises: InternalError: the kernel completed before.
         """

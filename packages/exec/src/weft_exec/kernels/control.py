@@ -67,7 +67,7 @@ def _timestamp(node: Node, device: Device) -> KernelFunction:
 
 
 class _Count(Resource):
-    """How often a Print has printed, over all steps and signatures of a session."""
+    """The number of times a Print has printed, over all steps and signatures of a session."""
 
     kind = "print counter"
 
@@ -154,7 +154,7 @@ def _py_func(node: Node, device: Device) -> KernelFunction:
             result = function(*[_for_python(value) for value in inputs])
         except errors.OpError:
             raise
-        except Exception as error:  # because the function is the user's and may raise anything
+        except Exception as error:  # because a user's function may raise anything
             raise _wrapped(error) from error
         if not types:
             return None
@@ -175,7 +175,7 @@ def _py_func(node: Node, device: Device) -> KernelFunction:
 
 
 def _for_python(value: Any) -> Any:
-    """An input as a function may see it: read-only, strings of rank 0 as bytes."""
+    """Return an input for a Python function: read-only, scalar strings as bytes."""
     if not isinstance(value, np.ndarray):
         return value
     if value.ndim == 0:
@@ -212,7 +212,7 @@ def _as_array(value: Any, dtype: DType, position: int) -> Any:
 
 
 def _unsupported_content(value: Any) -> str | None:
-    """The kind of objects in `value` that no tensor can hold; None if there are none."""
+    """Return the kind of objects in `value` that no tensor can hold; None if there are none."""
     try:
         array = np.asarray(value)
     except ValueError:  # a list of lists of different lengths
@@ -235,7 +235,7 @@ _CLASSES: tuple[tuple[type[BaseException], type[errors.OpError]], ...] = (
 
 
 def _wrapped(error: Exception) -> errors.OpError:
-    """A user's exception as an OpError that shows where it came from."""
+    """Return a user's exception as an OpError that shows its origin."""
     place = "".join(traceback.format_exception(error)).rstrip()
     for caught, raised in _CLASSES:
         if isinstance(error, caught):

@@ -1,14 +1,14 @@
 """Kernels of convolutions.
 
-A convolution is a matrix product between windows and filters.  Windows are copied out block by
-block into a scratch matrix that stays in the cache, so that nearly all time is spent in BLAS: on
-one core the whole is within a tenth of the bare product.  The gradient by the input is a product
-scattered back over the windows, or where the stride is 1 and it costs less the convolution of the
-output's gradient with the rotated filter; the gradient by the filter is the sum over blocks of
-windows' transpose times the output's gradient.
+A convolution is a matrix product of windows and filters (im2col). Windows are copied block by block
+into a scratch matrix that fits the cache, so that nearly all time is spent in BLAS; on one core the
+whole takes at most a tenth longer than the product alone. The gradient of the input is a product
+that is scattered back over the windows (col2im). With stride 1, it is the convolution of the
+output's gradient with the rotated filter if that is cheaper. The gradient of the filter is a sum
+over blocks: the transposed windows times the output's gradient.
 
-All are over the array module. On a GPU blocks are larger, and most convolutions are left to a
-library (`weft_exec.gpu.kernels.conv`).
+All kernels use the array module. On a GPU blocks are larger, and most convolutions are computed by
+a library (`weft_exec.gpu.kernels.conv`).
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ if TYPE_CHECKING:
 FEW_CHANNELS: Final = 16
 COPY_COST: Final = 22
 SHARE_COST: Final = 100
-"""What it takes to copy an element of a window, or to add one to the image, as against a
-multiplication inside of a product; both measured on CPUs."""
+"""Costs of copying an element of a window, and of adding one to the image, relative to a
+multiplication inside a product; measured on CPUs."""
 SHARE_BYTES: Final = 1 << 18
-"""What shares of one tap and the gradient take together, so that they stay in the cache."""
+"""Bytes of the contributions of one tap and the gradient that together fit the cache."""
 
 
 class Convolution:
-    """The attributes of one convolution, and what they mean for given sizes.
+    """The attributes of one convolution, and the geometry that they imply.
 
     Args:
-      dtype: what is computed, if it is not what the node's output has.
+      dtype: the computed type, if it differs from the type of the node's output.
     """
 
     def __init__(self, node: Node, device: Device, dtype: DType | None = None) -> None:
@@ -77,7 +77,7 @@ class Convolution:
         self.wide = wide(dtype)
 
     def geometry(self, inner: Sizes, taps: Sizes) -> tuple[Sizes, Sizes, Sizes]:
-        """Number of windows, zeros before, zeros after, for each spatial axis."""
+        """Return number of windows, zeros before and zeros after, for each spatial axis."""
         found = [
             slide(n, k, stride, dilation, self.padding, pads)
             for n, k, stride, dilation, pads in zip(
@@ -88,7 +88,7 @@ class Convolution:
         return counts, before, after
 
     def is_product(self, inner: Sizes, taps: Sizes, geometry: tuple[Sizes, Sizes, Sizes]) -> bool:
-        """Whether each window is one place of the input, in their order."""
+        """Return True if each window is one position of the input, in the same order."""
         counts, before, after = geometry
         return prod(taps) == 1 and counts == inner and not any(before) and not any(after)
 
@@ -109,7 +109,7 @@ class Convolution:
             )
 
     def last_shape(self, sizes: Any) -> Sizes:
-        """A shape in the node's layout, as a tuple with the channels last."""
+        """Return a shape given in the node's layout as a tuple with the channels last."""
         full = [int(n) for n in sizes]
         axes = spatial_axes(self.data_format)
         channel = next(i for i in range(1, len(full)) if i not in axes)
@@ -124,7 +124,7 @@ def _convolve(
     counts: Sizes,
     device: Device,
 ) -> Array:
-    """The convolution of a padded (N, ..., C) with (K..., C, O): (N, counts..., O)."""
+    """Convolve a padded (N, ..., C) with (K..., C, O), to (N, counts..., O)."""
     depth = filters.shape[-1]
     matrix = filters.reshape(prod(filters.shape[:-1]), depth)
     result = new_array(device, (x.shape[0], *counts, depth), x.dtype)
@@ -138,17 +138,17 @@ def _convolve(
 
 
 class _Sizes:
-    """What a convolution knows once it knows the shapes, which rarely change from step to step.
+    """Cached geometry of a convolution for input shapes, which rarely change between steps.
 
     Attributes:
       shapes: of the input, channels last, and of the filter.
-      counts: of windows.
+      counts: number of windows.
       before: zeros before the input, for each axis.
       result: the shape of the result, channels last.
-      rows, depth: of the matrix of all windows.
-      margins: what goes around the input.
-      at_once: whether NumPy's copy of all windows is the matrix, or the input is.
-      view: the shape and the strides of these; None where each is one place of the input.
+      rows, depth: shape of the matrix of all windows.
+      margins: the zero padding of the input.
+      at_once: whether one copy of all windows, or the input itself, is the matrix.
+      view: shape and strides of the windows; None if each is one position of the input.
     """
 
     def __init__(self, conv: Convolution, x: Sizes, filters: Sizes) -> None:
@@ -164,11 +164,11 @@ class _Sizes:
         size = self.rows * self.depth * conv.wide.itemsize
         if (
             not self.at_once and conv.device.xp is np and 0 < size <= LARGE
-        ):  # more comes from the pool
+        ):  # larger results come from the pool
             self.at_once, self.view = True, self._windows(conv, filters)
 
     def _windows(self, conv: Convolution, filters: Sizes) -> tuple[Sizes, Sizes]:
-        """Of (N, counts..., kernel..., C)."""
+        """Return shape and strides of the view (N, counts..., kernel..., C)."""
         steps = [conv.wide.itemsize]
         for size in reversed(self.margins.shape[1:]):
             steps.append(steps[-1] * size)
@@ -181,12 +181,12 @@ class _Sizes:
 
 @kernel("Conv2D", "Conv3D", device=ARRAY_DEVICE, heavy=True)
 def make_forward(node: Node, device: Device) -> KernelFunction:
-    """The convolution itself."""
+    """Make the kernel of a convolution."""
     return forward(Convolution(node, device))
 
 
 def forward(conv: Convolution) -> KernelFunction:
-    """From images and filters to their convolution."""
+    """Return the function from images and filters to their convolution."""
     device, xp = conv.device, conv.device.xp
     sizes: _Sizes | None = None
 
@@ -220,7 +220,7 @@ def forward(conv: Convolution) -> KernelFunction:
     heavy=True,
 )
 def make_by_filter(node: Node, device: Device) -> KernelFunction:
-    """The gradient by the filter."""
+    """Make the kernel of the filter's gradient."""
     conv, xp = Convolution(node, device), device.xp
 
     def run(x: Any, filter_sizes: Any, grad: Any) -> Any:
@@ -258,7 +258,7 @@ def make_by_filter(node: Node, device: Device) -> KernelFunction:
     heavy=True,
 )
 def make_by_input(node: Node, device: Device) -> KernelFunction:
-    """The gradient by the input."""
+    """Make the kernel of the input's gradient."""
     conv = Convolution(node, device)
 
     def run(input_sizes: Any, filters: Any, grad: Any) -> Any:
@@ -290,18 +290,19 @@ def make_by_input(node: Node, device: Device) -> KernelFunction:
 
 
 def _may_meet_zeros(filters: Array, device: Device) -> bool:
-    """Return True if products of filters with a margin of zeros are 0.
+    """Return True if products of filters with zero padding are 0.
 
-    An infinite weight makes NaN of a zero that no window meets. On a GPU nobody waits to see.
+    An infinite weight would produce NaN from a zero that no window contains. On a GPU this is not
+    checked, since reading the result would wait for the device.
     """
     return device.xp is not np or bool(np.isfinite(np.add.reduce(filters, axis=None)))
 
 
 def _rotating_is_cheaper(shape: Sizes, counts: Sizes, filters: Sizes) -> bool:
-    """Whether a convolution of the gradient costs less than to scatter it.
+    """Return True if convolving the gradient with rotated filters costs less than scattering it.
 
-    It does not where windows are few beside the places that they cover, such as those of a text as
-    wide as its embeddings, or where the image has few channels.
+    It costs more if there are few windows relative to the positions that they cover, such as those
+    of a text as wide as its embeddings, or if the image has few channels.
     """
     channels, depth = filters[-2:]
     rotated = prod(shape[1:-1]) * depth * (channels + COPY_COST)
@@ -309,16 +310,16 @@ def _rotating_is_cheaper(shape: Sizes, counts: Sizes, filters: Sizes) -> bool:
 
 
 class _Runs:
-    """Along which axes a window's shares are added at once, and along which tap by tap.
+    """The axes along which a window's contributions are added at once instead of tap by tap.
 
-    Along an axis with one window its taps are neighbours, as the channels are: one addition takes
-    them all. So a text's windows, as wide as its embeddings, are added row by row.
+    Along an axis with one window, taps are contiguous like channels, so one addition covers them
+    all. For example, windows of a text that are as wide as its embeddings are added row by row.
 
     Attributes:
-      taps: of each axis, 1 where they are taken at once.
-      first: whether the channels come first while shares are added up, since the sums are longer
-        along the windows than along the channels and such taps.
-      side_by_side: whether all taps are taken one by one on the host.
+      taps: number of taps of each axis, 1 if they are added at once.
+      first: whether the channels come first while contributions are added, because loops along the
+        windows are longer than loops along the channels and such taps.
+      side_by_side: whether all taps are added one by one on the host.
     """
 
     def __init__(self, conv: Convolution, taps: Sizes, counts: Sizes, channels: int) -> None:
@@ -336,7 +337,7 @@ class _Runs:
         self._dilations = conv.dilations
 
     def merged(self, shares: Array, windows: int, taps: int) -> Array:
-        """A view of shares in which merged taps are where the windows were.
+        """Return a view of contributions with merged taps in place of the windows.
 
         Args:
           windows: the first axis of windows.
@@ -348,7 +349,7 @@ class _Runs:
         return shares
 
     def places(self, tap: Sizes, sizes: Sizes) -> tuple[slice, ...]:
-        """Which places of the image take the shares of a tap, of these sizes."""
+        """Return the slices of the image to which a tap's contributions are added."""
         every = zip(tap, self._dilations, self._steps, sizes, strict=True)
         return tuple(slice(t * d, t * d + (n - 1) * step + 1, step) for t, d, step, n in every)
 
@@ -362,7 +363,7 @@ def _scatter_side_by_side(
     before: Sizes,
     after: Sizes,
 ) -> Any:
-    """As `_scatter`, with the images of a block side by side, so that additions are long."""
+    """Scatter like `_scatter`, with a block's images side by side for longer additions."""
     device, counts, (channels, depth) = conv.device, grad.shape[1:-1], filters.shape[-2:]
     taps = filters.shape[:-2]
     result = new_array(device, shape, conv.wide)
@@ -413,7 +414,7 @@ def _scatter(
     before: Sizes,
     after: Sizes,
 ) -> Any:
-    """The gradient by the input of any convolution: each window gets its share added."""
+    """Compute the input's gradient of any convolution by adding contributions to each window."""
     xp, batch, counts, depth = conv.device.xp, grad.shape[0], grad.shape[1:-1], grad.shape[-1]
     taps, channels, axes = filters.shape[:-2], filters.shape[-2], len(counts)
     sizes = [b + n + a for b, n, a in zip(before, shape[1:-1], after, strict=True)]
@@ -430,7 +431,7 @@ def _scatter(
         flat = block.reshape(-1, depth)
         if runs.first:
             shares = xp.matmul(matrix, flat.T).reshape(*taps, channels, *block.shape[:-1])
-            # Axes as in the other layout; only the order in memory differs.
+            # The axes of the other layout; only the order in memory differs.
             shares = xp.moveaxis(shares, (*range(axes), axes), (*range(-axes - 1, -1), -1))
         else:
             shares = xp.matmul(flat, matrix.T).reshape(*block.shape[:-1], *taps, channels)
@@ -454,13 +455,13 @@ _ALL: Final = slice(None)
 
 
 class Depthwise(Convolution):
-    """A convolution of each channel by itself, tap by tap over some images at a time."""
+    """A depthwise convolution, computed tap by tap over a few images at a time."""
 
     def parts(self, batch: int, size: int) -> list[slice]:
-        """Images that are taken at a time: as many as stay in a CPU's cache, or all.
+        """Return slices of images to process together: as many as fit a CPU's cache, or all.
 
         Args:
-          size: elements of an image and of its result.
+          size: number of elements of an image and of its result.
         """
         step = max(1, SHARE_BYTES // max(1, size * self.wide.itemsize))
         if self.device.xp is not np:
@@ -470,7 +471,7 @@ class Depthwise(Convolution):
     def taps(
         self, inner: Sizes, taps: Sizes, counts: Sizes, before: Sizes
     ) -> list[tuple[Sizes, tuple[slice, ...], tuple[slice, ...]]]:
-        """For each tap that meets the input: itself, the outputs, the inputs it meets."""
+        """Return each tap that meets the input, with the slices of outputs and inputs."""
         found = []
         for tap in product(*map(range, taps)):
             places = [
@@ -486,9 +487,9 @@ class Depthwise(Convolution):
 
 
 def _along_rows(weights: Array, width: int, xp: Any) -> Array:
-    """The weights of a tap, of few channels once for each place of a row.
+    """Repeat the weights of a tap with few channels for each position of a row.
 
-    NumPy's inner loop is then a row and not the channels of a place.
+    NumPy's inner loop then covers a row instead of the channels of one position.
     """
     if xp is not np or weights.size >= SHORT_ROW:
         return weights
@@ -503,7 +504,7 @@ def _make_depthwise(node: Node, device: Device) -> KernelFunction:
 
 
 def depthwise_forward(conv: Depthwise) -> KernelFunction:
-    """From images and filters to their convolution, each channel by itself."""
+    """Return the function from images and filters to their depthwise convolution."""
     device, xp = conv.device, conv.device.xp
     in_one_pass = depthwise.InOnePass(conv.strides, conv.dilations)
     sizes: _Sizes | None = None

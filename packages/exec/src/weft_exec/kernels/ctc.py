@@ -1,7 +1,8 @@
-"""Kernels of connectionist temporal classification: its loss, and decoders.
+"""Kernels of connectionist temporal classification (CTC): loss and decoders.
 
-All are vectorised over the batch, and over states or beams; the one loop is over time. Of all
-probabilities there are logarithms, in float64: long sequences neither underflow nor lose digits.
+All are vectorized over the batch and over states or beams; the only loop is over time.
+Probabilities are represented by float64 logarithms, so long sequences neither underflow nor lose
+precision.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Array = np.ndarray[Any, Any]
 
 
 def _log_softmax(x: Array) -> Array:
-    """Log-probabilities of the classes in float64."""
+    """Return the log-probabilities of the classes in float64."""
     x = x.astype(np.float64)
     if not x.shape[-1]:
         return x
@@ -31,7 +32,7 @@ def _log_softmax(x: Array) -> Array:
 
 
 def _log_sum(*terms: Array) -> Array:
-    """log(sum(exp(term))), -inf where all terms are."""
+    """Return log(sum(exp(term))), -inf where all terms are -inf."""
     top = np.maximum.reduce(terms)
     safe = np.where(np.isneginf(top), 0.0, top)
     total = np.exp(terms[0] - safe)
@@ -60,7 +61,7 @@ def _check_inputs(op: str, x: Any, lengths: Any) -> None:
 
 
 def _until_last(x: Any, lengths: Any) -> Any:
-    """The inputs up to the end of the longest sequence."""
+    """Return the inputs up to the end of the longest sequence."""
     return x[: int(lengths.max(initial=0))]
 
 
@@ -68,11 +69,11 @@ def _until_last(x: Any, lengths: Any) -> Any:
 
 
 class _Labels(NamedTuple):
-    """The labels of a batch, those of one sequence in a row.
+    """The labels of a batch, one sequence in each row.
 
     Attributes:
-      values: shape (B, U), -1 behind the last one.
-      counts: how many there are, shape (B,).
+      values: shape (B, U), padded with -1.
+      counts: the number of labels of each sequence, shape (B,).
     """
 
     values: Array
@@ -80,7 +81,7 @@ class _Labels(NamedTuple):
 
 
 def _labels(op: str, indices: Any, values: Any, batch: int, node: Node, classes: int) -> _Labels:
-    """The labels of the sparse matrix, without what is no label."""
+    """Return the labels of a sparse matrix, without entries that are not labels."""
     if indices.ndim != 2 or indices.shape[1] != 2 or values.shape != indices.shape[:1]:
         raise errors.InvalidArgumentError(
             f"{op} requires labels_indices of shape [N, 2] and N labels_values, got "
@@ -113,7 +114,7 @@ def _labels(op: str, indices: Any, values: Any, batch: int, node: Node, classes:
 
 
 def _without_nulls(op: str, rows: Array, values: Array, classes: int) -> tuple[Array, Array]:
-    """Labels from the blank on say that a sequence is over, and may follow its last label."""
+    """Return labels without the end-of-sequence markers, values from the blank on."""
     null = values >= classes - 1
     if not null.any():
         return rows, values
@@ -128,9 +129,9 @@ def _without_nulls(op: str, rows: Array, values: Array, classes: int) -> tuple[A
 
 
 def _enough_time(op: str, labels: _Labels, lengths: Array, ignore: bool) -> Array:
-    """Which sequences are long enough for their labels.
+    """Return which sequences are long enough for their labels.
 
-    Equal labels need a blank between them, too: where there is no time for it the loss is infinite.
+    Equal labels also need a blank between them. If there is no time for it, the loss is infinite.
     """
     fits = np.asarray(labels.counts <= lengths)
     if not fits.all() and not ignore:
@@ -150,8 +151,8 @@ class _Lattice:
 
     Attributes:
       symbols: the class that a state emits, shape (B, S).
-      stay, skip: 0 where a state may be kept, or entered from the last but one; else -inf. None
-        where all may be kept.
+      stay, skip: 0 where a state may be kept, or entered from the one before the previous; else
+        -inf. None where all may be kept.
       last: whether a sequence may end in a state.
     """
 
@@ -171,9 +172,9 @@ class _Lattice:
         self.last = (state == end) | ((state == end - 1) & (end > 0))
 
     def forward(self, emitted: Array) -> Array:
-        """The log-probability of all ways into each state at each time, shape (T, B, S)."""
+        """Return the log-probability of all paths into each state at each time, shape (T, B, S)."""
         times, batch, states = emitted.shape
-        alpha = np.full((times, batch, states + 2), -np.inf)  # two states that nothing comes from
+        alpha = np.full((times, batch, states + 2), -np.inf)  # two states that no path comes from
         if times:
             alpha[0, :, 2:4] = emitted[0, :, :2]
         ways = np.empty((batch, states))
@@ -186,7 +187,7 @@ class _Lattice:
         return alpha[:, :, 2:]
 
     def backward(self, emitted: Array, lengths: Array) -> Array:
-        """The log-probability of all ways from each state to the end, without its own emission."""
+        """Return the log-probability of all paths from each state to the end, less its emission."""
         beta = np.empty(emitted.shape)
         end = np.where(self.last, 0.0, -np.inf)
         ended = lengths == np.arange(1, len(emitted) + 1)[:, None]
@@ -203,12 +204,12 @@ class _Lattice:
         return beta
 
     def _kept(self, before: Array) -> Array:
-        """The ways that stay in their state, from the same at another time."""
+        """Return the paths that stay in their state, from the states at an adjacent time."""
         return before if self.stay is None else np.add(before, self.stay)
 
 
 def _gradient(lattice: _Lattice, passed: Array, log_y: Array, inside: Array, blank: int) -> Array:
-    """By the logits: the probability of a class less that of being in a state that emits it."""
+    """Return the gradient of the logits: class probability less that of states emitting it."""
     grad = np.exp(log_y)
     times, batch, classes = grad.shape
     flat = grad.reshape(times * batch, classes)
@@ -257,7 +258,7 @@ def _loss(node: Node, device: Device) -> KernelFunction:
 
 
 def _sparse(table: Array, kept: Array) -> tuple[Array, Array, Array]:
-    """The kept entries of each row as a sparse matrix, moved to the left."""
+    """Return the kept entries of each row as a sparse matrix, moved to the left."""
     rows, columns = np.nonzero(kept)
     counts = kept.sum(1)
     places = (np.cumsum(kept, 1) - 1)[rows, columns]
@@ -294,12 +295,11 @@ class _Beams:
     """The prefixes that a beam search keeps for each sequence, best first.
 
     Attributes:
-      blank, label: log-probabilities of all ways to a prefix that end in a blank, or in its last
-        label, shape (B, K); -inf for what is no prefix.
-      last: the last label, -1 of the empty prefix.
+      blank, label: log-probabilities of all paths to a prefix that end in a blank, or in its last
+        label, shape (B, K); -inf for unused beams.
+      last: the last label, -1 for the empty prefix.
       own, parent: hashes of the prefix, and of the prefix without its last label.
-      origins, appended: for each time, from which beam one came, and the label that was added, or
-        -1.
+      origins, appended: for each time, the previous beam and the appended label, or -1.
     """
 
     def __init__(self, batch: int, width: int) -> None:
@@ -313,7 +313,7 @@ class _Beams:
         self.appended: list[Array] = []
 
     def step(self, log_y: Array, running: Array) -> None:
-        """Read the log-probabilities of one time, the blank's last, for sequences that go on."""
+        """Process the log-probabilities of one time, the blank's last, for running sequences."""
         batch, width = self.blank.shape
         total = _log_sum(self.blank, self.label)
         labels = _best_labels(log_y[:, :-1], 2 * width + 1)
@@ -345,7 +345,7 @@ class _Beams:
         self.appended.append(np.where(running[:, None], added, -1))
 
     def _stay(self, log_y: Array, total: Array, child: Array) -> tuple[Array, Array]:
-        """The prefixes as they are: after a blank, or one more of the last label."""
+        """Return the unchanged prefixes: after a blank, or after a repetition of the last label."""
         repeated = self.last[:, :, None] == self.last[:, None, :]
         given = np.where(repeated, self.blank[:, :, None], total[:, :, None])
         given = np.where(child, given, -np.inf).max(1)  # a prefix has one parent
@@ -354,7 +354,7 @@ class _Beams:
         return total + log_y[:, -1:], label
 
     def _grow(self, labels: Array, scores: Array, total: Array, child: Array) -> Array:
-        """The prefixes with each of the labels added, but for those that are kept anyway."""
+        """Return the prefixes extended by each label, except those that are kept anyway."""
         same = labels[:, None, :] == self.last[:, :, None]
         before = np.where(same, self.blank[:, :, None], total[:, :, None])
         grown = before + scores[:, None, :]
@@ -365,7 +365,7 @@ class _Beams:
         return grown
 
     def paths(self, count: int) -> tuple[Array, Array, Array]:
-        """The best prefixes, shape (B, count, T), where there is a label, and their logarithms."""
+        """Return the best prefixes, shape (B, count, T), their label mask and logarithms."""
         total = _log_sum(self.blank, self.label)
         order = np.argsort(-total, 1, kind="stable")[:, :count]
         score = np.take_along_axis(total, order, 1)
@@ -377,7 +377,7 @@ class _Beams:
 
 
 def _mixed(own: Array, label: Array) -> Array:
-    """The hash of a prefix with a label added; 64 bits make equal ones of two prefixes unlikely."""
+    """Return the hash of an extended prefix; 64 bits make collisions unlikely."""
     x = own * np.uint64(0x9E3779B97F4A7C15) + (label + 1).astype(np.uint64)
     x ^= x >> np.uint64(30)
     x *= np.uint64(0xBF58476D1CE4E5B9)
@@ -387,14 +387,14 @@ def _mixed(own: Array, label: Array) -> Array:
 
 
 def _best_labels(log_y: Array, count: int) -> Array:
-    """The most probable labels: of a beam, all but its last and those it has with others count."""
+    """Return the most probable labels: enough for a beam besides its last and its children's."""
     if log_y.shape[1] <= count:
         return np.broadcast_to(np.arange(log_y.shape[1]), log_y.shape)
     return np.sort(np.argpartition(-log_y, count - 1, 1)[:, :count], 1)
 
 
 def _largest(x: Array, count: int) -> Array:
-    """The positions of the largest entries of each row, largest first."""
+    """Return the positions of the largest entries of each row, largest first."""
     if x.shape[1] > count:
         places = np.argpartition(-x, count - 1, 1)[:, :count]
     else:
@@ -432,7 +432,7 @@ def _beam_search(node: Node, device: Device) -> KernelFunction:
 
 
 def _repeats(found: Array, kept: Array) -> Array:
-    """Where a label equals the one before it in its path."""
+    """Return where a label equals the previous one in its path."""
     times = np.where(kept, np.arange(found.shape[2]), -1)
     before = np.maximum.accumulate(times, 2)[:, :, :-1]
     earlier = np.take_along_axis(found, np.maximum(before, 0), 2)

@@ -1,8 +1,8 @@
-"""Convolutions of each channel by itself on the host, all taps of a window in one pass.
+"""Depthwise convolutions on the host, with all taps of a window in one pass.
 
-`einsum` multiplies and adds in one loop, which is as long as the last axis. So pixels side by side
-are taken together, with the weights of a tap once for each of them: a step of one pixel along a
-row is a step of as many elements as there are channels.
+`einsum` multiplies and adds in one loop, which is as long as the last axis. To make it longer,
+adjacent pixels are merged with the channels, and the weights of a tap are repeated for each of
+them: a step of one pixel along a row is a step of as many elements as there are channels.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ Array = np.ndarray[Any, Any]
 Sizes = tuple[int, ...]
 
 _LONG: Final = 1024
-"""Elements of an inner loop, from which on longer ones are no quicker."""
+"""Length of an inner loop from which on longer ones are no faster."""
 
 
 class InOnePass:
-    """How a convolution is done with all taps at once.
+    """A convolution with all taps at once.
 
     Args:
       strides, dilations: along both axes.
 
     Attributes:
-      fits: whether it can be: the taps of a row must be side by side once pixels are sorted by the
-        stride.
+      fits: whether it is possible: the taps of a row must be adjacent once pixels are grouped by
+        phase of the stride.
     """
 
     __slots__ = ("_dilations", "_last", "_strides", "fits")
@@ -40,7 +40,7 @@ class InOnePass:
         self.fits: bool = strides[1] == 1 or dilations[1] == 1
 
     def into(self, result: Array, x: Array, filters: Array) -> None:
-        """The convolution of images with all margins.
+        """Write the convolution of padded images to `result`.
 
         Args:
           result: shape (N, H', W', C, M), in C order.
@@ -67,7 +67,7 @@ class InOnePass:
                 result[..., m] = total.reshape(result.shape[:-1])
 
     def _weights(self, filters: Array, pixels: int) -> list[Array]:
-        """Those of the taps of each phase, (M, K, taps, pixels * C); of constants made once."""
+        """Return the weights of each phase, (M, K, taps, pixels * C); cached for constants."""
         last = self._last
         if last is not None and last[0] is filters and last[1] == pixels:
             return last[2]
@@ -90,10 +90,10 @@ def _divisors(n: int) -> Iterator[int]:
 def _windows(
     x: Array, phase: int, shape: Sizes, taps: Sizes, strides: Sizes, dilations: Sizes
 ) -> Array:
-    """What each tap sees, of every so many pixels: (N, H', blocks, K, L, elements)."""
+    """Return the inputs of each tap, for groups of pixels: (N, H', blocks, K, L, elements)."""
     if strides[1] > 1:
         x = np.ascontiguousarray(x[:, :, phase :: strides[1]])
-    # The strides of axes of one element may be anything.
+    # The strides of axes of one element are arbitrary.
     item = x.itemsize
     pixel = item * x.shape[3]
     row = pixel * x.shape[2]

@@ -1,4 +1,4 @@
-"""What devices can compute, as placement asks: by the kernels here, or those of another process."""
+"""Kernels of devices for placement, of this process or of another one."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from weft_graph.ir.node import Node
 
 
 def describe_kernels(device_type: str) -> Kernels:
-    """All that this process registers for a type of device, to be told to another process."""
+    """Describe all kernels that this process registers for a device type, for other processes."""
     ops = sorted({op for op, on in registered_kernels() if on in (device_type, ANY_DEVICE)})
     return {op: _registered(op, device_type) for op in ops}
 
 
 def kernels_on(device: DeviceDescription, op: str) -> Sequence[KernelDescription]:
-    """The kernels of an op on a device; empty when there are none."""
+    """Return the kernels of an op on a device; empty if there are none."""
     if device.kernels is None:
         return _registered(op, device.type)
     return device.kernels.get(op, ())
 
 
 def runs_on(device: DeviceDescription, node: Node) -> bool:
-    """Whether a device has a kernel for a node."""
+    """Return True if a device has a kernel for a node."""
     if device.kernels is None:
         return find_kernel(node, device.type) is not None
     return any(_accepts(kernel, node) for kernel in kernels_on(device, node.type))
 
 
 def waits_on(device: DeviceDescription, node: Node) -> bool:
-    """Whether a node would wait on a device for something other than its inputs."""
+    """Return True if a node would wait on a device for something other than its inputs."""
     if device.kernels is None:
         found = find_kernel(node, device.type)
         return found is not None and found.asynchronous

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _filled(function: Function) -> KernelFactory:
-    """A factory for `function(device, *inputs)`."""
+    """Return a factory for `function(device, *inputs)`."""
 
     def make(node: Node, device: Device) -> KernelFunction:
         return lambda *inputs: function(device, *inputs)
@@ -71,7 +71,7 @@ def _matrix_set_diag(device: Device, x: Any, diagonal: Any) -> Any:
 
 
 def _bounds(k: Any) -> tuple[int, int]:
-    """The lowest and the highest diagonal.
+    """Return the lowest and the highest diagonal.
 
     Raises: InvalidArgumentError: `k` has another shape than [], [1] or [2].
     """
@@ -91,7 +91,7 @@ def _check_rank(value: Any, least: int, name: str, most: int | None = None) -> N
 def _places(
     rows: int, columns: int, k: Any, align: str
 ) -> tuple[tuple[Any, Any], tuple[Any, Any], tuple[int, ...]]:
-    """Where elements of diagonals are: in the matrices, in the rows of diagonals; their shape."""
+    """Return indices of diagonals' elements in matrices and in rows of diagonals, and the shape."""
     lower, upper = _bounds(k)
     if not (lower == upper == 0 or -rows < lower <= upper < columns):
         raise errors.InvalidArgumentError(
@@ -118,7 +118,7 @@ def _filled_array(device: Device, shape: tuple[int, ...], value: Any) -> Any:
 
 
 def _by_rows(diagonal: Any, shape: tuple[int, ...]) -> Any:
-    """Diagonals with an axis for their number, also where it is one."""
+    """Return diagonals with an axis for their number, even if it is one."""
     return diagonal[..., None, :] if len(shape) == 1 else diagonal
 
 

@@ -1,8 +1,8 @@
-"""CPU kernels of elementwise ops, made of the scalar definitions in their declarations.
+"""CPU kernels of elementwise ops, derived from scalar definitions.
 
-A definition of one primitive is one ufunc, called in the cheapest way (`unary`, `binary`).  A
-longer one is a chain: of Python's operators on NumPy scalars, of ufuncs with new results on small
-arrays, and of ufuncs that work in place, over as few arrays as they can, on large ones.
+A single primitive is one ufunc, called in the cheapest way (`unary`, `binary`). Several primitives
+are a chain: of Python's operators on NumPy scalars, of ufuncs with new results on small arrays, and
+of in-place ufuncs over as few arrays as possible on large ones.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def derived(definition: Definition) -> KernelFactory:
-    """A factory for what a definition computes."""
+    """Return a factory for the kernel of a definition."""
     factories: dict[tuple[Any, ...], KernelFactory] = {}
 
     def make(node: Node, device: Device) -> KernelFunction:
@@ -53,7 +53,7 @@ def derived(definition: Definition) -> KernelFactory:
 
 
 def _factory(definition: Definition, expression: Scalar, like: Node) -> KernelFactory:
-    """A factory for nodes of one op with the element types of one of them."""
+    """Return a factory for nodes of one op with the element types of one of them."""
     parts, count = scalar.applications(expression), len(like.inputs)
     used = scalar.inputs_of(expression)
     one_shape = definition.one_shape
@@ -71,7 +71,7 @@ def _factory(definition: Definition, expression: Scalar, like: Node) -> KernelFa
 
 
 def _leaf_or_number(expression: Scalar, parts: list[Scalar], node: Node) -> Function:
-    """What takes an expression without applications to inputs from the inputs."""
+    """Return a function for an expression that is an input or number."""
     if expression.name == "input":
         return lambda *inputs: inputs[expression.value]
     number = _numbered(parts, node)[1][-1] if parts else leaf(expression, node)
@@ -79,9 +79,9 @@ def _leaf_or_number(expression: Scalar, parts: list[Scalar], node: Node) -> Func
 
 
 def spread(node: Node, device: Device, function: Function) -> KernelFunction:
-    """What gives a function's results in the shape to which all inputs broadcast, as new arrays.
+    """Return a function with new results in the shape to which all inputs broadcast.
 
-    For definitions that leave inputs out, whose shapes count nevertheless.
+    For definitions that ignore inputs whose shapes matter nevertheless.
     """
     dtype = node.outputs[0].dtype.numpy
     definition = node.traits.scalar
@@ -99,23 +99,23 @@ def spread(node: Node, device: Device, function: Function) -> KernelFunction:
 
 
 def shapes_differ(node: Node, inputs: Sequence[Any]) -> errors.InvalidArgumentError:
-    """The error of an op whose inputs must have one shape."""
+    """Return the error of an op whose inputs must have the same shape."""
     shapes = " and ".join(str(list(value.shape)) for value in inputs)
     return errors.InvalidArgumentError(f"{node.type} requires inputs of one shape, got {shapes}")
 
 
 def same(x: Any) -> Any:
-    """The value itself."""
+    """Return the value itself."""
     return x
 
 
 def copied(x: Any) -> Any:
-    """A copy of the value."""
+    """Return a copy of the value."""
     return x.copy()
 
 
 def may_alias(definition: Definition) -> bool:
-    """Whether a result may be the input itself, or a view of it."""
+    """Return True if a result may be the input itself, or a view of it."""
     return definition.function in (scalar.identity, scalar.real, scalar.imag)
 
 
@@ -123,12 +123,12 @@ def may_alias(definition: Definition) -> bool:
 
 
 def _single(part: Scalar, op: str) -> KernelFactory | None:
-    """One primitive of the inputs in their order, or of one input and constants."""
+    """Return a factory for one primitive of the inputs in order, or of one input and constants."""
     found = computation(part, op)
     args = [(arg.name, arg.value) for arg in part.args]
     if any(arg.dtype.numpy.kind == "O" for arg in part.args):
         return exact(found.array)
-    if part.name in ("real", "imag"):  # views, of any size
+    if part.name in ("real", "imag"):  # views of any size
         return lambda node, device: found.array
     if args == [("input", 0)]:
         return unary(found.array, found.scalar)
@@ -148,7 +148,7 @@ def _bound(function: Function, number: Any) -> Function:
 
 
 def leaf(part: Scalar, node: Node) -> Any:
-    """The number that a constant or an attribute is, as a NumPy scalar."""
+    """Return the number of a constant or attribute as a NumPy scalar."""
     value = node.attrs[part.value] if part.name == "attribute" else part.value
     return part.dtype.numpy.type(value)
 
@@ -160,13 +160,13 @@ _Step = tuple[Function, int, int | None, int | None]
 """One application: its function and the registers of its operands."""
 
 FEW = 1 << 10
-"""Elements from which on choices and bounds are quicker in place than with a new result."""
+"""Number of elements from which on selections and clamps are faster in place."""
 
 
 class _Chain:
     """The applications of a definition, one after another.
 
-    Registers are numbered: first the inputs, then the numbers, then what is computed.
+    Registers are numbered: first the inputs, then the numbers, then the computed values.
     """
 
     def __init__(self, node: Node, device: Device, parts: list[Scalar], *, one_shape: bool) -> None:
@@ -181,7 +181,7 @@ class _Chain:
         registers, self._types = _reused(operands, types, fixed)
         found = [computation(part, node.type) for part in parts]
         self._in_new = _steps([each.array for each in found], operands)
-        # On complex numbers Python's operators differ from NumPy's functions in the last bit.
+        # On complex numbers, Python's operators differ from NumPy's functions in the last bit.
         self._of_scalars = self._in_new
         if not any(arg.dtype.is_complex for part in parts for arg in part.args):
             of_scalars = [each.scalar or each.array for each in found]
@@ -195,7 +195,7 @@ class _Chain:
             self._few = FEW
 
     def function(self) -> KernelFunction:
-        """What computes the node: the general way, or one for sizes that are known."""
+        """Return the function of the node: the general one, or one for known sizes."""
         output = self._node.outputs[0]
         few, in_new, arrays = self._few, self._in_new, self._arrays
         of_scalars, numbers, in_place = self._of_scalars, self._numbers, self._filled
@@ -244,7 +244,7 @@ class _Chain:
         return value if value.shape == shape else np.broadcast_to(value, shape).copy()
 
     def _spread(self, inputs: tuple[Any, ...], shape: tuple[int, ...]) -> Any:
-        """In place where a step's result has the whole shape, in new arrays where it has less."""
+        """Compute in place for results of the whole shape, in new arrays for smaller results."""
         values = [*inputs, *self._arrays, *[None] * len(self._types)]
         whole: dict[int, Array] = {}
         steps = zip(self._in_place, self._in_new, self._results, strict=True)
@@ -262,7 +262,7 @@ class _Chain:
 
 
 def _computed(steps: list[_Step], values: list[Any]) -> Any:
-    """The last of the results, which are appended to the values of the other registers."""
+    """Return the last result; results are appended to the values of the other registers."""
     value = None
     for function, a, b, c in steps:
         if b is None:
@@ -276,12 +276,12 @@ def _computed(steps: list[_Step], values: list[Any]) -> Any:
 
 
 def _numbered(parts: list[Scalar], node: Node) -> tuple[list[list[int]], list[Any], list[Scalar]]:
-    """Numbers for all that takes part: the inputs, the numbers of the definition, the parts.
+    """Number all values: the inputs, the numbers of the definition, the parts.
 
-    Parts of numbers alone are numbers, too.  Conversions of bools that are only multiplied with are
-    left out, since ufuncs do those themselves.
+    Parts that depend only on numbers become numbers, too. Conversions of bools that are only
+    multiplied with are removed, since ufuncs do them implicitly.
 
-    Returns: the operands of each part that is left, the numbers, and those parts.
+    Returns: the operands of each remaining part, the numbers, and those parts.
     """
     numbers: list[Any] = []
     place: dict[int, int] = {}
@@ -311,7 +311,7 @@ def _numbered(parts: list[Scalar], node: Node) -> tuple[list[list[int]], list[An
 
 
 def _masks(parts: list[Scalar]) -> dict[int, Scalar]:
-    """The bools behind conversions that are only multiplied with, by identity of these."""
+    """Return the bools behind conversions that are only multiplied with, by identity."""
     found: dict[int, Scalar] = {}
     for part in parts:
         if part.name == "cast" and part.args[0].dtype.is_bool and part.dtype not in NARROW:
@@ -324,16 +324,16 @@ def _masks(parts: list[Scalar]) -> dict[int, Scalar]:
 def _reused(
     operands: list[list[int]], types: list[np.dtype[Any]], fixed: int
 ) -> tuple[dict[int, int], list[np.dtype[Any]]]:
-    """Few registers for the parts, so that they work in place.
+    """Allocate few registers for the parts, so that they work in place.
 
-    Returns: the register of each number, and the types of those from `fixed` on; the first of them
-      is that of the result.
+    Returns: the register of each number, and the types of those from `fixed` on; the first of these
+    is that of the result.
     """
     last = {number: at for at, numbers in enumerate(operands) for number in numbers}
     registers = dict(enumerate(range(fixed)))
     kinds, free = [types[-1]], {fixed}
     for at, (numbers, wanted) in enumerate(zip(operands, types, strict=True)):
-        # A choice works in place of its last operand.
+        # A selection works in place of its last operand.
         ended = [registers[n] for n in reversed(numbers) if n >= fixed and last[n] == at]
         free.update(ended)
         fitting = [each for each in (*ended, *sorted(free)) if kinds[each - fixed] == wanted]

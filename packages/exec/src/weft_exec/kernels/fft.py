@@ -22,7 +22,7 @@ _HOST = ("fft_length", "axes")
 
 
 def _whole(op: str, rank: int) -> None:
-    """The kernel of a transform of all there is over the innermost axes."""
+    """Register the kernel of a transform of all elements of the innermost axes."""
 
     @kernel(op, device=ARRAY_DEVICE, heavy=True)
     def make(node: Node, device: Device) -> KernelFunction:
@@ -49,7 +49,7 @@ def _whole(op: str, rank: int) -> None:
 
 
 def _by_blocks(line: Callable[..., Any], x: Any, result: Any) -> None:
-    """`line` over all axes but the first: what one leaves is in the cache for the next."""
+    """Apply `line` to all axes except the first, block by block so that data stays in the cache."""
     step = max(1, len(x) * BLOCK_BYTES // x.nbytes)
     for at in range(0, len(x), step):
         part = result[at : at + step]
@@ -59,7 +59,7 @@ def _by_blocks(line: Callable[..., Any], x: Any, result: Any) -> None:
 
 
 def _fitted(op: str, rank: int | None) -> None:
-    """The kernel of a transform of given lengths; `rank` is None where the axes are given, too."""
+    """Register the kernel of a transform of given lengths; `rank` is None if axes are given too."""
 
     @kernel(op, device=ARRAY_DEVICE, host=_HOST if rank is None else _HOST[:1], heavy=True)
     def make(node: Node, device: Device) -> KernelFunction:
@@ -84,9 +84,9 @@ def _fitted(op: str, rank: int | None) -> None:
 
 
 def _axes(x: Any, lengths: Any, rank: int | None, given: Any) -> list[int]:
-    """The axes of a transform, counted from the front.
+    """Return the axes of a transform, counted from the front.
 
-    Raises: InvalidArgumentError: there are not as many lengths, or the input's rank is too small.
+    Raises: InvalidArgumentError: the number of lengths is wrong, or the input's rank too small.
     """
     count = len(given) if rank is None else rank
     if lengths.shape != (count,) or (lengths < 0).any() or x.ndim < count:
@@ -98,9 +98,9 @@ def _axes(x: Any, lengths: Any, rank: int | None, given: Any) -> list[int]:
 
 
 def _cropped(x: Any, axes: Sequence[int], sizes: Sequence[int], halved: bool) -> Any:
-    """What the transform reads.
+    """Return the part of the input that the transform reads.
 
-    Raises: InvalidArgumentError: there is less along an axis.
+    Raises: InvalidArgumentError: an axis is too short.
     """
     index = [slice(None)] * x.ndim
     for axis, size in zip(axes, sizes, strict=True):
@@ -115,8 +115,8 @@ def _cropped(x: Any, axes: Sequence[int], sizes: Sequence[int], halved: bool) ->
 
 
 def _real_inverse(xp: Any, x: Any, axes: Sequence[int], sizes: Sequence[int]) -> Any:
-    # Complex transforms first: those of several axes at once may rely on a symmetry that an input
-    # which is no transform of real numbers does not have.
+    # Complex transforms first: a transform over several axes at once may rely on a symmetry that
+    # the input lacks if it is not the transform of real numbers.
     if len(axes) > 1:
         x = xp.fft.ifftn(x, axes=tuple(axes[:-1]))
     return xp.fft.irfft(x, sizes[-1], axis=axes[-1])

@@ -1,7 +1,7 @@
 """Kernels of pooling over regions of random sizes.
 
 Regions are products of runs of rows and of columns, so they are folded axis by axis. Gradients
-visit the positions of a region one by one, each in all regions at once.
+iterate over the positions of a region, each in all regions at once.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 FIXED_KEY = (123, 456)
-"""Of regions that are the same in each run, where no seed is given."""
+"""Key of the regions that are the same in each run, for nodes without a seed."""
 
 
 def _runs(draw: np.random.Generator, size: int, count: int, pseudo: bool) -> Array:
-    """Where `count` runs begin that fill an axis, and where the last one ends."""
+    """Return the starts of `count` runs that cover an axis, and the end of the last one."""
     if not count:
         return np.zeros(1, np.int64)
     short = size // count
@@ -42,12 +42,12 @@ def _runs(draw: np.random.Generator, size: int, count: int, pseudo: bool) -> Arr
 
 
 def _ends(starts: Array, overlapping: bool) -> Array:
-    """Where the runs end, one behind their last position."""
+    """Return the ends of the runs, one past their last position."""
     return np.asarray(np.minimum(starts[1:] + overlapping, starts[-1]))
 
 
 def _fold(x: Array, axis: int, starts: Array, overlapping: bool, function: Any) -> Array:
-    """`function` (maximum or add) over the runs of an axis."""
+    """Apply `function` (maximum or add) over the runs of an axis."""
     if len(starts) == 1:
         return np.take(x, np.zeros(0, np.intp), axis)
     result = np.asarray(function.reduceat(x, starts[:-1], axis))
@@ -94,7 +94,7 @@ def _pool(node: Node, device: Device) -> KernelFunction:
 
 
 def _counts(rows: Array, columns: Array, overlapping: bool) -> Array:
-    """How many positions each region has, shape (H', W', 1)."""
+    """Return the number of positions of each region, shape (H', W', 1)."""
     sizes = [_ends(starts, overlapping) - starts[:-1] for starts in (rows, columns)]
     return np.asarray(np.multiply.outer(*sizes)[:, :, None])
 
@@ -103,7 +103,7 @@ Region = Any
 
 
 def _positions(rows: Array, columns: Array, overlapping: bool) -> Iterator[tuple[Region, Region]]:
-    """For each position inside a region: the regions that have it, and where it is in each."""
+    """Yield, for each position inside a region, the regions that have it and its index in each."""
     ends = [_ends(starts, overlapping) for starts in (rows, columns)]
     longest = [int((e - s[:-1]).max(initial=0)) for e, s in zip(ends, (rows, columns), strict=True)]
     for dy in range(longest[0]):
@@ -114,7 +114,7 @@ def _positions(rows: Array, columns: Array, overlapping: bool) -> Iterator[tuple
 
 
 def _require(op: str, shape: Any, grad: Any, rows: Any, columns: Any) -> None:
-    """Refuse sequences that do not divide the image into the regions of the gradient."""
+    """Raise InvalidArgumentError unless the sequences divide the image as the gradient does."""
     fits = len(shape) == 4 and grad.ndim == 4 and rows.ndim == columns.ndim == 1
     fits = fits and grad.shape == (shape[0], len(rows) - 1, len(columns) - 1, shape[3])
     for starts, size in zip((rows, columns), shape[1:3], strict=True):

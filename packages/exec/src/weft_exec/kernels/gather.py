@@ -121,7 +121,7 @@ def _take_batched(params: Any, indices: Any, axis: int, batch: int, device: Devi
 
 
 def columns_of(indices: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
-    """The last axis of `indices` as index arrays into a tensor of `shape`, checked.
+    """Return the last axis of `indices` as index arrays into a tensor of `shape`, checked.
 
     Raises: InvalidArgumentError: too many numbers per vector, or one out of range.
     """
@@ -158,7 +158,7 @@ def _gather_nd(node: Node, device: Device) -> KernelFunction:
 
 
 def _rows_of(xp: Any, indices: Any, shape: tuple[int, ...]) -> tuple[Any, int]:
-    """The numbers of the slices that points address, and how many slices there are."""
+    """Return the numbers of the slices that points address, and how many slices there are."""
     if xp is not np:
         found, count = rows.rows_of_points(xp, indices, shape)
         return found.reshape(-1), count
@@ -186,7 +186,7 @@ def _flat(xp: Any, target: Any, indices: Any, updates: Any) -> tuple[Any, Any, A
 
 
 def _combining(xp: Any, combine: np.ufunc) -> Callable[[Any, Any, Any], None]:
-    """A function that combines rows with their updates."""
+    """Return a function that combines rows with their updates."""
     if xp is np:
         return scatter.combining(combine)
     if combine is np.add or combine is np.logical_or:

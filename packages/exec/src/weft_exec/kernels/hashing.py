@@ -37,7 +37,7 @@ def _shift_mix(value: int) -> int:
 
 
 def _mix(u: int, v: int, mul: int) -> int:
-    """Two words into one."""
+    """Return two words into one."""
     a = _shift_mix((u ^ v) * mul)
     b = _shift_mix((v ^ a) * mul)
     return (b * mul) & _MASK

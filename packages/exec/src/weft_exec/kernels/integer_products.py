@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 Array = Any
 
 _LARGEST: Final = 255
-"""Of numbers of 8 bits without their zero point, whose sign is any."""
+"""Largest magnitude of an 8-bit number less its zero point."""
 _EXACT: Final = 2**24
 """Below it float32 has all integers."""
 
 
 def _type_for(count: int, weights: Array | None, axes: Sequence[int]) -> DType:
-    """The floats in which sums are exact.
+    """Return the floats in which sums are exact.
 
     Args:
       count: terms of a sum.
@@ -79,7 +79,7 @@ def _matmul(node: Node, device: Device) -> KernelFunction:
 def _convolution(
     node: Node, device: Device, make: Callable[[DType], KernelFunction], axes: Sequence[int]
 ) -> KernelFunction:
-    """A convolution by that of floats.
+    """Make a convolution of integers from that of floats.
 
     Args:
       make: the convolution of a type.

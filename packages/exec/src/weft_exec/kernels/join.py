@@ -135,7 +135,7 @@ def _tile(node: Node, device: Device) -> KernelFunction:
             )
         if not counts:
             return x
-        # Each axis becomes a pair (copies, size), along whose first half one value is broadcast.
+        # Each axis becomes a pair (copies, size); the value is broadcast along the first of them.
         shape = tuple([n * count for n, count in zip(x.shape, counts, strict=True)])
         result = new_array(device, shape, x.dtype)
         pairs = [size for pair in zip(counts, x.shape, strict=True) for size in pair]

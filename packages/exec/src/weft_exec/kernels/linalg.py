@@ -29,7 +29,7 @@ def _not_invertible() -> errors.InvalidArgumentError:
 
 
 def _finite(xp: Any, found: Any, error: Callable[[], errors.OpError]) -> Any:
-    """CuPy's solvers do not say that a matrix is singular, but give what is not finite."""
+    """Raise `error()` for non-finite results: CuPy's solvers do not report singular matrices."""
     if xp is not np and not bool(xp.all(xp.isfinite(found))):
         raise error()
     return found
@@ -206,7 +206,7 @@ def _exponential(node: Node, device: Device) -> KernelFunction:
 
 
 def _expm(a: Array) -> Any:
-    """The Padé approximant of order 13 of a scaled matrix, squared back (Higham, 2005)."""
+    """Return the Padé approximant of order 13 of a scaled matrix, squared back (Higham, 2005)."""
     size = float(np.abs(a).sum(0).max())
     if not np.isfinite(size):
         return np.full_like(a, np.nan)

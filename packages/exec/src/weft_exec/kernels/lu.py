@@ -39,9 +39,9 @@ def _lu(node: Node, device: Device) -> KernelFunction:
 
 
 def _factorise(a: Array, rows: Array) -> None:
-    """Turn matrices (B, n, n) into their factors, and `rows` (B, n) into what became of their rows.
+    """Factorize matrices (B, n, n) in place, and permute `rows` (B, n) like their rows.
 
-    Raises: InvalidArgumentError: one is not invertible.
+    Raises: InvalidArgumentError: a matrix is not invertible.
     """
     n = a.shape[-1]
     for first in range(0, n, _BLOCK):

@@ -55,7 +55,7 @@ def _evaluated(a: Array, general: Callable[[Array], Array], scalar: Callable[[An
     if selfadjoint.any():
         values, vectors = np.linalg.eigh(a[selfadjoint])
         tiny = np.abs(values) <= 1e-15 * np.abs(values).max(-1, keepdims=True)
-        values = np.where(tiny & (values < 0), 0, values)  # what rounding made of a 0
+        values = np.where(tiny & (values < 0), 0, values)  # rounding errors of 0
         values = values.astype(a.dtype)
         result[selfadjoint] = (vectors * scalar(values)[..., None, :]) @ adjoint(np, vectors)
     rest = finite & ~selfadjoint
@@ -87,7 +87,7 @@ def _by_eigenvectors(
 
 
 def _iterated(a: Array) -> tuple[Array, Array]:
-    """Roots, and of which of them the iteration has converged."""
+    """Return roots, and for which of them the iteration has converged."""
     unit = np.eye(a.shape[-1], dtype=a.dtype)
     product, root = a.copy(), a.copy()
     done = np.zeros(len(a), bool)

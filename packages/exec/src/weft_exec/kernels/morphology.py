@@ -22,13 +22,12 @@ Place = tuple[Any, ...]
 
 
 class _Dilation:
-    """A dilation of one image: where each tap meets it, and which tap each window takes.
+    """A dilation of one image: the positions of taps, and the tap with each window's maximum.
 
     Attributes:
-      places: for each tap its position in the filter, and the indices of the windows inside the
-        image with what they meet.
+      places: for each tap its position in the filter, and the indices of windows and inputs.
       best: the maximum of each window plus the filter.
-      taken: the number of the first tap that gives it, shape of `best`.
+      taken: the number of the first tap with the maximum, shape of `best`.
     """
 
     def __init__(self, node: Node, x: Any, taps: Any) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @kernel("LeakyRelu")
 def _make_leaky(node: Node, device: Device) -> KernelFunction:
-    # By a maximum: choosing by a mask, as what is derived does, takes ten times as long.
+    # A maximum: the derived kernel selects by a mask, which takes ten times as long.
     alpha = node.attrs["alpha"]
     exact = node.outputs[0].dtype.numpy
     choose = np.maximum if alpha <= 1 else np.minimum
@@ -136,11 +136,11 @@ def _make_l2(node: Node, device: Device) -> KernelFunction:
 
 
 _SHORT = 48
-"""Up to so many columns the maxima of rows are quicker found in a transposed copy."""
+"""Number of columns up to which row maxima are computed faster in a transposed copy."""
 
 
 def _maxima(logits: Array) -> Array:
-    """The maximum of each row, on an axis of its own."""
+    """Return the maximum of each row, on an axis of its own."""
     if logits.shape[-1] > _SHORT or logits.size < 4 * _SHORT or not logits.flags.c_contiguous:
         found: Array = np.maximum.reduce(logits, axis=-1, keepdims=True)
         return found
@@ -150,14 +150,14 @@ def _maxima(logits: Array) -> Array:
 
 
 def row_sums(values: Array) -> Array:
-    """The sum of each row, on an axis of its own."""
+    """Return the sum of each row, on an axis of its own."""
     axis = values.ndim - 1
     sums: Array = summed(values, axis, axis + 1).reshape(*values.shape[:-1], 1)
     return sums
 
 
 def _shifted(logits: Array, device: Device) -> Array:
-    """The logits less the maximum of their row, in a new array; float32 for narrow types."""
+    """Return the logits less the maximum of their row, in a new array; float32 for narrow types."""
     logits = widened(logits)
     result = new_array(device, logits.shape, logits.dtype)
     if logits.size:
@@ -221,7 +221,7 @@ def _make_cross_entropy(node: Node, device: Device) -> KernelFunction:
 
 
 def shape_of_losses(logits: Any, labels: Any) -> tuple[int, ...]:
-    """The shape that logits and labels are broadcast to."""
+    """Return the shape that logits and labels are broadcast to."""
     try:
         return np.broadcast_shapes(logits.shape, labels.shape)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Regular expressions by RE2, which takes time linear in the text, whatever the pattern is."""
+"""Regular expressions by RE2, in time linear in the text for any pattern."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ _NOWHERE: Final = (-1, -1)
 
 
 class Pattern:
-    """A regular expression of RE2's syntax, over UTF-8.
+    """A regular expression in RE2's syntax, over UTF-8.
 
     Args:
       text: the expression.
-      grouping: whether somebody asks where its groups are, which costs time.
+      grouping: whether positions of groups are needed, which takes time.
     Attributes:
-      text: as it was given.
-      groups: how many groups it has.
+      text: the expression as given.
+      groups: number of groups.
     Raises:
-      InvalidArgumentError: the text is none.
+      InvalidArgumentError: the text is not a regular expression.
       UnimplementedError: RE2 is not installed.
     """
 
     def __init__(self, text: bytes, grouping: bool) -> None:
         try:
-            import re2  # here, since few programs need it
+            import re2  # imported here, since few programs need it
         except ImportError as cause:
             raise errors.UnimplementedError(
                 "regular expressions require RE2, which cannot be imported: install google-re2"
@@ -40,21 +40,21 @@ class Pattern:
         except re2.error as error:
             reason = error.args[0].decode(errors="replace")
             raise errors.InvalidArgumentError(
-                f"{_shown(text)} is no regular expression of RE2: {reason}"
+                f"{_shown(text)} is not a regular expression in RE2's syntax: {reason}"
             ) from None
         self.text = text
         self.groups: int = made.groups
-        # What the package wraps around it costs several times as much as the match.
+        # The package's wrapper costs several times as much as the match.
         self._match = made._regexp.Match
         self._anywhere, self._whole = re2._Anchor.UNANCHORED, re2._Anchor.ANCHOR_BOTH
 
     def search(self, item: bytes, at: int) -> Sequence[Span] | None:
-        """Where the first match from a place on is, and its groups; (-1, -1) is nowhere."""
+        """Return the spans of the first match from `at` on and its groups, or None."""
         spans: Sequence[Span] = self._match(self._anywhere, item, at, len(item))
         return None if spans[0] == _NOWHERE else spans
 
     def matches(self, item: bytes) -> bool:
-        """Whether all of a string is a match."""
+        """Return True if the whole string is a match."""
         return bool(self._match(self._whole, item, 0, len(item))[0] != _NOWHERE)
 
 
@@ -63,12 +63,12 @@ def _shown(text: bytes) -> str:
 
 
 def replacer(pattern: bytes, rewrite: bytes, everywhere: bool) -> Callable[[bytes], bytes]:
-    r"""What replaces the matches of a pattern in a string.
+    r"""Return a function that replaces the matches of a pattern in a string.
 
     Args:
-      rewrite: what to put there; \1 to \9 are groups, \0 is the match, and two backslashes are one.
-      everywhere: all matches that do not overlap, not only the first.
-    Raises: InvalidArgumentError: the pattern is none, or the rewrite refers to a group it lacks.
+      rewrite: the replacement; \1 to \9 are groups, \0 is the match, and two backslashes are one.
+      everywhere: replace all non-overlapping matches, not only the first.
+    Raises: InvalidArgumentError: the pattern is invalid, or the rewrite refers to a missing group.
     """
     expression = Pattern(pattern, grouping=b"\\" in rewrite)
     apply = _rewriter(rewrite, expression)
@@ -79,7 +79,7 @@ def replacer(pattern: bytes, rewrite: bytes, everywhere: bool) -> Callable[[byte
         last = -1
         while spans := expression.search(item, at):
             start, stop = spans[0]
-            if start == stop == last:  # no empty match right behind another one
+            if start == stop == last:  # no empty match right after another match
                 if at == len(item):
                     break
                 at = _behind_character(item, at)
@@ -101,7 +101,7 @@ def _rewriter(rewrite: bytes, pattern: Pattern) -> Callable[[bytes, Sequence[Spa
         mark = text[:1]
         if mark.isdigit() and int(mark) <= pattern.groups:
             parts += int(mark), text[1:]
-        elif not mark and rest:  # two backslashes in a row
+        elif not mark and rest:  # an escaped backslash
             parts.append(b"\\" + rest.pop(0))
         else:
             raise errors.InvalidArgumentError(
@@ -121,7 +121,7 @@ def _rewriter(rewrite: bytes, pattern: Pattern) -> Callable[[bytes, Sequence[Spa
 
 
 def _behind_character(item: bytes, at: int) -> int:
-    """Where the character at a place ends; a byte that begins none stands alone."""
+    """Return the end of the character at a position; an invalid byte counts as a character."""
     lead = item[at]
     size = 1 if lead < 0xC2 else 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
     try:

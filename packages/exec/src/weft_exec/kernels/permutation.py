@@ -85,7 +85,7 @@ def _reverse_v2(node: Node, device: Device) -> KernelFunction:
 
 
 def _reversed_rows(xp: Any, x: Any, lengths: Any, batch: int, along: int) -> Any:
-    """All rows in one launch: the elements before their row's length come in reverse order."""
+    """Reverse the elements before each row's length, for all rows in one launch."""
     rows = xp.moveaxis(x, (batch, along), (0, 1))
     at = xp.arange(x.shape[along])[None, :]
     ends = lengths.astype(np.int64)[:, None]
@@ -95,7 +95,7 @@ def _reversed_rows(xp: Any, x: Any, lengths: Any, batch: int, along: int) -> Any
 
 
 def _sources(lengths: Any, size: int, by_row: bool) -> Any:
-    """Which of all elements of all sequences comes to each place.
+    """Return the source element of each position, over all sequences.
 
     Args:
       by_row: the sequences are (batch, time) in memory, and not (time, batch).

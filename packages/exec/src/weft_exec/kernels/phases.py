@@ -1,9 +1,9 @@
 """Windows along one axis, as shifts of arrays that are as long as the whole input.
 
-NumPy's loops are as long as the last axis, so with few channels a window taken tap by tap is many
-short loops. Here what is apart by the stride is copied side by side first: tap t of every window is
-then phase t % stride, moved by t // stride places, and one call goes over all windows at once. Rows
-are made longer, so that what moves over their end falls into places that nobody looks at.
+NumPy's loops are as long as the last axis, so with few channels, processing a window tap by tap
+takes many short loops. Instead, positions that are a stride apart are first copied side by side.
+Tap t of every window is then phase t % stride, shifted by t // stride positions, and one call
+covers all windows. Rows are padded, so that shifts past their end only affect unused results.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 SHORT: Final = 32
-"""Elements after the axis, up to which this is quicker than views of the input."""
+"""Run length up to which this is faster than views of the input."""
 
 
 class Phases:
-    """How windows slide along the middle one of three axes.
+    """Windows sliding along the middle one of three axes.
 
     Args:
       size: of the axis.
       taps: of a window.
       stride: positions from one window to the next.
       before: positions of the first window that are before the input.
-      count: of windows.
+      count: number of windows.
 
     Attributes:
-      width: windows of a row, with those that nobody looks at.
+      width: windows of a row, including unused ones.
     """
 
     __slots__ = ("_before", "_size", "_stride", "_taps", "width")
@@ -41,12 +41,12 @@ class Phases:
         self.width = count + (taps - 1) // stride
 
     def split(self, x: Array, fill: Any) -> list[Array]:
-        """The phases of `x`, shape (rows, size, run), flat; `fill` is what is outside of it."""
+        """Return the phases of `x`, shape (rows, size, run), flattened and padded with `fill`."""
         rows, _, run = x.shape
         return [self._phase(x, p, fill, rows, run) for p in range(min(self._stride, self._taps))]
 
     def _phase(self, x: Array, phase: int, fill: Any, rows: int, run: int) -> Array:
-        """Place j is position j * stride + phase - before."""
+        """Return a phase, in which index j is position j * stride + phase - before."""
         shift = phase - self._before
         low = max(0, -(shift // self._stride))
         high = max(low, min(self.width, (self._size - 1 - shift) // self._stride + 1))
@@ -58,7 +58,7 @@ class Phases:
         return found.reshape(-1)
 
     def shifted(self, phases: list[Array], run: int) -> Iterator[Array]:
-        """What every window has at each of its taps, of one length."""
+        """Yield the input of every window for each of its taps, all of one length."""
         length = len(phases[0]) - (self._taps - 1) // self._stride * run
         for tap in range(self._taps):
             start = tap // self._stride * run
@@ -66,18 +66,18 @@ class Phases:
 
 
 def lowest(dtype: np.dtype[Any]) -> Any:
-    """What every other number is above."""
+    """Return the lowest value of a type."""
     return np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
 
 
 def fold(
     phases: Phases, x: Array, function: Callable[..., Any], fill: Any, block: int
 ) -> Iterator[tuple[slice, Array]]:
-    """`function` over each window, block by block.
+    """Apply `function` over each window, block by block.
 
     Args:
       x: shape (rows, size, run), in C order.
-      fill: what `function` does nothing with.
+      fill: the neutral element of `function`.
       block: bytes of `x` at a time.
     Yields: rows, and their results, shape (rows, width, run).
     """
@@ -98,12 +98,12 @@ def fold(
 def largest(
     phases: Phases, x: Array, codes: Array | None, step: int, code: np.dtype[Any]
 ) -> tuple[Array, Array]:
-    """The largest of each window, and the code of the first place that has it.
+    """Return the maximum of each window, and the code of its first position.
 
     Args:
       x: shape (rows, size, run), in C order, without NaNs.
-      codes: of the elements of `x`, below `step`, same shape; None where all are 0.
-      step: what a tap adds to the code.
+      codes: of the elements of `x`, below `step`, same shape; None if all are 0.
+      step: the increment of the code for each tap.
       code: the type of codes.
     Returns: both of shape (rows, width, run).
     """
@@ -124,7 +124,7 @@ def largest(
             continue
         np.greater(values, top, out=better)
         np.maximum(values, top, out=top)
-        # A later tap's codes are above all earlier ones.
+        # Codes of a later tap are larger than all earlier ones.
         there = code.type(tap * step) if mark is None else np.add(mark, code.type(tap * step))
         np.maximum(found, np.multiply(better.view(np.uint8), there, dtype=code), out=found)
     return best.reshape(shape), which.reshape(shape)

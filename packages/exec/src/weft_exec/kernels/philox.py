@@ -3,8 +3,8 @@
 A stream is Philox4x64-10 as `numpy.random.Philox` has it. Its key is (seed, seed2) of the op, as
 unsigned 64-bit numbers; for an op without seeds, 128 bits of the system's entropy, drawn once per
 session and op. In step number e of those that use it (0 for the first in a container's life) the
-op reads the 64-bit words w[0], w[1], ... that `Philox(key, counter=(0, 0, e, t)).random_raw()`
-gives: NumPy increments the counter before each block, so w[4j .. 4j+3] is the block of the counter
+op reads the 64-bit words w[0], w[1], ... of `Philox(key, counter=(0, 0, e, t)).random_raw()`.
+NumPy increments the counter before each block, so w[4j .. 4j+3] is the block of the counter
 (j + 1, 0, e, t). The tag t is 0 outside of loops, i in iteration i of a loop, and in a loop within
 a loop t' · 0x9E3779B97F4A7C15 + i mod 2⁶⁴, where t' is the tag around; see
 `weft_exec.kernels.random_counters`. A stateless op has the key `seed` and e = t = 0.
@@ -45,7 +45,7 @@ from weft_tensor import dtypes, errors
 Array = np.ndarray[Any, Any]
 Words = Callable[[int], Any]
 Fill = Callable[[Words, Any, Any], None]
-"""`fill(words, result, xp)`: from words to the elements of a new array of the module `xp`."""
+"""`fill(words, result, xp)`: fills a new array of the module `xp` from words."""
 
 _MASK = 2**64 - 1
 _FLOAT16 = dtypes.float16.numpy
@@ -59,7 +59,7 @@ class RandomStream(Resource):
 
     Attributes:
       key: the Philox key, two 64-bit numbers.
-      count: number of steps that used it so far.
+      count: number of steps that have used it.
     """
 
     kind = "random stream"
@@ -73,40 +73,40 @@ class RandomStream(Resource):
         self._state = self._bits.state
 
     def run(self, function: Callable[..., Any], *args: Any) -> Any:
-        """`function(words, *args)` for the next execution, where `words(n)` gives n more words."""
+        """Return `function(words, *args)` for the next execution; `words(n)` draws n words."""
         with self._lock:
             self._start()
             return function(self._bits.random_raw, *args)
 
     def sample(self, function: Callable[..., Any], *args: Any) -> Any:
-        """`function(generator, *args)` for the next execution, with NumPy's Generator."""
+        """Return `function(generator, *args)` for the next execution, with NumPy's Generator."""
         with self._lock:
             self._start()
             return function(np.random.Generator(self._bits), *args)
 
     def resume(self, key: tuple[int, int], count: int) -> None:
-        """Go on as another stream of this key, which so many steps have used."""
+        """Continue a stream with this key that `count` steps have used."""
         with self._lock:
             self.key = (key[0] & _MASK, key[1] & _MASK)
             self.count = count
 
     def next_counter(self) -> tuple[int, int]:
-        """The numbers e and t of the next execution."""
+        """Return the numbers e and t of the next execution."""
         with self._lock:
             return next_counter(self)
 
     def next_state(self) -> tuple[int, ...]:
-        """Counter and key of the next execution, six numbers."""
+        """Return counter and key of the next execution, six numbers."""
         with self._lock:
             number, tag = next_counter(self)
             return 0, 0, number & _MASK, tag, *self.key
 
     def is_begun(self) -> bool:
-        """Whether the step that this thread runs has used it."""
+        """Return True if the current step of this thread has used it."""
         return self in (current.executions or ())
 
     def give_back(self, number: int) -> None:
-        """Take an execution back that has drawn nothing, unless others came after it."""
+        """Undo an execution that has drawn nothing, unless it was followed by others."""
         with self._lock:
             if self.count == number + 1:
                 self.count = number
@@ -124,13 +124,13 @@ class RandomStream(Resource):
 
 
 def entropy() -> tuple[int, int]:
-    """A key nobody can guess."""
+    """Return an unpredictable key."""
     bits = int.from_bytes(os.urandom(16), "little")
     return bits & _MASK, bits >> 64
 
 
 def stateless_key(seed: Any) -> tuple[int, int]:
-    """The key of the stream of a stateless op.
+    """Return the key of the stream of a stateless op.
 
     Raises: InvalidArgumentError: `seed` does not have shape [2].
     """
@@ -141,7 +141,7 @@ def stateless_key(seed: Any) -> tuple[int, int]:
 
 
 def stateless_words(seed: Any) -> Words:
-    """The words of the stream of a stateless op.
+    """Return the words of the stream of a stateless op.
 
     Raises: InvalidArgumentError: `seed` does not have shape [2].
     """
@@ -149,7 +149,7 @@ def stateless_words(seed: Any) -> Words:
 
 
 # --------------------------------------------------------------------------- numbers
-# All but those by inversion are over the array module, as on GPUs the words are made there.
+# All except those by inversion use the array module, since GPUs generate words themselves.
 
 
 def _halves(words: Words, count: int) -> Any:
@@ -160,7 +160,7 @@ def _halves(words: Words, count: int) -> Any:
 
 
 def fill_uniform(words: Words, result: Any, xp: Any) -> None:
-    """Uniform numbers in [0, 1) into a floating array in C order."""
+    """Fill a floating-point array in C order with uniform numbers in [0, 1)."""
     flat = result.reshape(-1)
     dtype = result.dtype
     if dtype == _FLOAT64:
@@ -177,14 +177,14 @@ def fill_uniform(words: Words, result: Any, xp: Any) -> None:
 
 
 def fill_normal(words: Words, result: Any, xp: Any) -> None:
-    """Standard normal numbers into a floating array in C order."""
+    """Fill a floating-point array in C order with standard normal numbers."""
     size = result.size
     wide: Any = np.float64 if result.dtype == _FLOAT64 else np.float32
     half = (size + 1) // 2
     uniform = xp.empty(2 * half, wide)
     fill_uniform(words, uniform, xp)
     radii, angles = uniform[:half], uniform[half:]
-    chunk = _CHUNK if xp is np else max(half, 1)  # what stays in a CPU's cache
+    chunk = _CHUNK if xp is np else max(half, 1)  # fits a CPU's cache
     for start in range(0, half, chunk):
         part = slice(start, min(start + chunk, half))
         _polar(xp, radii[part], angles[part])
@@ -194,7 +194,7 @@ def fill_normal(words: Words, result: Any, xp: Any) -> None:
 
 
 def _polar(xp: Any, radii: Any, angles: Any) -> None:
-    """Box-Muller in place: two vectors of uniform numbers become two of normal ones."""
+    """Transform two vectors of uniform numbers into normal ones in place (Box-Muller)."""
     kind = radii.dtype.type
     xp.subtract(kind(1), radii, out=radii)
     xp.log(radii, out=radii)
@@ -213,7 +213,7 @@ def _polar(xp: Any, radii: Any, angles: Any) -> None:
 
 
 def fill_truncated_normal(words: Words, result: Any, xp: Any) -> None:
-    """Standard normal numbers within [-2, 2] into a floating array in C order."""
+    """Fill a floating-point array in C order with standard normal numbers within [-2, 2]."""
     fill_normal(words, result, xp)
     flat = result.reshape(-1)
     beyond = xp.nonzero(xp.absolute(flat) > 2)[0]
@@ -225,7 +225,7 @@ def fill_truncated_normal(words: Words, result: Any, xp: Any) -> None:
 
 
 def fill_integers(words: Words, result: Any, low: int, high: int) -> None:
-    """Uniform integers in [low, high) into an int32 or int64 array in C order."""
+    """Fill an int32 or int64 array in C order with uniform integers in [low, high)."""
     draws = words(result.size)
     draws %= np.uint64(high - low)
     draws += np.uint64(low & _MASK)
@@ -233,16 +233,16 @@ def fill_integers(words: Words, result: Any, low: int, high: int) -> None:
 
 
 def permutation(words: Words, count: int, xp: Any) -> Any:
-    """The numbers 0 .. count-1 in random order."""
+    """Return the numbers 0 .. count-1 in random order."""
     return xp.argsort(words(count))
 
 
 _CLASSES = 1 << 16
-"""Probabilities that are taken at a time."""
+"""Number of probabilities processed at a time."""
 
 
 def classes(words: Words, logits: Array, result: Array) -> None:
-    """Class numbers with the probabilities softmax(logits), row by row, by inversion."""
+    """Draw class numbers with the probabilities softmax(logits), row by row, by inversion."""
     uniform = np.empty(result.shape, np.float64)
     fill_uniform(words, uniform, np)
     step = max(1, _CLASSES // max(1, logits.shape[1]))

@@ -1,9 +1,9 @@
 """Kernels of pooling.
 
-A window may span any axes, so the layout does not matter: the extremum or sum of a window is taken
-axis by axis, each as a few ufuncs over strided views, or over `phases` where channels are few. The
-gradient of a maximum finds for each window which tap is its first maximum, axis by axis as well,
-and adds up at those places.
+A window may span any axes, so the layout does not matter. The extremum or sum of a window is
+computed axis by axis, each by a few ufuncs over strided views, or over `phases` if there are few
+channels. The gradient of a maximum finds the tap of each window's first maximum, also axis by axis,
+and adds up at those positions.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
 _BLOCK_BYTES = 1 << 20
 _FEW = 1 << 12
-"""Elements below which a call of NumPy takes longer than its loops."""
+"""Number of elements below which a NumPy call takes longer than its loops."""
 
 
 class Fit:
-    """A pool on inputs of one shape; immutable, since runs may share a kernel at the same time.
+    """A pool on inputs of one shape; immutable, since concurrent runs may share a kernel.
 
     Attributes:
       shape: of the input.
-      counts: of the output: the windows along each axis.
+      counts: the number of windows along each axis, which is the shape of the output.
       before: positions of the first window that are before the input, along each axis.
     """
 
@@ -58,10 +58,10 @@ class Fit:
 
     @cached_property
     def offsets(self) -> tuple[Array, Array]:
-        """Flat positions of taps from the window's origin, and of origins in an image.
+        """Flat positions of taps relative to the window's origin, and of origins in an image.
 
-        The table's last entry, for windows without a maximum, is a position inside the input.
-        Origins are per image, or for the whole input where windows span images.
+        The last entry, for windows without a maximum, is a position inside the input. Origins are
+        per image, or for the whole input if windows span images.
         """
         steps = [prod(self.shape[axis + 1 :]) for axis in range(len(self.shape))]
         taps = [*self.pool.taps, self.before]
@@ -74,9 +74,9 @@ class Fit:
 
     @cached_property
     def places(self) -> list[tuple[tuple[slice, ...], tuple[slice, ...]]]:
-        """For each tap the windows in which it is inside of the input, and where it is there.
+        """For each tap, the windows in which it is inside the input, and its positions there.
 
-        Of all images, unless windows span them: these are taken block by block.
+        They cover all images, unless windows span images: these are processed block by block.
         """
         found = []
         for tap in self.pool.taps:
@@ -89,7 +89,7 @@ class Fit:
         return found
 
     def phases(self, axis: int) -> Phases:
-        """How windows slide along an axis."""
+        """Return the phases of windows along an axis."""
         pool = self.pool
         return Phases(
             self.shape[axis], pool.ksize[axis], pool.strides[axis], self.before[axis],
@@ -129,7 +129,7 @@ class Pool:
         self._last: Fit | None = None
 
     def fit(self, shape: Sizes) -> Fit:
-        """What the attributes mean for inputs of this shape; as a rule the same as last time."""
+        """Return the geometry for inputs of this shape, which is usually the cached one."""
         found = self._last
         if found is None or found.shape != shape:
             found = self._last = Fit(self, shape)
@@ -137,7 +137,7 @@ class Pool:
 
 
 def fold_windows(fit: Fit, x: Array, function: Callable[..., Any]) -> Array:
-    """`function` (maximum or add) over each window, axis by axis; a view of x for no axes."""
+    """Apply `function` (maximum or add) over windows, axis by axis; a view of x for no axes."""
     for axis in fit.pool.active:
         x = _fold_axis(fit, x, axis, function)
     return x
@@ -161,7 +161,7 @@ def _fold_axis(fit: Fit, x: Array, axis: int, function: Callable[..., Any]) -> A
     places = [tap_slices(tap, size, stride, before, count) for tap in range(pool.ksize[axis])]
     whole = [ins for outs, ins in places if outs == slice(0, count)]
     partial = [(outs, ins) for outs, ins in places if outs != slice(0, count)]
-    # The tap at `before` meets the input in every window, so that `whole` is never empty.
+    # The tap at `before` is inside the input for every window, so `whole` is never empty.
     if len(whole) == 1:
         np.copyto(result, x[(*lead, whole[0])])
     else:
@@ -175,10 +175,10 @@ def _fold_axis(fit: Fit, x: Array, axis: int, function: Callable[..., Any]) -> A
 
 
 def _with_window(make: Callable[[Pool, Node, Device], KernelFunction]) -> Any:
-    """A kernel factory whose last two inputs are the window's sizes and strides.
+    """Return a kernel factory whose last two inputs are the window's sizes and strides.
 
     Args:
-      make: returns the kernel of a pool; the kernel of the last window is kept.
+      make: returns the kernel of a pool; the kernel of the last window is cached.
     """
 
     def make_kernel(node: Node, device: Device) -> KernelFunction:
@@ -203,7 +203,7 @@ def _with_window(make: Callable[[Pool, Node, Device], KernelFunction]) -> Any:
 
 
 def _with_attributes(make: Callable[[Pool, Node, Device], KernelFunction]) -> Any:
-    """A kernel factory whose window is in the node's attributes."""
+    """Return a kernel factory whose window is in the node's attributes."""
     return lambda node, device: make(Pool(node, device), node, device)
 
 
@@ -226,13 +226,12 @@ kernel("MaxPoolV2", heavy=True)(_with_window(_make_max))
 
 
 class _Winners:
-    """Where in a block of the input the first maximum of each window is.
+    """Positions of the first maximum of each window in a block of the input.
 
     Attributes:
-      places: flat positions in each image, or in the whole block where windows span images,
-        shape (images or 1, windows).
-      lost: windows whose output is none of their inputs, same shape, or None where there are no
-        such.
+      places: flat positions in each image, or in the whole block if windows span images, shape
+        (images or 1, windows).
+      lost: windows whose output equals none of their inputs, same shape; None if there are none.
     """
 
     __slots__ = ("lost", "places")
@@ -271,7 +270,7 @@ class _Winners:
             values[self.lost.reshape(-1)] = 0
 
     def _in_all(self, images: Array) -> Array:
-        """Flat positions in all images."""
+        """Return flat positions in all images."""
         rows = len(self.places)
         if rows == 1:
             return self.places.reshape(-1)
@@ -285,10 +284,10 @@ def _differ(a: Array, b: Array, out: Array) -> None:
 
 
 def _first_largest(fit: Fit, x: Array, y: Array) -> Array | None:
-    """The number of the first tap that has the maximum, axis by axis from the last one.
+    """Return the number of the first tap with the maximum, axis by axis from the last one.
 
-    None where that says nothing: some output is no maximum, is a NaN, or is what is beside the
-    input as well, or the array is too small to be worth it.
+    None if that is ambiguous: some output is not a maximum, is a NaN, or equals the padding value;
+    also if the array is too small for this to pay off.
     """
     pool = fit.pool
     if pool.device.xp is not np or x.size < _FEW:
@@ -314,7 +313,7 @@ def _first_largest(fit: Fit, x: Array, y: Array) -> Array | None:
 
 
 def _first_match(fit: Fit, x: Array, y: Array, differ: Callable[..., Any]) -> tuple[Array, Array]:
-    """The number of the first tap that equals the output, and where none does."""
+    """Return the number of the first tap that equals the output, and a mask where none does."""
     pool, device = fit.pool, fit.pool.device
     missing = new_array(device, y.shape, np.dtype(np.bool_))
     misses = new_array(device, y.shape, np.dtype(np.bool_))
@@ -332,7 +331,7 @@ def _first_match(fit: Fit, x: Array, y: Array, differ: Callable[..., Any]) -> tu
 
 
 def _image_blocks(fit: Fit, x: Array) -> list[tuple[slice, slice]]:
-    """Parts of input and output along the first axis that fit the cache."""
+    """Return parts of input and output along the first axis that fit the cache."""
     batch = x.shape[0]
     if not fit.pool.per_image or x.nbytes <= _BLOCK_BYTES:
         return [(slice(0, batch), slice(0, fit.counts[0]))]
@@ -438,7 +437,7 @@ def _make_argmax_grad(node: Node, device: Device) -> KernelFunction:
 
 
 def _window_sizes(fit: Fit, dtype: np.dtype[Any]) -> Any:
-    """How many positions of each window are inside the input; broadcasts to the output."""
+    """Return the number of positions of each window inside the input; broadcasts to the output."""
     total: Any = dtype.type(1)
     pool, rank = fit.pool, len(fit.shape)
     for axis in pool.active:
@@ -489,7 +488,7 @@ def _make_avg_grad(node: Node, device: Device) -> KernelFunction:
 
 
 def _spread_axis(fit: Fit, grad: Array, axis: int) -> Array:
-    """Each window's value added to all its positions along one axis."""
+    """Add each window's value to all its positions along one axis."""
     pool, size = fit.pool, fit.shape[axis]
     shape = (*grad.shape[:axis], size, *grad.shape[axis + 1 :])
     result = new_array(pool.device, shape, grad.dtype)

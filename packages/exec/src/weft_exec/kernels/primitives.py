@@ -1,4 +1,4 @@
-"""What CPU kernels compute the primitives of scalar definitions by."""
+"""CPU implementations of the primitives of scalar definitions."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from weft_tensor.dtypes import DType
 
 
 class Computation(NamedTuple):
-    """How one application is computed.
+    """Implementations of one application.
 
     Attributes:
-      array: of arrays or NumPy scalars, like a ufunc; `out` may be None.
-      scalar: of NumPy scalars, where that is faster.
-      into: of arrays, into `out`.
+      array: for arrays or NumPy scalars, like a ufunc; `out` may be None.
+      scalar: for NumPy scalars, if that is faster.
+      into: for arrays, writes into `out`.
     """
 
     array: Function
@@ -29,10 +29,10 @@ class Computation(NamedTuple):
 
 
 def computation(part: Scalar, op: str) -> Computation:
-    """How an application is computed.
+    """Return the implementations of an application.
 
     Args:
-      op: the op type, for messages about operands that are refused.
+      op: the op type, for messages about rejected operands.
     """
     name, dtype = part.name, part.args[-1].dtype
     if name == "where":
@@ -66,7 +66,7 @@ def _choice(condition: Any, t: Any, e: Any) -> Any:
 
 
 def _choose_into(condition: Array, t: Array, e: Array, out: Array) -> None:
-    if out is e and not condition.any():  # as of exceptions such as a divisor of 0
+    if out is e and not condition.any():  # such as exceptions for a divisor of 0
         return
     choose_into(condition, t, e, out)
 
@@ -77,19 +77,19 @@ def _clamp(x: Any, low: Any, high: Any) -> Any:
 
 
 MANY: Final = 1 << 12
-"""Elements from which on NumPy bounds by a number quicker on both sides than on one."""
+"""Number of elements from which on NumPy clamps on both sides faster than on one."""
 _INFINITIES: Final = {code: np.array(np.inf, code) for code in "fd"}
 
 
 def maximum(x: Any, y: Any, out: Array | None = None) -> Any:
-    """`np.maximum`, in the quickest way."""
+    """Compute `np.maximum` in the fastest way."""
     if x.size < MANY or y.ndim or x.dtype.char not in _INFINITIES:
         return np.maximum(x, y, out=out)
     return x.clip(y, _INFINITIES[x.dtype.char], out=out)
 
 
 def minimum(x: Any, y: Any, out: Array | None = None) -> Any:
-    """`np.minimum`, in the quickest way."""
+    """Compute `np.minimum` in the fastest way."""
     if x.size < MANY or y.ndim or x.dtype.char not in _INFINITIES:
         return np.minimum(x, y, out=out)
     return x.clip(-_INFINITIES[x.dtype.char], y, out=out)
@@ -103,7 +103,7 @@ def _conversion(source: DType, target: DType) -> Function:
     if source.is_complex and target.is_bool:
         return lambda x, out=None: np.not_equal(x, 0, out=out)
     drops = source.is_complex and not target.is_complex
-    # NumPy and ml_dtypes do not convert every pair directly; these hold all values of either.
+    # NumPy and ml_dtypes do not convert every pair directly; these types hold all values of either.
     between: Any = np.float32 if drops and target is dtypes.bfloat16 else None
     if target.is_small and (source.is_small or drops):
         between = np.int8 if source.is_integer and target.is_integer else np.float32
@@ -122,7 +122,7 @@ def _conversion(source: DType, target: DType) -> Function:
 
 
 def _scalar_conversion(source: DType, target: DType) -> Function | None:
-    # Python's own constructors refuse what no integer is near to.
+    # Python's constructors reject NaN and infinities.
     plain = target.is_floating and not source.is_complex
     made: Function | None = target.numpy.type if plain else None
     return made
@@ -161,7 +161,7 @@ def _imag(x: Any, out: Array | None = None) -> Any:
 
 
 def _bits_set(unsigned: np.dtype[Any]) -> Function:
-    # NumPy counts the bits of magnitudes.
+    # NumPy counts the bits of absolute values.
     return lambda x, out=None: np.bitwise_count(x.view(unsigned), out=out)
 
 
@@ -180,7 +180,7 @@ def _truncated_quotient(x: Any, y: Any, out: Array | None = None) -> Any:
 
 
 def _power(x: Any, y: Any, out: Array | None = None) -> Any:
-    """`np.power`, which takes fifty times as long where the base is negative."""
+    """Compute `np.power`, which takes fifty times as long for negative bases."""
     if y.ndim or not x.ndim or x.dtype.char not in "fd":
         return np.power(x, y, out=out)
     exponent = float(y)
@@ -233,7 +233,7 @@ _REFUSALS: Final = {
     "reciprocal": _inverting,
     "pow": _raising,
 }
-"""What looks at the operands of integers first, which would not give a number."""
+"""Checks of integer operands that have no result."""
 
 # ----------------------------------------------------------------------------- tables
 
@@ -319,4 +319,4 @@ _OF_BOOLS: Final[dict[str, tuple[Function, Function | None]]] = {
     "bit_or": (np.logical_or, operator.or_),
     "invert": (np.logical_not, None),
 }
-"""As ufuncs; what computes the same faster for NumPy scalars."""
+"""As ufuncs, with faster functions for NumPy scalars."""

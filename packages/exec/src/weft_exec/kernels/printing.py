@@ -10,7 +10,7 @@ Array = np.ndarray[Any, Any]
 
 
 def element(value: Any, quote: bool = False) -> str:
-    """One element: floats as short as they can be read back, bools as 0 and 1."""
+    """Return one element: floats as short as they can be read back, bools as 0 and 1."""
     if isinstance(value, bytes):
         text = value.decode(errors="backslashreplace")
         return f'"{text}"' if quote else text
@@ -34,7 +34,7 @@ def _real(value: Any) -> str:
 
 
 def summarize(value: Any, limit: int) -> str:
-    """The first `limit` elements in row-major order, rows in brackets; all for a negative limit."""
+    """Format the first `limit` elements, rows in brackets; all for a negative limit."""
     array = np.asarray(value)
     if array.ndim == 0:
         return element(array[()])

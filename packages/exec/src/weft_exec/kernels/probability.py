@@ -18,13 +18,13 @@ from weft_exec.kernels.common import Array
 from weft_exec.kernels.special import blocked, erf, erfc, igamma, igammac, lgamma
 
 _STEPS = {np.dtype(np.float32): 1, np.dtype(np.float64): 2}
-"""Of Halley's method, each of which leaves the cube of an error below 1e-3."""
+"""Number of steps of Halley's method, each of which cubes an error below 1e-3."""
 
 # ------------------------------------------------------------------------------ inverses
 
 
 def _central(y: Array, steps: int) -> Any:
-    """The inverse of erf for |y| <= 0.5."""
+    """Compute the inverse of erf for |y| <= 0.5."""
     square = y * y
     x = y * (math.sqrt(math.pi) / 2) * (1 + math.pi / 12 * square * (1 + 7 * math.pi / 40 * square))
     for _ in range(steps):
@@ -34,7 +34,7 @@ def _central(y: Array, steps: int) -> Any:
 
 
 def _tail(p: Array, steps: int) -> Any:
-    """The inverse of the normal distribution for 0 < p <= 0.25, which is negative."""
+    """Compute the inverse of the normal distribution for 0 < p <= 0.25, which is negative."""
     log = np.log(p)
     t = np.sqrt(-2 * log)
     # Abramowitz and Stegun, 26.2.23: within 4.5e-4.
@@ -50,7 +50,7 @@ def _tail(p: Array, steps: int) -> Any:
 
 @blocked
 def erfinv(y: Array) -> Any:
-    """The inverse of the error function; infinite at -1 and 1, NaN beyond."""
+    """Compute the inverse of the error function; infinite at -1 and 1, NaN beyond."""
     wide, steps = y.astype(np.float64), _STEPS[y.dtype]
     size = np.abs(wide)
     result = np.copysign(np.where(size == 1, np.inf, np.nan), wide)
@@ -63,7 +63,7 @@ def erfinv(y: Array) -> Any:
 
 @blocked
 def ndtri(p: Array) -> Any:
-    """Where the normal distribution reaches p; infinite at 0 and 1, NaN beyond."""
+    """Compute the quantile function of the normal distribution; infinite at 0 and 1, NaN beyond."""
     wide, steps = p.astype(np.float64), _STEPS[p.dtype]
     result = np.where(wide == 0, -np.inf, np.where(wide == 1, np.inf, np.nan))
     away = wide - 0.5
@@ -78,7 +78,7 @@ def ndtri(p: Array) -> Any:
 # ---------------------------------------------------------------------- incomplete beta
 
 LARGE = 1e6
-"""From this size of the larger argument on it is an expansion for large arguments."""
+"""Size of the larger argument from which on the expansion for large arguments is used."""
 
 
 def _safe(value: Array) -> Any:
@@ -86,7 +86,7 @@ def _safe(value: Array) -> Any:
 
 
 def _fraction(a: Array, b: Array, x: Array) -> Any:
-    """The continued fraction, which converges fast for x below about a / (a + b)."""
+    """Evaluate the continued fraction, which converges fast for x below about a / (a + b)."""
     c, d = np.ones_like(x), 1 / _safe(1 - (a + b) * x / (a + 1))
     total = d.copy()
     result = np.empty_like(x)
@@ -103,7 +103,7 @@ def _fraction(a: Array, b: Array, x: Array) -> Any:
         left = np.count_nonzero(going)
         if not left:
             break
-        # Most converge within ten steps, a few need hundreds: what is done is not carried along.
+        # Most converge within ten steps, a few need hundreds: drop elements that have converged.
         if 2 * left <= going.size:
             result[where] = total
             a, b, x, c, d, total, where = (v[going] for v in (a, b, x, c, d, total, where))
@@ -118,7 +118,7 @@ def _moderate(a: Array, b: Array, x: Array) -> Any:
     log = first * np.log(at) + second * np.log(rest)
     log = log + lgamma(a + b) - lgamma(a) - lgamma(b)
     part = np.exp(log) / first
-    some = part > 0  # where the factor vanishes the fraction changes nothing
+    some = part > 0  # where the factor vanishes, the fraction is irrelevant
     part[some] *= _fraction(first[some], second[some], at[some])
     return np.where(flip, 1 - part, part)
 
@@ -138,7 +138,7 @@ def _both_large(a: Array, b: Array, x: Array) -> Any:
 
 
 def _beta(a: Array, b: Array, x: Array) -> Any:
-    """For positive finite a and b, and x in (0, 1)."""
+    """Compute betainc for positive finite a and b, and x in (0, 1)."""
     larger, smaller = np.maximum(a, b), np.minimum(a, b)
     result = np.empty_like(x)
     moderate = larger < LARGE
@@ -159,7 +159,7 @@ def _beta(a: Array, b: Array, x: Array) -> Any:
 
 @blocked
 def betainc(a: Array, b: Array, x: Array) -> Any:
-    """The regularised incomplete beta function; NaN unless a, b > 0 and x is in [0, 1]."""
+    """Compute the regularized incomplete beta function; NaN unless a, b > 0 and 0 <= x <= 1."""
     wide_a, wide_b, wide_x = (value.astype(np.float64) for value in (a, b, x))
     valid = (wide_a > 0) & (wide_b > 0) & np.isfinite(wide_a) & np.isfinite(wide_b)
     valid &= (wide_x >= 0) & (wide_x <= 1)

@@ -1,7 +1,7 @@
 """Kernels of quantization.
 
-The results are integers, or differ from them by a factor, so that an ulp may decide between two of
-them: the order of operations is TensorFlow's, and all are in float32 unless something else is said.
+The results are integers, or multiples of a scale, so that an ulp may decide between two of them.
+The order of operations is therefore TensorFlow's, in float32 unless stated otherwise.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Array = np.ndarray[Any, Any]
 
 
 def require_shape(op: str, what: str, got: Any, wanted: tuple[int, ...]) -> None:
-    """Refuse an array of another shape."""
+    """Raise InvalidArgumentError for an array of another shape."""
     if got.shape != wanted:
         raise errors.InvalidArgumentError(
             f"{op} requires {what} of shape {format_dims(wanted)}, got {format_dims(got.shape)}"
@@ -36,8 +36,9 @@ def require_shape(op: str, what: str, got: Any, wanted: tuple[int, ...]) -> None
 
 
 def round_away(xp: Any, x: Any) -> Any:
-    """The nearest integers, of two the one farther from 0."""
-    # Half would lead the number below it to 1; the one below half leads half to 1, by rounding.
+    """Round to the nearest integers, halves away from 0."""
+    # Adding 0.5 would round the number just below it to 1. The next number below 0.5 still rounds
+    # 0.5 to 1, since the sum is rounded.
     kind = x.dtype.type
     half = np.nextafter(kind(0.5), kind(0))
     moved = with_sign_of(half, x) if xp is np else xp.sign(x) * half  # NumPy's sign is slow
@@ -46,23 +47,23 @@ def round_away(xp: Any, x: Any) -> Any:
 
 
 def clip(xp: Any, x: Any, low: Any, high: Any, out: Any = None) -> Any:
-    """x moved to the nearest number of a range."""
+    """Clamp x to a range."""
     return xp.minimum(xp.maximum(x, low, out=out), high, out=out)
 
 
 _BLOCK: Final = 1 << 14
-"""Elements whose passes stay in the cache."""
+"""Number of elements for which successive passes stay in the cache."""
 
 
 def _in_blocks(
     xp: Any, fill: Callable[..., Any], arrays: Sequence[Any], ends: Sequence[Any]
 ) -> None:
-    """`fill(*arrays, *ends)` for block after block of arrays of one shape, the last one contiguous.
+    """Call `fill(*arrays, *ends)` for blocks of arrays of one shape, the last one contiguous.
 
-    Ends are scalars or have an element for each channel, the last axis of the arrays, and are
-    repeated over a block: loops over a few channels cost more than what is done in them, and the
-    minimum with a scalar takes three times as long as with an array. On a device, and where the
-    ends lie along another axis, all is one block.
+    Ends are scalars or have an element for each channel, the last axis of the arrays. They are
+    repeated over a block, since loops over a few channels are slow, and the minimum with a scalar
+    takes three times as long as with an array. On a device, and if the ends are along another axis,
+    there is a single block.
     """
     size, width = arrays[0].size, max((end.size for end in ends if end.ndim), default=1)
     step = max(1, _BLOCK // max(width, 1)) * width
@@ -80,7 +81,7 @@ def _in_blocks(
 
 
 class _Nudged(NamedTuple):
-    """A range of which 0 is one of the values."""
+    """A range that represents 0 exactly."""
 
     low: Any
     high: Any
@@ -90,7 +91,7 @@ class _Nudged(NamedTuple):
 
 
 def _nudge(xp: Any, node: Node, low: Any, high: Any) -> _Nudged:
-    """The range moved so that 0 is a value; one that is [0, 0] has a scale of 0."""
+    """Return the range shifted so that it represents 0 exactly; [0, 0] has a scale of 0."""
     first = F32(1 if node.attrs["narrow_range"] else 0)
     last = F32(2 ** node.attrs["num_bits"] - 1)
     scale = (high - low) / (last - first)
@@ -191,13 +192,13 @@ def _fake_vars_gradient(node: Node, device: Device) -> KernelFunction:
 
 
 def limits(dtype: DType) -> tuple[float, float]:
-    """The lowest and the highest integer of a quantized type."""
+    """Return the lowest and the highest integer of a quantized type."""
     info = np.iinfo(dtype.numpy)
     return float(info.min), float(info.max)
 
 
 def along(op: str, axis: int, x: Any, *ends: Any) -> list[Any]:
-    """The ends of ranges, in shapes that broadcast along an axis of x; -1 stands for one range."""
+    """Return the ends of ranges, shaped to broadcast along an axis of x; -1 for a single range."""
     if axis >= x.ndim:
         raise errors.InvalidArgumentError(
             f"{op} requires an input with axis {axis}, got shape {format_dims(x.shape)}"
@@ -211,7 +212,7 @@ def along(op: str, axis: int, x: Any, *ends: Any) -> list[Any]:
 
 
 def to_integers(xp: Any, x: Any, dtype: DType) -> Any:
-    """Floating integers as a type; those beyond its limits as the nearest, NaN as the lowest."""
+    """Convert floating-point integers to a type, saturating; NaN becomes the lowest."""
     if dtype.size == 4:  # float32 has no 2 ** 31 - 1
         x = x.astype(np.float64)
     low, high = (_repeated(xp, end, x) for end in limits(dtype))
@@ -219,7 +220,7 @@ def to_integers(xp: Any, x: Any, dtype: DType) -> Any:
 
 
 def _repeated(xp: Any, number: float, like: Any) -> Any:
-    """A number for each element of a block: a minimum with a scalar takes three times as long."""
+    """Return a number repeated over a block: a minimum with a scalar takes three times as long."""
     if xp is not np or not 1 < like.size <= _BLOCK:
         return number
     return _block_of(number, like.dtype)[: like.size].reshape(like.shape)
@@ -260,8 +261,8 @@ def _quantize(node: Node, device: Device) -> KernelFunction:
 
 
 _Way = tuple[Any, Any, Callable[..., Any], Sequence[Any]]
-"""The ends of a range as they are told to others, how elements become floating integers, and the
-scalars or rows that this takes besides them."""
+"""The ends of the returned range, the function that quantizes elements, and its further arguments,
+which are scalars or rows."""
 
 
 def _combined(xp: Any, node: Node, low: Any, high: Any) -> _Way:
@@ -340,7 +341,7 @@ def _dequantize(node: Node, device: Device) -> KernelFunction:
 def _round_to(
     device: Device, attrs: Any, x: Any, low: Any, high: Any, bits: int, given: bool
 ) -> Any:
-    """x rounded to the values that integers of `bits` stand for in a range."""
+    """Round x to the values that `bits`-bit integers represent in a range."""
     xp, kind = device.xp, x.dtype.type
     if attrs["signed_input"]:
         least, most = -(2.0 ** (bits - 1)), 2.0 ** (bits - 1) - 1
@@ -423,12 +424,12 @@ def _round_grad(node: Node, device: Device) -> KernelFunction:
 
 
 def requantize(xp: Any, x: Any, dtype: DType, ends: Any, target: DType, wanted: Any) -> Any:
-    """Integers that stand for numbers of one range, as those that stand for them in another."""
+    """Convert integers of one range to the integers of another range with the nearest values."""
     return to_integers(xp, integers(xp, numbers(xp, x, dtype, *ends), target, *wanted), target)
 
 
 def numbers(xp: Any, x: Any, dtype: DType, low: Any, high: Any) -> Any:
-    """What integers of a type stand for in a range of which a step is a whole fraction."""
+    """Return the values of integers in a range whose step divides it evenly."""
     least, most = limits(dtype)
     kind = np.float64 if dtype.size == 4 else F32
     low, high = kind(low), kind(high)
@@ -440,7 +441,7 @@ def numbers(xp: Any, x: Any, dtype: DType, low: Any, high: Any) -> Any:
 
 
 def integers(xp: Any, x: Any, target: DType, low: Any, high: Any) -> Any:
-    """Numbers of a range as floating integers."""
+    """Quantize values of a range to floating-point integers."""
     least, most = limits(target)
     low, high = x.dtype.type(low), x.dtype.type(high)
     if low == high:

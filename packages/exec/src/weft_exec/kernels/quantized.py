@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def _as_integer(value: float, dtype: DType, low: Any, high: Any) -> float:
-    """The integer that stands for a number in a range, which may be beyond the type's limits."""
+    """Return the integer that represents a number in a range; it may exceed the type's limits."""
     least, most = limits(dtype)
     low, high = np.float64(low), np.float64(high)
     if low == high:
@@ -42,7 +42,7 @@ def _as_integer(value: float, dtype: DType, low: Any, high: Any) -> float:
 
 
 def _centered(x: Any, dtype: DType, low: Any, high: Any) -> Any:
-    """Integers less the one that stands for 0."""
+    """Return integers less the one that represents 0."""
     return x.astype(np.float64) - _as_integer(0.0, dtype, low, high)
 
 
@@ -52,7 +52,7 @@ def _step(dtype: DType, low: Any, high: Any) -> float:
 
 
 def _range_of_products(node: Node, types: tuple[DType, DType], ends: Any) -> tuple[Any, Any]:
-    """The range in which one integer stands for the product of a step of each."""
+    """Return the range in which one integer step is the product of a step of each operand."""
     least, most = limits(node.outputs[0].dtype)
     step = _step(types[0], *ends[:2]) * _step(types[1], *ends[2:])
     return F32(step * least), F32(step * most)
@@ -114,7 +114,7 @@ def _check_broadcast(op: str, x: Any, y: Any) -> None:
 
 
 ROOM = {"QuantizedAdd": 1 << 14, "QuantizedBiasAdd": 1 << 17}
-"""How many times the larger of two ranges fits into that of a sum of 32 bits."""
+"""Ratio of the range of a 32-bit sum to the larger of its operands' ranges."""
 
 
 @kernel("QuantizedAdd", "QuantizedBiasAdd")
@@ -208,7 +208,7 @@ def _pool(node: Node, device: Device) -> KernelFunction:
 
 
 def _actual(x: Any, dtype: DType, low: Any, high: Any) -> tuple[Any, Any]:
-    """The range of the numbers that are there; 0 is not below it."""
+    """Return the actual range of the numbers; its lower end is at most 0."""
     if not x.size:
         return F32(0), F32(0)
     ends = numbers(np, np.array([x.min(), x.max()]), dtype, low, high)

@@ -1,4 +1,4 @@
-"""Kernels of ragged tensors, which come as flat values and the splits of each level of rows."""
+"""Kernels of ragged tensors, given as flat values and the row splits of each level."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from weft_graph.ir.node import Node
 
 _MOST = 2.0**62
-"""More numbers than this are counted by nobody."""
+"""Limit of counts, below overflow."""
 
 # --------------------------------------------------------------------------- what is shared
 
 
 def checked_levels(splits: Sequence[Array], count: int) -> list[Array]:
-    """The splits of all levels, which fit each other and the number of flat values.
+    """Return the splits of all levels, checked against each other and the number of values.
 
-    Raises: InvalidArgumentError: they do not.
+    Raises: InvalidArgumentError: they do not match.
     """
     for i, each in enumerate(splits):
         inner = splits[i + 1] if i + 1 < len(splits) else None
@@ -41,12 +41,12 @@ def checked_levels(splits: Sequence[Array], count: int) -> list[Array]:
 
 
 def row_ids(lengths: Array) -> Array:
-    """The row of each value."""
+    """Return the row of each value."""
     return np.repeat(np.arange(len(lengths)), lengths)
 
 
 def places_of(starts: Array, lengths: Array) -> Any:
-    """The numbers from each start on, as many as a length says, one row after the other."""
+    """Return the numbers from each start on, by lengths, one row after the other."""
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
     return np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
@@ -131,7 +131,7 @@ def _gather(node: Node, device: Device) -> KernelFunction:
             which = places_of(each[which], lengths)
         found = new_array(device, (len(which), *values.shape[1:]), values.dtype)
         np.take(values, which, axis=0, out=found, mode="clip")
-        if not indices.ndim:  # one row: its own level goes
+        if not indices.ndim:  # a single row: its own level is removed
             made = made[1:]
         return _outputs([each.astype(splits_type) for each in made], found)
 
@@ -139,12 +139,12 @@ def _gather(node: Node, device: Device) -> KernelFunction:
 
 
 def _outputs(splits: list[Array], values: Array) -> Any:
-    """Splits and values as a kernel returns them: one output by itself."""
+    """Return splits and values as a kernel does: a single output is not in a tuple."""
     return (*splits, values) if splits else values
 
 
 def _uniform(shape: tuple[int, ...], axis: int) -> Array:
-    """The splits of an axis of a tensor."""
+    """Return the splits of an axis of a dense tensor."""
     count = int(np.prod(shape[:axis]))
     return np.arange(count + 1) * shape[axis]
 
@@ -177,7 +177,7 @@ def _to_sparse(node: Node, device: Device) -> KernelFunction:
 
 
 def _places_within(splits: Sequence[Array], count: int) -> list[Array]:
-    """The index of each flat value along the first axis and each ragged one."""
+    """Return the index of each flat value along the first axis and each ragged one."""
     row = np.arange(count)
     places = []
     for each in reversed(splits):
@@ -219,15 +219,15 @@ def _to_tensor(node: Node, device: Device) -> KernelFunction:
 
 
 def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
-    """Whether a value of some shape fits into another."""
+    """Return True if a shape broadcasts to another one."""
     pairs = zip(reversed(shape), reversed(to), strict=False)
     return len(shape) <= len(to) and all(own in (1, size) for own, size in pairs)
 
 
 def _sizes(shape: Any, have: list[int], outer: int) -> list[int]:
-    """The sizes of the result, those of the rows where nothing else is asked for.
+    """Return the sizes of the result, by default those of the rows.
 
-    Raises: InvalidArgumentError: they are of another rank, or those of inner values differ.
+    Raises: InvalidArgumentError: they have another rank, or those of inner values differ.
     """
     given = np.asarray(shape)
     if not given.ndim:
@@ -249,9 +249,9 @@ def _sizes(shape: Any, have: list[int], outer: int) -> list[int]:
 
 
 def _splits_of(kinds: list[str], partitions: Sequence[Any], count: int) -> list[Array]:
-    """The splits of all levels, of partitions of any kind.
+    """Return the splits of all levels from row partitions of any kind.
 
-    Raises: InvalidArgumentError: they are none, or do not fit each other.
+    Raises: InvalidArgumentError: they are invalid or do not match each other.
     """
     for kind, part in zip(kinds, partitions, strict=True):
         if part.size != 1 if kind == FIRST_DIM_SIZE else part.ndim != 1:
@@ -339,7 +339,9 @@ def _to_variant(node: Node, device: Device) -> KernelFunction:
             whole[()] = RaggedVariant([each.copy() for each in splits], values.copy())
             return whole
         if not values.ndim:
-            raise errors.InvalidArgumentError("values of rank 0 are no batch")
+            raise errors.InvalidArgumentError(
+                "values must have rank 1 or more to be a batch, got a scalar"
+            )
         rows = len(splits[0]) - 1 if splits else len(values)
         result = np.empty(rows, object)
         for row in range(rows):
@@ -350,7 +352,7 @@ def _to_variant(node: Node, device: Device) -> KernelFunction:
 
 
 def _one_row(splits: list[Array], values: Array, row: int) -> RaggedVariant:
-    """One row of a ragged tensor, with one level less."""
+    """Return one row of a ragged tensor, with one level less."""
     if not splits:
         return RaggedVariant([], values[row].copy())
     begin, end = int(splits[0][row]), int(splits[0][row + 1])
@@ -373,7 +375,7 @@ def _from_variant(node: Node, device: Device) -> KernelFunction:
         inner = made - variants.ndim if given < 0 else given
         if inner < 0 or inner + variants.ndim != made:
             raise errors.InvalidArgumentError(
-                f"variants of shape {format_dims(variants.shape)} have not {made} ragged axes"
+                f"variants of shape {format_dims(variants.shape)} cannot make {made} ragged axes"
             )
         rows = variants.reshape(-1).tolist()
         for row in rows:
@@ -397,7 +399,7 @@ def _from_variant(node: Node, device: Device) -> KernelFunction:
 
 
 def _stacked(rows: list[RaggedVariant], inner: int, dtype: Any, splits_type: Any) -> list[Array]:
-    """The splits and values of variants, one after the other."""
+    """Return the concatenated splits and values of variants."""
     levels = [[row.splits[level] for row in rows] for level in range(inner)]
     counts = [[len(each) - 1 for each in level] for level in levels]
     counts.append([len(row.values) if row.values.ndim else 1 for row in rows])

@@ -1,7 +1,7 @@
 """Kernels of random ops, over the streams of `weft_exec.kernels.philox`.
 
-A device type is told by `register` where its words come from; what is made of them is the same on
-all, over the array module.
+A device type registers its source of words by `register`. The kernels that use the words are the
+same for all, over the array module.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Shape = tuple[int, ...]
 
 
 def stream_name(node: str) -> str:
-    """The name in a container of the stream of a random op, from that of its node."""
+    """Return the name in a container of the stream of a random op, from that of its node."""
     return f"_random/{node}"
 
 
 def stream_of(node: Node, resources: ResourceManager) -> philox.RandomStream:
-    """The stream of a random op, which lives as long as the session."""
+    """Return the stream of a random op, which lives as long as the session."""
     seed, seed2 = node.attrs["seed"], node.attrs["seed2"]
     name = stream_name(node.name)
 
@@ -44,13 +44,13 @@ def stream_of(node: Node, resources: ResourceManager) -> philox.RandomStream:
 
 
 def _shape_of(node: Node) -> Shape | None:
-    """The shape argument where it is known when the kernel is made."""
+    """Return the shape argument where it is known when the kernel is made."""
     constant = constant_input(node, 0)
     return None if constant is None else checked_shape(constant)
 
 
 def checked_shape(value: Any) -> Shape:
-    """The sizes in a shape.
+    """Return the sizes in a shape.
 
     Raises: InvalidArgumentError: one is negative.
     """
@@ -67,9 +67,9 @@ def _finish(result: Array) -> Any:
 Draw = Callable[..., Any]
 """`draw(function, *args)` is `function(words, *args)`."""
 Source = Callable[["Node", "Device"], Draw]
-"""From a node to what draws: for each run the next execution of the node's stream."""
+"""Returns, for a node, a function that draws from the next execution of its stream."""
 StatelessSource = Callable[["Device", Any], Draw]
-"""From a seed to what draws from the stream of a stateless op."""
+"""Returns, for a seed, a function that draws from the stream of a stateless op."""
 
 _FILLS: dict[str, philox.Fill] = {
     "RandomUniform": philox.fill_uniform,
@@ -105,7 +105,7 @@ def _stateless_floats(source: StatelessSource, node: Node, device: Device) -> Ke
 
 
 def checked_range(low: Any, high: Any) -> tuple[int, int]:
-    """The bounds of integers to draw.
+    """Return the bounds of integers to draw.
 
     Raises: InvalidArgumentError: nothing is between them.
     """

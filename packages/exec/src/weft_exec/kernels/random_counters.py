@@ -1,10 +1,9 @@
-"""What makes the numbers of a random op differ from step to step and from iteration to iteration.
+"""Counters that make random ops draw different numbers in each step and iteration.
 
-A random kernel has to know which step it runs in and which iteration, and it is the same function
-in all of them.  Whoever runs kernels that draw tells the thread: `in_new_step`, `run_at`,
-`in_call`.  The numbers so depend on neither threads nor devices, nor on which iteration happens to
-come first.  A device that runs kernels on threads of its own asks `here` when one is started, and
-runs it by `run_at`.
+A random kernel has to know its step and iteration, but is the same function in all of them. Code
+that runs such kernels records them for the thread by `in_new_step`, `run_at` and `in_call`. So the
+numbers depend neither on threads and devices nor on the order of iterations. A device that runs
+kernels on threads of its own saves `here` when it starts one, and runs it by `run_at`.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from weft_graph.passes.whole_loops import STRIDE
 _MASK = 2**64 - 1
 
 Executions = dict[Any, int]
-"""For each stream that was used in a step, the number of its execution."""
+"""The number of the execution for each stream used in a step."""
 
 
 class _Current(threading.local):
-    """Where this thread is.
+    """The step and iteration of the current thread.
 
     Attributes:
-      executions: of the step that it runs; None outside of steps that draw.
+      executions: of the current step; None outside of steps that draw.
       tag: of the iteration.
     """
 
@@ -42,15 +41,15 @@ current = _Current()
 
 
 def needs_counters(node: Node) -> bool:
-    """Whether a node draws random numbers or numbers its runs, or may run what does."""
+    """Return True if a node draws random numbers or counts its runs, or calls such nodes."""
     return node.role is Role.CALL or draws(node) or node.traits.numbered
 
 
 def next_counter(stream: Any) -> tuple[int, int]:
-    """The number of a stream's execution that begins now, and the tag of the iteration.
+    """Return the number of a stream's next execution, and the tag of the iteration.
 
     Args:
-      stream: has `count`, the number of the next step that uses it. Held by the caller alone.
+      stream: has `count`, the number of the next step that uses it. Locked by the caller.
     """
     executions = current.executions
     number = None if executions is None else executions.get(stream)
@@ -63,19 +62,19 @@ def next_counter(stream: Any) -> tuple[int, int]:
 
 
 def iteration_tag(around: int, index: int) -> int:
-    """The tag of an iteration of a loop that was entered in an iteration with the tag `around`."""
+    """Return the tag of a loop iteration, where `around` is the tag at the loop's entry."""
     return (around * STRIDE + index) & _MASK
 
 
 def here() -> tuple[Executions | None, int]:
-    """Where this thread is, for `run_at` on another one."""
+    """Return the step and iteration of this thread, for `run_at` on another one."""
     return current.executions, current.tag
 
 
 def run_at(
     executions: Executions | None, tag: int, function: Callable[..., Any], *arguments: Any
 ) -> Any:
-    """`function(*arguments)` in a step and an iteration."""
+    """Return `function(*arguments)`, run in a given step and iteration."""
     before = current.executions, current.tag
     current.executions, current.tag = executions, tag
     try:
@@ -85,11 +84,11 @@ def run_at(
 
 
 def in_new_step(function: Callable[..., Any], *arguments: Any) -> Any:
-    """`function(*arguments)` in a step of its own."""
+    """Return `function(*arguments)`, run in a step of its own."""
     return run_at({}, 0, function, *arguments)
 
 
 def in_call(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """`function(*arguments)` in a call, whose body other calls run in the same iteration."""
+    """Return `function(*arguments)`, run in a call; other calls may share body and iteration."""
     tag = iteration_tag(current.tag, 1 + crc32(name.encode()))
     return run_at(current.executions, tag, function, *arguments)

@@ -1,13 +1,13 @@
 """The kernel of recurrent layers: one loop over the steps, which allocates nothing.
 
-All gates of a step are one product with the state. The calls of NumPy around it are what a step of
-a small layer costs, so there are as few as there can be, all into arrays that are there already:
+All gates of a step are one product with the state. The other NumPy calls dominate the time of small
+layers, so there are as few as possible, all into preallocated arrays:
 
-- Where gates are sigmoids and the rest hyperbolic tangents, as nearly always, all numbers that are
-  multiplied with weights have the opposite sign. A gate is then 1 / (1 + exp(x)), and one division
-  by 1 + exp(x) applies it; tanh and sums keep the sign as it is.
-- Two directions of a small layer are stepped through together, as one layer whose weights are
-  zero between them.
+- If gates are sigmoids and the other activations tanh, as in almost all layers, everything that is
+  multiplied with weights has the opposite sign. A gate is then 1 / (1 + exp(x)), applied by one
+  division by 1 + exp(x); tanh and sums preserve the sign.
+- Two directions of a small layer are computed together, as one layer whose weights between them are
+  zero.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ if TYPE_CHECKING:
 Array = Any
 Activation = Callable[[Array, Array], Any]
 Step = Callable[[Array, Array, Array], Any]
-"""Of what the inputs add to the gates, the state before, and where the state behind goes."""
+"""`step(gates from the inputs, previous state, output for the next state)`."""
 
 _TOGETHER: Final = 64
-"""The widest states of two directions that are stepped through together: the product takes twice
-the time then, and of wider ones it takes most of it."""
+"""Largest width of two directions that are computed together: this doubles the time of the product,
+which dominates in wider layers."""
 
 
 class _Layer:
-    """What the steps of one run share: of one direction, or of two side by side.
+    """Shared state of the steps of one run, for one direction or for two side by side.
 
     Attributes:
       xp: the array module.
       weights: (width, gates).
-      bias: of the reset, (width); None where there is none.
-      state: where the steps begin.
-      cell: the second state of an LSTM, which a step changes in place; None for the others.
+      bias: of the reset gate, (width); None if there is none.
+      state: the initial state.
+      cell: the second state of an LSTM, which a step changes in place; None for other kinds.
       opposite: whether states and inputs have the opposite sign.
-      gate: what is done to a gate first.
-      apply: what applies it then: `apply(x, gate, out)`.
+      gate: the first function of a gate.
+      apply: applies a gate to a value: `apply(x, gate, out)`.
       zero: of the element type.
     """
 
@@ -75,11 +75,11 @@ class _Layer:
         self.apply = xp.divide if self.opposite else xp.multiply
 
     def space(self, width: int) -> Array:
-        """An array of so many elements for each sequence."""
+        """Return an array of `width` elements for each sequence."""
         return self.xp.empty((*self.state.shape[:-1], width), self.state.dtype)
 
     def _activation(self, name: str) -> Activation:
-        """What writes an activation of its first argument to the second."""
+        """Return a function that writes an activation of its first argument to the second."""
         found: Activation = {"sigmoid": self._sigmoid, "tanh": self.xp.tanh, "relu": self._relu}[
             name
         ]
@@ -90,7 +90,7 @@ class _Layer:
         self.xp.add(out, self._one, out)
 
     def _sigmoid(self, x: Array, out: Array) -> None:
-        # Not by NumPy's negative, which takes other elements of a column of four.
+        # Not np.negative, which reads wrong elements of a column of four.
         self.xp.multiply(x, self._minus, out)
         self._plus_one(out, out)
         self.xp.reciprocal(out, out)
@@ -99,7 +99,7 @@ class _Layer:
         self.xp.maximum(x, self.zero, out=out)
 
     def product(self, quantized: bool) -> Callable[[Array, Array, Array], Any]:
-        """What writes the product of the state with weights."""
+        """Return a function that writes the product of the state with weights."""
         product = self.xp.dot
         if not quantized:
             return lambda state, weights, out: product(state, weights, out=out)
@@ -113,15 +113,15 @@ class _Layer:
 
 
 def _is_opposite(names: Sequence[str]) -> bool:
-    """Whether the steps of a cell with gates compute with the opposite sign."""
+    """Return True if the steps of a gated cell compute with the opposite sign."""
     return names[0] == "sigmoid" and len(names) > 1 and set(names[1:]) == {"tanh"}
 
 
 def _through_8_bits(xp: Any, x: Array, sign: int, out: Array) -> None:
-    """The numbers that are left of some when they are quantised dynamically to 8 bits.
+    """Quantize and dequantize numbers dynamically to 8 bits.
 
     Args:
-      sign: -1 where it is the numbers of the opposite sign that are quantised.
+      sign: -1 to quantize the numbers of the opposite sign.
     """
     if not x.size:
         return
@@ -275,7 +275,7 @@ def _recurrent_layer(node: Node, device: Device) -> KernelFunction:
         parts = _parts(count, width, quantized)
         for part in parts:
             go(part)
-        # A zero between two directions times what is not finite is not zero.
+        # A zero between two directions times a non-finite value is not zero.
         if len(parts) < count and not all(bool(xp.isfinite(each).all()) for each in lasts):
             for at in range(count):
                 go(slice(at, at + 1))
@@ -285,9 +285,9 @@ def _recurrent_layer(node: Node, device: Device) -> KernelFunction:
 
 
 def _parts(directions: int, width: int, quantized: bool) -> list[slice]:
-    """Which directions are stepped through together.
+    """Return the groups of directions that are computed together.
 
-    Quantised ones are not, since each has a scale of its own.
+    Quantized directions are not grouped, since each has its own scale.
     """
     if width <= _TOGETHER and not quantized:
         return [slice(0, directions)]
@@ -295,7 +295,7 @@ def _parts(directions: int, width: int, quantized: bool) -> list[slice]:
 
 
 class _Floats:
-    """What weights of 8 bits stand for. That of constants is made once."""
+    """Dequantizes weights of 8 bits; the result is cached for constants."""
 
     def __init__(self, xp: Any) -> None:
         self._xp = xp
@@ -313,10 +313,10 @@ class _Floats:
 
 
 class _Joined:
-    """The weights of two directions as one matrix, with zeros where one does not see the other.
+    """The weights of two directions as one matrix, with zeros between the directions.
 
-    Its columns are sorted by gates first. That of constants, which are the same array in each step,
-    is made once.
+    Its columns are sorted by gate first. The matrix of constants, which are the same array in each
+    step, is cached.
     """
 
     def __init__(self, xp: Any) -> None:
@@ -338,9 +338,9 @@ class _Joined:
 
 
 class _Order:
-    """How what a layer is given is laid out for steps: directions side by side in each gate.
+    """The layout of a layer's arguments for steps: directions side by side in each gate.
 
-    With one sequence all are vectors, whose products and sums take less time.
+    For a single sequence, everything is a vector, whose products and sums are faster.
     """
 
     def __init__(
@@ -361,7 +361,7 @@ class _Order:
         self.count = len(self._directions)
 
     def row(self, x: Array) -> Array:
-        """A state (directions, batch, width), or a bias without a batch, side by side."""
+        """Return a state (directions, batch, width), or a bias without a batch, side by side."""
         part = x[self._part] * self._sign
         width = self.count * part.shape[-1]
         if part.ndim == 2 or part.shape[1] == 1:
@@ -369,13 +369,13 @@ class _Order:
         return self._xp.ascontiguousarray(part.swapaxes(0, 1)).reshape(part.shape[1], width)
 
     def write_row(self, x: Array, whole: Array) -> None:
-        """Put a state back into its place in all directions."""
+        """Write a state back to its position in all directions."""
         _, batch, width = whole.shape
         parts = x.reshape(batch, self.count, width).swapaxes(0, 1)
         self._xp.multiply(parts, self._sign, whole[self._part])
 
     def steps(self, rows: Array, width: int) -> Array:
-        """What is added to the gates, (steps, batch, gates), in the order of the steps."""
+        """Return the contributions to the gates, (steps, batch, gates), in step order."""
         (steps, batch), gates = rows.shape[:2], self._gates * width
         found = self._xp.empty((steps, batch, self._gates, self.count, width), rows.dtype)
         for at, (direction, turned) in enumerate(self._directions):
@@ -387,7 +387,7 @@ class _Order:
         return flat[:, 0] if batch == 1 else flat
 
     def write(self, found: Array, whole: Array) -> None:
-        """Put the results of all steps, (steps, batch, width), into their places."""
+        """Write the results of all steps, (steps, batch, width), to their positions."""
         steps, _, batch, width = whole.shape
         found = found.reshape(steps, batch, self.count, width)
         for at, (direction, turned) in enumerate(self._directions):
@@ -395,7 +395,7 @@ class _Order:
             self._xp.multiply(part, self._sign, whole[:, direction])
 
     def _turned(self, x: Array) -> Array:
-        """Steps in the opposite order, those behind a sequence's end at their places."""
+        """Reverse each sequence's steps; steps past its end stay in place."""
         xp, lengths = self._xp, self._lengths
         if not lengths.size:
             return x[::-1]
@@ -406,7 +406,7 @@ class _Order:
 def _run(
     layer: _Layer, step: Step, rows: Array, results: Array, lengths: Array, quantized: bool
 ) -> list[Array]:
-    """All steps; the last states."""
+    """Run all steps and return the final states."""
     steps, state = len(rows), layer.state
     first, end = (int(lengths.min()), int(lengths.max())) if lengths.size else (steps, steps)
     end = min(end, steps)
@@ -415,7 +415,7 @@ def _run(
         step(rows[at], state, new)
         state = new
     for at in range(max(min(first, end), 0), end):  # some sequences have ended
-        # What is quantised is the result before, which is 0 of a sequence that had ended before.
+        # The previous result is quantized; it is 0 for a sequence that had ended before.
         seen = results[at - 1] if quantized and at else state
         state = _masked(layer, step, rows[at], (state, seen), results[at], lengths > at)
     results[max(end, 0) :] = 0
@@ -430,10 +430,10 @@ def _masked(
     result: Array,
     there: Array,
 ) -> Array:
-    """A step of the sequences that are not at their end; the others keep their states.
+    """Run a step for the sequences that have not ended; the others keep their states.
 
     Args:
-      states: those before, and what the step sees of them.
+      states: the previous states, and their values as the step reads them.
     """
     state, seen = states
     xp, there = layer.xp, there[:, None] if x.ndim > 1 else there
@@ -455,7 +455,7 @@ def _check(
     lengths: Array,
     states: Sequence[Array],
 ) -> None:
-    """Raise InvalidArgumentError where shapes or lengths do not fit."""
+    """Raise InvalidArgumentError if shapes or lengths do not match."""
     directions = len(backward)
     width = weights.shape[1] if weights.ndim == 3 else -1
     gates = GATES[kind] * width

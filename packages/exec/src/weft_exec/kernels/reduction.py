@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Axes = tuple[int, ...]
 Reduce = Callable[[Any, Axes, bool, "Array | None"], Any]
-"""From a value, axes, keep_dims and an output array or None to the reduced value."""
+"""Reduces a value over axes, with keep_dims and an output array or None."""
 
 
 _AXES: Final = ("reduction_indices",)
@@ -42,22 +42,22 @@ def _axes_of(axes: Any, rank: int) -> Axes:
 
 
 SHORT: Final = 16
-"""Up to this size a last axis is folded column by column: NumPy reduces short rows one by one, and
-takes 5 to 30 times as long."""
+"""Size up to which a last axis is folded column by column: NumPy reduces short rows one by one,
+which takes 5 to 30 times as long."""
 MANY: Final = 256
-"""From so many rows on."""
+"""Minimum number of such rows."""
 
 
 def _reducer(
     node: Node, device: Device, reduce: Reduce, ufunc: np.ufunc | None = None
 ) -> KernelFunction:
-    """A kernel around `reduce` that bakes in constant axes and takes large results from the pool.
+    """Return a kernel around `reduce` with constant axes baked in and large results pooled.
 
-    `reduce` works in float32 where the element type is float16 or bfloat16. Without axes a value
-    is its own reduction: gradients find when they run that nothing was broadcast.
+    `reduce` computes in float32 for float16 and bfloat16. Without axes a value is its own
+    reduction: gradients find out at run time that nothing was broadcast.
 
     Args:
-      ufunc: what folds two elements, where there is one that gives the same.
+      ufunc: an equivalent function of two elements, if there is one.
     """
     if device.xp is not np:
         return _reducer_on_device(node.attrs["keep_dims"], reduce)
@@ -100,7 +100,7 @@ def _of_known_axes(
     reduce: Reduce,
     short: np.ufunc | None,
 ) -> KernelFunction:
-    """Into small results, over axes that are known; the rank that a program says may be wrong."""
+    """Return a reduction over known axes to a small result; the rank may differ at run time."""
 
     def run(x: Any, given: Any) -> Any:
         if x.ndim != rank:
@@ -113,7 +113,7 @@ def _of_known_axes(
 
 
 def _short_rows(dims: Dims, axes: Axes) -> bool:
-    """Whether the last of known sizes is short, is reduced alone, and has many rows."""
+    """Return True if only the last axis is reduced, it is short, and there are many rows."""
     if dims is None or axes != (len(dims) - 1,):
         return False
     rows = num_elements(dims[:-1])
@@ -121,7 +121,7 @@ def _short_rows(dims: Dims, axes: Axes) -> bool:
 
 
 def _by_columns(ufunc: np.ufunc, x: Array, into: Array) -> Array:
-    """The last axis folded into an array with or without that axis."""
+    """Fold the last axis into an array with or without that axis."""
     total = into.reshape(x.shape[:-1])
     ufunc(x[..., 0], x[..., 1], out=total)
     for column in range(2, x.shape[-1]):
@@ -132,7 +132,7 @@ def _by_columns(ufunc: np.ufunc, x: Array, into: Array) -> Array:
 def _reducer_on_device(keep: bool, reduce: Reduce) -> KernelFunction:
     def run(x: Any, axes: Any) -> Any:
         where = _axes_of(axes, x.ndim)
-        if not where:  # each element is reduced by itself
+        if not where:  # each element is a reduction of its own
             return reduce(widened(x)[..., None], (x.ndim,), False, None)
         return reduce(widened(x), where, keep, None)
 
@@ -153,7 +153,7 @@ def _count(shape: tuple[int, ...], axes: Axes) -> int:
 
 
 def _folding(xp: Any, ufunc: np.ufunc, name: str) -> Any:
-    """What reduces over axes: NumPy's ufunc, or the function of another array module."""
+    """Return the reduction over axes: NumPy's ufunc, or a function of another array module."""
     return ufunc.reduce if xp is np else getattr(xp, name)
 
 
@@ -166,7 +166,7 @@ def _sum(node: Node, device: Device) -> KernelFunction:
 
 
 def _sums(x: Array, axes: Axes, keep: bool, into: Array | None) -> Any:
-    """The sums on the host."""
+    """Compute sums on the host."""
     if not axes:
         fold: Any = np.add.reduce
         return fold(x, axis=axes, dtype=x.dtype, out=into, keepdims=keep)
@@ -180,9 +180,9 @@ def _sums(x: Array, axes: Axes, keep: bool, into: Array | None) -> Any:
 
 
 def _sums_over_apart(x: Array, axes: Axes, keep: bool, into: Array | None) -> Any:
-    """Return the sums over axes in any order with others in between: over the last neighbors first.
+    """Compute sums over non-adjacent axes in any order, over the last adjacent ones first.
 
-    Axes are counted from the end where the rank that the graph states was not certain.
+    Axes are counted from the end if the rank in the graph was uncertain.
     """
     axes = tuple(sorted([axis % x.ndim for axis in axes]))
     first = len(axes) - 1
@@ -203,7 +203,7 @@ def _prod(node: Node, device: Device) -> KernelFunction:
 
 
 _WIDE: Final = 1024
-"""Products side by side where many numbers have one: in one, each waits for the one before."""
+"""Number of products computed side by side: a single one would wait for each multiplication."""
 
 
 def _product_of_all(reduce: Reduce) -> Reduce:
@@ -258,7 +258,7 @@ def _extreme(node: Node, device: Device) -> KernelFunction:
 
 
 def _extreme_of_none(dtype: np.dtype[Any], largest: bool) -> Any:
-    """The value that every other one replaces in a maximum, or in a minimum."""
+    """Return the neutral element of a maximum or minimum."""
     if dtype.kind == "f":
         return -np.inf if largest else np.inf
     limits = np.iinfo(dtype)
@@ -283,7 +283,7 @@ def _mean(node: Node, device: Device) -> KernelFunction:
 
 
 def _integer_mean(xp: Any, element: np.dtype[Any]) -> Reduce:
-    # Summed in 64 bits, so that only the quotient has to fit.
+    # Summed in 64 bits, so that only the quotient has to fit the type.
     unsigned = element.kind == "u"
     wide_type = np.dtype(np.uint64 if unsigned else np.int64)
     fold = _folding(xp, np.add, "sum")

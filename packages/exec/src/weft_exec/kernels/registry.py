@@ -1,27 +1,28 @@
-"""The table of kernels: op type and device type to a factory.
+"""The kernel registry: maps op type and device type to a factory.
 
-A factory `make(node, device)` runs once per executable, with the node's attributes baked in, and
-returns the function that computes: `fn(*inputs) -> value`, or a tuple for several outputs, or None
-for none.  An asynchronous kernel is `fn(ctx, inputs, done)` and calls `done(value)` or
-`done.fail(error)` exactly once, from any thread; the kernels of ops whose traits say so are.
+A factory `make(node, device)` runs once per executable, with the node's attributes baked in. It
+returns the computing function: `fn(*inputs) -> value`, or a tuple for several outputs, or None for
+none. An asynchronous kernel is `fn(ctx, inputs, done)` and calls `done(value)` or
+`done.fail(error)` exactly once, from any thread; ops with the corresponding trait have such
+kernels.
 
-There are two kinds of factories. One is written for a type of devices, and is registered for it::
+There are two kinds of factories. One is written and registered for a device type::
 
     @kernel("Conv2D", device="GPU", dtypes={"T": REAL})
 
-The other is written over the array module, `device.xp`, and serves every type of devices that has
-one, the CPU among them::
+The other uses the array module, `device.xp`, and serves every device type that has one, including
+the CPU::
 
     @kernel("Reshape", device=ARRAY_DEVICE, host=("shape",))
 
-What goes on around each run of a kernel, such as streams and the copies of values that are on the
-other side, is the device's: `Device.make_kernel` wraps what the factory makes. What it has to know
-for that is part of the registration, `host`. A type of devices has the kernels that are registered
-for it, and after those the ones that it shares, each for the element types that its devices compute
-with; so the order in which modules register does not matter.
+Work around each run of a kernel, such as streams and copies between memories, is done by the
+device: `Device.make_kernel` wraps the result of the factory. The information that it needs for that
+is part of the registration, `host`. A device type uses the kernels registered for it first, then
+the shared ones, each for the element types that its devices support. So the order in which modules
+register does not matter.
 
-An elementwise op that has a scalar definition needs no kernel: a device type derives one where
-nobody has registered any (`deriving`).
+An elementwise op with a scalar definition needs no kernel: a device type derives one unless one is
+registered (`deriving`).
 """
 
 from __future__ import annotations
@@ -75,11 +76,11 @@ __all__ = [
 ]
 
 ANY_DEVICE: Final = "*"
-"""In place of a device type: for kernels that hand values on without looking at them."""
+"""In place of a device type: for kernels that only forward values."""
 ARRAY_DEVICE: Final = "array"
-"""In place of a device type: for kernels that are written over the array module, `device.xp`."""
+"""In place of a device type: for kernels that use the array module, `device.xp`."""
 ALL: Final = ("*",)
-"""As `host`: an op that is computed in the host's memory, whatever device it is on."""
+"""As `host`: for an op that always runs in the host's memory."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -90,17 +91,17 @@ class Kernel:
 
     Attributes:
       op: the op type.
-      device_type: a type of devices, `ARRAY_DEVICE` or `ANY_DEVICE`.
-      factory: from a node and its device to the function that computes.
-      dtypes: allowed element types per type attribute; those that are left out have all.
-      host: names of inputs that the function takes in the host's memory on every device, such as
+      device_type: a device type, `ARRAY_DEVICE` or `ANY_DEVICE`.
+      factory: returns the computing function of a node on a device.
+      dtypes: allowed element types per type attribute; attributes left out allow all.
+      host: names of inputs that the function reads in the host's memory on every device, such as
         shapes and axes; or `ALL`.
-      heavy: worth a thread of the pool when something else can run meanwhile.
-      alias: the result may share memory with an input, though the op is not declared as a view.
-      fresh: the places of outputs that share none even so.
-      asynchronous: `fn(ctx, inputs, done)`. Whoever looks a kernel up finds this set where the
-        op's traits say it; a registration sets it only for a kernel that waits though the op does
-        not, such as one that leaves its work to a stream.
+      heavy: worth a thread of the pool if something else can run meanwhile.
+      alias: the result may share memory with an input, although the op is not declared as a view.
+      fresh: indices of outputs that never share memory even so.
+      asynchronous: the function is `fn(ctx, inputs, done)`. Lookups set it according to the op's
+        traits. A registration sets it only for a kernel that waits although the op does not, such
+        as one that enqueues its work to a stream.
     """
 
     op: str
@@ -114,20 +115,20 @@ class Kernel:
     fresh: Collection[int] = ()
 
     def may_share(self, node: Node) -> bool:
-        """Whether what it gives may share memory with its inputs, or with a variable."""
+        """Return True if a result may share memory with inputs or with a variable."""
         return self.alias or node.traits.view is not None
 
     def accepts(self, node: Node) -> bool:
-        """Whether the node's element types are among those of this kernel."""
+        """Return True if the kernel supports the node's element types."""
         for key, allowed in self.dtypes.items():  # noqa: SIM110 - asked too often for `all`
             if node.attrs.get(key) not in allowed:
                 return False
         return True
 
     def make(self, node: Node, device: Device) -> KernelFunction:
-        """The function that computes a node on a device.
+        """Return the function that computes a node on a device.
 
-        What hands values on, or only finds a resource, runs nothing on the device.
+        Nodes that only forward values or look up a resource run nothing on the device.
         """
         if device.guard is None:
             return self._make(node, device)
@@ -148,19 +149,19 @@ _registered: Registry[list[Kernel]] = Registry(
     package=("weft_exec.kernels", "weft_exec.functions"),
     group="weft_exec.kernels",
 )
-"""By "op on device type", where `ARRAY_DEVICE` and `ANY_DEVICE` stand for themselves."""
+"""Kernels by "op on device type", including `ARRAY_DEVICE` and `ANY_DEVICE`."""
 
 _tables: dict[str, list[Kernel]] = {}
-"""The same tables, for those who must not wait for modules to be imported."""
+"""The same tables, for lookups that must not wait for imports."""
 _found: dict[tuple[str, str], tuple[Kernel, ...]] = {}
-"""What `kernels_of` has put together, by op and device type; emptied when one is registered."""
+"""Cache of `kernels_of` by op and device type; cleared by each registration."""
 _lock: Final = threading.Lock()
 _count = 0
-"""How many kernels are registered."""
+"""Number of registered kernels."""
 _rules: dict[str, Callable[[str, Definition], Kernel | None]] = {}
-"""What derives kernels for a device type."""
+"""Rules that derive kernels, by device type."""
 _device_kernels: dict[str, PackageModules] = {}
-"""Packages that register the kernels of device types, by their names."""
+"""Packages that register the kernels of device types, by name."""
 
 
 def kernel(
@@ -172,15 +173,15 @@ def kernel(
     alias: bool = False,
     asynchronous: bool = False,
 ) -> Callable[[F], F]:
-    """Decorator that registers a factory for op types on a type of devices.
+    """Register a factory for op types on a device type; a decorator.
 
     Args:
       ops: op types.
-      device: a device type; `ARRAY_DEVICE` for kernels written over the array module, which run on
-        the CPU and on all others that have one; `ANY_DEVICE` for those that are the same on all.
+      device: a device type; `ARRAY_DEVICE` for kernels over the array module, which run on the CPU
+        and all other types that have one; `ANY_DEVICE` for kernels that are the same on all.
       dtypes: type attribute to allowed element types; several registrations may share an op.
       host, heavy, alias, asynchronous: see Kernel.
-    Raises: AlreadyExistsError: a registration of the op exists that allows some of these types.
+    Raises: AlreadyExistsError: a registration of the op already allows some of these types.
     """
     allowed = {key: frozenset(map(_as_dtype, types)) for key, types in (dtypes or {}).items()}
     frozen = MappingProxyType(allowed)
@@ -216,15 +217,15 @@ def _add(entry: Kernel) -> None:
 
 
 def _overlap(some: Mapping[str, frozenset[DType]], others: Mapping[str, frozenset[DType]]) -> bool:
-    """Whether there may be a node whose element types both allow."""
+    """Return True if some node's element types are allowed by both."""
     return all(types & others[name] for name, types in some.items() if name in others)
 
 
 def deriving(device_type: str, rule: Callable[[str, Definition], Kernel | None]) -> None:
-    """Let a device type make kernels of scalar definitions, for ops without one of their own.
+    """Register the rule by which a device type derives kernels from scalar definitions.
 
     Args:
-      rule: from an op type and its definition to the kernel; None where it can not be computed.
+      rule: returns the kernel of an op type and its definition; None if it is not supported.
     Raises: AlreadyExistsError: the device type has a rule.
     """
     if device_type in _rules:
@@ -236,10 +237,9 @@ def deriving(device_type: str, rule: Callable[[str, Definition], Kernel | None])
 
 
 def find_kernel(node: Node, device_type: str) -> Kernel | None:
-    """The kernel that runs `node` on a device type, or None.
+    """Return the kernel that runs `node` on a device type, or None.
 
-    One that is registered for the type comes before those that it shares, and these come before
-    one for any device.
+    Kernels registered for the type come first, then shared ones, then those for any device.
     """
     for entry in kernels_of(node.type, device_type):
         if entry.accepts(node):
@@ -251,7 +251,7 @@ def find_kernel(node: Node, device_type: str) -> Kernel | None:
 
 
 def require_kernel(node: Node, device_type: str, where: str = "") -> Kernel:
-    """The kernel that runs `node` on a device type.
+    """Return the kernel that runs `node` on a device type.
 
     Args:
       where: the end of the message.
@@ -269,7 +269,7 @@ def require_kernel(node: Node, device_type: str, where: str = "") -> Kernel:
 
 
 def kernels_of(op: str, device_type: str) -> tuple[Kernel, ...]:
-    """The kernels of an op that a device type has, but for those of any device; in their order."""
+    """Return the kernels of an op on a device type in order, except those for any device."""
     found = _found.get((op, device_type))
     if found is None:
         found = _put_together(op, device_type)
@@ -296,16 +296,16 @@ def _put_together(op: str, device_type: str) -> tuple[Kernel, ...]:
 
 
 _FAMILIES: Final = {"resource_state": "state", "step": "transfer"}
-"""Families of ops whose kernels are in a file of another family's name."""
+"""Families of ops whose kernels are in the module of another family."""
 
 
 def _import_kernels(op: str, keys: Sequence[str]) -> None:
-    """Import what may have kernels of an op: the module of its family, or all where that has none.
+    """Import the modules that may have kernels of an op: that of its family, or all.
 
-    Of an op that is derived there need not be any.
+    An op with derived kernels need not have any.
     """
     package, _, family = declared_in(op).rpartition(".ops.")
-    if not package:  # of somebody else, or of nobody
+    if not package:  # of another package, or unknown
         return _import_all(keys)
     home = "weft_exec" if package == "weft_graph" else package
     name = f"{home}.kernels.{_FAMILIES.get(family, family)}"
@@ -322,7 +322,7 @@ def _import_all(keys: Sequence[str]) -> None:
 
 
 def _derived(op: str, origins: Sequence[str]) -> list[Kernel]:
-    """What takes the place of kernels that nobody has registered, as long as nobody does."""
+    """Return the derived kernel of an op without registered ones."""
     definition = traits_of(op).scalar
     rule = next((_rules[origin] for origin in origins if origin in _rules), None)
     if definition is None or definition.by_kernel or rule is None:
@@ -332,13 +332,13 @@ def _derived(op: str, origins: Sequence[str]) -> list[Kernel]:
 
 
 def derivable_ops() -> list[str]:
-    """The op types of which kernels may be derived, sorted."""
+    """Return the op types for which kernels may be derived, sorted."""
     scalars = {op: loaded_traits(op).scalar for op in registered_ops()}
     return [op for op, found in scalars.items() if found is not None and not found.by_kernel]
 
 
 def _origins(device_type: str, known: DeviceType | None) -> list[str]:
-    """For whom the kernels of a device type are registered, its own first."""
+    """Return the device types whose kernels a device type uses, its own first."""
     if known is None:
         return [device_type]
     if known.kernels is not None:
@@ -352,7 +352,7 @@ def _origins(device_type: str, known: DeviceType | None) -> list[str]:
 
 
 def _on(entry: Kernel, known: DeviceType) -> Kernel | None:
-    """A kernel as a device type has it; None where it is not for its values."""
+    """Return a kernel as used by a device type; None if it does not support its values."""
     own = entry.device_type == known.name
     if own and known.dtypes is None:
         return entry
@@ -381,7 +381,7 @@ _NOT_ARRAYS: Final = frozenset((dtypes.string, dtypes.variant, dtypes.resource))
 
 
 def _computes_with_arrays(entry: Kernel, op_def: OpDef) -> bool:
-    """Whether a kernel of the CPU takes and gives arrays of numbers, and nothing else."""
+    """Return True if a CPU kernel only reads and returns numeric arrays."""
     traits = op_def.traits
     if entry.asynchronous or traits.asynchronous or (op_def.stateful and not traits.random):
         return False
@@ -390,7 +390,7 @@ def _computes_with_arrays(entry: Kernel, op_def: OpDef) -> bool:
 
 
 def registered_kernels() -> list[tuple[str, str]]:
-    """All (op type, device type) pairs that have a kernel, sorted; `ANY_DEVICE` is one of them."""
+    """Return all (op type, device type) pairs with a kernel, sorted; includes `ANY_DEVICE`."""
     types = device_types()
     for device_type in types:
         kernels_of("NoOp", device_type)  # imports the kernels of the type

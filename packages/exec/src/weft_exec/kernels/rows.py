@@ -1,10 +1,10 @@
-"""Picking and writing rows over the array module, on devices whose memory the host cannot look at.
+"""Gathering and scattering of rows on devices whose memory the host cannot read.
 
-What is out of range raises no error, as to find it would cost a wait for the device: picked
-elements are 0, and placed ones are dropped, as on the GPUs of TensorFlow. Updates of equal rows
-take their turns in the order of the updates, found by a stable sort; so results are the same on
-every run, which those of atomic additions are not. Sums of many equal rows go by atomic additions
-all the same: thousands of turns would be thousands of launches.
+Out-of-range indices raise no error, since checking them would wait for the device: gathered
+elements are 0, and scattered ones are dropped, as on TensorFlow's GPUs. Updates of the same row are
+applied in order, found by a stable sort, so that results are reproducible, unlike those of atomic
+additions. Sums with many updates of the same row use atomic additions nevertheless: thousands of
+rounds would be thousands of launches.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def take_points(params: Any, indices: Any, device: Device) -> Any:
 
 
 def rows_of_points(xp: Any, indices: Any, shape: tuple[int, ...]) -> tuple[Any, int]:
-    """The numbers of the slices that points address, -1 for those outside, and how many there are.
+    """Return the slice numbers that points address, -1 if outside, and the number of slices.
 
     Raises: InvalidArgumentError: a point has more entries than `shape`.
     """
@@ -122,7 +122,7 @@ def add_rows(xp: Any, array: Any, rows: Any, updates: Any) -> None:
 
 
 def combine_rows(xp: Any, array: Any, rows: Any, updates: Any, name: str) -> None:
-    """`array[row] = f(array[row], update)` for each update in turn.
+    """Apply `array[row] = f(array[row], update)` for each update in order.
 
     Args:
       name: of the function `f` in the array module.
@@ -142,7 +142,7 @@ def _wide(values: Any) -> Any:
 
 
 def turns(xp: Any, rows: Any) -> list[Any]:
-    """Positions in `rows` such that none of the lists has a row twice, in order."""
+    """Return lists of positions in `rows`, none with a repeated row, in order."""
     order = xp.argsort(rows, kind="stable")
     ordered = rows[order]
     first = xp.concatenate([xp.ones(1, np.bool_), ordered[1:] != ordered[:-1]])
@@ -155,7 +155,7 @@ def turns(xp: Any, rows: Any) -> list[Any]:
 
 
 def writing(xp: Any, how: str) -> Callable[[Any, Any, Any], None]:
-    """A function that writes updates into rows of an array.
+    """Return a function that writes updates into rows of an array.
 
     Args:
       how: "Update", or what is done to a row with its update, such as "Add".

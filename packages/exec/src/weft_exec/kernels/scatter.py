@@ -18,9 +18,9 @@ Scatter = Callable[[Array, Array, Any], None]
 
 
 def checked_rows(indices: Any, count: int) -> Array:
-    """`indices` as a vector of row numbers.
+    """Return `indices` as a vector of row numbers.
 
-    Raises: InvalidArgumentError: one is not in [0, count); the message gives its position.
+    Raises: InvalidArgumentError: an index is not in [0, count); the message names its position.
     """
     flat: Array = indices.reshape(-1)
     if flat.size and (int(flat.min()) < 0 or int(flat.max()) >= count):
@@ -55,10 +55,10 @@ def row_updates(xp: Any, array: Array, indices: Any, updates: Any) -> tuple[Arra
 
 
 def slice_updates(xp: Any, array: Array, indices: Any, updates: Any) -> tuple[Array, Array, Array]:
-    """An N-dimensional scatter as one over rows.
+    """Return an N-dimensional scatter as one over rows.
 
     Returns: a view of `array` whose rows are the slices, row numbers, and one update for each.
-    Raises: InvalidArgumentError: an index is out of range, or the shapes do not fit.
+    Raises: InvalidArgumentError: an index is out of range, or the shapes do not match.
     """
     depth = indices.shape[-1]
     if depth > array.ndim:
@@ -112,7 +112,7 @@ def set_rows(array: Array, rows: Array, updates: Any) -> None:
 
 
 def combining(combine: np.ufunc) -> Scatter:
-    """A function that updates rows by `array[row] = combine(array[row], update)`, one by one."""
+    """Return a scatter that applies `array[row] = combine(array[row], update)` in order."""
 
     def scatter(array: Array, rows: Array, updates: Any) -> None:
         if array.dtype in _WIDENED:
@@ -129,11 +129,11 @@ def combining(combine: np.ufunc) -> Scatter:
 
 _WIDENED = [dtype.numpy for dtype in NARROW]
 _SHORT = 64
-"""Up to so many elements in a row `ufunc.at` beats to find out which rows are equal."""
+"""Number of elements in a row up to which `ufunc.at` is faster than grouping equal rows."""
 _TURNS = 8
-"""Up to so many updates of one row are faster applied to whole rows, turn by turn."""
+"""Number of updates of one row up to which applying them in rounds of whole rows is faster."""
 _BLOCK = 1 << 15
-"""Elements whose positions are written down at a time."""
+"""Number of elements whose positions are stored at a time."""
 
 
 def _in_turn(array: Array, rows: Array, updates: Array, combine: np.ufunc) -> None:

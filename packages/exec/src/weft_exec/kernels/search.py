@@ -143,7 +143,7 @@ def _smallest(keys: Array, count: int) -> Array:
 
 
 def _smallest_of(row: Array, count: int) -> Array:
-    """The same of one row."""
+    """Return the same of one row."""
     limit = row[np.argpartition(row, count - 1)[count - 1]]
     candidates = np.flatnonzero(row <= limit)
     if len(candidates) < count:  # not a number: the largest by NumPy's order, unequal to itself

@@ -27,7 +27,7 @@ _UFUNCS: dict[str, Any] = {
 
 
 def _check_sorted(ids: Array) -> int:
-    """The number of segments of sorted ids."""
+    """Return the number of segments of sorted ids."""
     if not ids.size:
         return 0
     if ids[0] < 0:
@@ -42,14 +42,14 @@ def _check_sorted(ids: Array) -> int:
 
 
 def _starts(ids: Array) -> Array:
-    """Where each run of equal ids starts."""
+    """Return the start of each run of equal ids."""
     return np.flatnonzero(np.concatenate(([True], ids[1:] != ids[:-1])))
 
 
 def reduce_sorted(
     ufunc: Any, data: Array, ids: Array, count: int, none: Any, dtype: np.dtype[Any]
 ) -> Array:
-    """Rows of `data` reduced by sorted ids, in `dtype`; `none` fills what does not occur."""
+    """Reduce rows of `data` by sorted ids, in `dtype`; missing ids get `none`."""
     result = np.full((count, *data.shape[1:]), none, dtype)
     if ids.size:
         starts = _starts(ids)
@@ -58,12 +58,12 @@ def reduce_sorted(
 
 
 def sizes_of_segments(xp: Any, ids: Any, count: int) -> Any:
-    """How many rows each segment has, at least 1."""
+    """Return the number of rows of each segment, at least 1."""
     return xp.maximum(xp.bincount(ids, minlength=count), 1)
 
 
 def per_row(values: Any, rank: int) -> Any:
-    """A vector of numbers for rows, in the shape that broadcasts with rows of a rank."""
+    """Reshape a vector with a number for each row so that it broadcasts with rows of a rank."""
     return values.reshape(-1, *(1,) * (rank - 1))
 
 
@@ -107,9 +107,9 @@ def _unsorted_none(kind: str, dtype: DType) -> Any:
 
 
 def flat_rows(data: Any, ids: Any, num: Any) -> tuple[int, Any, Any]:
-    """The number of segments, the rows as ids of any rank count them, and the ids in a vector.
+    """Return the number of segments, the rows that ids of any rank refer to, and the flat ids.
 
-    Raises: InvalidArgumentError: the number is negative, or the shapes do not fit.
+    Raises: InvalidArgumentError: the number is negative, or the shapes do not match.
     """
     count = int(num)
     if count < 0:
@@ -147,7 +147,7 @@ def _unsorted_segment(node: Node, device: Device) -> KernelFunction:
 
 
 def sum_rows(rows: Array, ids: Array, count: int, device: Device) -> Array:
-    """Rows summed by ids that are in range, in a pooled array."""
+    """Sum rows by ids that are in range, into a pooled array."""
     result = new_array(device, (count, *rows.shape[1:]), rows.dtype)
     result[...] = 0
     _add(result, ids, rows)

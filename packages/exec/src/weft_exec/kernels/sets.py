@@ -28,7 +28,7 @@ _MOST_AT_ONCE: Final = 1 << 22
 
 
 def _checked_sets(node: Node, indices: Any, values: Any, shape: Any, *, what: str) -> Sparse:
-    """A sparse tensor of sets.
+    """Return a sparse tensor of sets.
 
     Raises: InvalidArgumentError: its parts do not fit, or its indices are not in order where that
       is wanted.
@@ -49,7 +49,7 @@ def _checked_sets(node: Node, indices: Any, values: Any, shape: Any, *, what: st
 
 
 def _as_sparse(values: Any) -> Sparse:
-    """A dense tensor, of which all elements are stored."""
+    """Return a dense tensor as a sparse one with all elements stored."""
     if values.ndim < 2:
         raise errors.InvalidArgumentError(
             f"sets need rank 2 or more, got shape {format_dims(values.shape)}"
@@ -193,10 +193,10 @@ def _padded(sequences: _Sequences, chosen: Array, filler: int) -> Array:
 
 
 def _distances(said: _Sequences, meant: _Sequences, chosen: Array) -> Array:
-    """Levenshtein's distances, for all pairs at once, one element of what was said after another.
+    """Compute Levenshtein distances for all pairs at once, one element of `said` at a time.
 
-    A row of the table is the least of what comes from above and of what comes from the left, which
-    is one more for each step to the right: a running minimum.
+    A row of the table is the minimum of values from above and from the left. The latter grow by one
+    with each step to the right, so they are a running minimum.
     """
     a, b = _padded(said, chosen, -1), _padded(meant, chosen, -2)
     lengths, steps = said.lengths[chosen], np.arange(b.shape[1] + 1)

@@ -1,4 +1,4 @@
-"""Kernels that tell shapes, and that change them."""
+"""Kernels that return or change shapes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _shape(node: Node, device: Device) -> KernelFunction:
         nonlocal last
         known, found = last
         shape = x.shape
-        if shape != known:  # it rarely changes from step to step, and what is fetched is a copy
+        if shape != known:  # the shape rarely changes, and fetches are copies
             found = np.array(shape, dtype)
             found.flags.writeable = False
             last = (shape, found)
@@ -90,7 +90,7 @@ def _reshape(node: Node, device: Device) -> KernelFunction:
 
 
 def _fitted(x: Any, wanted: Any) -> Any:
-    """The view that NumPy refuses: a size of -1 beside one of 0, or else an error."""
+    """Return the view that NumPy refuses: a size of -1 beside one of 0, or else an error."""
     if not isinstance(wanted, tuple | list):
         raise errors.InvalidArgumentError(f"the shape must be a vector, got {wanted}")
     return x.reshape(reshaped(x.shape, list(wanted)))

@@ -29,7 +29,7 @@ def _slice(node: Node, device: Device) -> KernelFunction:
 
             def run_static(x: Any, begin: Any, size: Any) -> Any:
                 part = x[key]
-                if part.shape != wanted:  # a size is not what the program said with set_shape
+                if part.shape != wanted:  # a size differs from that of set_shape
                     _check_box(x.shape, first, count)
                 return part
 
@@ -49,7 +49,7 @@ def _box(begin: list[int], size: list[int]) -> Index:
 
 
 def _is_inside(shape: Any, begin: list[int], size: list[int]) -> bool:
-    """Whether a box is inside a shape; the shape rule may not have known the box."""
+    """Return True if a box is inside a shape; the shape rule may not have known the box."""
     try:
         _check_box(shape, begin, size)
     except errors.InvalidArgumentError:
@@ -71,12 +71,12 @@ def _check_box(shape: tuple[int, ...], begin: list[int], size: list[int]) -> Non
 
 
 def key_of(begin: Any, end: Any, strides: Any, masks: Masks) -> Index:
-    """The index of a StridedSlice's vectors; at rank 0 it selects an array, not an object."""
+    """Return the index of a StridedSlice's vectors; at rank 0 it selects an array."""
     return index_of(begin.tolist(), end.tolist(), strides.tolist(), masks)
 
 
 def _fixed_key(node: Node, first: int) -> Index | None:
-    """The index where begin, end and strides, from position `first` on, are constants."""
+    """Return the index if begin, end and strides, from position `first` on, are constants."""
     known = [constant_input(node, first + i) for i in range(3)]
     begin, end, strides = known
     if begin is None or end is None or strides is None:
@@ -85,7 +85,7 @@ def _fixed_key(node: Node, first: int) -> Index | None:
 
 
 def _out_of_range(shape: tuple[int, ...], key: Index) -> errors.InvalidArgumentError:
-    """What is wrong with an index that NumPy refused."""
+    """Return the error for an index that NumPy rejected."""
     masks = [0, 0, 0, 0, 0]
     entries = []
     for i, item in enumerate(key):
@@ -101,7 +101,7 @@ def _out_of_range(shape: tuple[int, ...], key: Index) -> errors.InvalidArgumentE
         sliced_dims(shape, entries, entries, ones, Masks(*masks))
     except errors.InvalidArgumentError as error:
         return error
-    return errors.InvalidArgumentError(f"{key} is no index of shape {format_dims(shape)}")
+    return errors.InvalidArgumentError(f"{key} is not a valid index for shape {format_dims(shape)}")
 
 
 @kernel("StridedSlice", device=ARRAY_DEVICE, host=("begin", "end", "strides"))
@@ -141,7 +141,7 @@ def _strided_slice(node: Node, device: Device) -> KernelFunction:
 
 
 def _keep_array(key: Index) -> Index:
-    """The index with an ellipsis, so that a single string comes as an array of rank 0."""
+    """Append an ellipsis to an index, so that a single string is returned as a rank-0 array."""
     return key if Ellipsis in key else (*key, Ellipsis)
 
 

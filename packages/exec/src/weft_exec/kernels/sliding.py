@@ -1,6 +1,6 @@
-"""What the kernels of convolutions, pools and normalizations share: windows, padding, sums.
+"""Shared functions of convolutions, pools and normalizations: windows, padding, sums.
 
-All of it is over the array module.
+All use the array module.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Array = np.ndarray[Any, Any]
 Sizes = tuple[int, ...]
 
 COLUMN_BYTES = 1 << 21
-"""Scratch that one matrix product reads: large enough for BLAS to run at its full rate, small
-enough that the product finds in the cache what the copy before it wrote."""
+"""Scratch bytes that one matrix product reads: large enough for BLAS to run at its full rate, small
+enough for the cache to hold what the copy before it wrote."""
 DEVICE_COLUMN_BYTES = 1 << 28
-"""The same on other devices: enough to keep a GPU busy, small beside its memory."""
+"""The same for other devices: enough to keep a GPU busy, small compared with its memory."""
 
 
 def channels_last(value: Any, data_format: str) -> Any:
-    """A view with the channels on the last axis."""
+    """Return a view with the channels on the last axis."""
     axis = channel_axis(data_format)
     last = value.ndim - 1
     return (
@@ -38,7 +38,7 @@ def channels_last(value: Any, data_format: str) -> Any:
 
 
 def from_channels_last(value: Any, data_format: str, dtype: np.dtype[Any], device: Device) -> Any:
-    """A result in its own layout and type: `value` itself where it has both."""
+    """Return a result in the requested layout and type: `value` itself if it has both."""
     axis = channel_axis(data_format)
     last = value.ndim - 1
     view = value if axis == last else value.transpose(*range(axis), last, *range(axis, last))
@@ -50,7 +50,7 @@ def from_channels_last(value: Any, data_format: str, dtype: np.dtype[Any], devic
 
 
 def contiguous(value: Any, dtype: np.dtype[Any], device: Device) -> Any:
-    """`value` in C order with `dtype`; itself where it is that."""
+    """Return `value` in C order with `dtype`; without a copy if possible."""
     if value.dtype == dtype and value.flags.c_contiguous:
         return value
     result = new_array(device, value.shape, dtype)
@@ -59,14 +59,14 @@ def contiguous(value: Any, dtype: np.dtype[Any], device: Device) -> Any:
 
 
 class Margins:
-    """Zeros around the spatial axes of images (N, ..., C) of one shape.
+    """Zero padding around the spatial axes of images (N, ..., C) of one shape.
 
     Args:
       shape: of the images.
-      before, after: places of zeros, for each spatial axis.
+      before, after: numbers of zeros, for each spatial axis.
 
     Attributes:
-      shape: with the zeros.
+      shape: with the padding.
     """
 
     __slots__ = ("_inside", "_zeros", "shape")
@@ -77,7 +77,7 @@ class Margins:
         self._zeros: list[tuple[slice, ...]] = []
         where: list[slice] = [slice(None)]
         for b, n, a in sides:
-            # Rows that an outer axis has zeroed already are left out.
+            # Rows that an outer axis has zeroed already are skipped.
             if b:
                 self._zeros.append((*where, slice(0, b)))
             if a:
@@ -86,7 +86,7 @@ class Margins:
         self._inside = tuple(where)
 
     def around(self, value: Any, dtype: np.dtype[Any], device: Device) -> Any:
-        """`value`, any number of images, with the zeros, in C order; itself where it is that."""
+        """Return padded images in C order; `value` itself if nothing changes."""
         if not self._zeros:
             return contiguous(value, dtype, device)
         result = new_array(device, (len(value), *self.shape[1:]), dtype)
@@ -97,14 +97,14 @@ class Margins:
 
 
 def padded(value: Any, before: Sizes, after: Sizes, dtype: np.dtype[Any], device: Device) -> Any:
-    """`value` (N, ..., C) in C order with zeros around its spatial axes."""
+    """Return `value` (N, ..., C) in C order with zeros around its spatial axes."""
     return Margins(value.shape, before, after).around(value, dtype, device)
 
 
 def windows(
     xp: Any, value: Any, kernel: Sizes, strides: Sizes, dilations: Sizes, counts: Sizes
 ) -> Any:
-    """A view (N, counts..., kernel..., C) of all windows of `value` (N, ..., C)."""
+    """Return a view (N, counts..., kernel..., C) of all windows of `value` (N, ..., C)."""
     inner = value.strides[1:-1]
     steps = tuple(s * stride for s, stride in zip(inner, strides, strict=True))
     taps = tuple(s * dilation for s, dilation in zip(inner, dilations, strict=True))
@@ -113,16 +113,16 @@ def windows(
 
 
 def strided(xp: Any, value: Any, shape: Sizes, strides: Sizes) -> Any:
-    """A view of the elements of `value` in other places."""
+    """Return a strided view of the elements of `value`."""
     if xp is np and value.flags.c_contiguous and value.dtype.kind in "biufc":
-        return np.ndarray(shape, value.dtype, value, 0, strides)  # in a tenth of the time
+        return np.ndarray(shape, value.dtype, value, 0, strides)  # ten times as fast
     return xp.lib.stride_tricks.as_strided(value, shape, strides)
 
 
 def blocks(
     xp: Any, batch: int, rows: int, row_bytes: int, limit: int = COLUMN_BYTES
 ) -> Iterator[tuple[slice, slice]]:
-    """Images and rows of each block, so that a block's columns stay within the scratch."""
+    """Yield slices of images and rows, so that a block's columns fit the scratch memory."""
     limit = limit if xp is np else DEVICE_COLUMN_BYTES
     image_bytes = max(rows * row_bytes, 1)
     if image_bytes <= limit:
@@ -144,12 +144,12 @@ def columns(
     counts: Sizes,
     device: Device,
 ) -> Iterator[tuple[slice, Array]]:
-    """Windows laid out as matrices, block by block.
+    """Yield windows as matrices, block by block.
 
     Args:
       value: padded, in C order, shape (N, ..., C).
-    Yields: which rows of the (N * counts, ...) output, and their windows, shape
-      (rows, kernel * C); each is overwritten by the next.
+    Yields: the rows of the (N * counts, ...) output, and their windows, shape (rows, kernel * C);
+    each matrix is overwritten by the next.
     """
     xp, batch, depth = device.xp, value.shape[0], prod(kernel) * value.shape[-1]
     positions = prod(counts)
@@ -171,9 +171,9 @@ def columns(
 
 
 def tap_slices(tap: int, size: int, stride: int, before: int, count: int) -> tuple[slice, slice]:
-    """Where one tap of a window meets the input along an axis.
+    """Return the range in which one tap of a window is inside the input along an axis.
 
-    Returns: the outputs whose tap is inside the input, and the inputs it meets there.
+    Returns: the slice of outputs whose tap is inside, and the slice of inputs at the tap.
     """
     low = max(0, -((tap - before) // stride))
     high = min(count, (size - 1 + before - tap) // stride + 1)
@@ -184,13 +184,13 @@ def tap_slices(tap: int, size: int, stride: int, before: int, count: int) -> tup
 
 
 def column_sums(matrix: Any) -> Any:
-    """The sums of the columns of a matrix in C order."""
+    """Return the sums of the columns of a matrix in C order."""
     if type(matrix) is np.ndarray:
         return summed(matrix, 0, 1)
     return matrix.sum(0, dtype=matrix.dtype)
 
 
 def spatial(values: Sequence[int], data_format: str) -> Sizes:
-    """The entries of a full attribute that belong to the spatial axes."""
+    """Return the entries of a full attribute that belong to the spatial axes."""
     channel = channel_axis(data_format)
     return tuple(v for axis, v in enumerate(values) if axis not in (0, channel))

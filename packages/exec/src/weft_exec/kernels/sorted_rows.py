@@ -11,16 +11,16 @@ Array = np.ndarray[Any, Any]
 FEW = 16
 """Rows for which a call for each costs less than steps over all of them."""
 LONG = 256
-"""Values of a row that NumPy finds as quickly by itself."""
+"""Number of values of a row from which on NumPy is as fast."""
 _BLOCK = 1 << 13
-"""Values whose steps stay in the cache."""
+"""Number of values whose search steps stay in the cache."""
 
 
 def search(keys: Array, values: Array, right: bool) -> Array:
-    """`np.searchsorted` of each row of `values` in the same row of `keys`.
+    """Compute `np.searchsorted` of each row of `values` in the same row of `keys`.
 
     Args:
-      keys: sorted, shape (R, K); what is no number comes last.
+      keys: sorted, shape (R, K); NaNs come last.
       values: shape (R, V), of the same type.
       right: after equal keys rather than before them.
     Returns: positions from 0 to K, shape (R, V).
@@ -42,7 +42,7 @@ def search(keys: Array, values: Array, right: bool) -> Array:
 
 
 def _halve(keys: Array, values: Array, right: bool, found: Array) -> None:
-    """All searches go on by the same steps, as the rows are equally long."""
+    """Run all binary searches in lockstep, since the rows are equally long."""
     rows, left = keys.shape
     flat, base = np.ascontiguousarray(keys).reshape(-1), np.arange(rows)[:, None] * left
     unknown = values != values

@@ -160,6 +160,6 @@ def _extract_patches(node: Node, device: Device) -> KernelFunction:
 
 
 def _same_margin(size: int, extent: int, stride: int) -> tuple[int, int]:
-    """The margins along one axis that give "SAME" padding to windows of an extent."""
+    """Return the margins along one axis that give "SAME" padding to windows of an extent."""
     total = max((-(-size // stride) - 1) * stride + extent - size, 0)
     return total // 2, total - total // 2

@@ -99,7 +99,7 @@ def _sparse_dense_matmul(node: Node, device: Device) -> KernelFunction:
 
 
 _NARROW: Final = 8
-"""Up to so many columns are faster one by one."""
+"""Number of columns up to which processing them one by one is faster."""
 _REPAID: Final = 4096
 """Elements from which on a diagonal repays the calls that add it."""
 

@@ -1,4 +1,4 @@
-"""Kernels of crosses of features, and of counts of integers."""
+"""Kernels of feature crosses and of counts of integers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_HASH: Final = np.uint64(2**63 - 1)
 
 
 class _Column(NamedTuple):
-    """One input: its features row after row, where each row starts, and how many it has."""
+    """One input: its features row by row, and the start and number of each row's features."""
 
     features: Array
     starts: Array
@@ -32,9 +32,9 @@ class _Column(NamedTuple):
 
 
 def _columns(node: Node, inputs: Any) -> list[_Column]:
-    """The inputs of a cross, sparse ones first.
+    """Return the inputs of a cross, sparse ones first.
 
-    Raises: InvalidArgumentError: they are no matrices, or have different numbers of rows.
+    Raises: InvalidArgumentError: they are not matrices, or have different numbers of rows.
     """
     count: int = node.attrs["N"]
     sparse = [inputs[i : 3 * count : count] for i in range(count)]
@@ -62,7 +62,7 @@ def _sparse_column(indices: Any, values: Any, shape: Any, *, what: str) -> _Colu
 
 
 def _count_of_rows(rows: Array, size: int) -> Array:
-    """How often each row occurs."""
+    """Return the number of occurrences of each row."""
     counts = memory.new_array((size,), np.dtype(np.int64))
     counts[...] = 0
     np.add.at(counts, rows, 1)
@@ -79,7 +79,7 @@ def _dense_column(values: Any) -> _Column:
 
 
 class _Choices(NamedTuple):
-    """All choices: their places, which feature of each column they take, and the shape."""
+    """All combinations: their positions, the feature of each column, and the shape."""
 
     places: Array
     picks: list[Array]
@@ -92,7 +92,7 @@ def _choices(columns: list[_Column], device: Device) -> _Choices:
     counts = np.stack([column.counts for column in columns])
     sizes = counts.astype(np.float64).prod(0)
     total = int(sizes.sum())
-    places = new_array(device, (total, 2), np.dtype(np.int64))  # refuses what no memory holds
+    places = new_array(device, (total, 2), np.dtype(np.int64))  # fails if memory is insufficient
     per_row = counts.prod(0)
     row = np.repeat(np.arange(len(per_row)), per_row)
     number = np.arange(total) - np.repeat(np.cumsum(per_row) - per_row, per_row)
@@ -181,9 +181,9 @@ def _ragged_cross(node: Node, device: Device) -> KernelFunction:
 
 
 def _columns_in_order(node: Node, inputs: Any, order: str) -> list[_Column]:
-    """The inputs of a ragged cross, which the order names R, S and D.
+    """Return the inputs of a ragged cross in order of the letters R, S and D.
 
-    Raises: InvalidArgumentError: it names others, or they have different numbers of rows.
+    Raises: InvalidArgumentError: the order is invalid, or the numbers of rows differ.
     """
     ragged, sparse = len(node.attrs["ragged_values_types"]), node.attrs["Nsparse"]
     rest = iter(inputs[2 * ragged + 3 * sparse :])
@@ -231,7 +231,7 @@ def _hashes(features: Array) -> Array:
 
 
 def _mixed(total: Array, hashes: Array) -> Array:
-    """A hash of two hashes, in the manner of MurmurHash64A."""
+    """Combine two hashes, in the manner of MurmurHash64A."""
     result = total ^ _MULTIPLIER ^ (_shift_mix(hashes * _MULTIPLIER) * _MULTIPLIER)
     return _shift_mix(_shift_mix(result * _MULTIPLIER) * _MULTIPLIER)
 
@@ -286,7 +286,7 @@ def _check_weights(weights: Any, shape: tuple[int, ...]) -> None:
 def _counted(
     node: Node, rows: Array | None, values: Array, weights: Array, lead: tuple[int, ...]
 ) -> tuple[Array, Array, Array]:
-    """Places, counts and shape: of each row, or of all values."""
+    """Return positions, counts and shape: for each row, or for all values."""
     least, most = node.attrs["minlength"], node.attrs["maxlength"]
     dtype = node.attrs["output_type"].numpy
     if values.size and values.min() < 0:
@@ -294,7 +294,7 @@ def _counted(
             f"counted values must be at least 0, got {int(values.min())}"
         )
     weighted = bool(weights.size)
-    size = max(int(values.max()) + 1 if values.size else 1, least)  # 1 of none, as in TensorFlow
+    size = max(int(values.max()) + 1 if values.size else 1, least)  # 1 without values
     if most >= 0:
         size = most
         kept = values < most

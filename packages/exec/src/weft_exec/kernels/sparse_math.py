@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 def _pair(inputs: Any) -> tuple[Sparse, Sparse]:
-    """Two checked operands.
+    """Return two checked operands.
 
-    Raises: InvalidArgumentError: one is bad, or their shapes differ.
+    Raises: InvalidArgumentError: one is invalid, or their shapes differ.
     """
     a, b = checked(*inputs[:3], what="a_"), checked(*inputs[3:6], what="b_")
     if a.sizes != b.sizes:
@@ -56,7 +56,7 @@ def _add(node: Node, device: Device) -> KernelFunction:
             total[met.at_a] = a.values
             total[met.at_b] += b.values
             single = np.bincount(np.concatenate(met[1:]), minlength=len(met)) == 1
-        kept = (np.abs(total) >= limit) | single  # what is no sum stays, however small
+        kept = (np.abs(total) >= limit) | single  # single elements are kept
         if not kept.all():
             places, total = places[kept], total[kept]
         return places, total, inputs[2]
@@ -80,7 +80,7 @@ def _add_grad(node: Node, device: Device) -> KernelFunction:
 
 
 def _picked(values: Array, wanted: Array, table: Array) -> Array:
-    """Values at keys of a table; 0 for keys that are not there."""
+    """Return values at keys of a table; 0 for missing keys."""
     if not len(values):
         return np.zeros(len(wanted), values.dtype)
     places, found = lookup(wanted, table)
@@ -118,7 +118,7 @@ def _with_dense(node: Node, device: Device) -> KernelFunction:
 
 
 def _columns(sparse: Sparse, dense: Array) -> tuple[Array, ...]:
-    """The places of stored elements in a dense operand that broadcasts to their shape."""
+    """Return the positions of stored elements in a dense operand that broadcasts to their shape."""
     inner = sparse.sizes[len(sparse.sizes) - dense.ndim :]
     if dense.ndim > len(sparse.sizes) or any(
         n not in (1, size) for n, size in zip(dense.shape, inner, strict=True)
@@ -156,7 +156,7 @@ def _reduce(node: Node, device: Device) -> KernelFunction:
         at = flat(sparse.places[:, left], sizes)
         flat_result, values = result.reshape(-1), widened(sparse.values)
         if ufunc is np.maximum:
-            flat_result[at] = values  # one of each group, where 0 might exceed them all
+            flat_result[at] = values  # one of each group, since 0 might exceed them all
         ufunc.at(flat_result, at, values)
         return as_exact(result, dtype.numpy, device)
 
@@ -164,7 +164,7 @@ def _reduce(node: Node, device: Device) -> KernelFunction:
 
 
 def _groups(inputs: Any, keep: bool) -> tuple[Sparse, list[int], tuple[int, ...]]:
-    """The operand, the axes that are left, and the shape of its reduction."""
+    """Return the operand, the remaining axes, and the shape of its reduction."""
     sparse = checked(*inputs[:3], what="input_")
     rank = len(sparse.sizes)
     axes = np.asarray(inputs[3]).reshape(-1)
@@ -201,13 +201,13 @@ def _reduce_sparse(node: Node, device: Device) -> KernelFunction:
 
 
 def _starts(ordered: Array) -> Array:
-    """Where each run of equal keys starts."""
+    """Return the start of each run of equal keys."""
     new = np.concatenate(([True], ordered[1:] != ordered[:-1]))[: len(ordered)]
     return np.flatnonzero(new)
 
 
 def _reduced(ufunc: Any, values: Array, starts: Array) -> Array:
-    """Each run of values reduced."""
+    """Reduce each run of values."""
     if not len(starts):
         return values[:0]
     result: Array = ufunc.reduceat(widened(values), starts, dtype=widened(values[:0]).dtype)

@@ -1,4 +1,4 @@
-"""What kernels of sparse tensors share: checks of their parts, and order and equality of places."""
+"""Shared functions of sparse kernels: validation, order and equality of positions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST: Final = 2**63 - 1
 
 
 class Sparse(NamedTuple):
-    """A checked sparse tensor: places (n, rank), values (n,), and sizes."""
+    """A checked sparse tensor: positions (n, rank), values (n,), and sizes."""
 
     places: Array
     values: Array
@@ -23,9 +23,9 @@ class Sparse(NamedTuple):
 
 
 def checked(indices: Any, values: Any, shape: Any, *, what: str = "") -> Sparse:
-    """A sparse tensor of its three parts.
+    """Return a sparse tensor of its three parts.
 
-    Raises: InvalidArgumentError: the parts do not fit together, or an index is not inside.
+    Raises: InvalidArgumentError: the parts do not match, or an index is out of range.
     """
     if indices.ndim != 2 or np.ndim(values) != 1 or shape.ndim != 1:
         raise _unfit(indices, values, shape, what)
@@ -35,9 +35,9 @@ def checked(indices: Any, values: Any, shape: Any, *, what: str = "") -> Sparse:
 
 
 def checked_places(indices: Any, shape: Any, what: str = "") -> tuple[int, ...]:
-    """The sizes of a sparse tensor, as integers, after a look at its indices.
+    """Check the indices of a sparse tensor, and return its sizes as integers.
 
-    Raises: InvalidArgumentError: an index is not inside, or a size is negative.
+    Raises: InvalidArgumentError: an index is out of range, or a size is negative.
     """
     sizes = tuple(shape.tolist())
     if any(size < 0 for size in sizes):
@@ -64,14 +64,14 @@ def _unfit(indices: Any, values: Any, shape: Any, what: str) -> errors.InvalidAr
 
 
 def keys(sizes: tuple[int, ...], *tables: Array) -> list[Array]:
-    """For each table of places numbers that are ordered and equal as the places are."""
+    """Return keys for tables of positions with the same order and equality as the positions."""
     if math.prod(sizes) <= _MOST:
         return [flat(table, sizes) for table in tables]
     return ranks(*tables)
 
 
 def flat(table: Array, sizes: tuple[int, ...]) -> Array:
-    """The positions of places in row-major order; the sizes must have a product below 2**63."""
+    """Return row-major flat positions; the product of the sizes must be below 2**63."""
     steps = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
     result = np.zeros(len(table), np.int64)
     for column, step in zip(table.T, steps, strict=True):
@@ -80,7 +80,7 @@ def flat(table: Array, sizes: tuple[int, ...]) -> Array:
 
 
 def ranks(*tables: Array) -> list[Array]:
-    """As `keys`, of places within any sizes, or none."""
+    """Return keys as `keys`, for positions within any sizes, or none."""
     rows = np.concatenate(tables)
     if not rows.shape[1]:
         return [np.zeros(len(table), np.int64) for table in tables]
@@ -93,16 +93,16 @@ def ranks(*tables: Array) -> list[Array]:
 
 
 def row_order(table: Array) -> Array:
-    """The positions of rows in row-major order; equal ones stay as they are."""
+    """Return the stable row-major order of rows."""
     return np.lexsort(table.T[::-1]) if table.shape[1] else np.arange(len(table))
 
 
 class Union(NamedTuple):
-    """The places of two sparse tensors together, in order.
+    """The union of the positions of two sparse tensors, in order.
 
     Attributes:
-      rows: of the places of `a`, then those of `b`, which of them stand for the union.
-      at_a, at_b: where each place of `a`, of `b`, is in the union.
+      rows: indices of representatives among the positions of `a` followed by those of `b`.
+      at_a, at_b: the index in the union of each position of `a` and of `b`.
     """
 
     rows: Array
@@ -114,14 +114,14 @@ class Union(NamedTuple):
 
 
 def union(a: Array, b: Array) -> Union:
-    """The union of places by their keys; a place that is there twice meets its like in turn."""
+    """Return the union of positions by key; repeated positions are matched in order."""
     a, b = _told_apart(a, b)
     _, first, inverse = np.unique(np.concatenate((a, b)), return_index=True, return_inverse=True)
     return Union(first, inverse[: len(a)], inverse[len(a) :])
 
 
 def _told_apart(a: Array, b: Array) -> tuple[Array, Array]:
-    """Keys that tell apart what is there for the first time, the second time and so on."""
+    """Return keys that also distinguish the first, second and later occurrences."""
     times = [_times(key) for key in (a, b)]
     if times[0] is None and times[1] is None:
         return a, b
@@ -134,7 +134,7 @@ def _told_apart(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def _times(key: Array) -> Array | None:
-    """How often each key occurred before; None where all differ."""
+    """Return the number of earlier occurrences of each key; None if all differ."""
     if (key[1:] > key[:-1]).all():
         return None
     order = np.argsort(key, kind="stable")
@@ -149,9 +149,9 @@ def _times(key: Array) -> Array | None:
 
 
 def lookup(wanted: Array, table: Array) -> tuple[Array, Array]:
-    """Where keys are in a table of keys, and whether they are there; repeated ones meet in turn.
+    """Look up keys in a table; repeated keys are matched in order.
 
-    Returns: positions, any one of the table where a key is not there; and flags.
+    Returns: positions, arbitrary for missing keys, and flags of the keys found.
     """
     if not len(table):
         return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.bool_)

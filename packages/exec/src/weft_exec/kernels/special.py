@@ -149,7 +149,7 @@ def chebyshev(coefficients: Sequence[float], t: Array, terms: int) -> Any:
 
 
 _UNDERFLOW = 30
-"""Where erfc(x) is 0 in float64 already."""
+"""Argument from which on erfc(x) is 0 in float64."""
 
 
 def _erfc_positive(x: Array) -> Any:
@@ -200,7 +200,7 @@ def _erf_float32(x: Array) -> Any:
 
 @blocked
 def erf(x: Array) -> Any:
-    """The error function."""
+    """Return the error function."""
     if x.dtype == np.float32:
         return _erf_float32(x)
     size = np.abs(x)
@@ -278,7 +278,7 @@ def lgamma(x: Array) -> Any:
 
 @blocked
 def digamma(x: Array) -> Any:
-    """The derivative of log(gamma(x)); NaN at 0 and the negative integers."""
+    """Return the derivative of log(gamma(x)); NaN at 0 and the negative integers."""
     wide = x.astype(np.float64)
     negative = wide <= 0
     at = np.where(negative, 1 - wide, wide)
@@ -301,7 +301,7 @@ def digamma(x: Array) -> Any:
 
 @blocked
 def zeta(x: Array, q: Array) -> Any:
-    """The Hurwitz zeta function by the Euler-Maclaurin sum."""
+    """Return the Hurwitz zeta function by the Euler-Maclaurin sum."""
     s, a = x.astype(np.float64), q.astype(np.float64)
     whole = a == np.rint(a)
     undefined = (s < 1) | ((a <= 0) & ~whole & (s != np.rint(s))) | np.isnan(s) | np.isnan(a)
@@ -322,7 +322,7 @@ def zeta(x: Array, q: Array) -> Any:
 
 
 def _zeta_sum(s: Array, a: Array) -> Any:
-    """The sum for s > 1 and a > 0."""
+    """Return the sum for s > 1 and a > 0."""
     total = np.zeros_like(a)
     # The sum of the tail converges where 2 pi a is well above s; terms before that are added one
     # by one, up to where nothing that follows can matter.
@@ -356,7 +356,7 @@ def _with_limits(total: Array, infinite: Array, undefined: Array) -> Any:
 
 @blocked
 def polygamma(a: Array, x: Array) -> Any:
-    """The derivative of order a of digamma."""
+    """Return the derivative of order a of digamma."""
     order, at = a.astype(np.float64), x.astype(np.float64)
     valid = (order == np.rint(order)) & (order >= 0)
     n = np.where(valid, order, 1)
@@ -389,7 +389,7 @@ def _eta(a: Array, x: Array) -> tuple[Any, Any]:
 
 
 def _remainder(a: Array, eta: Array) -> tuple[Any, Any]:
-    """The factor of the remainder, and its derivative for eta."""
+    """Return the factor of the remainder, and its derivative for eta."""
     eta = np.clip(eta, -0.1, 0.1)  # beyond, all that it is multiplied with is 0
     first, second = TEMME
     factor = _polynomial(first, eta) + _polynomial(second, eta) / a
@@ -405,7 +405,7 @@ def _uniform(a: Array, x: Array) -> Any:
 
 
 def _uniform_slope(a: Array, x: Array) -> Any:
-    """The derivative of P(a, x) for a, which is large."""
+    """Return the derivative of P(a, x) for a, which is large."""
     eta, half = _eta(a, x)
     vanishes = a * half > 800  # as at 0 and at infinity
     mu = np.where(vanishes, 1, (x - a) / a)
@@ -482,19 +482,19 @@ def _incomplete(a: Array, x: Array, upper: bool) -> Any:
 
 @blocked
 def igamma(a: Array, x: Array) -> Any:
-    """The regularised lower incomplete gamma function P(a, x)."""
+    """Return the regularised lower incomplete gamma function P(a, x)."""
     return _incomplete(a, x, upper=False)
 
 
 @blocked
 def igammac(a: Array, x: Array) -> Any:
-    """The regularised upper incomplete gamma function Q(a, x)."""
+    """Return the regularised upper incomplete gamma function Q(a, x)."""
     return _incomplete(a, x, upper=True)
 
 
 @blocked
 def igamma_grad_a(a: Array, x: Array) -> Any:
-    """The derivative of P(a, x) for a."""
+    """Return the derivative of P(a, x) for a."""
     wide_a, wide_x = a.astype(np.float64), x.astype(np.float64)
     valid = (wide_a > 0) & (wide_x >= 0) & np.isfinite(wide_a)
     large = valid & (wide_a >= LARGE)
@@ -513,7 +513,7 @@ def igamma_grad_a(a: Array, x: Array) -> Any:
 
 
 def _slope_by_fraction(a: Array, x: Array) -> Any:
-    """The derivative of P(a, x) for a, by that of the continued fraction of Q(a, x)."""
+    """Return the derivative of P(a, x) for a, by that of the continued fraction of Q(a, x)."""
     b = x + 1 - a
     c, c_slope = np.full_like(x, 1e300), np.zeros_like(x)
     d = 1 / b
@@ -540,7 +540,7 @@ def _slope_by_fraction(a: Array, x: Array) -> Any:
 
 
 def _slope_by_series(s: Array, at: Array) -> Any:
-    """The derivative of P(s, at) for s, term by term from its power series."""
+    """Return the derivative of P(s, at) for s, term by term from its power series."""
     log = np.log(at)
     term = np.exp(s * log - at - lgamma(s + 1))
     rate = log - digamma(s + 1)

@@ -35,7 +35,7 @@ Array = np.ndarray[Any, Any]
 
 
 def _state(node: Node, device: Device) -> VariableState:
-    """The variable of a node.
+    """Return the variable of a node.
 
     Raises: InvalidArgumentError: the container has one of that name with another type or shape.
     """
@@ -172,7 +172,7 @@ def _check_equal(array: Array, value: Any) -> None:
 
 
 def _updates(node: Node, xp: Any) -> Callable[[VariableState, Any], None]:
-    """The cheapest way to add or subtract: scalars are replaced, arrays change in place."""
+    """Return the cheapest kernel: scalars are replaced, arrays change in place."""
     adds = "Add" in node.type
     if node.inputs[1].dims == ():
         on_scalar = operator.add if adds else operator.sub
@@ -375,22 +375,22 @@ class MutexResource(Resource):
         return MutexHold(self)
 
     def release(self) -> None:
-        """Give the mutex to the next in line."""
+        """Pass the mutex to the next waiter."""
         with self.waiters.lock:
             self._held = False
         self.waiters.wake()
 
     def close(self) -> None:
-        """Fail all who wait."""
+        """Fail all waiters."""
         super().close()
         self.waiters.close(errors.AbortedError(f"the mutex {self.name} was deleted"))
 
 
 class MutexHold:
-    """The value on a mutex_lock edge: gives the mutex back once.
+    """The value on a mutex_lock edge, which unlocks the mutex once.
 
-    That is when it is released, when nothing in its step refers to it any more, or when the step
-    has ended, however it did.
+    It does so when it is released, when nothing in its step refers to it any more, or when the step
+    has ended, with or without an error.
     """
 
     __slots__ = ("__weakref__", "_hold")
@@ -400,11 +400,11 @@ class MutexHold:
         call_when_gone(self, self._hold.release)
 
     def belongs_to(self, step: StepContext) -> None:
-        """Give the mutex back at the end of `step` at the latest."""
+        """Unlock the mutex at the end of `step` at the latest."""
         self._hold.belongs_to(step)
 
     def release(self) -> bool:
-        """Give the mutex back; False when that was done before."""
+        """Unlock the mutex; return False if it was unlocked before."""
         return self._hold.release()
 
 
@@ -414,7 +414,7 @@ class _Hold:
     __slots__ = ("_mutexes", "_step", "_token")
 
     def __init__(self, mutex: MutexResource) -> None:
-        self._mutexes = [mutex]  # `pop` lets only one of several threads give it back
+        self._mutexes = [mutex]  # `pop` lets only one of several threads unlock it
         self._step: StepContext | None = None
         self._token = 0
 
@@ -437,7 +437,7 @@ class _Hold:
 
 
 class _Taking:
-    """The completion of an acquisition, which ties what was taken to its step."""
+    """The completion of an acquisition, which ties the mutex to its step."""
 
     __slots__ = ("_done", "_step", "fail")
 

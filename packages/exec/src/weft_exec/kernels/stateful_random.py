@@ -31,7 +31,7 @@ _ALGORITHMS = (1, 3)  # Philox, and the best there is
 
 
 def advanced(state: VariableState, algorithm: Any, count: int) -> Array:
-    """The state before it moves on by the room of `count` numbers.
+    """Return the state before it moves on by the room of `count` numbers.
 
     Raises: InvalidArgumentError: it is no state, or that of another algorithm.
     """
@@ -59,7 +59,7 @@ def advanced(state: VariableState, algorithm: Any, count: int) -> Array:
 
 
 def _stream(handle: ResourceHandle, algorithm: Any, count: int) -> np.random.Philox:
-    """The bits from a variable's state on, which moves on by `count` numbers."""
+    """Return the bits from a variable's state on, which moves on by `count` numbers."""
     value = advanced(handle.resource, algorithm, count)
     low, high, key = value[:3].view(np.uint64).tolist()
     return np.random.Philox(
@@ -170,7 +170,7 @@ def _entropy(node: Node, device: Device) -> KernelFunction:
 
 
 def _mixed(x: Array) -> Array:
-    """64 bits from 64 bits, each of which depends on all (the finaliser of SplitMix64)."""
+    """Mix 64 bits (the finalizer of SplitMix64)."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     mixed: Array = x ^ (x >> np.uint64(31))
@@ -178,7 +178,7 @@ def _mixed(x: Array) -> Array:
 
 
 def _permuted(index: Array, keys: list[Array], half: Array) -> Array:
-    """A Feistel network over numbers of twice `half` bits: a bijection, whatever it mixes by."""
+    """Permute numbers of twice `half` bits by a Feistel network."""
     mask = (np.uint64(1) << half) - np.uint64(1)
     left, right = index >> half, index & mask
     for key in keys:
@@ -188,7 +188,7 @@ def _permuted(index: Array, keys: list[Array], half: Array) -> Array:
 
 
 def _round_keys(seed: Array, rounds: int) -> list[Array]:
-    """A key for each round from three numbers, the last axis of `seed`."""
+    """Return a key for each round from three numbers, the last axis of `seed`."""
     total = np.zeros(seed.shape[:-1], np.uint64)
     keys = []
     for at in range(rounds + 3):
@@ -230,7 +230,7 @@ def _words(value: Any) -> Array:
 
 
 def _walked(place: Array, keys: list[Array], last: Array) -> Array:
-    """The permutation of the least power of 4 above `last`, until it comes back below that."""
+    """Return a permutation of [0, last], by cycle walking in the next power of 4."""
     half = np.ones_like(last)
     for bits in range(1, 32):
         half += last >> np.uint64(2 * bits) > 0

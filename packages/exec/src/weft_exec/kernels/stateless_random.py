@@ -1,6 +1,6 @@
-"""Kernels of random numbers with parameters that depend on a seed alone.
+"""Kernels of random numbers with parameters that depend only on a seed.
 
-They are drawn by NumPy's Generator over the stream that stateless ops have.
+They are drawn by NumPy's Generator over the stream of stateless ops.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _poisson(generator: np.random.Generator, shape: Shape, rate: Array) -> Array
 
 
 def binomial(generator: np.random.Generator, shape: Shape, counts: Array, probs: Array) -> Array:
-    """How many of `counts` tries succeed.
+    """Return the number of successes among `counts` trials.
 
     Raises: InvalidArgumentError: a count is negative, or a probability not in [0, 1].
     """
@@ -48,7 +48,7 @@ def _truncated(
     generator: np.random.Generator, shape: Shape, mean: Array, deviation: Array, low: Array,
     high: Array
 ) -> Array:  # fmt: skip
-    """By inversion, in the tail where the probabilities are small."""
+    """Draw by inversion, in the tail with the small probabilities."""
     _require("stddevs", deviation, deviation > 0, "positive")
     _require("minvals", low, low < high, "below maxvals")
     below, above = (low - mean) / deviation, (high - mean) / deviation
@@ -67,7 +67,7 @@ def _require(name: str, value: Array, holds: Array, what: str) -> None:
 
 
 def check_parameters(size: Shape, *parameters: Any) -> list[Array]:
-    """Parameters as float64.
+    """Return the parameters as float64.
 
     Raises: InvalidArgumentError: they do not broadcast to the shape of the result.
     """

@@ -100,7 +100,7 @@ def _formatted(function: Callable[[Any], bytes]) -> KernelFunction:
 
 
 def _numbers_in(node: Node) -> Callable[[list[bytes], tuple[int, ...]], Any]:
-    """A function from strings of one length, and their shape, to the numbers in them."""
+    """Return a function from strings of one length, and their shape, to the numbers in them."""
     dtype = node.outputs[0].dtype.numpy
     stored = np.dtype(np.uint8) if dtype.kind == "b" else dtype
     little: bool = node.attrs["little_endian"]

@@ -30,19 +30,19 @@ def strings_of(values: list[bytes], shape: tuple[int, ...]) -> Array:
 
 
 def items_of(x: Any) -> list[bytes]:
-    """The elements, row by row."""
+    """Return the elements, row by row."""
     items: list[bytes] = np.asarray(x, object).reshape(-1).tolist()
     return items
 
 
 def scalar_of(x: Any) -> bytes:
-    """The first element."""
+    """Return the first element."""
     value: bytes = np.asarray(x, object).reshape(-1)[0]
     return value
 
 
 def mapped(function: Callable[[bytes], bytes]) -> KernelFunction:
-    """A kernel that makes a string of each string."""
+    """Return a kernel that makes a string of each string."""
 
     def run(x: Any) -> Any:
         return strings_of([function(item) for item in items_of(x)], x.shape)
@@ -51,7 +51,7 @@ def mapped(function: Callable[[bytes], bytes]) -> KernelFunction:
 
 
 def numbers_of(function: Callable[[bytes], Any], dtype: np.dtype[Any]) -> KernelFunction:
-    """A kernel that makes a number of each string."""
+    """Return a kernel that makes a number of each string."""
 
     def run(x: Any) -> Any:
         return np.array([function(item) for item in items_of(x)], dtype).reshape(x.shape)
@@ -60,7 +60,7 @@ def numbers_of(function: Callable[[bytes], Any], dtype: np.dtype[Any]) -> Kernel
 
 
 def bytes_of(value: str | bytes) -> bytes:
-    """The value of an attribute; text as UTF-8."""
+    """Return the value of an attribute; text as UTF-8."""
     return value.encode() if isinstance(value, str) else value
 
 
@@ -70,7 +70,7 @@ def unicode_of(value: bytes) -> str:
 
 
 def utf8_of(value: str) -> bytes:
-    """The bytes of what `unicode_of` gave."""
+    """Return the bytes of a result of `unicode_of`."""
     return value.encode("utf-8", "surrogateescape")
 
 
@@ -156,7 +156,7 @@ def _cut(item: bytes, pos: int, length: int, unicode: bool) -> bytes:
 
 
 def _split_with(parts_of: Callable[[bytes], list[bytes]], x: Any) -> tuple[Any, Any, Any]:
-    """The parts of each string as a sparse matrix."""
+    """Return the parts of each string as a sparse matrix."""
     rows = [parts_of(item) for item in items_of(x)]
     values = [part for row in rows for part in row]
     places = [(i, j) for i, row in enumerate(rows) for j in range(len(row))]

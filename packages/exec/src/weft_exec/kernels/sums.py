@@ -29,7 +29,7 @@ _ONES: Final = {code: np.ones(LONG, code) for code in PRODUCTS}
 
 
 def summed(x: Any, start: int, stop: int, into: Array | None = None) -> Any:
-    """The sums over the axes from `start` to before `stop`.
+    """Return the sums over the axes from `start` to before `stop`.
 
     Args:
       x: an array; of any type and strides, but the quick way is for float32 and float64 in C order.

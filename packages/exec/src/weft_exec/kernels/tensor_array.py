@@ -166,7 +166,7 @@ def _vector(value: Any, what: str) -> list[int]:
 
 
 def _known(state: TensorArrayState, dims: Dims, what: str) -> tuple[int, ...]:
-    """The shape of no elements at all."""
+    """Return the shape of no elements at all."""
     if not is_fully_defined(dims):
         raise errors.InvalidArgumentError(
             f"no element of the TensorArray {state.name!r} is asked for, and so the shape of the "
@@ -215,7 +215,7 @@ def _concat(node: Node, device: Device) -> KernelFunction:
 
 
 def _lengths(values: Sequence[Any]) -> list[int]:
-    """The first sizes of values that are equal in the others."""
+    """Return the first sizes of values that are equal in the others."""
     shape = values[0].shape
     for i, value in enumerate(values):
         if not value.shape:
@@ -255,7 +255,7 @@ def _scatter(node: Node, device: Device) -> KernelFunction:
 
 
 def _rows(value: Any) -> list[Any]:
-    """Views of the rows; NumPy scalars of a vector, but arrays where there are no such scalars."""
+    """Return views of the rows; NumPy scalars for a vector if its type has them, else arrays."""
     if value.ndim == 1 and value.dtype.kind == "O":
         return [value[i, ...] for i in range(len(value))]
     return list(value)

@@ -278,7 +278,7 @@ def _adam(h: Hyper) -> Step:
         h["beta1"], h["epsilon"], rest1, rest2, rate, ahead
     )
 
-    # Small variables are what most programs have many of: there, names and keywords are the time.
+    # For the many small variables of most programs, name lookups and keywords dominate the time.
     add, subtract, multiply, divide = h.xp.add, h.xp.subtract, h.xp.multiply, h.xp.divide
     sqrt = h.xp.sqrt
 
@@ -458,7 +458,7 @@ def _check_indices(indices: Array, rows: int) -> None:
 
 
 def _rounds(xp: Any, indices: Array) -> Iterator[Array | None]:
-    """Positions such that no round has an index twice; None stands for all of them."""
+    """Yield positions such that no round repeats an index; None for all positions."""
     known = indices.tolist()
     if len(set(known)) == len(known):
         yield None

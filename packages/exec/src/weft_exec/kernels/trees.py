@@ -1,8 +1,8 @@
-"""The kernel of ensembles of trees: all samples and trees a level at a time.
+"""The kernel of tree ensembles: all samples and trees, one level at a time.
 
-A level is five look-ups and a test for all that are still on their way. Trees that are grown leaf
-by leaf are several times as deep as most of their leaves, so what has arrived is left out every
-few levels.
+A level takes five lookups and a test for all walks that have not reached a leaf. Trees that are
+grown leaf by leaf are several times as deep as most of their leaves, so walks that have ended are
+dropped every few levels.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _UFUNCS: Final = dict(
     )
 )
 _AT_ONCE: Final = 1 << 14
-"""Walks at a time, so that what they need stays in the cache."""
+"""Number of concurrent walks, so that their data fits the cache."""
 _LEVELS: Final = 4
-"""Levels after which those that have arrived are looked for."""
+"""Number of levels after which ended walks are dropped."""
 
 
 class _Nodes:
-    """The nodes of all trees, checked and laid out for look-ups.
+    """The nodes of all trees, checked and laid out for lookups.
 
     Args:
-      vectors: `feature`, `split`, `if_true`, `if_false`, `missing` and `roots`, as the op has them.
+      vectors: `feature`, `split`, `if_true`, `if_false`, `missing` and `roots`, as in the op.
 
-    Raises: InvalidArgumentError: they do not fit, or lead nowhere.
+    Raises: InvalidArgumentError: sizes do not match, or an index is out of range.
     """
 
     def __init__(self, *vectors: Array) -> None:
@@ -63,7 +63,7 @@ class _Nodes:
         self.width = int(feature.max()) + 1 if count else 0
         if count and feature.min() < 0:
             raise errors.InvalidArgumentError(f"a tree asks for feature {feature.min()}")
-        # Both ways out of a node side by side: where a test fails, and where it passes.
+        # Both successors of a node side by side: for a failed and for a passed test.
         self.following = np.stack([if_false, if_true], 1).reshape(-1)
         places = np.arange(count)
         self.is_inner = (if_true != places) | (if_false != places)
@@ -96,10 +96,10 @@ def _tree_leaves(node: Node, device: Device) -> KernelFunction:
 
 
 def _walk(nodes: _Nodes, test: Any, depth: int, x: Array, leaves: Array) -> None:
-    """Where each row of `x` arrives in each tree.
+    """Compute the leaf that each row of `x` reaches in each tree.
 
     Args:
-      leaves: shape (rows, trees), in C order.
+      leaves: the result, shape (rows, trees), in C order.
     """
     rows, trees = leaves.shape
     flat = x.reshape(-1)

@@ -63,10 +63,10 @@ def _dense(diagonals: Array, rhs: Array) -> Any:
 
 
 def _eliminated(diagonals: Array, rhs: Array, pivoting: bool, tiny: Any) -> Array:
-    """Gaussian elimination row by row: with pivoting a second diagonal above the main one fills.
+    """Solve by Gaussian elimination; pivoting fills a second diagonal above the main one.
 
     Args:
-      tiny: what a pivot of 0 becomes; 0 to refuse it.
+      tiny: replacement of a pivot of 0; 0 to reject it.
     """
     n = rhs.shape[-2]
     above, main, below = (np.moveaxis(diagonals[..., i, :], -1, 0).copy() for i in range(3))

@@ -1,4 +1,4 @@
-"""Kernels between strings and code points."""
+"""Kernels that convert between strings and code points."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ _MARKED: Final = {
     "utf-16": (b"\xff\xfe", b"\xfe\xff"),
     "utf-32": (b"\xff\xfe\0\0", b"\0\0\xfe\xff"),
 }
-"""Encodings whose bytes say their order, which is big-endian where they do not."""
+"""Encodings with byte order marks, and their marks; big-endian without one."""
 _CONTROL: Final = 0x20
 
 
 def _replaced(code: int) -> int:
-    """What is written for a replacement, which may be half of a pair."""
+    """Return the code to write for a replacement, which may be a surrogate."""
     return 0xFFFD if 0xD800 <= code <= 0xDFFF else code
 
 
 # ------------------------------------------------------------------------------ decoding
 
 Piece = tuple[str, int, int]
-"""Text, and where the bytes that it is of begin and end."""
+"""Text, and the start and end of its bytes."""
 
 
 class _Decoder:
-    """Strings to text, by the attributes of a node.
+    """Decodes strings by the attributes of a node.
 
-    Raises: InvalidArgumentError: nobody knows the encoding.
+    Raises: InvalidArgumentError: the encoding is unknown.
     """
 
     def __init__(self, node: Node) -> None:
@@ -57,14 +57,14 @@ class _Decoder:
                 f"Could not create converter for input encoding: {name!r}"
             ) from cause
         if not getattr(info, "_is_text_encoding", True):
-            raise errors.InvalidArgumentError(f"{name!r} is no encoding of text")
+            raise errors.InvalidArgumentError(f"{name!r} is not a text encoding")
         self._codec = info.name
         self._errors: str = node.attrs["errors"]
         self._replacement = chr(_replaced(node.attrs["replacement_char"]))
         self._controls: bool = node.attrs["replace_control_characters"]
 
     def text(self, item: bytes) -> str:
-        """A string as text."""
+        """Decode a string."""
         try:
             found = self._strict(item)
         except UnicodeDecodeError:
@@ -72,7 +72,7 @@ class _Decoder:
         return self._without_controls(found) if self._controls else found
 
     def pieces(self, item: bytes) -> list[Piece]:
-        """A string as pieces of text, which lie in it where they say."""
+        """Return a string as pieces of text with their byte ranges."""
         try:
             found = [(self._strict(item), 0, len(item))]
         except UnicodeDecodeError:
@@ -93,7 +93,7 @@ class _Decoder:
         return self._codec + "-be", item.removeprefix(big)
 
     def _mended(self, item: bytes) -> list[Piece]:
-        """Text without what is malformed, or with something else for it."""
+        """Return text with malformed parts removed or replaced."""
         codec, rest = self._order_of(item)
         skipped = len(item) - len(rest)
         pieces: list[Piece] = []
@@ -118,14 +118,14 @@ class _Decoder:
             raise errors.InvalidArgumentError("Invalid formatting on input string")
 
     def is_control(self, codes: Array) -> Array:
-        """Which code points are to be treated as malformed."""
+        """Return which code points are treated as malformed."""
         found: Array = codes < (_CONTROL if self._controls else 0)
         if found.any():
             self._refuse()
         return found
 
     def mended_codes(self, codes: Array) -> tuple[Array, Array | None]:
-        """Code points without those controls, and which were kept, unless all were."""
+        """Remove or replace control code points; return codes, and a mask if some were removed."""
         control = self.is_control(codes)
         if not control.any():
             return codes, None
@@ -195,7 +195,7 @@ Widths = Callable[[Array, str], Array]
 
 
 def _widths_in(codec: str) -> Widths:
-    """What tells how many bytes each code point has in an encoding."""
+    """Return a function that computes the byte width of each code point in an encoding."""
     if codec == "utf-8":
         return lambda codes, text: 1 + np.searchsorted([0x80, 0x800, 0x10000], codes, side="right")
     if codec.startswith("utf-16"):
@@ -206,7 +206,7 @@ def _widths_in(codec: str) -> Widths:
 
 
 def _starts(codes: Array, text: str, begin: int, end: int, width: Widths) -> Array:
-    """Where each code point of a piece begins."""
+    """Return the start of each code point of a piece."""
     if len(codes) == 1:
         return np.array([begin], np.int64)
     sizes = width(codes, text)
