@@ -117,7 +117,7 @@ def _checked(options: Mapping[str, Any] | None, cmd: str) -> dict[str, Any]:
     for key in (*found["select"], found["order_by"]):
         if key not in known:
             raise errors.InvalidArgumentError(
-                f"{key!r} cannot be selected; choose from{', '.join(sorted(known))}"
+                f"{key!r} cannot be selected; choose from {', '.join(sorted(known))}"
             )
     return found
 
