@@ -721,7 +721,7 @@ def test_partial_runs_over_tasks(target: str, cluster: list[Server]) -> None:
             got = session.partial_run(handle, [second, slope], {b: 3.0})
             np.testing.assert_array_equal(got, [[6, 6 * k], [6, 6]])
             session.partial_run(handle, v)
-            with pytest.raises(errors.InvalidArgumentError, match="no partial run"):
+            with pytest.raises(errors.InvalidArgumentError, match="not a partial run"):
                 session.partial_run(handle, [])
             wait_until(lambda: not master.running_steps)
         assert session.run(v) == 4.0

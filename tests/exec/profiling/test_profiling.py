@@ -205,7 +205,7 @@ class TestProfile:
     def test_what_is_refused(self, metadata: Any) -> None:
         with pytest.raises(errors.InvalidArgumentError, match="cmd must be"):
             wf.profiler.profile(cmd="advise")
-        with pytest.raises(errors.InvalidArgumentError, match="'speed' is not among"):
+        with pytest.raises(errors.InvalidArgumentError, match="'speed' cannot be selected"):
             wf.profiler.profile(options=BUILDER().select(["speed"]).build())
         with pytest.raises(errors.InvalidArgumentError, match="is not understood"):
             wf.profiler.profile(options=BUILDER.float_operation() | {"output": "pprof:x"})
