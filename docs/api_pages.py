@@ -45,6 +45,9 @@ HEADING = """\
       heading: {name}
       toc_label: {name}
 """
+REPEATED = """\
+      skip_local_inventory: true
+"""
 OTHER_NAME = """\
 {marks} {name}
 
@@ -97,8 +100,12 @@ def pages() -> list[tuple[str, str, list[str]]]:
         for title in dict.fromkeys(AREAS.values())
         if areas[title]
     ]
+    described = {entry.path for listed in areas.values() for entry in listed}
     for namespace, listed in shown.items():
-        blocks = [block(entry, listed, level=2) for entry in listed]
+        blocks = [
+            block(entry, listed, level=2, repeated=entry.path in described) for entry in listed
+        ]
+        described.update(entry.path for entry in listed)
         result.append((f"api/{namespace}.md", namespace, blocks))
     result.append(("api/messages.md", "Messages", message_page.blocks(message_names())))
     return result
@@ -133,14 +140,19 @@ def by_module(listed: list[Entry]) -> list[str]:
     return blocks
 
 
-def block(entry: Entry, listed: list[Entry], level: int) -> str:
-    """Return the text of an entry; a second name of one in `listed` refers to the first."""
+def block(entry: Entry, listed: list[Entry], level: int, repeated: bool = False) -> str:
+    """Return the text of an entry; a second name of one in `listed` refers to the first.
+
+    Args:
+      repeated: True if an earlier page describes the same path; links then lead to that page.
+    """
+    text = BLOCK.format(path=entry.path, level=level) + (REPEATED if repeated else "")
     if entry.name == entry.original:
-        return BLOCK.format(path=entry.path, level=level)
+        return text
     same = (entry.module, entry.original)
     if any((other.module, other.name) == same for other in listed):
         return OTHER_NAME.format(marks="#" * level, name=entry.name, original=entry.original)
-    return BLOCK.format(path=entry.path, level=level) + HEADING.format(name=entry.name)
+    return text + HEADING.format(name=entry.name)
 
 
 def area(module: str) -> str:
