@@ -73,7 +73,8 @@ class Entry(NamedTuple):
 
 def on_config(config: Any) -> Any:
     """Put the pages into the navigation."""
-    api = next(entry["API"] for entry in config.nav if isinstance(entry, dict) and "API" in entry)
+    groups = {title: entries for entry in config.nav for title, entries in entry.items()}
+    api = next(entry["API"] for entry in groups["Reference"] if "API" in entry)
     api[1:1] = [{title: path} for path, title, _ in pages()]
     return config
 

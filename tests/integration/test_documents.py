@@ -28,7 +28,7 @@ PAGES = [
     "docs/checkpoints.md",
     "docs/ahead.md",
     "docs/compiler.md",
-    "docs/strangers.md",
+    "docs/untrusted.md",
     "docs/summaries.md",
     "docs/devices.md",
     "docs/cluster.md",

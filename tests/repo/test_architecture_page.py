@@ -11,7 +11,7 @@ import pytest
 from weft_testing.survey import packages
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "internals" / "architecture.md").read_text(encoding="utf-8")
 SOURCES = sorted(ROOT.glob("packages/*/src"))
 PACKAGES = [path for source in SOURCES for path in source.iterdir() if path.is_dir()]
 draw: dict[str, Any] = runpy.run_path(str(ROOT / "docs" / "draw.py"))
@@ -50,7 +50,7 @@ def test_every_name_is_in_its_file(path: str, name: str) -> None:
 def test_a_drawing_is_of_this_code(name: str) -> None:
     drawn = (ROOT / "docs" / "drawings" / name).read_text(encoding="utf-8")
     assert draw["DRAWINGS"][name]() == drawn, "run docs/draw.py"
-    assert f"drawings/{name}" in PAGE
+    assert f"../drawings/{name}" in PAGE
 
 
 def test_all_entry_point_groups_are_named() -> None:

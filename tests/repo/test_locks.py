@@ -1,4 +1,4 @@
-"""No lock is held across an import, and imports form no cycle: see docs/architecture.md."""
+"""No lock is held across an import, and imports form no cycle: see the architecture page."""
 
 from __future__ import annotations
 
