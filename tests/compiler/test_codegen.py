@@ -144,7 +144,7 @@ def _assert_near(name: str, dtype: DType, x: Any, y: Any, inputs: list[Any]) -> 
         )
         least = 1e-45 if dtype is dtypes.float32 else 6e-8 if dtype is dtypes.float16 else 1e-300
         if name in ("lgamma", "digamma") and dtype is dtypes.float64:
-            least = 1e-14  # near their zeros, as docs/compiler.md says
+            least = 1e-14  # near their zeros, as docs/internals/compiler.md says
         with np.errstate(all="ignore"):
             near = abs(x - y) <= 4 * eps * abs(y) + least
         wrong = ~((x == y) | ((x != x) & (y != y)) | near)

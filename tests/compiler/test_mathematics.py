@@ -28,7 +28,7 @@ from weft_compiler.native.program import load
 from weft_exec.kernels import probability, special
 from weft_graph.ir.scalar import applications
 
-PAGE = Path(__file__).parents[2] / "docs" / "compiler.md"
+PAGE = Path(__file__).parents[2] / "docs" / "internals" / "compiler.md"
 WIDE = np.longdouble
 COUNT = 40_000
 RANGES = {

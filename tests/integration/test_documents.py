@@ -28,6 +28,7 @@ PAGES = [
     "docs/checkpoints.md",
     "docs/ahead.md",
     "docs/compiler.md",
+    "docs/internals/compiler.md",
     "docs/untrusted.md",
     "docs/summaries.md",
     "docs/devices.md",
