@@ -39,6 +39,7 @@ PAGES = [
     "docs/training.md",
     "docs/porting.md",
     "docs/models.md",
+    "docs/onnx.md",
 ]
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
