@@ -6,6 +6,8 @@ suite compares with the code; the descriptions are the docstrings.
 
 from __future__ import annotations
 
+import json
+import re
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
@@ -42,17 +44,24 @@ BLOCK = """\
       inherited_members: true
 """
 HEADING = """\
-      heading: {name}
+      heading: {namespace}.{name}
       toc_label: {name}
 """
 REPEATED = """\
       skip_local_inventory: true
 """
 OTHER_NAME = """\
-{marks} {name}
+{marks} {namespace}.{name}
 
 Another name of `{original}`.
 """
+BOOST = 4.0
+"""Weight in searches of an entry whose full name is one word; that of guides is 1."""
+
+WORD = re.compile(r"[A-Z]+[a-z0-9]*|[a-z0-9]+")
+
+LIST = "<!-- namespaces -->"
+"""Place of the table of namespaces on the page `api/index.md`."""
 
 
 class Entry(NamedTuple):
@@ -89,6 +98,48 @@ def on_files(files: Any, config: Any) -> Any:
     return files
 
 
+def on_page_markdown(markdown: str, *, page: Any, **kwargs: Any) -> str:
+    """Put the table of namespaces into the first API page."""
+    return markdown.replace(LIST, namespaces()) if page.file.src_uri == "api/index.md" else markdown
+
+
+def on_post_build(config: Any) -> None:
+    """Weight the entries in the index of the search."""
+    path = Path(config.site_dir) / "search" / "search_index.json"
+    index = json.loads(path.read_text(encoding="utf-8"))
+    for section in index["docs"]:
+        if section["location"].startswith("api/"):
+            section["boost"] = boost(section["location"], section["title"])
+    path.write_text(json.dumps(index, separators=(",", ":")), encoding="utf-8")
+
+
+def boost(location: str, title: str) -> float:
+    """Return the weight of an API section in searches.
+
+    A search for `conv2d` matches all names with this word. The shortest name is meant, but the
+    search prefers rare words, such as those of longer names.
+    """
+    if location.startswith("api/messages/"):
+        return 0.5
+    if "#" not in location or not title.startswith("wf."):
+        return 1.0
+    return float(BOOST / len(WORD.findall(title.removeprefix("wf."))) ** 1.25)
+
+
+def namespaces() -> str:
+    """Return the table of all namespaces, with the first lines of their docstrings."""
+    rows = ["| Namespace | Contents | Entries |", "|---|---|---:|"]
+    for path, title, blocks in pages():
+        link = f"[{title}]({path.removeprefix('api/')})"
+        if title.startswith("wf."):
+            docstring = find(load(), title.removeprefix("wf.")).docstring
+            contents = docstring.value.splitlines()[0].removeprefix(f"`{title}`").strip(":. ")
+            rows.append(f"| {link} | {contents} | {len(blocks)} |")
+        elif title != "Messages":
+            rows.append(f"| `wf`: {link} | | {len(blocks)} |")
+    return "\n".join(rows) + "\n"
+
+
 @cache
 def pages() -> list[tuple[str, str, list[str]]]:
     """Path, title and blocks of each page."""
@@ -104,7 +155,7 @@ def pages() -> list[tuple[str, str, list[str]]]:
     described = {entry.path for listed in areas.values() for entry in listed}
     for namespace, listed in shown.items():
         blocks = [
-            block(entry, listed, level=2, repeated=entry.path in described) for entry in listed
+            block(entry, listed, namespace, 2, repeated=entry.path in described) for entry in listed
         ]
         described.update(entry.path for entry in listed)
         result.append((f"api/{namespace}.md", namespace, blocks))
@@ -137,23 +188,28 @@ def by_module(listed: list[Entry]) -> list[str]:
     for module in sorted({entry.module for entry in listed}):
         title = load().modules_collection[module].docstring
         blocks.append(f"## {title.value.splitlines()[0].rstrip('.:')}\n" if title else "")
-        blocks += [block(entry, listed, level=3) for entry in listed if entry.module == module]
+        members = [entry for entry in listed if entry.module == module]
+        blocks += [block(entry, listed, "wf", level=3) for entry in members]
     return blocks
 
 
-def block(entry: Entry, listed: list[Entry], level: int, repeated: bool = False) -> str:
+def block(
+    entry: Entry, listed: list[Entry], namespace: str, level: int, repeated: bool = False
+) -> str:
     """Return the text of an entry; a second name of one in `listed` refers to the first.
+
+    The heading has the namespace, so that a search for `layers.conv2d` finds it.
 
     Args:
       repeated: True if an earlier page describes the same path; links then lead to that page.
     """
-    text = BLOCK.format(path=entry.path, level=level) + (REPEATED if repeated else "")
-    if entry.name == entry.original:
-        return text
     same = (entry.module, entry.original)
-    if any((other.module, other.name) == same for other in listed):
-        return OTHER_NAME.format(marks="#" * level, name=entry.name, original=entry.original)
-    return text + HEADING.format(name=entry.name)
+    if entry.name != entry.original and any((each.module, each.name) == same for each in listed):
+        return OTHER_NAME.format(
+            marks="#" * level, namespace=namespace, name=entry.name, original=entry.original
+        )
+    text = BLOCK.format(path=entry.path, level=level) + (REPEATED if repeated else "")
+    return text + HEADING.format(namespace=namespace, name=entry.name)
 
 
 def area(module: str) -> str:

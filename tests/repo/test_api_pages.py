@@ -62,8 +62,26 @@ def test_every_entry_has_a_heading_with_its_name(pages: ModuleType) -> None:
     for namespace, entries in pages.entries().items():
         text = "\n".join(blocks.values()) if namespace == "wf" else blocks[namespace]
         for entry in entries:
-            name = re.escape(entry.name)
-            assert re.search(rf"(::: \S+\.|heading: |## ){name}$", text, re.MULTILINE), entry
+            name = re.escape(f"{namespace}.{entry.name}")
+            assert re.search(rf"(heading: |## ){name}$", text, re.MULTILINE), entry
+
+
+def test_the_first_page_lists_every_namespace(pages: ModuleType) -> None:
+    assert pages.LIST in (ROOT / "docs" / "api" / "index.md").read_text("utf-8")
+    table = pages.namespaces()
+    assert "| [wf.layers](wf.layers.md) | layers with variables of their own |" in table
+    listed = set(re.findall(r"^\| \[(wf[\w.]*)\]", table, re.MULTILINE))
+    assert listed == pages.entries().keys() - {"wf"}
+
+
+def test_short_names_have_more_weight_in_searches(pages: ModuleType) -> None:
+    def boost(title: str) -> float:
+        return float(pages.boost(f"api/page/#{title}", title))
+
+    assert boost("wf.layers.conv2d") > boost("wf.layers.separable_conv2d")
+    assert boost("wf.layers.conv2d") > boost("wf.layers.Conv2DTranspose")
+    assert boost("wf.data.Dataset") > boost("wf.data.experimental.DatasetStructure")
+    assert boost("wf.train.Saver") > boost("Saver") > pages.boost("api/messages/#s", "Savers")
 
 
 def test_inherited_methods_are_on_the_page_of_a_class(pages: ModuleType) -> None:
