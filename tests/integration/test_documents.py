@@ -8,6 +8,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 
 import numpy as np
@@ -40,16 +41,26 @@ PAGES = [
     "docs/porting.md",
     "docs/models.md",
     "docs/onnx.md",
+    "docs/api/index.md",
+    "docs/attention.md",
+    "docs/debugging.md",
+    "docs/evaluation.md",
+    "docs/faq.md",
+    "docs/images.md",
+    "docs/migrating.md",
+    "docs/mixed-precision.md",
+    "docs/text.md",
 ]
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_the_code_on_a_page_runs(page: str, tmp_path: pathlib.Path) -> None:
-    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.M)
+    text = (ROOT / page).read_text()
+    blocks = re.findall(r"^( *)```python\n(.*?)^\1```", text, re.DOTALL | re.M)
     assert blocks
     program = tmp_path / "page.py"
-    program.write_text("\n".join(blocks))
+    program.write_text("\n".join(textwrap.dedent(block) for _, block in blocks))
     done = subprocess.run(
         [sys.executable, program], capture_output=True, text=True, cwd=tmp_path, timeout=120
     )
