@@ -44,6 +44,7 @@ PAGES = [
     "docs/api/index.md",
     "docs/attention.md",
     "docs/debugging.md",
+    "docs/differences.md",
     "docs/evaluation.md",
     "docs/faq.md",
     "docs/images.md",
