@@ -23,7 +23,7 @@ FREE_CLAUSES = {
     "distrib": 130,
     "exec": 66,
     "graph": 0,
-    "io": 408,
+    "io": 0,
     "lite": 79,
     "tensor": 0,
     "weft": 0,

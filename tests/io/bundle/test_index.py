@@ -103,7 +103,7 @@ OVERLAPPING = {
 }
 
 MALFORMED: dict[str, tuple[dict[Any, Any], str]] = {
-    "no message": ({"v": b"\xff\xff"}, "entry b'v' is no BundleEntryProto"),
+    "no message": ({"v": b"\xff\xff"}, "entry b'v' is not a BundleEntryProto"),
     "a name that is no text": ({b"\xff": entry()}, "is not UTF-8"),
     "no type": ({"v": entry(0)}, "unknown type 0"),
     "an unknown type": ({"v": entry(99)}, "unknown type 99"),
@@ -142,7 +142,7 @@ def test_what_cannot_be(case: str) -> None:
 
 
 HEADERS: list[tuple[Callable[[], Any], type[errors.OpError], str]] = [
-    (lambda: b"\xff", errors.DataLossError, "header is no BundleHeaderProto"),
+    (lambda: b"\xff", errors.DataLossError, "header is not a BundleHeaderProto"),
     (lambda: proto.BundleHeaderProto(num_shards=-1), errors.DataLossError, "-1 shards"),
     (lambda: proto.BundleHeaderProto(num_shards=10**6), errors.DataLossError, "1000000 shards"),
     (lambda: proto.BundleHeaderProto(endianness=7), errors.DataLossError, "order of bytes is 7"),

@@ -251,7 +251,7 @@ def test_saveables_of_the_collection_are_saved(tmp_path: Path) -> None:
 def test_the_state_of_another_pipeline_is_refused() -> None:
     with Reader(lambda: R(9).take(3)) as one, Reader(lambda: R(9).skip(3)) as other:
         state = one.session.run(one.state)
-        with pytest.raises(errors.InvalidArgumentError, match="Take where this one has Skip"):
+        with pytest.raises(errors.InvalidArgumentError, match="Take, but this one has Skip"):
             other.restored(state)
         assert other.take(1) == [3]
         with pytest.raises(errors.DataLossError, match="damaged"):

@@ -156,7 +156,9 @@ def test_the_state_of_elements_of_other_types_is_refused() -> None:
     ):
         with Reader(make) as other:
             other.begin()
-            with pytest.raises(errors.InvalidArgumentError, match="elements of int64, where"):
+            with pytest.raises(
+                errors.InvalidArgumentError, match="its elements are int64, those of the iterator"
+            ):
                 other.restored(state)
 
 
@@ -180,7 +182,7 @@ def test_a_state_that_does_not_fit_is_told_by_the_initializer() -> None:
     with Reader(lambda: R(9).take(3)) as one, Reader(lambda: R(9).skip(3)) as other:
         other.restored(one.begin().state())
         for _ in range(2):
-            with pytest.raises(errors.InvalidArgumentError, match="Take where this one has Skip"):
+            with pytest.raises(errors.InvalidArgumentError, match="Take, but this one has Skip"):
                 other.begin()
 
 
@@ -233,7 +235,7 @@ def test_several_iterators_behind_a_handle(tmp_path: Path) -> None:
         handles = [first.string_handle(), second.string_handle()]
         for each in (first, second):
             graph.add_to_collection(GraphKeys.SAVEABLE_OBJECTS, make_saveable_from_iterator(each))
-        with pytest.raises(errors.InvalidArgumentError, match="the iterators that it may stand"):
+        with pytest.raises(errors.InvalidArgumentError, match="the iterators that it may refer"):
             make_saveable_from_iterator(either)
         saver = Saver()
 

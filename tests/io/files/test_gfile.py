@@ -317,7 +317,7 @@ def test_what_is_no_text(tmp_path: Path) -> None:
     path = put(str(tmp_path / "a"), b"ok\n\xff\xfe")
     file = gfile.GFile(path)
     assert file.readline() == "ok\n"
-    with pytest.raises(errors.InvalidArgumentError, match="no UTF-8 text at offset 3") as caught:
+    with pytest.raises(errors.InvalidArgumentError, match="not UTF-8 text at offset 3") as caught:
         file.read()
     assert caught.value.details == {"file": path, "offset": 3}
     with pytest.raises(TypeError, match="takes text or bytes, got int"):

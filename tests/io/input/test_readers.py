@@ -441,9 +441,9 @@ def test_shared_readers(tmp_path: Path) -> None:
     ("call", "error", "text"),
     [
         (lambda: TFRecordReader().read(["a"]), TYPE, r"string_input_producer.*got \['a'\]"),
-        (lambda: TFRecordReader().read("a"), TYPE, "requires a queue of the names .*got 'a'"),
-        (lambda: TFRecordReader().read(None), TYPE, "requires a queue of the names .*got None"),
-        (lambda: TFRecordReader().read_up_to(["a"], 2), TYPE, "requires a queue of the names"),
+        (lambda: TFRecordReader().read("a"), TYPE, "requires a queue of file names.*got 'a'"),
+        (lambda: TFRecordReader().read(None), TYPE, "requires a queue of file names.*got None"),
+        (lambda: TFRecordReader().read_up_to(["a"], 2), TYPE, "requires a queue of file names"),
         (lambda: TextLineReader(2**70), VALUE, "skip_header_lines must be at most"),
         (lambda: TextLineReader("a"), TYPE, "skip_header_lines must be an integer, got 'a'"),  # type: ignore[arg-type]
         (lambda: FixedLengthRecordReader(None), TYPE, "record_bytes must be an integer, got None"),  # type: ignore[arg-type]

@@ -105,7 +105,7 @@ def test_nulls(tmp_path: Path) -> None:
     assert got["i"].dtype == np.int32
     with pytest.raises(errors.InvalidArgumentError, match="'i' of type int32 has nulls"):
         read(path)
-    with pytest.raises(errors.InvalidArgumentError, match="'x' cannot stand for its nulls"):
+    with pytest.raises(errors.InvalidArgumentError, match="'x' cannot replace its nulls"):
         read(path, defaults={"i": "x"})
 
 

@@ -1,4 +1,4 @@
-"""What arguments that become tensors must be: the checks that public functions share."""
+"""Validation of arguments that become tensors, shared by public functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from weft_tensor.shape import format_dims
 
 
 def listed(values: Any, what: str) -> list[Any]:
-    """The items of a list or another iterable.
+    """Return the items of a list or another iterable.
 
     Raises: InvalidTypeError: `values` cannot be iterated, or is a text, a mapping or a tensor.
     """
@@ -26,7 +26,7 @@ def listed(values: Any, what: str) -> list[Any]:
 
 
 def sequence(values: Any, what: str) -> list[Any]:
-    """The items of a list or tuple; no other iterable, since arguments of ops must be lists.
+    """Return the items of a list or tuple; no other iterable, since arguments of ops must be lists.
 
     Raises: InvalidTypeError: `values` is neither.
     """
@@ -38,14 +38,14 @@ def sequence(values: Any, what: str) -> list[Any]:
 def scalar(
     value: Any, dtype: DType, what: str, least: int | None = None, auto: int | None = None
 ) -> Output:
-    """A tensor of shape ().
+    """Convert an argument to a tensor of shape ().
 
     Args:
-      value: a tensor, or what becomes one.
-      least: the smallest value, which is checked where the value is a constant.
-      auto: a smaller value that is allowed, too.
+      value: a tensor, or a value that can be converted to one.
+      least: the minimum, which is checked if the value is a constant.
+      auto: a smaller value that is also allowed.
     Raises: InvalidTypeError: the element type is not `dtype`; InvalidArgumentError: the shape is
-      not (), or the value is below `least`.
+    not (), or the value is below `least`.
     """
     try:
         tensor = convert_to_tensor(value, dtype)
@@ -64,17 +64,17 @@ def scalar(
 
 
 def known_integer(value: Any, tensor: Output) -> int | None:
-    """The value of a constant that was made here; None for a given tensor, which may be fed."""
+    """Return the value of a new constant; None for a given tensor, which may be fed."""
     if isinstance(value, Output) or tensor.node.role is not Role.CONSTANT:
         return None
     return int(tensor.node.attrs["value"])
 
 
 def encoded_paths(value: Any) -> Any:
-    """A path, or a list of paths, as what converts to a string tensor.
+    """Return a path, or a list of paths, in a form that converts to a string tensor.
 
-    File names need not be UTF-8: Python has surrogates for other bytes, which become bytes again.
-    Whatever is not a path is returned unchanged.
+    File names need not be UTF-8: Python represents other bytes by surrogates, which become bytes
+    again. Anything that is not a path is returned unchanged.
     """
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
@@ -84,6 +84,6 @@ def encoded_paths(value: Any) -> Any:
 
 
 def _escaped(path: str) -> bool:
-    """Whether a path has surrogates, and all of them stand for bytes."""
+    """Return True if a path has surrogates, and all of them represent bytes."""
     codes = [ord(char) for char in path if "\ud800" <= char <= "\udfff"]
     return bool(codes) and all(0xDC80 <= code <= 0xDCFF for code in codes)

@@ -1,7 +1,8 @@
-"""What a training program wants to see though it has not turned logging on.
+"""Progress messages of training programs that have not configured logging.
 
-That is where it goes on, what it saves, and how far it is. Where a program has set up logging, or
-the level of the logger "weft", that decides. Else these messages go to stderr, as they are.
+They report where training resumes, saved checkpoints, and progress. If a program has configured
+logging or the level of the logger "weft", its settings apply. Otherwise the messages go to stderr
+unformatted.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ log: Final = logging.getLogger("weft.progress")
 
 
 class _Stderr(logging.Handler):
-    """Shows messages where nobody else does."""
+    """Shows messages if no other handler does."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if not _is_set_up():
@@ -26,7 +27,7 @@ def _is_set_up() -> bool:
 
 
 def _is_wanted(record: logging.LogRecord) -> bool:
-    """Whether the program's own settings let a message through."""
+    """Return True if the program's logging settings let a message through."""
     own = logging.getLogger("weft")
     if own.level == logging.NOTSET and not _is_set_up():
         return True

@@ -11,11 +11,11 @@ _MASK: Final = 0xA282EAD8
 
 
 def crc32c(data: Any, crc: int = 0) -> int:
-    """The CRC-32C of a buffer, going on from `crc`; nothing is copied."""
+    """Return the CRC-32C of a buffer, going on from `crc`; nothing is copied."""
     value: int = extend(crc, np.frombuffer(data, np.uint8))
     return value
 
 
 def masked(crc: int) -> int:
-    """What is stored: a CRC of data that holds its own CRC would be the same for all data."""
+    """Mask a CRC for storage: the CRC of data that contains its own CRC would be constant."""
     return (((crc >> 15) | (crc << 17)) + _MASK) & 0xFFFFFFFF

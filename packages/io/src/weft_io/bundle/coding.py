@@ -36,7 +36,7 @@ class MalformedError(Exception):
 
 
 def put_varint(value: int) -> bytes:
-    """A number below 2**64, seven bits a byte, the lowest first."""
+    """Return a number below 2**64, seven bits a byte, the lowest first."""
     made = bytearray()
     while value >= 0x80:
         made.append(value & 0x7F | 0x80)
@@ -46,7 +46,7 @@ def put_varint(value: int) -> bytes:
 
 
 def get_varint(data: bytes, position: int, end: int) -> tuple[int, int]:
-    """The number at a position, and the position behind it.
+    """Return the number at a position, and the position behind it.
 
     Raises: MalformedError: it does not end before `end`, is too large, or is not in its shortest
       form.
@@ -64,7 +64,7 @@ def get_varint(data: bytes, position: int, end: int) -> tuple[int, int]:
 
 
 def get_varints(data: np.ndarray[Any, Any], number: int) -> tuple[np.ndarray[Any, Any], int]:
-    """The `number` varints that an array of bytes begins with, and their length in bytes.
+    """Return the `number` varints that an array of bytes begins with, and their length in bytes.
 
     Raises: MalformedError: there are fewer, or one is 2**63 or more.
     """
@@ -87,7 +87,7 @@ def get_varints(data: np.ndarray[Any, Any], number: int) -> tuple[np.ndarray[Any
 
 
 def slice_key(name: bytes, extents: Extents) -> bytes:
-    """The key of a slice of a tensor."""
+    """Return the key of a slice of a tensor."""
     parts = [_ordered_number(0), _ordered_bytes(name), _ordered_number(len(extents))]
     for start, length in extents:
         parts += [_ordered_signed(start), _ordered_signed(length)]
@@ -104,7 +104,7 @@ def _ordered_bytes(value: bytes) -> bytes:
 
 
 def _ordered_signed(value: int) -> bytes:
-    """Two's complement in as few bytes as leave room for their number, in unary, before it."""
+    """Encode in two's complement, with the number of bytes in unary before it."""
     length = (value if value >= 0 else ~value).bit_length() // 7 + 1
     bits = value & ((1 << 8 * length) - 1)
     return (bits ^ ((1 << length) - 1) << 7 * length).to_bytes(length, "big")

@@ -17,22 +17,22 @@ from weft_tensor import errors
 from weft_tensor.dtypes import DType
 
 _HEADER_KEY = b"\0\0"
-"""What a table begins with whose first key is empty: no byte of the key before, and no other."""
+"""The beginning of a table whose first key is empty: no shared bytes and no other bytes."""
 
 
 class BundleFormat:
     """Bundles."""
 
     def recognizes(self, data: bytes) -> bool:
-        """Whether the bytes begin or end as an index does."""
+        """Return True if the bytes begin or end as an index does."""
         return is_table(data) or data.startswith(_HEADER_KEY)
 
     def parse(self, data: bytes, path: str) -> BundleIndex:
-        """The index in a file's bytes."""
+        """Return the index in a file's bytes."""
         return BundleIndex.from_bytes(data, path)
 
     def file_suffixes(self, data: bytes, path: str) -> set[str]:
-        """The shards."""
+        """Return the shards."""
         total = self.parse(data, path).shards
         return {shard_path("", number, total) for number in range(total)}
 

@@ -27,14 +27,14 @@ VERSION: Final = 1
 """The version of the format that is read and written."""
 
 _HEADER: Final = b""
-_SLICE: Final = b"\x00"  # what the keys of slices begin with, and no name
+_SLICE: Final = b"\x00"  # prefix of the keys of slices, but not of names
 _MOST_SHARDS: Final = 100_000  # the names of shards have five digits
 _LARGEST: Final = 2**63
 _MAX_RANK: Final = 64  # NumPy's
 
 
 def shard_path(prefix: str, number: int, total: int) -> str:
-    """The file with the bytes of a shard."""
+    """Return the file with the bytes of a shard."""
     return f"{prefix}.data-{number:05d}-of-{total:05d}"
 
 
@@ -115,12 +115,12 @@ class BundleIndex:
 
     @staticmethod
     def from_bytes(data: bytes, path: str) -> BundleIndex:
-        """The index in a file's bytes, which may come from a stranger.
+        """Parse the index in a file's bytes, which are untrusted.
 
         Args:
           path: the file, for messages.
         Raises:
-          DataLossError: the bytes are damaged, or contradict themselves.
+          DataLossError: the bytes are damaged or inconsistent.
           UnimplementedError: a later version wrote it, or it is compressed.
         """
         items = TableReader(data, path).items()
@@ -143,7 +143,7 @@ class BundleIndex:
         return BundleIndex(path, save, header.num_shards, bool(header.endianness), tensors)
 
     def to_bytes(self) -> bytes:
-        """The file."""
+        """Return the file."""
         from weft_graph import proto
 
         header = proto.BundleHeaderProto(num_shards=self.shards, endianness=int(self.big_endian))
@@ -226,7 +226,7 @@ def _parsed(kind: Any, data: bytes, what: str) -> Any:
     try:
         return kind.FromString(data)
     except DecodeError as cause:
-        raise _MalformedError(f"{what} is no {kind.DESCRIPTOR.name}: {cause}") from cause
+        raise _MalformedError(f"{what} is not a {kind.DESCRIPTOR.name}: {cause}") from cause
 
 
 def _entry_proto(key: bytes, value: bytes) -> proto.BundleEntryProto:
@@ -272,7 +272,7 @@ def _entry(
 
 
 def disjoint(boxes: Iterable[Region]) -> bool:
-    """Whether no element is in two of the boxes."""
+    """Return True if no element is in two of the boxes."""
     filled = [box for box in boxes if regions.count(box.shape)]
     if len(filled) < 2 or not filled[0].shape:
         return len(filled) < 2
@@ -343,7 +343,7 @@ def _piece(
 
 
 def _check_places(tensors: Mapping[str, Entry]) -> None:
-    """No byte belongs to two tensors: so what reading allocates is bounded by the files."""
+    """Check that no byte belongs to two tensors, which bounds allocations by the file sizes."""
     places = sorted(
         (part.shard, part.begin, part.end, name)
         for name, entry in tensors.items()
@@ -356,7 +356,7 @@ def _check_places(tensors: Mapping[str, Entry]) -> None:
 
 
 def merged(path: str, indexes: Sequence[BundleIndex]) -> tuple[BundleIndex, list[tuple[int, int]]]:
-    """One index of several bundles.
+    """Merge the indexes of several bundles into one.
 
     Args:
       path: the file that it will be.

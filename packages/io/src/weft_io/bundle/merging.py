@@ -1,4 +1,4 @@
-"""Making one bundle of several, and the places where savers write these."""
+"""Merging of bundles, and the temporary prefixes where savers write the parts."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _STEP: Final = re.compile(r"-\d+$")
 
 
 def temporary_place() -> str:
-    """What to put behind a checkpoint's path to have a prefix for parts of it."""
+    """Return a suffix that makes a checkpoint's path a prefix for parts of it."""
     return f"_temp_{uuid4().hex}/part"
 
 
 def is_part(prefix: str) -> bool:
-    """Whether a path is that of a part in such a place; TensorFlow's savers name theirs so, too."""
+    """Return True if a path is such a prefix, of weft or of TensorFlow's savers."""
     return _PART_PREFIX.search(prefix) is not None
 
 

@@ -94,7 +94,7 @@ class NewBundle:
 
 
 def _other_number(prefix: str, wanted: int) -> int:
-    """A number of shards that the bundle at `prefix` does not have."""
+    """Return a number of shards that the bundle at `prefix` does not have."""
     try:
         there = read_bundle_index(prefix).shards
     except (errors.NotFoundError, errors.DataLossError, errors.UnimplementedError):
@@ -103,7 +103,7 @@ def _other_number(prefix: str, wanted: int) -> int:
 
 
 def read_bundle_index(prefix: str) -> BundleIndex:
-    """The index of a bundle.
+    """Return the index of a bundle.
 
     Raises: NotFoundError, DataLossError: there is none, or it is damaged.
     """

@@ -62,7 +62,7 @@ def _groups(sizes: Sequence[int], number: int) -> list[range]:
 
 
 def _parts(prefix: str, name: str, entry: Entry, box: Region) -> list[Piece]:
-    """The parts of a tensor that make up a box of it."""
+    """Return the parts of a tensor that make up a box of it."""
     if not isinstance(entry.dtype, DType) or not entry.dtype.is_numpy_compatible:
         raise errors.UnimplementedError(
             f"tensor {name!r} of {prefix} is of type {entry.dtype.name}, which weft cannot hold"
@@ -88,7 +88,7 @@ class _Shard:
         self._swap = swap
 
     def read(self, name: str, dtype: DType, part: Piece, empty: Empty) -> Array:
-        """The tensor at a place, in memory from `empty`.
+        """Return the tensor at a place, in memory from `empty`.
 
         Raises: DataLossError: its bytes are not those that were written.
         """
@@ -137,7 +137,7 @@ def _memory(array: Any) -> memoryview:
 
 
 def _swapped(array: Array, dtype: DType) -> Array:
-    """The array with the bytes of each number in the other order."""
+    """Return the array with the bytes of each number in the other order."""
     unit = dtype.real_dtype.numpy.itemsize
     if unit > 1:
         array.reshape(-1).view(f"u{unit}").byteswap(inplace=True)

@@ -24,7 +24,7 @@ _SHORT: Final = 1 << 32
 
 
 def encode_strings(array: Array) -> tuple[memoryview, int]:
-    """The stored bytes of a tensor, and its checksum, not masked.
+    """Return the stored bytes of a tensor, and its checksum, not masked.
 
     Args:
       array: objects that are bytes.
@@ -42,7 +42,7 @@ def encode_strings(array: Array) -> tuple[memoryview, int]:
 
 
 def decode_strings(data: Array, shape: Shape) -> tuple[Array, int]:
-    """The tensor of stored bytes, and its checksum, not masked.
+    """Return the tensor of stored bytes, and its checksum, not masked.
 
     Args:
       data: uint8, shape (N,).

@@ -2,17 +2,17 @@
 
     block*  the entries, sorted by key
     block   the "metaindex", which TensorFlow leaves empty
-    block   the index: for each block a key that is not below its keys, and its place
-    footer  48 bytes: the places of the metaindex and the index, zeros, a magic number
+    block   the index: for each block a key that is not below its keys, and its handle
+    footer  48 bytes: the handles of the metaindex and the index, zeros, a magic number
 
-A place is two varints, offset and size. A block is entries, the places of those that are restart
-points (uint32 each) and the number of these; behind each block come a byte with its compression and
-a masked CRC-32C of all of it. An entry is three varints (how many bytes of its key are those of the
-key before, how many others there are, the size of the value), those others, the value. At a restart
-point the whole key is there.
+A handle is two varints, offset and size. A block consists of entries, the offsets of the restart
+points (uint32 each) and their number. It is followed by a byte with its compression and a masked
+CRC-32C of everything. An entry is three varints (the number of key bytes shared with the previous
+key, the number of other key bytes, the size of the value), the other key bytes, and the value. A
+restart point has its whole key.
 
-A reader goes through the whole file, which is held in memory: blocks must follow each other without
-gaps, so every byte is under a checksum, is a zero, or is part of what was checked.
+A reader reads the whole file into memory. Blocks must follow each other without gaps, so every byte
+is covered by a checksum, is zero, or was checked otherwise.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ _RATIO: Final = 8
 
 
 class Place(NamedTuple):
-    """Where a block lies in the file, without what follows it."""
+    """The location of a block in the file, without its trailer."""
 
     offset: int
     size: int
 
     @property
     def end(self) -> int:
-        """The first byte behind its trailer."""
+        """The offset after its trailer."""
         return self.offset + self.size + TRAILER
 
 
 def is_table(data: bytes) -> bool:
-    """Whether a file's bytes end as a table does."""
+    """Return True if a file's bytes end as a table does."""
     return data.endswith(TABLE_MAGIC)
 
 
@@ -57,7 +57,7 @@ def is_table(data: bytes) -> bool:
 
 
 class TableReader:
-    """A table in memory, which may come from a stranger.
+    """An untrusted table in memory.
 
     Args:
       data: the file.
@@ -67,14 +67,14 @@ class TableReader:
     def __init__(self, data: bytes, path: str) -> None:
         self._data = data
         self._path = path
-        # Keys share what they begin with, so short files can hold keys of any length.
+        # Keys share prefixes, so short files can contain keys of any length.
         self._budget = _FREE + _RATIO * len(data)
 
     def items(self) -> Iterator[tuple[bytes, bytes]]:
-        """All keys and values, sorted by key, each block verified before its first.
+        """Yield all keys and values, sorted by key, each block verified before its first.
 
         Raises:
-          DataLossError: the bytes are damaged, or contradict themselves.
+          DataLossError: the bytes are damaged or inconsistent.
           UnimplementedError: a block is compressed.
           ResourceExhaustedError: the keys take far more memory than the file.
         """
@@ -104,7 +104,7 @@ class TableReader:
             self._fail(start, "the index has no block here")
 
     def _footer(self) -> Place:
-        """The place of the index."""
+        """Return the place of the index."""
         data, size = self._data, len(self._data)
         if size < FOOTER:
             self._fail(0, f"a table has at least {FOOTER} bytes, this file has {size}")
@@ -128,7 +128,7 @@ class TableReader:
         return Place(offset, size), position
 
     def _block(self, place: Place) -> Iterator[tuple[bytes, bytes]]:
-        """The keys and values of a block."""
+        """Return the keys and values of a block."""
         data, (begin, size) = self._data, place
         end = begin + size
         if place.end > len(data) - FOOTER or size < 2 * _U32.size:
@@ -177,7 +177,7 @@ class TableReader:
 
 
 def table_bytes(items: Iterable[tuple[bytes, bytes]], block_size: int = 1 << 18) -> bytes:
-    """A table.
+    """Return a table.
 
     Args:
       items: keys, ascending, and values.
@@ -203,7 +203,7 @@ def table_bytes(items: Iterable[tuple[bytes, bytes]], block_size: int = 1 << 18)
 
 
 def _between(low: bytes, high: bytes) -> bytes:
-    """A key that is not below `low` and is below `high`, and short where that is easy."""
+    """Return a key that is at least `low` and below `high`, and short if that is easy."""
     same = _common(low, high)
     if same < min(len(low), len(high)) and low[same] + 1 < high[same]:
         return low[:same] + bytes([low[same] + 1])
@@ -211,7 +211,7 @@ def _between(low: bytes, high: bytes) -> bytes:
 
 
 def _above(key: bytes) -> bytes:
-    """A key that is not below `key`, and short where that is easy."""
+    """Return a key that is at least `key`, and short if that is easy."""
     same = len(key) - len(key.lstrip(b"\xff"))
     return key[:same] + bytes([key[same] + 1]) if same < len(key) else key
 
@@ -259,7 +259,7 @@ class _Block:
 
 
 def _common(a: bytes, b: bytes) -> int:
-    """How many bytes two keys have in common at their beginning."""
+    """Return the length of the common prefix of two keys."""
     limit = min(len(a), len(b))
     if a[:limit] == b[:limit]:
         return limit

@@ -23,15 +23,15 @@ _CHUNK: Final = 1 << 20
 
 
 def write_bundle(prefix: str, items: Iterable[Item]) -> BundleIndex:
-    """Write tensors as a bundle that TensorFlow reads, in place of one that is there.
+    """Write tensors as a bundle that TensorFlow can read, replacing an existing one.
 
     Args:
-      prefix: path without suffix; its directory is made if it is missing.
+      prefix: path without suffix; its directory is created if necessary.
       items: in the order of their bytes within a shard.
     Raises:
       InvalidArgumentError: a name occurs twice, or slices overlap.
       InvalidTypeError: a tensor cannot be written, such as a handle.
-      ResourceExhaustedError, PermissionDeniedError, ...: by what the operating system says.
+      ResourceExhaustedError, PermissionDeniedError, ...: the operating system's error.
     """
     prefix = paths.as_path(prefix)
     plan = _Plan(items)
@@ -77,7 +77,7 @@ class _Plan:
             position += size
 
     def tensors(self) -> dict[str, Entry]:
-        """Where they are, once everything is written."""
+        """Return the locations of tensors, once everything is written."""
         return {
             name: Entry(*whole, tuple(self._parts[name])) for name, whole in self._wholes.items()
         }

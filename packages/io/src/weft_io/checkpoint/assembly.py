@@ -19,7 +19,7 @@ class OpenShard(Protocol):
     """An open file of a checkpoint."""
 
     def read(self, name: str, dtype: DType, part: Any, empty: Empty) -> Array:
-        """A stored part, verified, in memory from `empty`."""
+        """Return a stored part, verified, in memory from `empty`."""
 
 
 OpenFile = Callable[[int, Sequence[str]], AbstractContextManager[OpenShard]]

@@ -1,8 +1,8 @@
-"""Checksums of stored bytes, written as text that names their kind: "xxh3:0123456789abcdef".
+"""Checksums of stored bytes, written as text with their kind: "xxh3:0123456789abcdef".
 
-New checkpoints have 64-bit XXH3, which runs at the speed of memory, so that a save costs what its
-writing costs on a single processor too. CRC-32 is in the standard library and six times slower; the
-checkpoints that have it stay readable, and the indexes themselves, which are small, keep it.
+New checkpoints use 64-bit XXH3, which runs at memory speed, so that checksums add almost nothing to
+the time of a save even on a single core. CRC-32 is in the standard library and six times slower.
+Checkpoints with CRC-32 remain readable, and the small index files keep it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 Data = bytes | bytearray | memoryview
 
 KIND: Final = "xxh3"
-"""What new checkpoints have."""
+"""The kind used in new checkpoints."""
 
 _TEXT: Final = re.compile(r"crc32:[0-9a-f]{8}|xxh3:[0-9a-f]{16}")
 
@@ -23,11 +23,11 @@ class Digest(Protocol):
     """A checksum in the making."""
 
     def update(self, data: Data) -> None:
-        """Add bytes; other threads run meanwhile where they are many."""
+        """Add bytes; releases the GIL for large inputs."""
         ...
 
     def text(self) -> str:
-        """The checksum of what was added."""
+        """Return the checksum of the added bytes."""
         ...
 
 
@@ -59,22 +59,22 @@ _KINDS: Final[dict[str, type[Digest]]] = {"crc32": _Crc32, "xxh3": _Xxh3}
 
 
 def digest(kind: str = KIND) -> Digest:
-    """A new checksum of a kind that `is_checksum` knows."""
+    """Return a new checksum of a kind that `is_checksum` knows."""
     return _KINDS[kind]()
 
 
 def digest_like(text: str) -> Digest:
-    """A new checksum of the kind that a text has."""
+    """Return a new checksum of the kind that a text has."""
     return digest(text.partition(":")[0])
 
 
 def checksum(data: Data, kind: str = KIND) -> str:
-    """The checksum of bytes, as text."""
+    """Return the checksum of bytes, as text."""
     made = digest(kind)
     made.update(data)
     return made.text()
 
 
 def is_checksum(text: str) -> bool:
-    """Whether a text is a checksum of a kind that this version knows."""
+    """Return True if a text is a checksum of a known kind."""
     return _TEXT.fullmatch(text) is not None

@@ -61,13 +61,13 @@ def stored_size(dtype: DType, shape: Shape) -> int | None:
 
 
 def stored_as(dtype: DType, shape: Shape, size: int) -> tuple[str, Shape]:
-    """The element type, by its name in safetensors, and the shape that the shard's header has."""
+    """Return the safetensors type name and the shape for the shard's header."""
     name = _NAMES.get(dtype)
     return ("U8", (size,)) if name is None else (name, shape)
 
 
 def encode(value: Any, dtype: DType) -> memoryview:
-    """The bytes of a tensor; those of `value` itself where that is possible.
+    """Return the bytes of a tensor; those of `value` itself where that is possible.
 
     Args:
       value: array or scalar of the type's NumPy dtype.
@@ -105,7 +105,7 @@ def allocate(dtype: DType, shape: Shape, size: int, empty: Empty) -> tuple[Array
 
 
 def decode(array: Array, dtype: DType, shape: Shape) -> Array:
-    """The tensor whose bytes were read into an array of `allocate`.
+    """Return the tensor whose bytes were read into an array of `allocate`.
 
     Raises: ValueError: no tensor has such bytes.
     """

@@ -1,4 +1,4 @@
-"""What a format of checkpoints must offer, so that readers and savers can use it."""
+"""The interface of checkpoint formats, which readers and savers use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weft_tensor import errors
 
 
 class StoredPart(Protocol):
-    """A stored box of a tensor: where its bytes are."""
+    """A stored box of a tensor, with the location of its bytes."""
 
     @property
     def region(self) -> Region:
@@ -67,12 +67,12 @@ class CheckpointIndex(Protocol):
 
 
 class Checked(NamedTuple):
-    """A stored part of a tensor that was read to compare its checksum.
+    """A stored part of a tensor whose checksum was verified.
 
     Attributes:
       tensor: its name; "" for a file without tensors.
       size: in bytes.
-      error: what is missing or damaged; None where all is well.
+      error: the missing file or damage; None if the part is intact.
     """
 
     tensor: str
@@ -81,37 +81,37 @@ class Checked(NamedTuple):
 
 
 class CheckpointFormat(Protocol):
-    """A format of checkpoints. All have an index, whose file makes a checkpoint.
+    """A format of checkpoints. Each has an index, whose file makes a checkpoint complete.
 
-    `index` is what `parse` returned.
+    `index` is a result of `parse`.
     """
 
     def recognizes(self, data: bytes) -> bool:
-        """Whether an index in these bytes, which may be damaged, is of this format."""
+        """Return True if the bytes of an index, which may be damaged, are of this format."""
 
     def parse(self, data: bytes, path: str) -> CheckpointIndex:
-        """The index in a file's bytes, which may come from a stranger.
+        """Parse the index in a file's bytes, which are untrusted.
 
         Args:
           path: the file, for messages.
         Raises:
-          DataLossError: the bytes are damaged, or contradict themselves.
+          DataLossError: the bytes are damaged or inconsistent.
           UnimplementedError: a later version wrote it.
         """
 
     def file_suffixes(self, data: bytes, path: str) -> set[str]:
-        """The files with data that an index names, after the prefix. Raises: as `parse`."""
+        """Return the files with data that an index names, after the prefix. Raises: as `parse`."""
 
     def read(
         self, prefix: str, index: Any, wanted: Sequence[tuple[str, Region]], empty: Empty
     ) -> list[Array]:
-        """Boxes of tensors, all of them verified.
+        """Read and verify boxes of tensors.
 
         Args:
-          wanted: names, which the index has, and boxes within the tensors.
-          empty: `empty(shape, numpy dtype)`, where the memory comes from.
+          wanted: names in the index, and boxes within the tensors.
+          empty: `empty(shape, numpy dtype)`, the allocator.
         Raises:
-          NotFoundError: a file is missing, or slices are that a box needs.
+          NotFoundError: a file is missing, or a slice that a box needs.
           UnimplementedError: weft lacks the type of a tensor.
           DataLossError: a file is damaged; tensor, file and place are named.
         """

@@ -32,12 +32,12 @@ register_format(Index.format, _WEFT)
 
 
 def format_of(index: CheckpointIndex) -> CheckpointFormat:
-    """The format that an index is of."""
+    """Return the format that an index is of."""
     return _formats.lookup(index.format)
 
 
 def recognized(data: bytes, path: str) -> CheckpointFormat:
-    """The format of an index in a file's bytes.
+    """Return the format of an index in a file's bytes.
 
     Args:
       path: the file, for messages.
@@ -54,5 +54,5 @@ def recognized(data: bytes, path: str) -> CheckpointFormat:
 
 
 def parse_index(data: bytes, path: str) -> CheckpointIndex:
-    """The index in a file's bytes; arguments and errors as of `CheckpointFormat.parse`."""
+    """Return the index in a file's bytes; arguments and errors as of `CheckpointFormat.parse`."""
     return recognized(data, path).parse(data, path)

@@ -25,7 +25,7 @@ def hold(items: Sequence[Item]) -> str:
 
 
 def take(name: str) -> Sequence[Item]:
-    """The items that are held under a name, which are not held any longer.
+    """Return the items that are held under a name, which are not held any longer.
 
     Raises: NotFoundError: there are none in this process.
     """

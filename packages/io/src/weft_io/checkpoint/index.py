@@ -1,4 +1,4 @@
-r"""The index of a checkpoint: what it holds, and where the bytes are.
+r"""The index of a checkpoint: its tensors and the locations of their bytes.
 
 `<prefix>.index` is JSON with one checksum over all of it, in four lines:
 
@@ -17,9 +17,9 @@ tensor is
     {"dtype":"float32","shape":[10,20],"parts":[
       {"shard":0,"begin":64,"end":864,"checksum":"xxh3:0123456789abcdef"}]}
 
-with the place of its bytes in the file; a part of a tensor in several parts also says which, by
-"start" and "shape". Files are named by what follows the prefix, so that a checkpoint can be renamed
-as a whole. Readers ignore keys that they do not know. Version 1 had `"crc32":"89abcdef"` instead of
+with the location of its bytes in the file. If a tensor has several parts, each also has "start" and
+"shape". Files are identified by the suffix after the prefix, so that a checkpoint can be renamed as
+a whole. Readers ignore unknown keys. Version 1 had `"crc32":"89abcdef"` instead of
 `"checksum":"crc32:89abcdef"`.
 """
 
@@ -51,12 +51,12 @@ _LARGEST: Final = 2**63
 
 
 def index_path(prefix: str) -> str:
-    """The file whose presence makes a checkpoint."""
+    """Return the path of the index, whose presence makes a checkpoint complete."""
     return prefix + INDEX_SUFFIX
 
 
 def shard_suffix(number: int, total: int, save: str) -> str:
-    """What follows the prefix in the name of a shard, which no other save has."""
+    """Return the suffix of a shard's name, which is unique to a save."""
     return f".data-{number:05d}-of-{total:05d}-{save}.safetensors"
 
 
@@ -103,7 +103,7 @@ class Entry:
     """One tensor.
 
     Attributes:
-      dtype, shape: those of the whole.
+      dtype, shape: of the whole tensor.
       parts: boxes that cover it, each element once.
     """
 
@@ -139,7 +139,7 @@ class Index:
         return len(self.shards)
 
     def to_bytes(self) -> bytes:
-        """The file."""
+        """Return the file."""
         body = json.dumps(
             {
                 "save": self.save,
@@ -156,12 +156,12 @@ class Index:
 
     @staticmethod
     def from_bytes(data: bytes, path: str) -> Index:
-        """The index in a file's bytes, which may come from a stranger.
+        """Parse the index in a file's bytes, which are untrusted.
 
         Args:
           path: the file, for messages.
         Raises:
-          DataLossError: the bytes are damaged, or contradict themselves.
+          DataLossError: the bytes are damaged or inconsistent.
           UnimplementedError: a later version wrote it.
         """
         body = _verified(data, path)
@@ -173,7 +173,7 @@ class Index:
 
 
 def shard_suffixes(data: bytes, path: str) -> set[str]:
-    """The files that an index names, after the prefix, without looking at the tensors.
+    """Return the files that an index names, after the prefix, without looking at the tensors.
 
     Raises: as `Index.from_bytes`.
     """
@@ -186,10 +186,10 @@ def shard_suffixes(data: bytes, path: str) -> set[str]:
 
 
 def _verified(data: bytes, path: str) -> bytes:
-    """What the checksum of an index covers."""
+    """Return the bytes that the checksum of an index covers."""
     match = _ENVELOPE.fullmatch(data)
     if match is None:
-        raise errors.DataLossError(f"{path} is damaged, or is no index of a weft checkpoint")
+        raise errors.DataLossError(f"{path} is damaged, or is not the index of a weft checkpoint")
     version, crc, body = match.groups()
     found = _checksum(version, body)
     if found != int(crc, 16):
@@ -254,7 +254,7 @@ def _index_from_json(data: Any) -> Index:
 def _shard_from_json(data: Any) -> Shard:
     suffix = _field(data, "suffix", str)
     if not SHARD_SUFFIX.fullmatch(suffix):
-        raise _MalformedError(f"{suffix!r} is no name of a shard")
+        raise _MalformedError(f"{suffix!r} is not a valid name of a shard")
     size, header = _size(_field(data, "size", int)), _size(_field(data, "header", int))
     if header > size:
         raise _MalformedError(f"the header of {suffix!r} is longer than the file")
@@ -300,7 +300,7 @@ def _part_from_json(
 
 
 def _check_places(tensors: Mapping[str, Entry], number: int) -> None:
-    """No byte belongs to two tensors: so what a restore allocates is bounded by the files."""
+    """Check that no byte belongs to two tensors, which bounds allocations by the file sizes."""
     places: list[list[tuple[int, int]]] = [[] for _ in range(number)]
     for entry in tensors.values():
         for part in entry.parts:
@@ -314,13 +314,13 @@ def _check_places(tensors: Mapping[str, Entry], number: int) -> None:
 
 def _field(data: Any, key: str, kind: type[Any]) -> Any:
     if not isinstance(data, dict) or type(data.get(key)) is not kind:
-        raise _MalformedError(f"{key!r} is missing, or is no {kind.__name__}")
+        raise _MalformedError(f"{key!r} is missing, or is not a {kind.__name__}")
     return data[key]
 
 
 def _size(value: Any) -> int:
     if type(value) is not int or not 0 <= value < _LARGEST:
-        raise _MalformedError(f"{value!r} is no size")
+        raise _MalformedError(f"{value!r} is not a valid size")
     return value
 
 
@@ -335,5 +335,5 @@ def _checksum_from_json(data: Any) -> str:
     old = isinstance(data, dict) and "checksum" not in data
     text = f"crc32:{_field(data, 'crc32', str)}" if old else _field(data, "checksum", str)
     if not checksums.is_checksum(text):
-        raise _MalformedError(f"{text!r} is no checksum that this version knows")
+        raise _MalformedError(f"{text!r} is not a checksum of a kind that this version supports")
     return text

@@ -1,4 +1,4 @@
-"""What is to be saved: tensors, or parts of them."""
+"""Items to save: tensors, or parts of them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Item(NamedTuple):
       name: of the tensor.
       dtype: element type.
       value: array or scalar of its NumPy dtype; only read.
-      spec: which part of which whole, "10 20 0,5:-"; "" for the whole.
-      shard: the number of the file it goes to.
+      spec: the slice of the whole tensor, "10 20 0,5:-"; "" for the whole.
+      shard: the number of its file.
     """
 
     name: str
@@ -39,12 +39,12 @@ class Wholes(dict[str, Whole]):
     """The tensors that items are parts of, by name."""
 
     def add(self, item: Item) -> Region:
-        """Which part of its tensor an item is.
+        """Return the region of an item within its tensor.
 
         Raises:
           InvalidTypeError: it cannot be saved, such as a handle.
-          InvalidArgumentError: its name is not UTF-8, its value has another shape than the part,
-            or an item before was a part of another tensor of that name.
+          InvalidArgumentError: its name is not UTF-8, its value has another shape than the part, or
+            an earlier item was a part of another tensor of that name.
         """
         name, dtype, value, spec, _ = item
         try:

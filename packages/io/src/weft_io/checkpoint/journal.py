@@ -1,10 +1,9 @@
-"""Notes of what is being written and removed, by which the next save tidies up after a killed one.
+"""Journals of files being written and removed, for cleanup after a killed save.
 
-A save writes down the files that it is going to create and to replace before it touches any. The
-note is locked while its writer lives (`local.Saving`). When the next save in the directory finds
-one whose writer died, it removes those of the noted files that no index refers to: after a crash
-before the new index was in place the new shards, after one later the old shards. Nothing else is
-ever removed.
+Before a save changes any file, it records the files that it will create and replace. The record is
+locked while its writer lives (`local.Saving`). The next save in the directory that finds one of a
+dead writer removes the recorded files that no index refers to: the new shards if the crash was
+before the new index was in place, else the old shards. Nothing else is ever removed.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class Journal:
         try:
             self._note.write(_FIRST_LINE)
             self.add(names)
-        except BaseException:  # because nothing may stay behind, whatever it is
+        except BaseException:  # because no file may be left behind after any failure
             self._note.discard()
             raise
 
@@ -56,10 +55,10 @@ class Journal:
         self._note.write(json.dumps(names).encode() + b"\n", flush=True)
 
     def settle(self, needed: set[str] | None = None) -> None:
-        """Remove the noted files that no index refers to, then the note.
+        """Remove the recorded files that no index refers to, then the record.
 
         Args:
-          needed: those that the index refers to; it is read where they are not given.
+          needed: the files that the index refers to; by default the index is read.
         """
         if settle(self._prefix, self._names, needed):
             self._note.discard()
@@ -67,7 +66,7 @@ class Journal:
             self._note.abandon()
 
     def give_up(self) -> None:
-        """Tidy up after what failed: as `settle`, now or by the next save."""
+        """Clean up after a failure: as `settle`, now or by the next save."""
         try:
             self.settle()
         except OSError:
@@ -79,12 +78,12 @@ class Journal:
 
 
 def recover(directory: str) -> None:
-    """Tidy up after saves and removals in `directory` whose processes died. Raises: OSError."""
+    """Clean up in `directory` after processes that died during saves. Raises: OSError."""
     for found in paths.storage_of(directory).abandoned(directory):
         if found.data.startswith(_FIRST_LINE):
             if settle(paths.join(directory, found.base), _names(found.data)):
                 found.remove()
-        elif not _NOTE.match(found.data):  # a file that was being written, or nothing yet
+        elif not _NOTE.match(found.data):  # a partly written or empty file
             found.remove()
 
 
@@ -93,19 +92,19 @@ def _names(data: bytes) -> list[str]:
     for line in data[len(_FIRST_LINE) :].splitlines():
         try:
             item: Any = json.loads(line)
-        except ValueError:  # killed while it wrote this line, before it did what the line says
+        except ValueError:  # killed while writing this line, before acting on it
             break
         names += [name for name in item if isinstance(name, str)]
     return names
 
 
 def settle(prefix: str, names: Iterable[str], needed: set[str] | None = None) -> bool:
-    """Remove those of the files that the checkpoint at `prefix` does not consist of.
+    """Remove the files that are not part of the checkpoint at `prefix`.
 
     Args:
-      needed: the files that it consists of; its index is read where they are not given.
+      needed: the files that are part of it; by default its index is read.
 
-    Returns: False when its index cannot be read, so that nobody knows. Raises: OSError.
+    Returns: False if its index cannot be read, so that its files are unknown. Raises: OSError.
     """
     try:
         needed = names_of(prefix) if needed is None else needed
@@ -120,7 +119,7 @@ def settle(prefix: str, names: Iterable[str], needed: set[str] | None = None) ->
 
 
 def is_part_name(base: str, name: str) -> bool:
-    """Whether a file belongs to a checkpoint at `base` and is not its index."""
+    """Return True if a file belongs to a checkpoint at `base` and is not its index."""
     if not name.startswith(base):
         return False
     rest = name[len(base) :]
@@ -128,7 +127,7 @@ def is_part_name(base: str, name: str) -> bool:
 
 
 def names_of(prefix: str) -> set[str]:
-    """The files beside the index that a checkpoint consists of; none when there is no index.
+    """Return the files beside the index that a checkpoint consists of; none when there is no index.
 
     Raises: DataLossError: the index cannot be read.
     """
@@ -143,9 +142,9 @@ def names_of(prefix: str) -> set[str]:
 
 
 def replaced(directory: str, base: str) -> set[str]:
-    """The files that a new checkpoint takes the place of, beside the index.
+    """Return the files that a new checkpoint replaces, besides the index.
 
-    An index that nobody can read any more is replaced as well.
+    An unreadable index is replaced as well.
     """
     try:
         return names_of(paths.join(directory, base))
@@ -154,7 +153,7 @@ def replaced(directory: str, base: str) -> set[str]:
 
 
 def _shards_by_name(directory: str, base: str) -> set[str]:
-    """The files in `directory` whose names are those of shards of `base`, from any save."""
+    """Return the files in `directory` with names of shards of `base`, from any save."""
     pattern = re.compile(re.escape(base) + SHARD_SUFFIX.pattern)
     names = paths.storage_of(directory).names(directory)
     return {name for name in names if pattern.fullmatch(name)}

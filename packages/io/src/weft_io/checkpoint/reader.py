@@ -24,10 +24,10 @@ _ATTEMPTS: Final = 5
 
 
 class CheckpointNotFoundError(errors.NotFoundError, ValueError):
-    """There is no checkpoint of that name.
+    """No checkpoint has the given name.
 
-    Check the path: it is the one that `Saver.save` returned, without a file's suffix. It is a
-    ValueError too, since that is what TensorFlow's `Saver.restore` raises.
+    Check the path: it must be a result of `Saver.save`, without a file's suffix. The class is also
+    a ValueError, as in TensorFlow's `Saver.restore`.
     """
 
 
@@ -36,10 +36,10 @@ class Wanted(NamedTuple):
 
     Attributes:
       name: in the checkpoint.
-      spec: which part of it, "10 20 0,5:-"; "" for the whole.
+      spec: the slice to read, "10 20 0,5:-"; "" for the whole.
       dtype: required element type, or None for any.
-      dims: required static shape of what is read; None for any.
-      optional: where it is missing, it is an empty string.
+      dims: required static shape of the result; None for any.
+      optional: if it is missing, an empty string is returned.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Wanted(NamedTuple):
 
 
 def read_index(prefix: str) -> CheckpointIndex:
-    """The index of a checkpoint of any format.
+    """Return the index of a checkpoint of any format.
 
     Raises:
       NotFoundError: there is none.
@@ -67,17 +67,17 @@ def read_index(prefix: str) -> CheckpointIndex:
 
 
 def read_tensors(prefix: str, wanted: Sequence[Wanted], empty: Empty = np.empty) -> list[Array]:
-    """Tensors of a checkpoint, all of them verified.
+    """Read and verify tensors of a checkpoint.
 
-    Names, types and shapes are compared before anything is read, and every byte of what is wanted
-    is verified before anything is returned.
+    Names, types and shapes are compared before anything is read, and all bytes are verified before
+    anything is returned.
 
     Args:
-      empty: `empty(shape, numpy dtype)`, where the memory comes from.
+      empty: `empty(shape, numpy dtype)`, the allocator.
     Raises:
-      NotFoundError: there is no such checkpoint, or it lacks a tensor or a file; all missing
-        tensors are named.
-      InvalidArgumentError: a tensor has another type or shape than is required.
+      NotFoundError: the checkpoint does not exist, or lacks a tensor or a file; all missing tensors
+        are named.
+      InvalidArgumentError: a tensor has another type or shape than required.
       DataLossError: a file is damaged; tensor and place are named.
     """
     prefix = paths.as_path(prefix)
@@ -118,19 +118,19 @@ def _read(
 
 
 def _stored(index: CheckpointIndex, name: str) -> StoredTensor | SplitSlot | None:
-    """The tensor of that name, which an earlier version may have stored in parts."""
+    """Return the tensor of that name, which an earlier version may have stored in parts."""
     return index.tensors.get(name) or find_split_slot(index.tensors, name)
 
 
 def _present(index: CheckpointIndex, name: str) -> StoredTensor | SplitSlot:
-    """The tensor of that name, which `check_names` has seen."""
+    """Return the tensor of that name, which `check_names` has seen."""
     entry = _stored(index, name)
     assert entry is not None
     return entry
 
 
 def check_names(prefix: str, index: CheckpointIndex, names: Iterable[str]) -> None:
-    """Raise NotFoundError, naming all that are missing and what is near, unless all are there."""
+    """Raise NotFoundError if names are missing, listing all of them with similar names."""
     missing = [name for name in dict.fromkeys(names) if _stored(index, name) is None]
     if not missing:
         return
@@ -150,7 +150,7 @@ def check_names(prefix: str, index: CheckpointIndex, names: Iterable[str]) -> No
 
 
 def _check(prefix: str, entry: StoredTensor | SplitSlot, want: Wanted) -> Region:
-    """The box that is wanted of a tensor, after comparing its type and shape."""
+    """Return the box that is wanted of a tensor, after comparing its type and shape."""
     parsed = parse_spec(want.spec)
     if want.dtype is not None and want.dtype.base_dtype is not entry.dtype:
         raise errors.InvalidArgumentError(
@@ -178,12 +178,12 @@ def _name(tensor_str: Any) -> str:
 
 
 class CheckpointReader:
-    """What a checkpoint holds, read when it is asked for.
+    """The contents of a checkpoint, read on demand.
 
     Args:
       prefix: path without suffix, as `Saver.save` returns it.
     Raises:
-      NotFoundError: there is none.
+      NotFoundError: the checkpoint does not exist.
       DataLossError: its index is damaged.
 
     Examples:
@@ -213,19 +213,19 @@ class CheckpointReader:
         return self._index
 
     def get_variable_to_shape_map(self) -> dict[str, list[int]]:
-        """The shape of each tensor by name."""
+        """Return the shape of each tensor by name."""
         return {name: list(entry.shape) for name, entry in self._index.tensors.items()}
 
     def get_variable_to_dtype_map(self) -> dict[str, DType]:
-        """The element type of each tensor by name."""
+        """Return the element type of each tensor by name."""
         return {name: entry.dtype for name, entry in self._index.tensors.items()}
 
     def has_tensor(self, tensor_str: str | bytes) -> bool:
-        """Whether there is a tensor of that name. Raises: InvalidTypeError: it is no name."""
+        """Return True if such a tensor exists. Raises: InvalidTypeError: it is not a string."""
         return _stored(self._index, _name(tensor_str)) is not None
 
     def get_tensor(self, tensor_str: str | bytes) -> Any:
-        """A tensor: an array, or a scalar for rank 0.
+        """Return a tensor: an array, or a scalar for rank 0.
 
         Raises:
           InvalidTypeError: `tensor_str` is no name.
@@ -234,11 +234,11 @@ class CheckpointReader:
         return _read(self._prefix, self._index, [Wanted(_name(tensor_str))], np.empty)[0][()]
 
     def shape(self, tensor_str: str | bytes) -> Shape:
-        """The shape of a tensor. Raises: InvalidTypeError: it is no name; NotFoundError."""
+        """Return the shape of a tensor. Raises: InvalidTypeError: it is no name; NotFoundError."""
         return self._lookup(tensor_str).shape
 
     def dtype(self, tensor_str: str | bytes) -> DType:
-        """The element type of a tensor. Raises: as `shape`."""
+        """Return the element type of a tensor. Raises: as `shape`."""
         dtype: DType = self._lookup(tensor_str).dtype
         return dtype
 
@@ -248,7 +248,7 @@ class CheckpointReader:
         return _present(self._index, name)
 
     def debug_string(self) -> bytes:
-        """One line per tensor: name, type and shape."""
+        """Return one line per tensor: name, type and shape."""
         lines = [
             f"{name} ({entry.dtype.name}) {list(entry.shape)}"
             for name, entry in self._index.tensors.items()

@@ -13,25 +13,25 @@ Shape = tuple[int, ...]
 
 
 class Region(NamedTuple):
-    """A box: where it starts on each axis, and how far it goes."""
+    """A box: its start and its size on each axis."""
 
     start: Shape
     shape: Shape
 
     @staticmethod
     def whole(shape: Shape) -> Region:
-        """All of a tensor."""
+        """Return all of a tensor."""
         return Region((0,) * len(shape), shape)
 
     def within(self, shape: Shape) -> bool:
-        """Whether it lies inside a tensor of that shape."""
+        """Return True if it is inside a tensor of that shape."""
         return len(self.start) == len(self.shape) == len(shape) and all(
             start + size <= full
             for start, size, full in zip(self.start, self.shape, shape, strict=True)
         )
 
     def overlap(self, other: Region) -> Region | None:
-        """What two boxes share; None where that is nothing."""
+        """Return the intersection of two boxes; None if it is empty."""
         start = tuple(map(max, self.start, other.start))
         ends = [
             min(a + m, b + n)
@@ -51,12 +51,12 @@ class Region(NamedTuple):
 
 
 def parse_spec(spec: str) -> tuple[Shape, Region] | None:
-    """The shape of the whole and the box that TensorFlow's text "10 20 0,5:-" describes.
+    """Parse TensorFlow's text "10 20 0,5:-" to the shape of the whole and a box.
 
     The sizes of the whole come first, then "start,length" per axis, or "-" for all of it.
 
-    Returns: None for "", which means the whole, whatever its shape.
-    Raises: InvalidArgumentError: it is malformed, or the box leaves the tensor.
+    Returns: None for "", which means the whole tensor of any shape.
+    Raises: InvalidArgumentError: it is malformed, or the box exceeds the tensor.
     """
     if not spec:
         return None
@@ -88,7 +88,7 @@ def count(shape: Sequence[int]) -> int:
 
 
 def tiles(regions: Sequence[Region], shape: Shape) -> bool:
-    """Whether the boxes cover a tensor of that shape, each element once."""
+    """Return True if the boxes cover a tensor of that shape, each element once."""
     if len(regions) == 1 and regions[0].shape == shape and not any(regions[0].start):
         return True
     if not all(region.within(shape) for region in regions):

@@ -1,11 +1,11 @@
-"""Shards: safetensors files, written in one pass with their checksums, and read by place.
+"""Shards: safetensors files, written in one pass with their checksums.
 
-A shard is eight bytes with the header's length, the header (JSON: name to type, shape and place)
-and the tensors' bytes without gaps; any safetensors reader opens it. weft itself goes by the index,
-whose checksums cover every byte.
+A shard consists of eight bytes with the header's length, the header (JSON: name to type, shape and
+place) and the tensors' bytes without gaps; any safetensors reader can open it. Weft itself uses the
+index, whose checksums cover every byte.
 
-The checksum of a tensor is taken chunk by chunk, just before the chunk is written and just after it
-was read: the chunk is then in the processor's cache, and its sum costs next to nothing.
+The checksum of a tensor is computed chunk by chunk, just before a chunk is written and just after
+it is read. The chunk is then in the processor's cache, so the checksum costs almost nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _RESERVED: Final = "__metadata__"
 
 
 class Piece(NamedTuple):
-    """What is written of one tensor: a box of it, and its value."""
+    """A box of a tensor to write, and its value."""
 
     name: str
     dtype: DType
@@ -68,7 +68,7 @@ def write_shard(
     try:
         sums = _write(file, header, [blobs[i] for i in order])
         file.finish()
-    except BaseException:  # because the file has to be closed, whatever stopped the save
+    except BaseException:  # because the file must be closed after any failure
         file.discard()
         raise
     sum_of = dict(zip(order, sums, strict=True))
@@ -127,9 +127,9 @@ def _write_large(file: Writing, blob: memoryview) -> str:
 
 
 class ShardReader:
-    """A shard that is open and was found whole, as far as its size and header tell.
+    """An open shard whose size and header are as the index says.
 
-    Raises: DataLossError: size or header differ from what the index says.
+    Raises: DataLossError: size or header differ from the index.
     """
 
     def __init__(self, path: str, shard: Shard, file: Reading) -> None:
@@ -148,11 +148,11 @@ class ShardReader:
             )
 
     def read(self, name: str, dtype: DType, part: Part, empty: Empty) -> Array:
-        """The tensor at a place.
+        """Read and verify a tensor.
 
         Args:
           name: for messages.
-          empty: `empty(shape, numpy dtype)`, where the memory comes from.
+          empty: `empty(shape, numpy dtype)`, the allocator.
         Raises: DataLossError: its bytes are not those that were written.
         """
         size = part.end - part.begin
@@ -194,10 +194,10 @@ def opened(prefix: str, shard: Shard, tensors: Sequence[str]) -> Iterator[ShardR
     """Open a shard.
 
     Args:
-      tensors: what is wanted from it, for messages.
+      tensors: the tensors to read from it, for messages.
     Raises:
-      NotFoundError: the file is gone.
-      DataLossError: it is not the one that was written.
+      NotFoundError: the file does not exist.
+      DataLossError: it is not the file that was written.
     """
     path = prefix + shard.suffix
     try:

@@ -76,7 +76,7 @@ def find_split_slot(tensors: Mapping[str, StoredTensor], name: str) -> SplitSlot
 
 
 def _former_name(tensors: Mapping[str, StoredTensor], name: str) -> str | None:
-    """The name that a variable of `create_partitioned_variables` had; None if it is not there."""
+    """Return the old name of a variable of `create_partitioned_variables`, or None."""
     names = (f"{name}/{name.rpartition('/')[2]}", f"{name}/part")
     found = (each for each in names if each in tensors and len(tensors[each].parts) > 1)
     return next(found, None)

@@ -1,7 +1,7 @@
-"""The file `checkpoint`, which says what the latest checkpoints of a directory are.
+"""The file `checkpoint`, which names the latest checkpoints of a directory.
 
-It is a `CheckpointState` in protobuf's text format, as TensorFlow writes it, behind a comment with
-a checksum. A file without that comment is read as well.
+It is a `CheckpointState` in protobuf's text format, as TensorFlow writes it, preceded by a comment
+with a checksum. Files without that comment can be read as well.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ def generate_checkpoint_state_proto(
     all_model_checkpoint_timestamps: Sequence[float] | None = None,
     last_preserved_timestamp: float | None = None,
 ) -> proto.CheckpointState:
-    """The `CheckpointState` that says what the latest checkpoints are.
+    """Return a `CheckpointState` that names the latest checkpoints.
 
     Args:
-      save_dir: directory of the state file. When it is a relative path, relative paths of
+      save_dir: directory of the state file. If it is a relative path, relative paths of
         checkpoints become relative to it.
-      model_checkpoint_path: prefix of the latest.
-      all_model_checkpoint_paths: prefixes of all that are kept, oldest first; the latest is added
-        when it is not the last of them.
-      all_model_checkpoint_timestamps: when each was written, in seconds since the epoch.
-      last_preserved_timestamp: when the last one was written that is kept for good.
+      model_checkpoint_path: prefix of the latest checkpoint.
+      all_model_checkpoint_paths: prefixes of all kept checkpoints, oldest first; the latest is
+        added if it is not the last of them.
+      all_model_checkpoint_timestamps: write time of each, in seconds since the epoch.
+      last_preserved_timestamp: write time of the last checkpoint that is kept permanently.
     Returns: the message.
-    Raises: InvalidArgumentError: there are timestamps, but not as many as paths; or a path is not
+    Raises: InvalidArgumentError: the numbers of timestamps and paths differ, or a path is not
       UTF-8.
 
     Examples:
@@ -102,7 +102,7 @@ def update_checkpoint_state(
     last_preserved_timestamp: float | None = None,
     save_relative_paths: bool = False,
 ) -> None:
-    """Write the state file, which says what the latest checkpoints of a directory are, atomically.
+    """Write the state file, which names the latest checkpoints of a directory, atomically.
 
     `Saver.save` does this; a program that writes checkpoints in another way calls it.
 
@@ -147,7 +147,7 @@ def update_checkpoint_state(
 
 
 def state_path(directory: str, latest_filename: str | None = None) -> str:
-    """The state file of a directory.
+    """Return the state file of a directory.
 
     Raises: InvalidTypeError, InvalidArgumentError: `latest_filename` is no text, or no name.
     """
@@ -189,12 +189,12 @@ def _from_bytes(data: bytes, path: str) -> proto.CheckpointState:
 def get_checkpoint_state(
     checkpoint_dir: str, latest_filename: str | None = None
 ) -> proto.CheckpointState | None:
-    """What the state file says, with relative paths completed by the directory.
+    """Read the state file, and complete relative paths by the directory.
 
     Args:
       checkpoint_dir: a directory.
       latest_filename: of the state file; "checkpoint" by default.
-    Returns: a CheckpointState message; None where there is no state file.
+    Returns: a CheckpointState message; None if there is no state file.
     Raises: DataLossError: the file is damaged.
 
     Examples:
@@ -217,10 +217,10 @@ def get_checkpoint_state(
 
 
 def latest_checkpoint(checkpoint_dir: str, latest_filename: str | None = None) -> str | None:
-    """The prefix of the latest checkpoint of a directory.
+    """Return the prefix of the latest checkpoint of a directory.
 
-    A directory that was moved still has its checkpoints, whatever its old paths say. Where the
-    latest one was removed, the one before it is the latest, with a warning.
+    Checkpoints are found even if the directory was moved. If the latest one was removed, the one
+    before it is returned, with a warning.
 
     Args:
       checkpoint_dir: a directory.
@@ -248,10 +248,10 @@ def latest_checkpoint(checkpoint_dir: str, latest_filename: str | None = None) -
 
 
 def checkpoint_exists(checkpoint_prefix: str) -> bool:
-    """Whether there is a checkpoint of that prefix.
+    """Return True if a checkpoint of that prefix exists.
 
     Args:
-      checkpoint_prefix: what `Saver.save` returned.
+      checkpoint_prefix: a result of `Saver.save`.
 
     Examples:
       >>> wf.train.checkpoint_exists("nowhere/model")
@@ -261,10 +261,10 @@ def checkpoint_exists(checkpoint_prefix: str) -> bool:
 
 
 def get_checkpoint_mtimes(checkpoint_prefixes: Sequence[str]) -> list[float]:
-    """When the checkpoints that exist were written.
+    """Return the write times of the checkpoints that exist.
 
     Args:
-      checkpoint_prefixes: what `Saver.save` returned.
+      checkpoint_prefixes: results of `Saver.save`.
     Returns: seconds since the epoch, in the same order; nothing for what does not exist.
 
     Examples:
@@ -292,10 +292,10 @@ def remove_checkpoint(
     checkpoint_format_version: int = 2,
     meta_graph_suffix: str = "meta",
 ) -> None:
-    """Remove a checkpoint and its graph, if they are there.
+    """Remove a checkpoint and its graph, if they exist.
 
     Args:
-      checkpoint_prefix: what `Saver.save` returned.
+      checkpoint_prefix: a result of `Saver.save`.
       checkpoint_format_version: accepted for compatibility.
       meta_graph_suffix: of the file with the graph.
 
@@ -316,10 +316,10 @@ def remove_checkpoint(
 
 
 def load_checkpoint(ckpt_dir_or_file: str) -> CheckpointReader:
-    """A reader of a checkpoint, or of the latest one of a directory.
+    """Return a reader of a checkpoint, or of the latest one of a directory.
 
     Args:
-      ckpt_dir_or_file: the prefix of a checkpoint, or a directory, whose latest one is taken.
+      ckpt_dir_or_file: the prefix of a checkpoint, or a directory, to use its latest one.
     Raises: NotFoundError, DataLossError: there is none, or it is damaged.
 
     Examples:
@@ -334,7 +334,7 @@ def load_checkpoint(ckpt_dir_or_file: str) -> CheckpointReader:
 
 
 def latest_in(path: str) -> str:
-    """The prefix of the latest checkpoint of a directory; the path itself if it is not a directory.
+    """Return the latest checkpoint of a directory; the path itself if it is not a directory.
 
     Raises: NotFoundError, DataLossError: the directory has none, or its state file is damaged.
     """
@@ -347,10 +347,10 @@ def latest_in(path: str) -> str:
 
 
 def list_variables(ckpt_dir_or_file: str) -> list[tuple[str, list[int]]]:
-    """The names and shapes of what a checkpoint holds, sorted by name.
+    """Return the names and shapes of the tensors in a checkpoint, sorted by name.
 
     Args:
-      ckpt_dir_or_file: the prefix of a checkpoint, or a directory, whose latest one is taken.
+      ckpt_dir_or_file: the prefix of a checkpoint, or a directory, to use its latest one.
 
     Examples:
       >>> step = wf.Variable(7, name="step")
@@ -364,13 +364,13 @@ def list_variables(ckpt_dir_or_file: str) -> list[tuple[str, list[int]]]:
 
 
 def load_variable(ckpt_dir_or_file: str, name: str) -> Any:
-    """One tensor of a checkpoint; `name` may end in ":0".
+    """Return one tensor of a checkpoint; `name` may end in ":0".
 
     Args:
-      ckpt_dir_or_file: the prefix of a checkpoint, or a directory, whose latest one is taken.
+      ckpt_dir_or_file: the prefix of a checkpoint, or a directory, to use its latest one.
       name: of the variable.
-    Raises: InvalidTypeError, NotFoundError, DataLossError: the name is no text; it is not there, or
-      is damaged.
+    Raises: InvalidTypeError, NotFoundError, DataLossError: the name is not a string; the tensor
+      does not exist, or is damaged.
 
     Examples:
       >>> step = wf.Variable(7, name="step")

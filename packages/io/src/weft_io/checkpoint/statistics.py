@@ -1,6 +1,6 @@
-"""What is worth knowing of a tensor's values, and of how two tensors differ.
+"""Statistics of a tensor's values, and differences of two tensors.
 
-Large tensors are gone through in pieces, so that no copy of the whole in another type is made.
+Large tensors are processed in pieces, to avoid a converted copy of the whole.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _PIECE: Final = 1 << 18
 
 
 class Statistics(NamedTuple):
-    """Of numbers, the finite ones; of complex numbers their magnitudes; of strings the lengths.
+    """Statistics of finite numbers, of magnitudes of complex numbers, or of string lengths.
 
     Attributes:
-      least, most, mean, deviation: None where there are no values.
-      zeros: how many are zero, or empty.
-      not_finite: how many are infinite or not numbers.
+      least, most, mean, deviation: None if there are no values.
+      zeros: number of zeros, or of empty strings.
+      not_finite: number of infinities and NaNs.
     """
 
     least: Any
@@ -35,11 +35,11 @@ class Statistics(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """How two tensors of one type and shape differ.
+    """The differences of two tensors of the same type and shape.
 
     Attributes:
-      elements: how many differ.
-      absolute: the largest |a - b|; None for strings, infinite where one is not a number.
+      elements: the number of different elements.
+      absolute: the largest |a - b|; None for strings, infinite if one is NaN.
       relative: the largest |a - b| / max(|a|, |b|); as `absolute`.
     """
 
@@ -58,7 +58,7 @@ def _flat(value: Any) -> Array:
 
 
 def _numbers(value: Array, dtype: DType) -> Array:
-    """The values as numbers that can be compared: lengths of strings, magnitudes, 0 and 1."""
+    """Return values as comparable numbers: lengths of strings, magnitudes, 0 and 1."""
     if dtype is dtypes.string:
         return np.array([len(item) for item in value.tolist()], np.int64)
     if dtype.is_complex:
@@ -69,7 +69,7 @@ def _numbers(value: Array, dtype: DType) -> Array:
 
 
 def statistics(value: Any, dtype: DType) -> Statistics:
-    """The statistics of a tensor."""
+    """Return the statistics of a tensor."""
     total = zeros = not_finite = 0
     least: Any = None
     most: Any = None
@@ -98,7 +98,7 @@ def statistics(value: Any, dtype: DType) -> Statistics:
 
 
 def difference(a: Any, b: Any, dtype: DType) -> Difference | None:
-    """How two tensors differ; None where every byte is the same.
+    """Compute the differences of two tensors; None if every byte is equal.
 
     Args:
       a, b: of one shape, and of the element type.
@@ -137,7 +137,7 @@ def _unequal(a: Array, b: Array) -> Array:
 
 
 def _distance(a: Array, b: Array, dtype: DType) -> tuple[Any, float]:
-    """The largest absolute and relative distance of elements that differ."""
+    """Return the largest absolute and relative distance of elements that differ."""
     if dtype.is_integer or dtype.is_quantized:
         high, low = np.maximum(a, b), np.minimum(a, b)
         unsigned = np.dtype(f"u{a.dtype.itemsize}")

@@ -21,15 +21,15 @@ class WeftFormat:
     """The format that a `Saver` writes by default."""
 
     def recognizes(self, data: bytes) -> bool:
-        """Whether the bytes begin as such an index; a bundle's begins with a zero."""
+        """Return True if the bytes begin as such an index; a bundle's begins with a zero."""
         return b"weft-checkpoint" in data[:40] and not data.startswith(b"\0")
 
     def parse(self, data: bytes, path: str) -> Index:
-        """The index in a file's bytes."""
+        """Return the index in a file's bytes."""
         return Index.from_bytes(data, path)
 
     def file_suffixes(self, data: bytes, path: str) -> set[str]:
-        """The shards, without looking at the tensors."""
+        """Return the shards, without looking at the tensors."""
         return shard_suffixes(data, path)
 
     def read(

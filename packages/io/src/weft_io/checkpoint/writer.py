@@ -113,7 +113,7 @@ class _Plan:
                 )
 
     def index(self, save: str, written: Sequence[tuple[Shard, list[Part]]]) -> Index:
-        """The index of the shards once they are written."""
+        """Return the index of the shards once they are written."""
         parts: dict[str, list[Part]] = {name: [] for name in self._wholes}
         for pieces, (_, places) in zip(self.shards, written, strict=True):
             for piece, part in zip(pieces, places, strict=True):

@@ -16,7 +16,7 @@ SIGNATURE: Final = b"BM"
 
 
 def decode_bmp(data: bytes, channels: int) -> Array:
-    """The pixels of a BMP file; those of eight bits are taken for grey, whatever its palette.
+    """Return the pixels of a BMP file; 8-bit values are gray levels, ignoring the palette.
 
     Args:
       channels: 1, 3, 4, or 0 for those of the file.

@@ -1,4 +1,4 @@
-"""GIF: the blocks are read here, what is compressed is left to Pillow's decoder."""
+"""GIF: parses the blocks, and leaves decompression to Pillow's decoder."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Frame:
 
 
 def decode_gif(data: bytes, only_first: bool = False) -> Array:
-    """The frames of a GIF file, each drawn over the one before it; what is in none is black.
+    """Return the frames of a GIF file, each drawn over the previous one, initially black.
 
     A frame that is not complete ends the file, unless it is the first.
 
@@ -57,7 +57,7 @@ def decode_gif(data: bytes, only_first: bool = False) -> Array:
 
 
 def _complete(data: bytes) -> Iterator[_Frame]:
-    """The frames up to the first that is not complete."""
+    """Yield the frames up to the first that is not complete."""
     seen = 0
     try:
         for frame in _frames(data):
@@ -102,7 +102,7 @@ def _frames(data: bytes) -> Iterator[_Frame]:
 
 
 def _colors(data: bytes, at: int, flags: int) -> tuple[Array | None, int]:
-    """The table of colours at a place, if the flags say that there is one, and where it ends."""
+    """Return the color table at a position, if the flags include one, and its end."""
     if not flags & 0x80:
         return None, at
     end = at + (6 << (flags & 7))
@@ -112,7 +112,7 @@ def _colors(data: bytes, at: int, flags: int) -> tuple[Array | None, int]:
 
 
 def _skip(data: bytes, at: int) -> int:
-    """Where a chain of blocks ends."""
+    """Return the end of a chain of blocks."""
     while data[at]:
         at += data[at] + 1
     return at + 1

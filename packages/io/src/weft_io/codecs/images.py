@@ -20,7 +20,7 @@ _STARTS: Final = {
 
 
 def format_of(data: bytes) -> str:
-    """The format of an image, by how it starts.
+    """Return the format of an image, by how it starts.
 
     Raises: InvalidArgumentError: no format that is known starts so.
     """
@@ -36,7 +36,7 @@ def format_of(data: bytes) -> str:
 
 
 def decode_frames(data: bytes, channels: int, bits: int, only_first: bool = False) -> Array:
-    """The pixels of an image of any format.
+    """Return the pixels of an image of any format.
 
     Args:
       channels: 0 for those of the file.

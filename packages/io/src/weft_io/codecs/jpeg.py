@@ -28,7 +28,7 @@ _LEAST_SCALED: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JpegOptions:
-    """How a JPEG file is written; the attributes of `EncodeJpeg`."""
+    """Options of JPEG files; the attributes of `EncodeJpeg`."""
 
     quality: int = 95
     progressive: bool = False
@@ -54,8 +54,8 @@ def decode_jpeg(
 
     Args:
       channels: 1, 3, or 0 for those of the file, where four count as three.
-      ratio: 1, 2, 4 or 8: by how much both sizes are divided, rounded up.
-      recover: what is missing at the end of the bytes is filled in.
+      ratio: 1, 2, 4 or 8: divisor of both sizes, rounded up.
+      recover: fill in missing data at the end.
       fast_dct: use the fast integer transform, whose values differ by a few of 255; Pillow, which
         decodes damaged and unusual files, uses the accurate one.
       fancy_upscaling: interpolate colors of half the resolution; Pillow always does.
@@ -156,7 +156,7 @@ def _as_channels(pixels: Array, channels: int) -> Array:
     if pixels.shape[2] == 4:
         if channels == 1:
             raise errors.InvalidArgumentError("a JPEG image of four inks has no grey values")
-        # Pillow gives the inks; light is what they leave over.
+        # Pillow returns inks (CMYK); light is their complement.
         light = 255 - pixels.astype(np.int32)
         return (light[:, :, :3] * light[:, :, 3:] // 255).astype(np.uint8)
     return pixels
@@ -178,7 +178,7 @@ def jpeg_shape(data: bytes) -> tuple[int, int, int]:
 
 
 def encode_jpeg(image: Array, options: JpegOptions) -> bytes:
-    """A JPEG file.
+    """Return a JPEG file.
 
     Args:
       image: uint8, shape (height, width, 1 or 3), with pixels.
@@ -206,7 +206,7 @@ def encode_jpeg(image: Array, options: JpegOptions) -> bytes:
 
 
 def _with_header(data: bytes, options: JpegOptions) -> bytes:
-    """The density in its own unit, and the metadata behind it; Pillow knows inches only."""
+    """Return the density in its own unit, and the metadata behind it; Pillow knows inches only."""
     end = 20  # of the start marker and the JFIF segment
     density = struct.pack(
         ">BHH", 1 if options.density_unit == "in" else 2, options.x_density, options.y_density

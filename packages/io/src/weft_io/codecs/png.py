@@ -1,4 +1,4 @@
-"""PNG: the chunks are read here, what is compressed is left to Pillow's decoder."""
+"""PNG: parses the chunks, and leaves decompression to Pillow's decoder."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _MODES: Final = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 
 @dataclass(slots=True)
 class _Chunks:
-    """What the chunks of a file hold, as far as it matters."""
+    """The relevant chunks of a file."""
 
     width: int
     height: int
@@ -62,7 +62,7 @@ class _Chunks:
 
 
 def decode_png(data: bytes, channels: int, bits: int) -> Array:
-    """The pixels of a PNG file.
+    """Return the pixels of a PNG file.
 
     Args:
       channels: 1, 3, 4, or 0 for those of the file.
@@ -111,7 +111,7 @@ def _read(data: bytes) -> _Chunks:
 def _header(body: bytes, size: int) -> _Chunks:
     width, height, bits, color, method, kind, interlaced = struct.unpack(">IIBBBBB", body)
     if bits not in _DEPTHS.get(color, ()) or method or kind or interlaced > 1:
-        raise ValueError(f"there is no colour type {color} of {bits} bits, or its method")
+        raise ValueError(f"color type {color} with {bits} bits, or its method, is not supported")
     depth = _CHANNELS[color] * max(bits, 8) // 8
     check_size("PNG", width, height, depth, size * _INFLATED * 8 // (_CHANNELS[color] * bits))
     return _Chunks(width, height, bits, color, bool(interlaced))
@@ -124,7 +124,7 @@ def _own_channels(chunks: _Chunks) -> int:
 
 
 def _samples(chunks: _Chunks) -> Array:
-    """The values of the file, shape (h, w, channels); grey ones of few bits spread to 8."""
+    """Return the values of the file, shape (h, w, channels); grey ones of few bits spread to 8."""
     key = chunks.color, chunks.bits
     if key in _RAW:
         values = _unpacked(chunks, *_RAW[key])
@@ -134,7 +134,7 @@ def _samples(chunks: _Chunks) -> Array:
             return values.view(">u2").astype(np.uint16)
         return values
     mode = _MODES[_CHANNELS[chunks.color]]
-    # Pillow's unpackers take one byte of two: that of one order is the other of the other order.
+    # Pillow's unpackers read one of two bytes; the other byte is read in the opposite byte order.
     high, low = [_unpacked(chunks, mode, f"{mode};16{order}") for order in "BL"]
     return (high.astype(np.uint16) << 8) | low
 
@@ -189,7 +189,7 @@ def _with_channels(pixels: Array, chunks: _Chunks, channels: int) -> Array:
 
 
 def _color_and_alpha(pixels: Array, chunks: _Chunks) -> tuple[Array, Array | None]:
-    """Grey or red, green and blue; and how opaque, where the file says it."""
+    """Return gray or RGB values, and the opacity if the file has it."""
     see = chunks.transparency
     if chunks.color == _PALETTE:
         table = np.zeros((256, 3), np.uint8)
@@ -225,7 +225,7 @@ def _grey(color: Array) -> Array:
 
 
 def encode_png(image: Array, compression: int = -1) -> bytes:
-    """A PNG file.
+    """Return a PNG file.
 
     Args:
       image: uint8 or uint16, shape (height, width, 1, 2, 3 or 4), with pixels.

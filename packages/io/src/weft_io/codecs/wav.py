@@ -16,7 +16,7 @@ _MOST: Final = (1 << 32) - 1
 
 
 def encode_wav(samples: Array, rate: int) -> bytes:
-    """A WAV file.
+    """Return a WAV file.
 
     Args:
       samples: float32 from -1 to 1, shape (frames, channels); more is clipped, NaN is silence.
@@ -44,7 +44,7 @@ def encode_wav(samples: Array, rate: int) -> bytes:
 
 
 def decode_wav(data: bytes, channels: int = -1, frames: int = -1) -> tuple[Array, int]:
-    """The samples of a WAV file of 16-bit integers, and its rate.
+    """Return the samples of a WAV file of 16-bit integers, and its rate.
 
     Args:
       channels, frames: how many are wanted; those that are not there repeat the last channel, or
@@ -63,7 +63,7 @@ def decode_wav(data: bytes, channels: int = -1, frames: int = -1) -> tuple[Array
 
 
 def _read(data: bytes) -> tuple[Array, int]:
-    """The integers, shape (frames, channels), and the rate."""
+    """Return the integers, shape (frames, channels), and the rate."""
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
         raise _bad(f"it starts with {data[:12]!r}")
     described: tuple[int, ...] | None = None

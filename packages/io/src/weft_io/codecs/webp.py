@@ -16,7 +16,7 @@ SIGNATURE: Final = (b"RIFF", b"WEBP")
 
 
 def decode_webp(data: bytes, channels: int, only_first: bool = False) -> Array:
-    """The frames of a WebP file.
+    """Return the frames of a WebP file.
 
     Args:
       channels: 3, 4, or 0 for those of the file.

@@ -1,1 +1,1 @@
-"""What weftml-io adds to the `weft` command."""
+"""The commands that weftml-io adds to `weft`."""

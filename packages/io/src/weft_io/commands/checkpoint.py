@@ -1,4 +1,4 @@
-"""`weft checkpoint`: what is in checkpoints, how two differ, and whether one is whole."""
+"""`weft checkpoint`: list, compare and verify checkpoints."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def verify(arguments: argparse.Namespace) -> int:
 
 
 def _graph_damage(prefix: str) -> list[Sequence[str]]:
-    """What is wrong with the graph of a checkpoint, if it has one."""
+    """Return the damage to the graph of a checkpoint, if it has one."""
     try:
         read_meta_graph_file(f"{prefix}.meta")
     except errors.NotFoundError:

@@ -165,7 +165,7 @@ def _value(text: str, place: Any) -> Any:
 
 
 def _whole(text: str) -> int:
-    """An integer with all its digits, also one that is written as a float such as 1e3.
+    """Return an integer with all its digits, also one that is written as a float such as 1e3.
 
     Raises: ValueError: it is none. OverflowError: it is infinite.
     """

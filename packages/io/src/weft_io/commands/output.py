@@ -13,14 +13,14 @@ Step = Callable[[int], None]
 
 
 def printable(text: str) -> str:
-    """A text from a file, with what is not printable escaped: it may hold a terminal's commands."""
+    """Escape unprintable characters of a file's text, which may be terminal commands."""
     if text.isprintable():
         return text
     return "".join([c if c.isprintable() else c.encode("unicode_escape").decode() for c in text])
 
 
 class Output:
-    """Where a command writes.
+    """The output of a command.
 
     Args:
       plain: write plain lines on a terminal too.
@@ -63,7 +63,7 @@ class Output:
             least += (column.min_width or 0) + 2
         for row in cells:
             table.add_row(*[Text(cell) for cell in row])
-        # Where the terminal is too narrow for the numbers it breaks the lines, and nothing is lost.
+        # If the terminal is too narrow for the numbers, it breaks the lines, and nothing is lost.
         self._console.print(table, width=max(self._console.width, least), crop=False)
 
     def line(self, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Threads that end together: one asks all to stop, and one waits for all and hears what failed."""
+"""Coordinated threads: any can request a stop; `join` waits for all and raises their error."""
 
 from __future__ import annotations
 
@@ -28,14 +28,13 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.1
 class Coordinator:
     """Stops a group of threads together.
 
-    A thread runs `while not coord.should_stop()`; any of them, or whoever started them, calls
-    `request_stop`; `join` waits for all and raises the first exception that was reported. Safe to
-    use from any thread.
+    A thread runs `while not coord.should_stop()`. Any of them, or the main program, calls
+    `request_stop`. `join` waits for all and raises the first reported exception. Thread-safe.
 
     Args:
       clean_stop_exception_types: exceptions that end the work as planned and are not reported;
         `OutOfRangeError`, the end of the data, by default.
-    Raises: InvalidTypeError: these are no list of exception types.
+    Raises: InvalidTypeError: it is not a list of exception types.
 
     Examples:
       >>> coordinator = wf.train.Coordinator()
@@ -63,11 +62,11 @@ class Coordinator:
 
     @property
     def joined(self) -> bool:
-        """Whether `join` has ended."""
+        """True if `join` has ended."""
         return self._joined
 
     def should_stop(self) -> bool:
-        """Whether a stop was requested."""
+        """Return True if a stop was requested."""
         return self._stop.is_set()
 
     def wait_for_stop(self, timeout: float | None = None) -> bool:
@@ -75,11 +74,12 @@ class Coordinator:
         return self._stop.wait(None if timeout is None else number(timeout, "timeout"))
 
     def request_stop(self, ex: BaseException | ExcInfo | None = None) -> None:
-        """Ask all threads to stop.
+        """Request all threads to stop.
 
         Args:
-          ex: why, if not as planned: an exception, or what `sys.exc_info` gives. `join` raises the
-            first one. After `join` nobody would hear of it, so it is raised at once.
+          ex: the reason, if it is an error: an exception, or a result of `sys.exc_info`. `join`
+            raises the first one. After `join` it is raised at once, since no other call would
+            report it.
         Raises: InvalidTypeError: `ex` is neither.
         """
         _check_exception(ex)
@@ -102,7 +102,7 @@ class Coordinator:
         return ex if isinstance(ex, tuple) else (type(ex), ex, ex.__traceback__)
 
     def clear_stop(self) -> None:
-        """Forget the request and what was reported, for threads that are to run again."""
+        """Clear the request and the reported error, for threads that run again."""
         with self._lock:
             self._joined = False
             self._reported = None
@@ -110,10 +110,10 @@ class Coordinator:
 
     @contextmanager
     def stop_on_exception(self) -> Iterator[None]:
-        """Report what the block raises as the reason to stop, instead of raising it."""
+        """Report an error of the block as the reason to stop, instead of raising it."""
         try:
             yield
-        except BaseException:  # because the thread that joins is to hear of whatever it is
+        except BaseException:  # because the joining thread must receive any error
             self.request_stop(sys.exc_info())  # type: ignore[arg-type]
 
     def register_thread(self, thread: threading.Thread) -> None:
@@ -130,17 +130,16 @@ class Coordinator:
     ) -> None:
         """Wait until all threads have ended.
 
-        It waits for them, or a request to stop, without end; from the request on, they have the
-        grace period.
+        There is no time limit until a stop is requested; after that, threads have the grace period.
 
         Args:
           threads: in addition to those that were registered.
-          stop_grace_period_secs: how long threads may take after a stop was requested.
-          ignore_live_threads: log those that take longer, instead of raising.
+          stop_grace_period_secs: seconds that threads may take after a stop was requested.
+          ignore_live_threads: log threads that take longer, instead of raising.
         Raises:
           the exception that was reported first.
           FailedPreconditionError: threads still run after the grace period.
-          InvalidTypeError: something in `threads` is no thread.
+          InvalidTypeError: something in `threads` is not a thread.
         """
         given = [] if threads is None else listed(threads, "threads")
         for thread in given:
@@ -180,7 +179,7 @@ def _check_exception(ex: Any) -> None:
     error = ex[1] if isinstance(ex, tuple) and len(ex) == 3 else ex
     if not (error is None or isinstance(error, BaseException)):
         raise errors.InvalidTypeError(
-            f"ex must be an exception, or what sys.exc_info gives, got {ex!r}"
+            f"ex must be an exception, or a result of sys.exc_info, got {ex!r}"
         )
 
 
@@ -205,7 +204,7 @@ def _wait(
 
 
 class LooperThread(threading.Thread):
-    """A thread that repeats something until its coordinator stops; what it raises stops all.
+    """A thread that repeats a function until its coordinator stops; its errors stop all.
 
     It registers itself with the coordinator.
 
@@ -262,7 +261,7 @@ class LooperThread(threading.Thread):
         args: Sequence[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
     ) -> LooperThread:
-        """A thread that repeats `target`, started; arguments as of the class."""
+        """Start a thread that repeats `target`; arguments as of the class."""
         looper = LooperThread(coord, timer_interval_secs, target, args, kwargs)
         looper.start()
         return looper
@@ -288,6 +287,6 @@ class LooperThread(threading.Thread):
         """Called once after the last round."""
 
     def run_loop(self) -> None:
-        """One round."""
+        """Run one iteration."""
         if self._work is not None:
             self._work(*self._work_args, **self._work_kwargs)

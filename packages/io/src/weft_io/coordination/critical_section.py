@@ -19,7 +19,7 @@ from weft_graph.ops import control, identity, resource_state
 from weft_tensor import dtypes, errors
 
 CRITICAL_SECTION_EXECUTIONS = "critical_section_executions"
-"""The collection of what runs in critical sections."""
+"""The collection of executions of critical sections."""
 
 
 class Execution(NamedTuple):
@@ -28,8 +28,8 @@ class Execution(NamedTuple):
     Attributes:
       op: the node that waits for the mutex.
       handle: the mutex.
-      resources: handles and references that only this section's body takes.
-      exclusive: whether no other section may use them.
+      resources: handles and references used only by this section's body.
+      exclusive: whether other sections may not use them.
     """
 
     op: Node
@@ -39,10 +39,10 @@ class Execution(NamedTuple):
 
 
 class CriticalSection:
-    """A mutex around parts of steps: of those executed in it, one runs at a time.
+    """A mutex around parts of steps, of which one runs at a time.
 
-    Whoever comes waits without holding a thread, first come, first served. A step that fails or
-    ends inside gives the mutex back.
+    Waiters hold no thread and are served in order. A step that fails or ends inside unlocks the
+    mutex.
 
     Args:
       name: of the mutex.
@@ -80,19 +80,19 @@ class CriticalSection:
         exclusive_resource_access: bool = True,
         name: str | None = None,
     ) -> Any:
-        """Run what `fn` builds while holding the mutex.
+        """Run the nodes that `fn` builds while holding the mutex.
 
-        What the body takes from outside is computed before the mutex is waited for, so that
-        nothing waits for two of them in different orders without saying so.
+        Inputs from outside are computed before the mutex is locked, so that no body implicitly
+        waits for another mutex while holding this one.
 
         Args:
           fn: called once, here; returns a nested structure of tensors, or None.
-          exclusive_resource_access: refuse when another critical section uses a resource, such as
-            a variable, that the body uses.
-        Returns: the structure that `fn` returned; its tensors are there when the mutex was given
-          back.
-        Raises: InvalidArgumentError: the body uses this very section, or a resource that belongs
-          to another one.
+          exclusive_resource_access: reject a body that uses a resource, such as a variable, of
+            another critical section.
+        Returns: the structure that `fn` returned; its tensors are available after the mutex was
+        unlocked.
+        Raises: InvalidArgumentError: the body uses this very section, or a resource that belongs to
+        another one.
         """
         if not callable(fn):
             raise errors.InvalidTypeError(f"fn must be callable, got {fn!r}")
@@ -116,7 +116,7 @@ class CriticalSection:
         return release if built is None else outputs
 
     def _wait_for_outside(self, lock: Node, body: Sequence[Node]) -> None:
-        """Let the mutex be taken only when all is there that the body takes from outside."""
+        """Let the lock wait for all inputs of the body from outside."""
         inside = {lock, *body}
         outside = dict.fromkeys(
             need
@@ -151,7 +151,7 @@ class CriticalSection:
 
 
 def _resources_of(body: Sequence[Node]) -> list[Output]:
-    """The handles and references that a body takes."""
+    """Return the handles and references that a body uses."""
     return list(
         dict.fromkeys(
             source
@@ -163,19 +163,19 @@ def _resources_of(body: Sequence[Node]) -> list[Output]:
 
 
 def _ends(body: Sequence[Node]) -> list[Node]:
-    """The nodes of a body that nothing in it waits for."""
+    """Return the nodes of a body that nothing in it waits for."""
     return [node for node in body if not node.consumers]
 
 
 def _as_result(item: Any) -> Any:
-    """What the body returned, as of the moment inside the section."""
+    """Return a result of the body, computed inside the section."""
     if item is None or isinstance(item, Node):
         return item
     return identity.identity(item)
 
 
 def _after(item: Any) -> Any:
-    """A result that is there only when the mutex was given back."""
+    """Return a result that is available only after the mutex was unlocked."""
     if item is None:
         return None
     return control.group(item) if isinstance(item, Node) else identity.identity(item)

@@ -34,9 +34,9 @@ class QueueRunningSession:
 class QueueRunner:
     """Keeps a queue filled: one thread for each enqueue operation, which repeats it.
 
-    A thread whose operation says that the data have ended stops; the last one closes the queue, so
-    that those who dequeue get what is left and then an `OutOfRangeError`. When the coordinator
-    stops, pending enqueues are cancelled.
+    A thread stops when its operation reports the end of the data. The last one closes the queue, so
+    that dequeues return the remaining elements and then fail with `OutOfRangeError`. When the
+    coordinator stops, pending enqueues are canceled.
 
     Args:
       queue: a queue.
@@ -44,8 +44,8 @@ class QueueRunner:
       close_op: run when the data have ended; `queue.close()` by default.
       cancel_op: run when the coordinator stops; `queue.close(cancel_pending_enqueues=True)` by
         default.
-      queue_closed_exception_types: errors that mean that the data have ended; `OutOfRangeError`
-        by default.
+      queue_closed_exception_types: errors that signal the end of the data; `OutOfRangeError` by
+        default.
       queue_runner_def: a `QueueRunnerDef` to make it from, instead of all the above.
       import_scope: name scope that the nodes of `queue_runner_def` are in.
     Raises:
@@ -158,12 +158,12 @@ class QueueRunner:
 
     @property
     def close_op(self) -> Any:
-        """What is run when the data have ended."""
+        """The operation that runs at the end of the data."""
         return self._close_op
 
     @property
     def cancel_op(self) -> Any:
-        """What is run when the coordinator stops."""
+        """The operation that runs when the coordinator stops."""
         return self._cancel_op
 
     @property
@@ -173,7 +173,7 @@ class QueueRunner:
 
     @property
     def exceptions_raised(self) -> list[Exception]:
-        """What threads without a coordinator failed with since they were last started."""
+        """Errors of threads without a coordinator since they were last started."""
         return self._raised
 
     @property
@@ -187,16 +187,16 @@ class QueueRunner:
     def create_threads(
         self, sess: Any, coord: Coordinator | None = None, daemon: bool = False, start: bool = False
     ) -> list[threading.Thread]:
-        """Threads that keep the queue filled in a session.
+        """Return threads that keep the queue filled in a session.
 
         Args:
           sess: the session.
-          coord: gets what fails; without one it is raised in the thread and kept in
+          coord: receives errors; without it they are raised in the thread and kept in
             `exceptions_raised`.
           daemon: whether the program may end while they run.
           start: start them; else the caller does.
-        Returns: none while threads made before still run in this session.
-        Raises: InvalidTypeError: `sess` is no session, or `coord` no coordinator.
+        Returns: empty while earlier threads still run in this session.
+        Raises: InvalidTypeError: `sess` is not a session, or `coord` not a coordinator.
         """
         if not (hasattr(sess, "run") and hasattr(sess, "make_callable")):
             raise errors.InvalidTypeError(f"sess must be a session, got {sess!r}")
@@ -239,7 +239,7 @@ class QueueRunner:
                 enqueue()
         except self._ended:
             ended = True
-        except Exception as error:  # because the coordinator is to hear of whatever it is
+        except Exception as error:  # because the coordinator must receive any error
             self._failed(error, coord)
         finally:
             with self._lock:
@@ -262,7 +262,7 @@ class QueueRunner:
         self._quietly(sess, self._cancel_op)
 
     def _quietly(self, sess: Any, operation: Any) -> None:
-        """Run what closes the queue, which another may have closed, or the session, before."""
+        """Run the operation that closes the queue, ignoring errors if it is closed already."""
         try:
             sess.run(operation)
         except errors.OpError as error:
@@ -271,10 +271,10 @@ class QueueRunner:
     # ------------------------------------------------------------------ messages
 
     def to_proto(self, export_scope: str | None = None) -> proto.QueueRunnerDef | None:
-        """The runner as a `QueueRunnerDef`.
+        """Return the runner as a `QueueRunnerDef`.
 
         Args:
-          export_scope: left out of the names; a runner outside gives None.
+          export_scope: removed from the names; None is returned for a runner outside.
         """
         from weft_graph import proto
 
@@ -297,7 +297,7 @@ class QueueRunner:
 
     @staticmethod
     def from_proto(queue_runner_def: Any, import_scope: str | None = None) -> QueueRunner:
-        """The runner that a `QueueRunnerDef` describes, over nodes of the default graph.
+        """Return the runner that a `QueueRunnerDef` describes, over nodes of the default graph.
 
         Raises: InvalidTypeError: it is not a QueueRunnerDef; NotFoundError: the graph lacks a node
           that it names.
@@ -350,7 +350,7 @@ def start_queue_runners(
 
     Args:
       sess: the default session by default.
-      coord: stops them together, and gets what fails.
+      coord: stops them together, and receives errors.
       daemon: whether the program may end while they run.
       start: start them; else the caller does.
       collection: which runners.

@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 
 class Applying(Steps):
-    """What functions make of elements."""
+    """Methods that apply functions to elements."""
 
     def map(self, map_func: Callable[..., Any], num_parallel_calls: Any = None) -> Dataset:
-        """What a function makes of each element, in order.
+        """Apply a function to each element, in order.
 
         Args:
           map_func: from an element to a structure of tensors; takes the parts of a tuple as
             several arguments.
-          num_parallel_calls: int32, shape (): how many calls run at once; AUTOTUNE for as many as
-            there are processors, None for one after the other.
+          num_parallel_calls: int32, shape (): number of concurrent calls; AUTOTUNE for the number
+            of processors, None for sequential calls.
 
         Examples:
           >>> pairs = wf.data.Dataset.from_tensor_slices(([1, 2], [3, 4]))
@@ -76,7 +76,7 @@ class Applying(Steps):
         return self.filter(predicate)
 
     def filter(self, predicate: Callable[..., Any]) -> Dataset:
-        """The elements for which a function is true.
+        """Return the elements for which a function is true.
 
         Args:
           predicate: from an element, as for `map`, to a bool of shape ().
@@ -91,7 +91,7 @@ class Applying(Steps):
         return self._through("FilterDataset", made.captured, predicate=made.attr)
 
     def flat_map(self, map_func: Callable[..., Any]) -> Dataset:
-        """A function makes a dataset of each element: their elements, one dataset after the other.
+        """Apply a function that returns datasets, and concatenate their elements.
 
         Args:
           map_func: from an element, as for `map`, to a dataset.
@@ -112,16 +112,16 @@ class Applying(Steps):
         block_length: Any = 1,
         num_parallel_calls: Any = None,
     ) -> Dataset:
-        """A function makes a dataset of each element: their elements, several datasets in turns.
+        """Apply a function that returns datasets, and interleave their elements.
 
         Args:
           map_func: from an element, as for `map`, to a dataset.
-          cycle_length: int64, shape (): how many datasets take turns; AUTOTUNE for the number of
+          cycle_length: int64, shape (): number of interleaved datasets; AUTOTUNE for the number of
             processors, at most 10.
-          block_length: int64, shape (): how many elements of a dataset come in its turn.
-          num_parallel_calls: int64, shape (): how many datasets are read ahead at once; the order
-            stays the same.
-        Raises: InvalidTypeError: the function returns no dataset.
+          block_length: int64, shape (): number of consecutive elements of a dataset.
+          num_parallel_calls: int64, shape (): number of datasets that are prefetched
+            concurrently; the order is unaffected.
+        Raises: InvalidTypeError: the function does not return a dataset.
 
         Examples:
           >>> thrice = lambda n: wf.data.Dataset.from_tensors(n).repeat(3)
@@ -143,7 +143,7 @@ class Applying(Steps):
         return self._by("ParallelInterleaveDatasetV2", made, *inputs, calls, element=form)
 
     def take_while(self, predicate: Callable[..., Any]) -> Dataset:
-        """The elements before the first for which a function is false.
+        """Return the elements before the first for which a function is false.
 
         Args:
           predicate: from an element, as for `map`, to a bool of shape ().
@@ -158,13 +158,13 @@ class Applying(Steps):
         return self._through("TakeWhileDataset", made.captured, predicate=made.attr)
 
     def scan(self, initial_state: Any, scan_func: Callable[[Any, Any], Any]) -> Dataset:
-        """What a function makes of a state and each element, beside the next state.
+        """Apply a function to a state and each element; it returns the next state and a result.
 
         Args:
           initial_state: a structure of tensors.
           scan_func: from a state and an element to the next state and a structure of tensors.
-        Raises: InvalidTypeError: it returns no pair, or a state of another structure or of other
-          types.
+        Raises: InvalidTypeError: it does not return a pair, or the structure or types of the
+          state differ.
 
         Examples:
           >>> sums = wf.data.Dataset.range(1, 5).scan(
@@ -181,7 +181,7 @@ class Applying(Steps):
         return self._through("ScanDataset", *inputs, element=made.form[1], **attrs)
 
     def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any]) -> Any:
-        """The last state of a function of a state and each element; each run goes through all.
+        """Reduce all elements by a function of a state and each element to the last state.
 
         Args:
           initial_state: a structure of tensors.

@@ -94,7 +94,7 @@ class Batching(Steps):
         return made
 
     def unbatch(self) -> Dataset:
-        """The rows of the elements, each as an element of its own; datasets of a tensor of them.
+        """Return the rows of elements as separate elements; datasets of a tensor of datasets.
 
         Raises: InvalidArgumentError: a part has rank 0, or the sizes differ; of sizes that are not
           known when it is iterated.
@@ -135,7 +135,7 @@ def check_rows(form: Any, what: str) -> None:
 
 
 def _static_rows(batch_size: Any, drop_remainder: Any) -> int | None:
-    """The size of every batch, where it is known."""
+    """Return the size of every batch, where it is known."""
     size, drop = (
         constant_value(each) if isinstance(each, Output) else each
         for each in (batch_size, drop_remainder)

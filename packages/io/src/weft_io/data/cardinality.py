@@ -1,4 +1,4 @@
-"""What the number of elements is where it is no number."""
+"""Special values of the number of elements."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ INFINITE_CARDINALITY: Final = INFINITE
 """There is no end."""
 
 UNKNOWN_CARDINALITY: Final = UNKNOWN
-"""Nobody knows before the elements are gone through."""
+"""The number of elements is unknown before they are iterated."""

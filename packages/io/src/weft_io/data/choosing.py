@@ -83,7 +83,7 @@ def Counter(  # noqa: N802 (TensorFlow's name)
 def choose_from_datasets(
     datasets: Sequence[Dataset], choice_dataset: Dataset, stop_on_empty_dataset: bool = False
 ) -> Dataset:
-    """The next element of the dataset whose number comes next.
+    """Return the next element of the dataset whose number comes next.
 
     Args:
       datasets: of elements of one structure and the same types.
@@ -140,7 +140,7 @@ def sample_from_datasets(
     seed: Any = None,
     stop_on_empty_dataset: bool = False,
 ) -> Dataset:
-    """Each element from a dataset that is drawn by chance.
+    """Draw each element from a randomly chosen dataset.
 
     Args:
       datasets: of elements of one structure and the same types.
@@ -174,7 +174,7 @@ def sample_from_datasets(
 
 
 def _drawn(chance: Output, weights: Output) -> Output:
-    """The number in whose part of the whole a chance is; those of weight 0 have none."""
+    """Return the number in whose part of the whole a chance is; those of weight 0 have none."""
     ends = cumsum(cast(weights, dtypes.float64))
     reached = greater_equal(chance * reduce_max(ends), ends)
     return reduce_sum(cast(reached, dtypes.int64))

@@ -80,7 +80,7 @@ class Dataset(Batching, Applying):
         return Dataset(create(op, inputs, attrs).outputs[0], element)
 
     def _of_form(self, element: Any) -> Dataset:
-        """The same dataset, with more known of the form of its elements."""
+        """Return the same dataset, with more known of the form of its elements."""
         found = Dataset(self._variant_tensor, element)
         found._options = self._options
         return found
@@ -88,14 +88,14 @@ class Dataset(Batching, Applying):
     # ------------------------------------------------------------------ iterators
 
     def make_one_shot_iterator(self) -> Iterator:
-        """An iterator that goes through it once and needs no initializer.
+        """Return an iterator that goes through it once and needs no initializer.
 
         Raises: InvalidArgumentError: it depends on a placeholder or a variable.
         """
         return one_shot(self)
 
     def make_initializable_iterator(self, shared_name: str | None = None) -> Iterator:
-        """An iterator that begins each time its `initializer` runs.
+        """Return an iterator that begins each time its `initializer` runs.
 
         Args:
           shared_name: the name it is shared under among sessions.
@@ -106,7 +106,7 @@ class Dataset(Batching, Applying):
 
     @staticmethod
     def from_tensors(tensors: Any) -> Dataset:
-        """One element.
+        """Return a dataset of a single element.
 
         Args:
           tensors: a structure of tensors; a list is one tensor.
@@ -118,7 +118,7 @@ class Dataset(Batching, Applying):
 
     @staticmethod
     def from_tensor_slices(tensors: Any) -> Dataset:
-        """The rows of tensors.
+        """Return the rows of tensors.
 
         Args:
           tensors: a structure of tensors, also sparse and ragged ones, with first axes of one size;
@@ -136,12 +136,12 @@ class Dataset(Batching, Applying):
 
     @staticmethod
     def from_sparse_tensor_slices(sparse_tensor: Any) -> Dataset:
-        """The rows of a SparseTensor, in parts; `from_tensor_slices` gives them as SparseTensors.
+        """Return the rows of a SparseTensor by components; `from_tensor_slices` keeps them sparse.
 
         Args:
-          sparse_tensor: SparseTensor of rank 1 at least.
-        Returns: elements (indices, values, dense_shape): of each row.
-        Raises: InvalidTypeError: it is no SparseTensor.
+          sparse_tensor: SparseTensor of rank 1 or more.
+        Returns: elements (indices, values, dense_shape) of each row.
+        Raises: InvalidTypeError: it is not a SparseTensor.
         """
         if not isinstance(sparse_tensor, SparseTensor):
             raise errors.InvalidTypeError(f"a SparseTensor is required, got {sparse_tensor!r}")
@@ -149,7 +149,7 @@ class Dataset(Batching, Applying):
 
     @staticmethod
     def range(*args: Any, output_type: Any = dtypes.int64) -> Dataset:
-        """The numbers of Python's `range`: of (stop), (start, stop), or (start, stop, step).
+        """Return the numbers of Python's `range`: of (stop), (start, stop), or (start, stop, step).
 
         Args:
           args: int64, shape ().
@@ -169,7 +169,7 @@ class Dataset(Batching, Applying):
     def from_generator(
         generator: Callable[..., Any], output_types: Any, output_shapes: Any = None, args: Any = ()
     ) -> Dataset:
-        """The elements of an iterable, which a Python function makes for each pass.
+        """Return the elements of an iterable, which a Python function makes for each pass.
 
         Args:
           generator: returns an iterable of structures of values.
@@ -194,7 +194,7 @@ class Dataset(Batching, Applying):
 
     @staticmethod
     def list_files(file_pattern: Any, shuffle: bool | None = None, seed: Any = None) -> Dataset:
-        """The names of the files that match patterns.
+        """Return the names of the files that match patterns.
 
         Args:
           file_pattern: string, shape () or (n,).
@@ -215,13 +215,13 @@ class Dataset(Batching, Applying):
 
     @staticmethod
     def zip(datasets: Any) -> Dataset:
-        """Datasets side by side: an element is a structure of one element of each.
+        """Zip datasets: an element is a structure of one element of each.
 
         It ends with the shortest of them.
 
         Args:
-          datasets: a structure of datasets, such as a tuple; a list is none.
-        Raises: InvalidTypeError: something in it is no dataset, or it is a list;
+          datasets: a structure of datasets, such as a tuple, but not a list.
+        Raises: InvalidTypeError: something in it is not a dataset, or it is a list;
           InvalidArgumentError: it is empty.
 
         Examples:
@@ -251,7 +251,7 @@ class Dataset(Batching, Applying):
     # ------------------------------------------------------------------ passing on
 
     def concatenate(self, dataset: Dataset) -> Dataset:
-        """The elements of this dataset, then those of another.
+        """Concatenate the elements of this dataset and another one.
 
         Args:
           dataset: of elements of the same structure and types.
@@ -275,7 +275,7 @@ class Dataset(Batching, Applying):
         return self._through("ConcatenateDataset", dataset._variant_tensor, element=form)
 
     def repeat(self, count: Any = None) -> Dataset:
-        """The elements, `count` times over.
+        """Return the elements, `count` times over.
 
         Args:
           count: int64, shape (); None or -1 for no end.
@@ -283,7 +283,7 @@ class Dataset(Batching, Applying):
         return self._through("RepeatDataset", int64(-1 if count is None else count, "count"))
 
     def take(self, count: Any) -> Dataset:
-        """The first `count` elements.
+        """Return the first `count` elements.
 
         Args:
           count: int64, shape (); -1 for all.
@@ -291,7 +291,7 @@ class Dataset(Batching, Applying):
         return self._through("TakeDataset", int64(count, "count"))
 
     def skip(self, count: Any) -> Dataset:
-        """All elements but the first `count`.
+        """Return all elements except the first `count`.
 
         Args:
           count: int64, shape (); -1 leaves out all of them.
@@ -318,7 +318,7 @@ class Dataset(Batching, Applying):
         return self._through("ShardDataset", number, place)
 
     def prefetch(self, buffer_size: Any) -> Dataset:
-        """The same elements, made ahead of their use by a thread of its own.
+        """Prefetch elements on a separate thread.
 
         Args:
           buffer_size: int64, shape (): how many at most; AUTOTUNE for as many as are of use.
@@ -328,7 +328,7 @@ class Dataset(Batching, Applying):
         return self._through("PrefetchDataset", ahead)
 
     def cache(self, filename: Any = "") -> Dataset:
-        """The same elements; after the first whole pass they come from a file or from memory.
+        """Cache the elements: after the first complete pass they come from a file or memory.
 
         Args:
           filename: string, shape (): the file's name, to which endings are added; "" for memory.
@@ -339,13 +339,13 @@ class Dataset(Batching, Applying):
     def shuffle(
         self, buffer_size: Any, seed: Any = None, reshuffle_each_iteration: bool | None = None
     ) -> Dataset:
-        """The elements in a random order.
+        """Shuffle the elements.
 
         Args:
-          buffer_size: int64, shape (): the next element is chosen among so many.
-          seed: of the order, an integer or a tensor int64, shape (); it and the graph's seed work
-            together as for random operations.
-          reshuffle_each_iteration: whether each pass has an order of its own; true by default.
+          buffer_size: int64, shape (): number of elements among which the next one is chosen.
+          seed: of the order, an integer or a tensor int64, shape (); it is combined with the
+            graph's seed as for random operations.
+          reshuffle_each_iteration: whether each pass has its own order; True by default.
         """
         order = seeds(seed)  # first: the number of nodes before may be one of them
         again = reshuffle_each_iteration is None or reshuffle_each_iteration
@@ -366,11 +366,11 @@ class Dataset(Batching, Applying):
         return Dataset.zip((Dataset.range(first, dtypes.int64.max), self))
 
     def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
-        """What a function makes of this dataset.
+        """Apply a function to this dataset.
 
         Args:
           transformation_func: takes and returns a dataset.
-        Raises: InvalidTypeError: it returns no dataset.
+        Raises: InvalidTypeError: it does not return a dataset.
         """
         found = function(transformation_func, "transformation_func", 1)(self)
         if not isinstance(found, Dataset):
@@ -380,19 +380,19 @@ class Dataset(Batching, Applying):
         return found
 
     def with_options(self, options: Options) -> Dataset:
-        """The same dataset with options; those that it had and that differ are an error.
+        """Return the same dataset with options; conflicts with its current options are errors.
 
         Args:
           options: `Options`.
         Raises: InvalidTypeError: it is something else; InvalidArgumentError: an option has another
-          value already.
+        value already.
         """
         found = self._of_form(self._element)
         found._options = self._options.merge(options)
         return found
 
     def options(self) -> Options:
-        """The options of this dataset and of those that it was made of."""
+        """Return the merged options of this dataset and of its inputs."""
         return self._options.merge(Options())
 
     # ------------------------------------------------------------------ windows and batches
@@ -495,7 +495,7 @@ class DatasetSpec(specs.ElementsSpec):
         return Dataset if self._shape.as_list() == [] else specs.NestedVariant
 
     def as_spec(self) -> specs.Spec:
-        """Return the same as the form of a component."""
+        """Return this as the spec of a component."""
         return specs.Spec(dtypes.variant, as_dims(self._shape), Dataset, self._form)
 
     def _said(self) -> tuple[Any, ...]:

@@ -14,7 +14,7 @@ from weft_tensor import errors
 
 
 def from_list(elements: Sequence[Any], name: str | None = None) -> Dataset:
-    """The elements of a list, one after the other.
+    """Return the elements of a list, one after the other.
 
     Args:
       elements: at least one; structures of tensors, all of the same types and shapes.

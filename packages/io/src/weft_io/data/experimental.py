@@ -15,22 +15,21 @@ from weft_tensor import errors
 
 
 def make_saveable_from_iterator(iterator: Any) -> SaveableObject:
-    """What a Saver saves of an iterator: where it is.
+    """Return the saveable of an iterator's position for a Saver.
 
-    Add it to the collection SAVEABLE_OBJECTS, or give it to a Saver. A restored iterator goes on
-    with exactly the elements that had not been taken; what shuffling and reading ahead had buffered
-    is saved too. An initializable iterator may be initialized before it is restored, or after: what
-    was restored waits for the next run of the initializer that had been used when it was saved. One
-    that had not been initialized then is at its beginning.
+    Add it to the collection SAVEABLE_OBJECTS, or pass it to a Saver. A restored iterator continues
+    with exactly the elements that had not been taken; buffered elements of shuffling and
+    prefetching are saved too. An initializable iterator may be initialized before or after it is
+    restored: the restored state waits for the next run of the initializer that was used when it was
+    saved. An iterator that was not initialized then starts at its beginning.
 
-    Calls of a parallel map that were under way are made again. A Python generator begins anew, and
-    the elements that it gave before are dropped. The streams of random numbers inside of functions
-    are not saved.
+    Pending calls of a parallel map are repeated. A Python generator is restarted, and the elements
+    that it had returned are skipped. The random streams inside functions are not saved.
 
     Args:
       iterator: an `Iterator`.
-    Raises: InvalidTypeError: it is not an Iterator; InvalidArgumentError: it stands for others, by
-      a string handle that is fed.
+    Raises: InvalidTypeError: it is not an Iterator; InvalidArgumentError: it refers to another
+      iterator by a fed string handle.
 
     Examples:
       >>> iterator = wf.data.Dataset.range(9).make_initializable_iterator()
@@ -53,7 +52,7 @@ def make_saveable_from_iterator(iterator: Any) -> SaveableObject:
     resource = iterator._iterator_resource
     if is_fed(resource):
         raise errors.InvalidArgumentError(
-            f"{resource.op.name!r} is whichever iterator its string handle is fed of: save the "
-            "iterators that it may stand for"
+            f"{resource.op.name!r} refers to an iterator by a fed string handle: save the "
+            "iterators that it may refer to instead"
         )
     return saveable_of(resource)

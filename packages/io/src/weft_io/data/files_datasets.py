@@ -50,7 +50,7 @@ def _names(filenames: Any) -> Any:
 
 
 def _records(op: str, filenames: Any, rest: list[Any], num_parallel_reads: Any) -> Any:
-    """The handle of a dataset of records; files named by a dataset are read as it names them."""
+    """Return the handle of a dataset of records, given file names or a dataset of them."""
     names = _names(filenames)
     inner = Spec(dtypes.string, ())
 

@@ -21,9 +21,9 @@ class Traced:
     """A function of the graph's library.
 
     Attributes:
-      attr: what a node refers to it with.
-      captured: values from around that it needs as its last arguments.
-      result: the structure of tensors that the Python function gave, inside the body.
+      attr: the attribute by which nodes refer to it.
+      captured: outside values, which are its last arguments.
+      result: the structure of tensors that the Python function returned, inside the body.
     """
 
     def __init__(self, attr: NameAttrs, captured: list[Output], result: Any) -> None:
@@ -33,19 +33,20 @@ class Traced:
 
     @property
     def form(self) -> Any:
-        """The form of what it gives."""
+        """The form of its result."""
         return specs.form_of(self.result)
 
 
 def traced(function: Callable[..., Any], form: Any, outer: Graph, kind: str) -> Traced:
-    """The function of the graph that a Python function describes.
+    """Trace a Python function to a function of the graph.
 
     Args:
-      function: takes the tensors of an element: those of a tuple as several arguments.
+      function: takes the tensors of an element; those of a tuple as several arguments.
       form: of the elements.
       outer: the graph of the pipeline.
-      kind: what it is for, in its name.
-    Raises: InvalidTypeError: it cannot be called with an element, or gives what is no tensor.
+      kind: its purpose, for its name.
+    Raises: InvalidTypeError: it cannot be called with an element, or returns something else than
+    tensors.
     """
     results: list[Any] = []
     checked(function, f"the function given to Dataset.{kind}()")
@@ -75,9 +76,9 @@ def traced(function: Callable[..., Any], form: Any, outer: Graph, kind: str) -> 
 
 
 def graph_around(dataset: Output) -> Graph:
-    """Where what is made of a dataset is to be: with it, but for a function that is being written.
+    """Return the graph for nodes that use a dataset: its own, or that of a function being traced.
 
-    If that may use the dataset, it may use values of its own beside it.
+    A function that may use the dataset may add its own nodes that use it.
     """
     current = get_default_graph()
     if isinstance(current, FunctionGraph) and current.is_inside(dataset.graph):
@@ -86,7 +87,7 @@ def graph_around(dataset: Output) -> Graph:
 
 
 def factory_of(dataset: Output) -> NameAttrs:
-    """A function without arguments that makes a dataset: of copies of the nodes that it needs.
+    """Return a function without arguments that makes a dataset by copies of its nodes.
 
     Raises: InvalidArgumentError: it needs a placeholder or a variable, which a copy cannot see.
     """

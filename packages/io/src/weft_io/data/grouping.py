@@ -41,7 +41,7 @@ _KEY = specs.Spec(dtypes.int64, ())
 
 
 def _integer(made: Traced, what: str) -> Traced:
-    """A function that must give an int64 scalar."""
+    """Check that a function returns an int64 scalar."""
     spec = made.form
     if not isinstance(spec, specs.Spec) or spec.dtype is not dtypes.int64 or spec.dims:
         raise errors.InvalidTypeError(f"`{what}` must return a single int64 scalar, got {spec!r}")
@@ -54,17 +54,17 @@ def group_by_window(
     window_size: Any = None,
     window_size_func: Callable[[Any], Any] | None = None,
 ) -> Transformation:
-    """Groups of elements of one key, of each of which a function makes a dataset.
+    """Group elements by key, and make a dataset of each group.
 
-    A group is made when it has `window_size` elements; what is left at the end comes by keys.
+    A group is complete when it has `window_size` elements; the remaining ones are returned by key.
 
     Args:
       key_func: from an element to its key: int64, shape ().
       reduce_func: from a key and the dataset of a group to a dataset.
-      window_size: int64, shape (): how many elements make a group.
-      window_size_func: from a key to how many, instead.
+      window_size: int64, shape (): number of elements of a group.
+      window_size_func: returns the number for a key, instead.
     Returns: a function for `Dataset.apply`.
-    Raises: InvalidArgumentError: not one of the last two is given.
+    Raises: InvalidArgumentError: not exactly one of the last two is given.
 
     Examples:
       >>> by_parity = wf.data.experimental.group_by_window(
@@ -110,7 +110,7 @@ def group_by_window(
 
 
 def _as_int64(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function whose integer comes as int64."""
+    """Wrap a function so that its integer result has type int64."""
 
     def integer(*element: Any) -> Any:
         found = function(*element)
@@ -124,7 +124,7 @@ def _as_int64(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Reducer:
-    """How the elements of one key become one.
+    """Functions that reduce the elements of a key to one element.
 
     Args:
       init_func: from a key to the first state.
@@ -168,13 +168,13 @@ class Reducer:
 
 
 def group_by_reducer(key_func: Callable[..., Any], reducer: Reducer) -> Transformation:
-    """One element for each key, in the order of the keys: what is left of all its elements.
+    """Reduce the elements of each key to one element, in the order of the keys.
 
     Args:
       key_func: from an element to its key: int64, shape ().
       reducer: a `Reducer`.
     Returns: a function for `Dataset.apply`.
-    Raises: InvalidTypeError: `reducer` is none, or its states differ in structure or types.
+    Raises: InvalidTypeError: `reducer` is not a Reducer, or its states differ in form.
 
     Examples:
       >>> total = wf.data.experimental.Reducer(
@@ -225,21 +225,21 @@ def bucket_by_sequence_length(
     no_padding: bool = False,
     drop_remainder: bool = False,
 ) -> Transformation:
-    """Padded batches of elements of similar lengths.
+    """Return padded batches of elements with similar lengths.
 
     Args:
       element_length_func: from an element to its length: an integer, shape ().
-      bucket_boundaries: the lengths at which buckets begin, ascending; those below the first are a
-        bucket, too.
-      bucket_batch_sizes: the size of the batches of each bucket: one more than boundaries.
+      bucket_boundaries: the lengths at which buckets begin, ascending; the first bucket is below
+        the first one.
+      bucket_batch_sizes: the batch size of each bucket: one more than boundaries.
       padded_shapes: as of `padded_batch`; the shapes of the elements by default.
       padding_values: as of `padded_batch`.
       pad_to_bucket_boundary: pad unknown sizes to the greatest length of the bucket; an element
         of the last bucket is an error then.
-      no_padding: stack elements that have one shape.
-      drop_remainder: leave out batches that are smaller.
+      no_padding: stack elements of the same shape.
+      drop_remainder: drop smaller batches.
     Returns: a function for `Dataset.apply`.
-    Raises: InvalidArgumentError: the numbers of boundaries and sizes do not fit.
+    Raises: InvalidArgumentError: the numbers of boundaries and sizes do not match.
 
     Examples:
       >>> rows = wf.data.Dataset.range(1, 6).map(lambda n: wf.fill([n], n))
@@ -281,7 +281,7 @@ def bucket_by_sequence_length(
 
 
 def _largest_of(bucket: Output, bounds: Sequence[int]) -> Output:
-    """The greatest length in a bucket."""
+    """Return the greatest length in a bucket."""
     message = (
         "When pad_to_bucket_boundary=True, elements must have length < max(bucket_boundaries)."
     )
@@ -338,10 +338,10 @@ def dense_to_sparse_batch(batch_size: Any, row_shape: Any) -> Transformation:
 def dense_to_ragged_batch(
     batch_size: Any, drop_remainder: Any = False, row_splits_dtype: Any = dtypes.int64
 ) -> Transformation:
-    """Batches of elements of different sizes as ragged tensors.
+    """Return batches of elements of different sizes as ragged tensors.
 
-    An axis whose size is not known is ragged, and those before it. Tensors of a known shape, or of
-    an unknown rank, are stacked as by `Dataset.batch`.
+    An axis of unknown size is ragged, and so are the axes before it. Tensors of a known shape, or
+    of an unknown rank, are stacked as by `Dataset.batch`.
 
     Args:
       batch_size, drop_remainder: as of `Dataset.batch`.
@@ -375,7 +375,7 @@ def dense_to_ragged_batch(
 
 
 def _ragged_form(spec: specs.Spec, splits: DType) -> specs.Spec:
-    """The form of an element with its axes of unknown size, and those before them, as ragged."""
+    """Return the form of an element with axes of unknown size, and those before them, as ragged."""
     if spec.cls is not Output or not spec.dims or None not in spec.dims:
         return spec
     axis = max([i for i, size in enumerate(spec.dims) if size is None])

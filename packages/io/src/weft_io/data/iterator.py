@@ -75,7 +75,7 @@ class Iterator(specs.Elements):
         shared_name: str | None = None,
         output_classes: Any = None,
     ) -> Iterator:
-        """An iterator that can go through several datasets; `make_initializer` says which.
+        """Return an iterator that can go through several datasets; `make_initializer` says which.
 
         Args:
           output_types: a structure of element types.
@@ -93,7 +93,7 @@ class Iterator(specs.Elements):
         output_shapes: Any = None,
         output_classes: Any = None,
     ) -> Iterator:
-        """The iterator that a string stands for when it runs.
+        """Return the iterator that a string stands for when it runs.
 
         Args:
           string_handle: string, shape ().
@@ -118,7 +118,7 @@ class Iterator(specs.Elements):
         return self._initializer
 
     def make_initializer(self, dataset: Any, name: str | None = None) -> Node:
-        """A node that lets it begin at a dataset.
+        """Return a node that lets it begin at a dataset.
 
         Raises: InvalidTypeError: it is no dataset, or has elements of another form.
         """
@@ -139,7 +139,7 @@ class Iterator(specs.Elements):
             return create("MakeIterator", [variant, self._iterator_resource], name=name)
 
     def get_next(self, name: str | None = None) -> Any:
-        """The next element: each step that uses it takes one.
+        """Return the next element: each step that uses it takes one.
 
         Returns: a structure of tensors.
         Raises (when it runs): OutOfRangeError: "End of sequence"; FailedPreconditionError: it was
@@ -150,7 +150,7 @@ class Iterator(specs.Elements):
         return specs.rebuilt(self._element, node.outputs)
 
     def string_handle(self, name: str | None = None) -> Output:
-        """A string that stands for it: string, shape (); always the same tensor without a name."""
+        """Return its string handle: string, shape (); always the same tensor without a name."""
         if name is None:
             return self._string_handle
         return out("IteratorToStringHandle", [self._iterator_resource], name=name)
@@ -162,7 +162,7 @@ def _resource(element: Any, shared_name: str | None) -> Output:
 
 
 def initializable(dataset: Any, shared_name: str | None) -> Iterator:
-    """An iterator over a dataset that begins when its initializer runs."""
+    """Return an iterator over a dataset that begins when its initializer runs."""
     _check_dataset(dataset)
     variant = dataset._variant_tensor
     with variant.graph.as_default():
@@ -173,7 +173,7 @@ def initializable(dataset: Any, shared_name: str | None) -> Iterator:
 
 
 def one_shot(dataset: Any) -> Iterator:
-    """An iterator over a dataset that begins by itself."""
+    """Return an iterator over a dataset that begins by itself."""
     _check_dataset(dataset)
     variant = dataset._variant_tensor
     with variant.graph.as_default():
@@ -186,7 +186,7 @@ def one_shot(dataset: Any) -> Iterator:
 
 
 def make_one_shot_iterator(dataset: Any) -> Iterator:
-    """An iterator over a dataset that begins by itself; as `dataset.make_one_shot_iterator()`.
+    """Return an iterator that needs no initializer; see `dataset.make_one_shot_iterator()`.
 
     Args:
       dataset: what it goes through.
@@ -205,7 +205,7 @@ def make_one_shot_iterator(dataset: Any) -> Iterator:
 
 
 def make_initializable_iterator(dataset: Any, shared_name: str | None = None) -> Iterator:
-    """An iterator over a dataset that begins, or begins again, when its initializer runs.
+    """Return an iterator over a dataset that begins, or begins again, when its initializer runs.
 
     As `dataset.make_initializable_iterator(shared_name)`.
 
@@ -227,7 +227,7 @@ def make_initializable_iterator(dataset: Any, shared_name: str | None = None) ->
 
 
 def get_output_types(dataset_or_iterator: Any) -> Any:
-    """The element types of the tensors in an element, in its structure.
+    """Return the element types of the tensors in an element, in its structure.
 
     Args:
       dataset_or_iterator: whose elements are asked about.
@@ -242,7 +242,7 @@ def get_output_types(dataset_or_iterator: Any) -> Any:
 
 
 def get_output_shapes(dataset_or_iterator: Any) -> Any:
-    """The shapes of the tensors in an element, in its structure.
+    """Return the shapes of the tensors in an element, in its structure.
 
     Args:
       dataset_or_iterator: whose elements are asked about.
@@ -257,7 +257,7 @@ def get_output_shapes(dataset_or_iterator: Any) -> Any:
 
 
 def get_output_classes(dataset_or_iterator: Any) -> Any:
-    """The classes, Tensor or SparseTensor, of the parts of an element, in its structure.
+    """Return the classes, Tensor or SparseTensor, of the parts of an element, in its structure.
 
     Args:
       dataset_or_iterator: whose elements are asked about.

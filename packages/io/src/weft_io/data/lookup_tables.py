@@ -56,7 +56,7 @@ def table_from_dataset(
     key_dtype: Any = dtypes.string,
     name: str | None = None,
 ) -> Any:
-    """A table of the pairs that a dataset has.
+    """Return a table of the pairs that a dataset has.
 
     Args:
       dataset: of pairs (key, value), shape ().
@@ -100,7 +100,7 @@ def index_table_from_dataset(
     key_dtype: Any = dtypes.string,
     name: str | None = None,
 ) -> Any:
-    """A table from the elements of a dataset to their numbers.
+    """Return a table from the elements of a dataset to their numbers.
 
     Args:
       dataset: of words, shape ().

@@ -38,7 +38,7 @@ class Optional(specs.VariantBase):
 
     @staticmethod
     def from_value(value: Any) -> Optional:
-        """One that is there.
+        """Return an optional with a value.
 
         Args:
           value: a structure of tensors.
@@ -49,15 +49,16 @@ class Optional(specs.VariantBase):
 
     @staticmethod
     def none_from_structure(value_structure: Any) -> Optional:
-        """One that is not there.
+        """Return an optional without a value.
 
         Args:
-          value_structure: a structure of tensors, TensorSpecs or the like: what it would be.
+          value_structure: the form of the missing value: a structure of tensors, TensorSpecs or the
+            like.
         """
         return Optional(out("OptionalNone", ()), specs.form_like(value_structure))
 
     def has_value(self, name: str | None = None) -> Output:
-        """Whether it is there: bool, shape ().
+        """Return True if it has a value: bool, shape ().
 
         Args:
           name: of the node.
@@ -65,7 +66,7 @@ class Optional(specs.VariantBase):
         return out("OptionalHasValue", [self._variant_tensor], name=name)
 
     def get_value(self, name: str | None = None) -> Any:
-        """The structure of tensors.
+        """Return the structure of tensors.
 
         Args:
           name: of the node.
@@ -77,7 +78,7 @@ class Optional(specs.VariantBase):
 
 
 def get_next_as_optional(iterator: Iterator) -> Optional:
-    """The next element of an iterator; at its end one that is not there, rather than an error.
+    """Return the next element of an iterator as an optional, without a value at the end.
 
     Args:
       iterator: an `Iterator`.

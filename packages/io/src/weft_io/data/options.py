@@ -11,7 +11,7 @@ from weft_tensor import errors
 
 
 class AutoShardPolicy(enum.IntEnum):
-    """How a dataset is to be divided among workers.
+    """Policies for dividing a dataset among workers.
 
     Args:
       value: a number: OFF, AUTO, FILE, DATA or HINT.
@@ -29,7 +29,7 @@ class AutoShardPolicy(enum.IntEnum):
 
 
 class ExternalStatePolicy(enum.IntEnum):
-    """What is to be done about state outside of a dataset when it is saved.
+    """Treatment of external state when a dataset is saved.
 
     Args:
       value: a number: WARN, IGNORE or FAIL.
@@ -45,7 +45,7 @@ class ExternalStatePolicy(enum.IntEnum):
 
 
 class AutotuneAlgorithm(enum.IntEnum):
-    """How TensorFlow tunes pipelines.
+    """TensorFlow's autotuning algorithms of pipelines.
 
     Args:
       value: a number: DEFAULT, HILL_CLIMB, GRADIENT_DESCENT, MAX_PARALLELISM or STAGE_BASED.
@@ -63,7 +63,7 @@ class AutotuneAlgorithm(enum.IntEnum):
 
 
 class OptionsBase:
-    """Named values of certain types, None where nothing was said."""
+    """Named values of certain types, None by default."""
 
     _types: ClassVar[dict[str, type]] = {}
 
@@ -90,7 +90,7 @@ class OptionsBase:
     __hash__ = None  # type: ignore[assignment]
 
     def merge(self, options: Self) -> Self:
-        """The options of both.
+        """Return the options of both.
 
         Args:
           options: of the same class.
@@ -121,7 +121,7 @@ def _merged(name: str, mine: Any, its: Any) -> Any:
 
 
 class DistributeOptions(OptionsBase):
-    """How a dataset is to be divided among workers.
+    """Options for dividing a dataset among workers.
 
     Attributes:
       auto_shard: bool.
@@ -141,7 +141,7 @@ class DistributeOptions(OptionsBase):
 
 
 class MapVectorizationOptions(OptionsBase):
-    """Whether maps are to be vectorised.
+    """Options of the vectorization of maps.
 
     Attributes:
       enabled, use_choose_fastest: bool.
@@ -197,7 +197,7 @@ class OptimizationOptions(OptionsBase):
 
 
 class AutotuneOptions(OptionsBase):
-    """How pipelines are to be tuned.
+    """Options of autotuning.
 
     Attributes:
       enabled: bool.
@@ -222,7 +222,7 @@ class AutotuneOptions(OptionsBase):
 
 
 class ThreadingOptions(OptionsBase):
-    """How many threads are wanted.
+    """Options of the number of threads.
 
     Attributes:
       max_intra_op_parallelism, private_threadpool_size: int.
@@ -239,10 +239,10 @@ class ThreadingOptions(OptionsBase):
 
 
 class Options(OptionsBase):
-    """What may be said of a dataset beside its elements.
+    """Options of a dataset.
 
-    Options are checked, kept and merged, so programs that set them run. None changes what comes, or
-    in which order: that is always the one of a deterministic pipeline.
+    Options are checked, stored and merged, so programs that set them run. None changes the elements
+    or their order, which is always that of a deterministic pipeline.
 
     Attributes:
       deterministic, experimental_deterministic, experimental_slack: bool.

@@ -1,4 +1,4 @@
-"""What `padded_batch` is given, for each component."""
+"""Padding arguments of `padded_batch`, for each component."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from weft_tensor.shape import Dims, as_dims
 
 
 def padded_form(form: Any, padded_shapes: Any) -> tuple[list[Output], list[Dims]]:
-    """The padded shape of each component, as a tensor and as far as it is known.
+    """Return the padded shape of each component, as a tensor and as far as it is known.
 
     Args:
       form: of the elements.
@@ -76,7 +76,7 @@ def _check_fits(padded: Dims, dims: Dims) -> None:
 
 
 def padding_values_for(form: Any, given: Any) -> list[Output]:
-    """The padding of each component.
+    """Return the padding of each component.
 
     Raises: InvalidTypeError: it is of another element type; InvalidArgumentError: it is no scalar.
     """

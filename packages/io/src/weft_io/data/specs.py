@@ -30,11 +30,11 @@ from weft_tensor.shape import Dims, TensorShape, as_dims, compatible_dims
 
 
 class Ragged(NamedTuple):
-    """How the elements of a dataset are ragged.
+    """The raggedness of the elements of a dataset.
 
     Attributes:
-      rank: how many axes of an element are. At 0 it is a tensor and batches of it are ragged; below
-        0 more axes are still to come, of batches of batches.
+      rank: number of ragged axes of an element. If 0, an element is a dense tensor whose batches
+        are ragged. If negative, only batches of batches are ragged.
       splits: the type of the splits.
     """
 
@@ -45,8 +45,8 @@ class Ragged(NamedTuple):
 class Spec:
     """The form of one tensor of an element.
 
-    A sparse one is three components, a ragged one its flat values and the splits of each level; a
-    dataset is one of type variant.
+    A sparse tensor has three components, a ragged one its flat values and the splits of each level.
+    A dataset has one component of type variant.
 
     Args:
       dtype: element type.
@@ -92,7 +92,7 @@ class Spec:
         return [Part(self.dtype, self.dims)]
 
     def rebuilt(self, parts: Sequence[Output]) -> Any:
-        """A tensor of that form, of its components."""
+        """Return a tensor of that form, of its components."""
         if self.cls is SparseTensor:
             found = SparseTensor(*parts)
             found.set_shape(self.dims)
@@ -106,7 +106,7 @@ class Spec:
         return NestedVariant(parts[0], self.element, self.cls)
 
     def with_dims(self, dims: Dims) -> Spec:
-        """The same in another shape."""
+        """Return this spec with another shape."""
         return Spec(self.dtype, dims, self.cls, self.element, self.ragged)
 
     @property
@@ -115,7 +115,7 @@ class Spec:
         return self._deeper(None if self.dims is None else self.dims[1:], -1)
 
     def batch(self, rows: int | None) -> Spec:
-        """The form of batches of it, of so many rows."""
+        """Return the form of batches with that many rows."""
         return self._deeper(None if self.dims is None else (rows, *self.dims), 1)
 
     def _deeper(self, dims: Dims, levels: int) -> Spec:
@@ -147,7 +147,7 @@ class Spec:
 
 
 class Elements:
-    """What has elements of one form: datasets and iterators."""
+    """Base of datasets and iterators, whose elements have one form."""
 
     _element: Any
 
@@ -176,7 +176,7 @@ class Elements:
 
 
 class VariantBase(Elements):
-    """What is the output of a node, variant, shape (), and has elements: datasets, optionals."""
+    """Base of datasets and optionals: a variant output of shape () with elements."""
 
     _variant_tensor: Output
 
@@ -187,12 +187,12 @@ class VariantBase(Elements):
 
     @staticmethod
     def _spec_with(element_spec: Any, dims: Dims) -> TypeSpec:
-        """Return the spec of one, or of a tensor of such, whose elements have a spec."""
+        """Return the spec of a value, or of a tensor of values, whose elements have a spec."""
         raise NotImplementedError
 
 
 class DatasetBase(VariantBase):
-    """What makes a dataset one."""
+    """Base class of datasets."""
 
 
 class NestedVariant(Elements):
@@ -221,7 +221,7 @@ class NestedVariant(Elements):
 
 
 class ElementsSpec(TypeSpec):
-    """What is known of something that has elements of one form.
+    """The spec of an object whose elements have one form.
 
     Args:
       element_spec: a structure of specs.
@@ -239,11 +239,11 @@ class ElementsSpec(TypeSpec):
 
     @classmethod
     def from_value(cls, value: Any) -> Self:
-        """The spec of a value."""
+        """Return the spec of a value."""
         return cls(value.element_spec)
 
     def as_spec(self) -> Spec:
-        """The same as the form of a component."""
+        """Return this as the spec of a component."""
         return Spec(dtypes.variant, (), self.value_type, self._form)
 
     def _said(self) -> tuple[Any, ...]:
@@ -263,14 +263,14 @@ def _type_spec_of(spec: Spec) -> TypeSpec:
 
 
 def types_of(element: Any) -> Any:
-    """The types in a form."""
+    """Return the types in a form."""
     return nest.map_structure(
         lambda spec: spec.dtype if spec.element is None else types_of(spec.element), element
     )
 
 
 def attrs_of(element: Any) -> dict[str, Any]:
-    """The attributes that say the form of elements to a node."""
+    """Return the attributes that say the form of elements to a node."""
     flat = parts(element)
     return {
         "output_types": [part.dtype for part in flat],
@@ -282,7 +282,7 @@ def attrs_of(element: Any) -> dict[str, Any]:
 
 
 def converted(value: Any) -> Any:
-    """A structure of values as one of tensors, sparse and ragged ones, and datasets."""
+    """Return a structure of values as one of tensors, sparse and ragged ones, and datasets."""
     try:
         return _converted(value)
     except RecursionError:
@@ -307,7 +307,7 @@ def _converted(value: Any) -> Any:
 
 
 def form_of(tensors: Any) -> Any:
-    """The form of a structure that `converted` gave."""
+    """Return the form of a structure that `converted` gave."""
     return nest.map_structure(_spec_of, tensors)
 
 
@@ -324,7 +324,7 @@ def _spec_of(value: Any) -> Spec:
 
 
 def _ragged_like(spec: RaggedTensorSpec) -> Spec:
-    """A form; the lengths of rows are not kept where they are all one."""
+    """Return a form; uniform row lengths are not kept."""
     dims, levels = as_dims(spec.shape), spec.ragged_rank
     if dims is not None:
         dims = (*dims[:1], *[None] * levels, *dims[levels + 1 :])
@@ -332,7 +332,7 @@ def _ragged_like(spec: RaggedTensorSpec) -> Spec:
 
 
 def components(tensors: Any) -> list[Output]:
-    """All components of a structure that `converted` gave."""
+    """Return all components of a structure that `converted` gave."""
     return [part for leaf in nest.flatten(tensors) for part in _parts_of(leaf)]
 
 
@@ -347,12 +347,12 @@ def _parts_of(value: Any) -> list[Output]:
 
 
 def parts(form: Any) -> list[Part]:
-    """All components of elements of a form."""
+    """Return all components of elements of a form."""
     return [part for spec in nest.flatten(form) for part in spec.parts]
 
 
 def rebuilt(form: Any, outputs: Sequence[Output]) -> Any:
-    """The structure of tensors of a form, of all its components."""
+    """Return the structure of tensors of a form, of all its components."""
     rest = list(outputs)
     flat: list[Any] = []
     for spec in nest.flatten(form):
@@ -363,7 +363,7 @@ def rebuilt(form: Any, outputs: Sequence[Output]) -> Any:
 
 
 def form_from(types: Any, shapes: Any = None, classes: Any = None) -> Any:
-    """The form with these types, shapes and classes.
+    """Return the form with these types, shapes and classes.
 
     Args:
       types: a structure of element types.
@@ -398,13 +398,13 @@ def _spec_from(dtype: DType, dims: Dims, cls: Any) -> Spec:
 def settled(
     trace: Callable[[Any], Any], initial: Any, state_of: Callable[[Any], Any]
 ) -> tuple[Any, Any]:
-    """A function of a state, traced with shapes that hold for every state.
+    """Trace a function of a state with shapes that hold for every state.
 
     Args:
-      trace: traces it for states of a form, and gives something with the `form` of its result.
+      trace: traces it for states of a form, and returns an object with the `form` of its result.
       initial: the form of the first state.
-      state_of: the part of the form of a result that is the next state's.
-    Returns: what `trace` gave, and the form of all states.
+      state_of: returns the next state's part of the form of a result.
+    Returns: the result of `trace`, and the form of all states.
     Raises: InvalidTypeError: the next state has another structure or other types.
     """
     form = initial
@@ -440,7 +440,7 @@ def _same_types(first: Any, second: Any) -> bool:
 
 
 def compatible(wanted: Any, given: Any) -> bool:
-    """Whether elements of one form can be had where the other is promised."""
+    """Return True if elements of one form may be used where another form is promised."""
     mine, its = nest.flatten(wanted), nest.flatten(given)
     return len(mine) == len(its) and all(
         a.like(b) and compatible_dims(a.dims, b.dims) for a, b in zip(mine, its, strict=True)
@@ -448,7 +448,7 @@ def compatible(wanted: Any, given: Any) -> bool:
 
 
 def form_like(structure: Any) -> Any:
-    """The form that a structure describes: of TensorSpecs, forms, tensors or values."""
+    """Return the form that a structure describes: of TensorSpecs, forms, tensors or values."""
     return nest.map_structure(_spec_like, structure)
 
 

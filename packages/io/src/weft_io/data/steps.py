@@ -1,4 +1,4 @@
-"""What the methods of datasets are made of: nodes that take one dataset and make another."""
+"""The basis of dataset methods: nodes that derive one dataset from another."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def int64(value: Any, what: str, least: int | None = None, auto: int | None = None) -> Output:
-    """A number of a dataset, as `arguments.scalar` makes it."""
+    """Return a number of a dataset, as `arguments.scalar` makes it."""
     return arguments.scalar(value, dtypes.int64, what, least, auto)
 
 
 def seeds(seed: Any) -> list[Output]:
-    """The two seeds of an order, as `get_seed` has them, also of one that only a run knows.
+    """Return the two seeds of an order, as `get_seed` has them, also of one that only a run knows.
 
     Args:
       seed: integer, or a tensor int64, shape (); or None.
@@ -40,12 +40,12 @@ def seeds(seed: Any) -> list[Output]:
 
 
 def drops(drop_remainder: Any) -> Output:
-    """The input that says whether a smaller rest is left out."""
+    """Return the input that says whether a smaller rest is left out."""
     return arguments.scalar(drop_remainder, dtypes.bool_, "drop_remainder")
 
 
 class Steps(specs.DatasetBase):
-    """A dataset, as far as those need it who make another one of it."""
+    """The base of a dataset with the methods that derive other datasets."""
 
     _element: Any
     _options: Options
@@ -55,7 +55,7 @@ class Steps(specs.DatasetBase):
         raise NotImplementedError
 
     def _through(self, op: str, *inputs: Any, element: Any = None, **attrs: Any) -> Dataset:
-        """A dataset of a node that takes this one and `inputs`."""
+        """Return the dataset of a node whose inputs are this one and `inputs`."""
         form = self._element if element is None else element
         with graph_around(self._variant_tensor).as_default():
             made = self._made(

@@ -1,4 +1,4 @@
-"""What is known of elements, as specs that programs can look at."""
+"""Specs of elements for programs."""
 
 from __future__ import annotations
 
@@ -28,12 +28,11 @@ Structure = TypeSpec
 
 
 def TensorStructure(dtype: Any, shape: Any) -> TensorSpec:  # noqa: N802 (TensorFlow's name)
-    """A `TensorSpec`.
+    """Return a `TensorSpec`.
 
     Args:
       dtype: element type.
-      shape: what is known of the shape.
-
+      shape: the static shape.
     Examples:
       >>> wf.data.experimental.TensorStructure(wf.int32, [3])
       TensorSpec(shape=[3], dtype=int32, name=None)
@@ -44,11 +43,11 @@ def TensorStructure(dtype: Any, shape: Any) -> TensorSpec:  # noqa: N802 (Tensor
 def SparseTensorStructure(  # noqa: N802 (TensorFlow's name)
     dtype: Any, shape: Any
 ) -> SparseTensorSpec:
-    """A `SparseTensorSpec`.
+    """Return a `SparseTensorSpec`.
 
     Args:
       dtype: element type.
-      shape: what is known of the dense shape.
+      shape: the static dense shape.
 
     Examples:
       >>> wf.data.experimental.SparseTensorStructure(wf.int32, [3])
@@ -60,12 +59,12 @@ def SparseTensorStructure(  # noqa: N802 (TensorFlow's name)
 def RaggedTensorStructure(  # noqa: N802 (TensorFlow's name)
     dtype: Any, shape: Any, ragged_rank: int
 ) -> RaggedTensorSpec:
-    """A `RaggedTensorSpec` with splits of int64.
+    """Return a `RaggedTensorSpec` with splits of int64.
 
     Args:
       dtype: element type.
-      shape: what is known of the shape, None for each ragged axis.
-      ragged_rank: how many axes are ragged.
+      shape: the static shape, None for each ragged axis.
+      ragged_rank: number of ragged axes.
     Raises: InvalidArgumentError: `ragged_rank` is not below the rank.
 
     Examples:
@@ -78,11 +77,11 @@ def RaggedTensorStructure(  # noqa: N802 (TensorFlow's name)
 def TensorArrayStructure(  # noqa: N802 (TensorFlow's name)
     dtype: Any, element_shape: Any, dynamic_size: bool, infer_shape: bool
 ) -> TensorArraySpec:
-    """A `TensorArraySpec`.
+    """Return a `TensorArraySpec`.
 
     Args:
       dtype: element type.
-      element_shape: what is known of the shape of elements.
+      element_shape: the static shape of elements.
       dynamic_size: whether it may grow.
       infer_shape: whether all elements must have one shape.
 
@@ -94,11 +93,11 @@ def TensorArrayStructure(  # noqa: N802 (TensorFlow's name)
 
 
 def get_structure(dataset_or_iterator: Any) -> Any:
-    """The specs of the tensors in an element, in its structure.
+    """Return the specs of the tensors in an element, in its structure.
 
     Args:
-      dataset_or_iterator: whose elements are asked about.
-    Raises: InvalidTypeError: neither of them.
+      dataset_or_iterator: a dataset or iterator.
+    Raises: InvalidTypeError: it is neither.
 
     Examples:
       >>> dataset = wf.data.Dataset.from_tensor_slices({"a": [[1.0, 2.0]]})

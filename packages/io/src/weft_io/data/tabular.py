@@ -47,19 +47,19 @@ def _compression(compression_type: Any) -> Output:
 class CsvDataset(Dataset):
     r"""The records of files of comma-separated values: tuples of scalars.
 
-    A field in double quotes may hold delimiters and ends of lines.
+    A field in double quotes may contain delimiters and line ends.
 
     Args:
       filenames: string, shape () or (n,).
-      record_defaults: for each column an element type, where a value is required, or a tensor with
-        one value for those that are missing: float32, float64, int32, int64 or string.
+      record_defaults: for each column an element type if a value is required, or a tensor with
+        the value of missing ones: float32, float64, int32, int64 or string.
       compression_type: string, shape (): "", "ZLIB" or "GZIP".
       buffer_size: accepted; files are read in pieces of a size that is fast.
       header: whether each file begins with a line of names.
       field_delim: one byte.
-      use_quote_delim: whether double quotes mean anything.
-      na_value: another text for a missing value than the empty one.
-      select_cols: the numbers of the columns to take, ascending; all by default.
+      use_quote_delim: whether double quotes are interpreted.
+      na_value: an additional text for missing values, besides the empty one.
+      select_cols: the numbers of the columns to return, ascending; all by default.
     Raises: InvalidTypeError: a type is another; InvalidArgumentError: numbers of columns do not
       fit; when it is iterated: InvalidArgumentError: a record is malformed, with its file and
       number.
@@ -127,15 +127,15 @@ def _record_default(value: Any) -> Output:
 
 
 class SqlDataset(Dataset):
-    """The rows that a query of an SQLite database gives: tuples of scalars.
+    """The rows of a query of an SQLite database: tuples of scalars.
 
     Args:
       driver_name: string, shape (): "sqlite".
       data_source_name: string, shape (): the database's file, which is only read.
       query: string, shape ().
       output_types: a tuple of the element types of the columns: strings, numbers or bools.
-    Raises (when it is iterated): NotFoundError: there is no such file; InvalidArgumentError: the
-      query is malformed, or gives other columns.
+    Raises (when it is iterated): NotFoundError: the file does not exist; InvalidArgumentError: the
+      query is malformed, or its columns differ.
 
     Examples:
       >>> import sqlite3
@@ -187,7 +187,7 @@ class TFRecordWriter:
         self._compression = _compression(compression_type)
 
     def write(self, dataset: Dataset) -> Node:
-        """A node that writes all elements of a dataset.
+        """Return a node that writes all elements of a dataset.
 
         Args:
           dataset: of strings, shape ().
@@ -208,13 +208,13 @@ class TFRecordWriter:
 def parse_example_dataset(
     features: Mapping[str, Any], num_parallel_calls: Any = 1
 ) -> Callable[[Dataset], Dataset]:
-    """Batches of serialized examples parsed, as by `parse_example`.
+    """Parse batches of serialized examples, as by `parse_example`.
 
     Args:
-      features: what to take of them, as of `parse_example`.
-      num_parallel_calls: how many batches at once.
+      features: the requested features, as of `parse_example`.
+      num_parallel_calls: number of batches parsed concurrently.
     Returns: a function for `Dataset.apply`, from strings of shape (n,).
-    Raises: InvalidTypeError: the elements are no strings.
+    Raises: InvalidTypeError: the elements are not strings.
 
     Examples:
       >>> feature = wf.train.Feature(int64_list=wf.train.Int64List(value=[7]))
@@ -256,24 +256,24 @@ def make_batched_features_dataset(
     sloppy_ordering: bool = False,
     drop_final_batch: bool = False,
 ) -> Dataset:
-    """Batches of the examples in files.
+    """Return batches of the examples in files.
 
     Args:
       file_pattern: a pattern of file names, or a list of them.
-      batch_size: how many examples a batch has.
-      features: what to take of them, as of `parse_example`.
+      batch_size: number of examples in a batch.
+      features: the requested features, as of `parse_example`.
       reader: makes the dataset of a file: of strings, or of pairs (key, string).
-      label_key: the feature that comes beside the others, as a pair.
+      label_key: the feature to return separately, as the second item of a pair.
       reader_args: further arguments of `reader`.
-      num_epochs: how often the files are gone through; None without an end.
+      num_epochs: number of passes over the files; None for no limit.
       shuffle: whether the order of files and examples is random.
       shuffle_buffer_size, shuffle_seed: of the order.
-      prefetch_buffer_size: how many batches are made ahead.
-      reader_num_threads: how many files are read at once.
-      parser_num_threads: how many batches are parsed at once.
-      sloppy_ordering: accepted; the order is always that of one file after the other.
-      drop_final_batch: leave out a last batch that is smaller.
-    Raises: InvalidArgumentError: `label_key` is no feature.
+      prefetch_buffer_size: number of prefetched batches.
+      reader_num_threads: number of files read concurrently.
+      parser_num_threads: number of batches parsed concurrently.
+      sloppy_ordering: accepted for compatibility; files are always read in order.
+      drop_final_batch: drop a last batch that is smaller.
+    Raises: InvalidArgumentError: `label_key` is not a feature.
 
     Examples:
       >>> feature = wf.train.Feature(int64_list=wf.train.Int64List(value=[7]))
@@ -345,27 +345,27 @@ def make_csv_dataset(
     compression_type: str | None = None,
     ignore_errors: bool = False,
 ) -> Dataset:
-    r"""Batches of the records of files of comma-separated values, columns by their names.
+    r"""Return batches of the records of files of comma-separated values, columns by name.
 
     Args:
       file_pattern: a pattern of file names, or a list of them.
-      batch_size: how many records a batch has.
+      batch_size: number of records in a batch.
       column_names: of all columns; those in the first line of the first file by default.
-      column_defaults: as `record_defaults` of `CsvDataset`; by default types are those that the
-        values of the first rows have, and missing ones are 0 or "".
-      label_name: the column that comes beside the others, as a pair.
-      select_columns: numbers or names of the columns to take; all by default.
+      column_defaults: as `record_defaults` of `CsvDataset`; by default types are inferred from the
+        first rows, and missing values are 0 or "".
+      label_name: the column to return separately, as the second item of a pair.
+      select_columns: numbers or names of the columns to return; all by default.
       field_delim, use_quote_delim, na_value, header, compression_type: as of `CsvDataset`.
-      num_epochs: how often the files are gone through; None without an end.
+      num_epochs: number of passes over the files; None for no limit.
       shuffle: whether the order of files and records is random.
       shuffle_buffer_size, shuffle_seed: of the order.
-      prefetch_buffer_size: how many batches are made ahead; as many as are of use by default.
-      num_parallel_reads: how many files are read at once.
-      sloppy: accepted; the order is always that of one file after the other.
-      num_rows_for_inference: how many rows to look at for the types; None for all.
-      ignore_errors: leave out records that are malformed.
+      prefetch_buffer_size: number of prefetched batches; tuned by default.
+      num_parallel_reads: number of files read concurrently.
+      sloppy: accepted for compatibility; files are always read in order.
+      num_rows_for_inference: number of rows for type inference; None for all.
+      ignore_errors: skip malformed records.
     Returns: dicts of columns, shape (batch_size,); with `label_name` pairs of one and the label.
-    Raises: InvalidArgumentError: nothing matches, names are there twice, or are missing.
+    Raises: InvalidArgumentError: no file matches, or names are repeated or missing.
 
     Examples:
       >>> wf.Session().run(wf.write_file("ages.csv", "name,age\nann,30\nbob,25\n"))
@@ -430,7 +430,7 @@ def _matched(file_pattern: Any) -> list[str]:
 
 
 def _chosen(names: Sequence[str], select: Sequence[Any] | None) -> list[int]:
-    """The numbers of columns that are meant by numbers or by names, ascending."""
+    """Return the numbers of columns that are meant by numbers or by names, ascending."""
     if len(set(names)) != len(names):
         raise errors.InvalidArgumentError(f"Cannot have duplicate column names, got {names}")
     if select is None:
@@ -448,7 +448,7 @@ def _chosen(names: Sequence[str], select: Sequence[Any] | None) -> list[int]:
 
 
 class _CsvForm:
-    """How files of comma-separated values are written; also for a look at their first rows."""
+    """The format of files of comma-separated values; also infers names and types."""
 
     def __init__(
         self, delimiter: str, quotes: bool, na_value: str, header: bool, compression: str | None
@@ -460,7 +460,7 @@ class _CsvForm:
         self._compression = compression
 
     def dataset(self, path: Any, defaults: Sequence[Any], select: Sequence[int] | None) -> Dataset:
-        """The records of a file."""
+        """Return the records of a file."""
         return CsvDataset(
             path,
             defaults,
@@ -483,18 +483,18 @@ class _CsvForm:
                 yield from csv.reader(texts, delimiter=self._delimiter, quoting=quoting)
 
     def names_in(self, path: str) -> list[str]:
-        """The names in the first line of a file."""
+        """Return the names in the first line of a file."""
         if not self._header:
             raise errors.InvalidArgumentError("column_names are required where header is False")
         names = next(self._rows(path), None)
         if names is None:
-            raise errors.InvalidArgumentError(f"there is no line of names in {path}")
+            raise errors.InvalidArgumentError(f"{path} has no line of column names")
         return names
 
     def inferred(
         self, paths: Sequence[str], width: int, columns: Sequence[int], most: int | None
     ) -> list[Any]:
-        """A default of the type of each column."""
+        """Return a default of the type of each column."""
         found: dict[int, DType] = {}
         for number, row in enumerate(self._data(paths)):
             if most is not None and number >= most:
@@ -523,7 +523,7 @@ _INFERRED = (dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64, dtypes.
 
 
 def _type_of(text: str, least: DType) -> DType:
-    """The first type from `least` on that a text can be of."""
+    """Return the first type from `least` on that a text can be of."""
     for dtype in _INFERRED[_INFERRED.index(least) :]:
         if dtype is dtypes.string:
             break

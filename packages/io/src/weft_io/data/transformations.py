@@ -1,4 +1,4 @@
-"""Transformations that `Dataset.apply` takes, and what is asked of datasets."""
+"""Transformations for `Dataset.apply`, and queries of datasets."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def _checked(dataset: Any) -> Dataset:
 
 
 def cardinality(dataset: Dataset) -> Output:
-    """How many elements a dataset has, where that is known before it is gone through.
+    """Return the number of elements of a dataset, if it is known before iteration.
 
     Args:
       dataset: any.
-    Returns: int64, shape (): INFINITE_CARDINALITY without an end, UNKNOWN_CARDINALITY where it is
-      not known.
+    Returns: int64, shape (): INFINITE_CARDINALITY for endless datasets, UNKNOWN_CARDINALITY if it
+      is unknown.
 
     Examples:
       >>> dataset = wf.data.Dataset.range(9).batch(2)
@@ -70,7 +70,7 @@ def cardinality(dataset: Dataset) -> Output:
 
 
 def get_single_element(dataset: Dataset) -> Any:
-    """The only element of a dataset.
+    """Return the only element of a dataset.
 
     Args:
       dataset: any.
@@ -88,7 +88,7 @@ def get_single_element(dataset: Dataset) -> Any:
 
 
 def to_variant(dataset: Dataset | specs.NestedVariant) -> Output:
-    """Return the tensor that stands for a dataset, or for a batch of datasets.
+    """Return the tensor of a dataset, or of a batch of datasets.
 
     Args:
       dataset: any.
@@ -104,7 +104,7 @@ def to_variant(dataset: Dataset | specs.NestedVariant) -> Output:
 
 
 def from_variant(variant: Output, structure: Any) -> Dataset:
-    """The dataset that a tensor stands for.
+    """Return the dataset of a tensor.
 
     Args:
       variant: variant, shape ().
@@ -123,7 +123,7 @@ def from_variant(variant: Output, structure: Any) -> Dataset:
 
 
 def assert_cardinality(expected_cardinality: Any) -> Transformation:
-    """The same elements, of which there must be so many.
+    """Assert the number of elements of a dataset.
 
     Args:
       expected_cardinality: int64, shape (), or INFINITE_CARDINALITY.
@@ -159,10 +159,10 @@ def enumerate_dataset(start: Any = 0) -> Transformation:
 
 
 def ignore_errors(log_warning: bool = False) -> Transformation:
-    """The elements that do not fail.
+    """Skip the elements that fail.
 
     Args:
-      log_warning: tell each failure.
+      log_warning: log each failure.
     Returns: a function for `Dataset.apply`.
 
     Examples:
@@ -182,13 +182,13 @@ def map_and_batch(
     drop_remainder: Any = False,
     num_parallel_calls: Any = None,
 ) -> Transformation:
-    """Batches of what a function makes of each element; as `map` and `batch`.
+    """Map and batch: batches of the results of a function, as `map` and `batch`.
 
     Args:
       map_func: as of `Dataset.map`.
       batch_size, drop_remainder: as of `Dataset.batch`.
-      num_parallel_batches: for how many batches the function is called at once; 1 by default.
-      num_parallel_calls: how many calls run at once, instead.
+      num_parallel_batches: number of batches computed concurrently; 1 by default.
+      num_parallel_calls: number of concurrent calls, instead.
     Returns: a function for `Dataset.apply`.
     Raises: InvalidArgumentError: both of the last two are given.
 
@@ -220,14 +220,14 @@ map_and_batch_with_legacy_function = map_and_batch
 
 
 def pad_to_cardinality(cardinality: Any, mask_key: str = "valid") -> Transformation:
-    """The elements, and zeros behind them until there are so many, so that batches are all full.
+    """Append zeros to reach a number of elements, so that all batches are full.
 
     Args:
-      cardinality: int64, shape (): how many.
-      mask_key: the key of a bool that is added to elements: whether one was there before.
+      cardinality: int64, shape (): the number of elements.
+      mask_key: the key of a bool that is added to elements: False for appended ones.
     Returns: a function for `Dataset.apply`, of datasets of dictionaries of tensors of known shapes.
-    Raises: InvalidArgumentError: elements are others, or have that key; when it is iterated: the
-      number of elements is not known, or above `cardinality`.
+    Raises: InvalidArgumentError: elements are of another form, or have that key; when it is
+      iterated: the number of elements is unknown, or exceeds `cardinality`.
 
     Examples:
       >>> dataset = wf.data.Dataset.from_tensor_slices({"x": [1.0, 2.0, 3.0]})
@@ -274,13 +274,13 @@ def parallel_interleave(
     buffer_output_elements: Any = None,
     prefetch_input_elements: Any = None,
 ) -> Transformation:
-    """Datasets that a function makes of each element, in turns, and read ahead.
+    """Apply a function that returns datasets, and interleave their elements with prefetching.
 
     Args:
       map_func, cycle_length, block_length: as of `Dataset.interleave`.
-      sloppy: accepted; the order is always the one of the turns.
-      buffer_output_elements, prefetch_input_elements: accepted; a block of each dataset is read
-        ahead.
+      sloppy: accepted for compatibility; the order is always deterministic.
+      buffer_output_elements, prefetch_input_elements: accepted for compatibility; a block of each
+        dataset is prefetched.
     Returns: a function for `Dataset.apply`.
 
     Examples:
@@ -295,7 +295,9 @@ def parallel_interleave(
 
 
 def copy_to_device(target_device: str, source_device: str = "/cpu:0") -> Transformation:
-    """The same elements; those of a step go to the device that needs them, as all values do.
+    """Return a transformation that keeps the elements as they are.
+
+    It exists for compatibility: a step copies values to the device that needs them anyway.
 
     Args:
       target_device, source_device: names of devices.
@@ -313,7 +315,7 @@ def copy_to_device(target_device: str, source_device: str = "/cpu:0") -> Transfo
 
 
 def prefetch_to_device(device: str, buffer_size: Any = None) -> Transformation:
-    """The same elements, made ahead of their use; they go to the device that needs them.
+    """Prefetch elements; the values of a step are copied to the device that needs them.
 
     Args:
       device: the name of a device.
@@ -332,7 +334,7 @@ def prefetch_to_device(device: str, buffer_size: Any = None) -> Transformation:
 
 
 def scan(initial_state: Any, scan_func: Callable[[Any, Any], Any]) -> Transformation:
-    """What a function makes of a state and each element, beside the next state.
+    """Apply a function to a state and each element; it returns the next state and a result.
 
     Args:
       initial_state, scan_func: as of `Dataset.scan`.
@@ -348,7 +350,7 @@ def scan(initial_state: Any, scan_func: Callable[[Any, Any], Any]) -> Transforma
 
 
 def shuffle_and_repeat(buffer_size: Any, count: Any = None, seed: Any = None) -> Transformation:
-    """The elements in a random order, `count` times over, each time in another.
+    """Shuffle and repeat the elements, in another order each time.
 
     Args:
       buffer_size, seed: as of `Dataset.shuffle`.
@@ -365,7 +367,7 @@ def shuffle_and_repeat(buffer_size: Any, count: Any = None, seed: Any = None) ->
 
 
 def take_while(predicate: Callable[..., Any]) -> Transformation:
-    """The elements before the first for which a function is false.
+    """Return the elements before the first one for which a function is false.
 
     Args:
       predicate: as of `Dataset.take_while`.
@@ -380,7 +382,7 @@ def take_while(predicate: Callable[..., Any]) -> Transformation:
 
 
 def unbatch() -> Transformation:
-    """The rows of the elements, each as an element of its own.
+    """Return the rows of the elements, each as an element of its own.
 
     Returns: a function for `Dataset.apply`.
 
@@ -393,7 +395,7 @@ def unbatch() -> Transformation:
 
 
 def unique() -> Transformation:
-    """Each element once, where it came first.
+    """Return the distinct elements, in order of first occurrence.
 
     Returns: a function for `Dataset.apply`.
 

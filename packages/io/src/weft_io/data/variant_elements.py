@@ -1,9 +1,8 @@
-"""Sparse and ragged tensors in elements that are sliced and batched: as variants on the way.
+"""Sparse and ragged tensors as variants, while elements are sliced and batched.
 
-Such a tensor of an element is several components whose sizes differ from element to element. What
-stacks components, or takes their rows, so gets variants in its place: a vector of three for a
-sparse tensor, one for a ragged tensor, and one for a row of a ragged tensor, which has no size that
-all rows share.
+Such a tensor has several components whose sizes differ between elements. So transformations that
+stack components or take rows get variants instead: a vector of three for a sparse tensor, one for a
+ragged tensor, and one for a row of a ragged tensor, which has no size shared by all rows.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from weft_tensor import dtypes
 
 
 def any_variant(form: Any) -> bool:
-    """Whether some tensor in elements of a form is a variant on the way."""
+    """Return True if some tensor in elements of a form is such a variant."""
     return any(_on_the_way(spec) for spec in nest.flatten(form))
 
 
@@ -31,17 +30,17 @@ def _on_the_way(spec: specs.Spec) -> bool:
 
 
 def packed(tensors: Any) -> Any:
-    """A structure of tensors with the rows of sparse and ragged ones as variants."""
+    """Return a structure of tensors with the rows of sparse and ragged ones as variants."""
     return nest.map_structure(
         lambda leaf, spec: _pack(leaf, spec, True), tensors, specs.form_of(tensors)
     )
 
 
 def packed_each(dataset: Any, rows: bool = False) -> Any:
-    """A dataset with the sparse and ragged tensors of its elements as variants.
+    """Return a dataset with the sparse and ragged tensors of its elements as variants.
 
     Args:
-      rows: the rows of each by itself, along a first axis.
+      rows: convert each row separately, along a first axis.
     """
     form = dataset._element
     return dataset.map(_leaf_by_leaf(form, form, lambda leaf, spec: _pack(leaf, spec, rows)))
@@ -60,12 +59,12 @@ def _pack(leaf: Any, spec: specs.Spec, rows: bool) -> Any:
 
 
 def unpacked_each(dataset: Any, form: Any) -> Any:
-    """A dataset of elements of `form`, from one of variants in its place."""
+    """Return a dataset of elements of `form`, from one of variants in its place."""
     return dataset.map(_leaf_by_leaf(dataset._element, form, _unpack))._of_form(form)
 
 
 def unpacked_windows(dataset: Any, form: Any) -> Any:
-    """The same of a dataset whose elements are datasets, one for each tensor of `form`."""
+    """Undo `packed_each` in a dataset whose elements are datasets, one per tensor of `form`."""
 
     def unpack(leaf: Any, spec: specs.Spec) -> Any:
         return leaf.map(lambda parts: _unpack(parts, spec))._of_form(spec)
@@ -106,7 +105,7 @@ def _unpack_ragged(leaf: Output, spec: specs.Spec) -> Any:
 def _leaf_by_leaf(
     given: Any, form: Any, change: Callable[[Any, specs.Spec], Any]
 ) -> Callable[..., Any]:
-    """What changes each tensor of an element, by the specs of `form`."""
+    """Return a function that changes each tensor of an element, by the specs of `form`."""
 
     def changed(*parts: Output) -> Any:
         element = parts if type(given) is tuple else parts[0]

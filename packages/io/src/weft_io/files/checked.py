@@ -1,8 +1,8 @@
-"""Checksums at the start of files whose form is another's, which other readers pass over.
+"""Checksums at the start of files in other formats, which other readers ignore.
 
-Text has one in a comment. In a binary message it is the value of a field that has one value at
-most, and the field follows once more, empty: whoever parses the message keeps the last value. So a
-message that another program reads and writes again has no checksum, rather than a wrong one.
+Text has one in a comment. In a binary message it is the value of a field with at most one value,
+and the field follows once more, empty: parsers keep the last value. So a message that another
+program reads and writes again has no checksum, instead of a wrong one.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from weft_tensor import errors
 
 
 class Form(NamedTuple):
-    """Where the checksum of a file is: between a head and a tail.
+    """The position of a file's checksum: between a head and a tail.
 
     Attributes:
-      head, tail: what they are, the same in every file.
-      width: how many bytes are between them.
-      encode: from the CRC-32 of what follows the tail to those bytes.
+      head, tail: constant bytes, the same in every file.
+      width: number of bytes between them.
+      encode: converts the CRC-32 of the bytes after the tail to those bytes.
     """
 
     head: bytes
@@ -30,7 +30,7 @@ class Form(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many bytes it takes."""
+        """The size in bytes."""
         return len(self.head) + self.width + len(self.tail)
 
     def sealed(self, data: bytes) -> bytes:
@@ -38,9 +38,9 @@ class Form(NamedTuple):
         return b"".join([self.head, self.encode(zlib.crc32(data)), self.tail, data])
 
     def begins(self, data: bytes | memoryview, path: str) -> bool:
-        """Whether data begin with a checksum of this form, which is right then.
+        """Return True if data begin with a valid checksum of this form.
 
-        Raises: DataLossError: it is another than that of what follows, or damaged itself.
+        Raises: DataLossError: the checksum is wrong or damaged.
         """
         first = len(self.head)
         start = bytes(data[: self.size])
@@ -75,7 +75,7 @@ def _as_hex(crc: int) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    """A number of 0 or more as protobuf has it."""
+    """Return a number of 0 or more as protobuf has it."""
     groups = []
     while number > 0x7F:
         groups.append(number & 0x7F | 0x80)

@@ -1,4 +1,4 @@
-"""The names of `tf.gfile` for files and directories, older ones than those of `tf.io.gfile`."""
+"""The `tf.gfile` functions: deprecated names of those of `tf.io.gfile`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Open = GFile
 
 
 def Copy(oldpath: PathLike, newpath: PathLike, overwrite: bool = False) -> None:  # noqa: N802
-    """Copy a file, between file systems too.
+    """Copy a file, also between file systems.
 
     Args:
       oldpath: the file, a path or a URL that fsspec knows.
@@ -85,7 +85,7 @@ def DeleteRecursively(dirname: PathLike) -> None:  # noqa: N802
 
 
 def Exists(filename: PathLike) -> bool:  # noqa: N802
-    """Whether there is a file or directory of that name.
+    """Return True if a file or directory of that name exists.
 
     Args:
       filename: a path, or a URL that fsspec knows.
@@ -98,7 +98,7 @@ def Exists(filename: PathLike) -> bool:  # noqa: N802
 
 
 def Glob(filename: PathLike | Iterable[PathLike]) -> list[str]:  # noqa: N802
-    """The paths that match a pattern, or any of several; see `glob`.
+    """Return the paths that match a pattern, or any of several; see `glob`.
 
     Args:
       filename: a pattern, or several.
@@ -111,7 +111,7 @@ def Glob(filename: PathLike | Iterable[PathLike]) -> list[str]:  # noqa: N802
 
 
 def IsDirectory(dirname: PathLike) -> bool:  # noqa: N802
-    """Whether the path is a directory.
+    """Return True if the path is a directory.
 
     Args:
       dirname: a path, or a URL that fsspec knows.
@@ -124,7 +124,7 @@ def IsDirectory(dirname: PathLike) -> bool:  # noqa: N802
 
 
 def ListDirectory(dirname: PathLike) -> list[str]:  # noqa: N802
-    """The names in a directory, sorted; see `listdir`.
+    """Return the names in a directory, sorted; see `listdir`.
 
     Args:
       dirname: a path, or a URL that fsspec knows.
@@ -138,7 +138,7 @@ def ListDirectory(dirname: PathLike) -> list[str]:  # noqa: N802
 
 
 def MakeDirs(dirname: PathLike) -> None:  # noqa: N802
-    """Create a directory and those above it; see `makedirs`.
+    """Create a directory and its parents; see `makedirs`.
 
     Args:
       dirname: a path, or a URL that fsspec knows.
@@ -188,7 +188,7 @@ def Remove(filename: PathLike) -> None:  # noqa: N802
 
 
 def Rename(oldname: PathLike, newname: PathLike, overwrite: bool = False) -> None:  # noqa: N802
-    """Move a file or a directory; a file between file systems too, which copies it.
+    """Move a file or directory; a move of a file between file systems copies it.
 
     Args:
       oldname: a path, or a URL that fsspec knows.
@@ -231,11 +231,11 @@ def Stat(filename: PathLike) -> FileStatistics:  # noqa: N802
 def Walk(  # noqa: N802
     top: PathLike, in_order: bool = True
 ) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Every directory under `top`, itself included; nothing where there is no such directory.
+    """Yield every directory under `top`, itself included; nothing if it does not exist.
 
     Args:
       top: a path, or a URL that fsspec knows.
-      in_order: a directory comes before what is in it; else after.
+      in_order: yield a directory before its contents; else after.
     Yields: (path, directories in it, files in it).
 
     Examples:

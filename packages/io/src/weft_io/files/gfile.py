@@ -1,7 +1,7 @@
 """Files and directories, local or at any URL that fsspec knows: `tf.io.gfile`.
 
 A path is a string, bytes or a `PathLike`; with a scheme (`s3://`, `memory://`) it goes through
-fsspec, which wants that scheme's package. Failures are the errors of `weft_tensor.errors`.
+fsspec, which requires that scheme's package. Failures are the errors of `weft_tensor.errors`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _CHUNK: Final = 1 << 20
 
 
 def stat(path: PathLike) -> FileStatistics:
-    """Length, time of the last change, and whether it is a directory.
+    """Return the length, modification time and kind of a file.
 
     Args:
       path: local, or a URL that fsspec knows.
@@ -66,11 +66,11 @@ def stat(path: PathLike) -> FileStatistics:
 
 
 def exists(path: PathLike) -> bool:
-    """Whether there is a file or directory of that name.
+    """Return True if a file or directory of that name exists.
 
     Args:
       path: local, or a URL that fsspec knows.
-    Raises: PermissionDeniedError, ...: it cannot be found out.
+    Raises: PermissionDeniedError, ...: its existence cannot be determined.
 
     Examples:
       >>> wf.io.gfile.exists("nowhere")
@@ -80,7 +80,7 @@ def exists(path: PathLike) -> bool:
 
 
 def isdir(path: PathLike) -> bool:
-    """Whether the path is a directory; False where there is nothing.
+    """Return True if the path is a directory; False if it does not exist.
 
     Args:
       path: local, or a URL that fsspec knows.
@@ -106,7 +106,7 @@ def _stat_or_none(name: str) -> FileStatistics | None:
 
 
 def listdir(path: PathLike) -> list[str]:
-    """The names in a directory, sorted.
+    """Return the names in a directory, sorted.
 
     Args:
       path: local, or a URL that fsspec knows.
@@ -125,12 +125,12 @@ def _entries(name: str) -> list[tuple[str, bool]]:
     fs, inner = locate(name)
     with reported("listing", name):
         if not fs.stat(inner).is_directory:
-            raise FileNotFoundError(f"{name} is no directory")
+            raise FileNotFoundError(f"{name} is not a directory")
         return sorted(fs.list(inner))
 
 
 def glob(pattern: PathLike | Iterable[PathLike]) -> list[str]:
-    r"""The paths that match a pattern, or any of several, sorted.
+    r"""Return the paths that match a pattern, or any of several, sorted.
 
     Args:
       pattern: `*` any characters but "/", `?` one, `[a-z]` one of a set, `[^a]` one of the rest,
@@ -157,11 +157,11 @@ def walk(
     topdown: bool = True,
     onerror: Callable[[errors.OpError], Any] | None = None,
 ) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Every directory under `top`, itself included, as (path, directories in it, files in it).
+    """Yield every directory under `top`, itself included: (path, directories, files).
 
     Args:
-      topdown: a directory comes before what is in it; else after.
-      onerror: called with what keeps a directory from being listed; nothing by default.
+      topdown: yield a directory before its contents; else after.
+      onerror: called with the error if a directory cannot be listed; ignored by default.
 
     Examples:
       >>> wf.io.gfile.makedirs("walked/inner")
@@ -225,7 +225,7 @@ def mkdir(path: PathLike) -> None:
 
 
 def makedirs(path: PathLike) -> None:
-    """Create a directory and those above it; what exists is left alone.
+    """Create a directory and its parents; existing ones are left unchanged.
 
     Args:
       path: local, or a URL that fsspec knows.
@@ -290,7 +290,7 @@ def rmtree(path: PathLike) -> None:
 
 
 def rename(src: PathLike, dst: PathLike, overwrite: bool = False) -> None:
-    """Move a file or a directory, between file systems too, which copies it.
+    """Move a file or directory; a move of a file between file systems copies it.
 
     Args:
       src, dst: local paths, or URLs that fsspec knows.
@@ -322,7 +322,7 @@ def rename(src: PathLike, dst: PathLike, overwrite: bool = False) -> None:
 
 
 def copy(src: PathLike, dst: PathLike, overwrite: bool = False) -> None:
-    """Copy a file, between file systems too.
+    """Copy a file, also between file systems.
 
     Args:
       src, dst: local paths, or URLs that fsspec knows.
@@ -422,11 +422,11 @@ class GFile:
         return self._open("reading")
 
     def size(self) -> int:
-        """Bytes in the file now; what was written and not flushed is not in it yet."""
+        """Return the size of the file in bytes, without data that was not flushed yet."""
         return stat(self._path).length
 
     def read(self, n: int = -1) -> Any:
-        """The next `n` bytes, or all that follow, as text or bytes.
+        """Return the next `n` bytes, or all that follow, as text or bytes.
 
         In text mode a character that was begun is completed.
 
@@ -452,20 +452,20 @@ class GFile:
         except UnicodeDecodeError as cause:
             offset = file.tell() - len(data) + cause.start
             raise errors.InvalidArgumentError(
-                f"{self._path} is no UTF-8 text at offset {offset}: {cause.reason}; "
+                f"{self._path} is not UTF-8 text at offset {offset}: {cause.reason}; "
                 "a mode with 'b' reads bytes",
                 details={"file": self._path, "offset": offset},
             ) from cause
 
     def readline(self) -> Any:
-        """The next line with its end; empty when there is none."""
+        """Return the next line with its end; empty when there is none."""
         file = self._readable()
         with reported("reading", self._path):
             data = file.readline()
         return self._decoded(data, file)
 
     def readlines(self) -> list[Any]:
-        """All lines that follow, with their ends."""
+        """Return all lines that follow, with their ends."""
         return list(self)
 
     def __iter__(self) -> Iterator[Any]:
@@ -478,7 +478,7 @@ class GFile:
         return line
 
     def next(self) -> Any:
-        """The next line; raises StopIteration after the last."""
+        """Return the next line; raises StopIteration after the last."""
         return self.__next__()
 
     def write(self, file_content: str | bytes) -> None:
@@ -498,16 +498,16 @@ class GFile:
             file.write(data)
 
     def tell(self) -> int:
-        """The position in bytes."""
+        """Return the position in bytes."""
         with reported("reading", self._path):
             return self._open().tell()
 
     def seek(self, offset: int | None = None, whence: int = 0, position: int | None = None) -> None:
-        """Go to a position in bytes.
+        """Set the position in bytes.
 
         Args:
-          offset: counted from what `whence` says.
-          whence: 0 from the start, 1 from here, 2 from the end.
+          offset: relative to `whence`.
+          whence: 0 for the start, 1 for the current position, 2 for the end.
           position: the deprecated name of `offset` from the start.
         Raises: InvalidArgumentError: before the start, or another `whence`.
         """
@@ -529,7 +529,7 @@ class GFile:
         return True
 
     def flush(self) -> None:
-        """Hand over what was written to the file system."""
+        """Flush written data to the file system."""
         if self._file is not None:
             with reported("writing", self._path):
                 self._file.flush()
@@ -554,7 +554,7 @@ class GFile:
 
 
 def _missing_bytes(data: bytes) -> int:
-    """How many bytes the last character of UTF-8 text lacks."""
+    """Return the number of missing bytes of the last character of UTF-8 text."""
     for back in range(1, min(4, len(data)) + 1):
         byte = data[-back]
         if byte & 0xC0 != 0x80:
@@ -564,9 +564,9 @@ def _missing_bytes(data: bytes) -> int:
 
 
 def get_registered_schemes() -> list[str]:
-    """The schemes of URLs that files can have; "" is for local paths.
+    """Return the supported URL schemes of files; "" is for local paths.
 
-    Some want a package of their own when they are used.
+    Some require a package of their own when they are used.
 
     Examples:
       >>> {"", "file", "memory"} <= set(wf.io.gfile.get_registered_schemes())

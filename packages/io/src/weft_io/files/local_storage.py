@@ -1,8 +1,8 @@
-"""Local files: written aside and renamed into place, and locks that tell who is alive.
+"""Local files: atomic replacement by rename, and locks that identify dead writers.
 
-Whatever is being written has a name such as `.model-5.0123456789abcdef.saving`, and its writer
-holds a lock on it until it is renamed or removed. The lock goes with the process, so a file of this
-name that can be locked was left behind by a writer that died.
+A file being written has a name such as `.model-5.0123456789abcdef.saving`, and its writer holds a
+lock on it until it is renamed or removed. The lock ends with the process, so a file of this name
+that can be locked was left by a dead writer.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ else:
     import fcntl
 
     def _lock(descriptor: int) -> bool:
-        """Lock an open file; False where the file system has no locks."""
+        """Lock an open file; return False if the file system does not support locks."""
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         except OSError as error:
@@ -96,7 +96,7 @@ class LocalWriting:
 
 
 def write_all(descriptor: int, data: Bytes) -> None:
-    """Write all of `data` where the file stands."""
+    """Write all of `data` at the file's position."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view[:_CHUNK]) :]
@@ -131,8 +131,8 @@ class Saving:
     """A file that is being written, locked by its writer.
 
     Args:
-      directory: where it will be renamed to.
-      base: what it is about, for its name.
+      directory: the directory it will be renamed to.
+      base: the name of its subject, for its own name.
     """
 
     def __init__(self, directory: str, base: str) -> None:
@@ -142,10 +142,11 @@ class Saving:
             self._descriptor = opener(self.path, flags)
             try:
                 _lock(self._descriptor)
-                # Someone who met it before it was locked took it for abandoned and removed it.
+                # Another process may have found it before it was locked, and removed it as
+                # abandoned.
                 if os.fstat(self._descriptor).st_nlink or os.name == "nt":
                     return
-            except BaseException:  # because nothing may stay behind, whatever it is
+            except BaseException:  # because no file may be left behind after any failure
                 self.discard()
                 raise
             os.close(self._descriptor)
@@ -157,7 +158,7 @@ class Saving:
             os.fsync(self._descriptor)
 
     def publish(self, target: str) -> None:
-        """Flush the file and rename it to `target`, replacing what is there."""
+        """Flush the file and rename it to `target`, replacing an existing file."""
         os.fsync(self._descriptor)
         if os.name == "nt":
             self._close()
@@ -206,19 +207,19 @@ class LocalStorage:
     """The file systems of this machine."""
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file of that name."""
+        """Return True if a file of that name exists."""
         return os.path.exists(path)
 
     def is_directory(self, path: str) -> bool:
-        """Whether there is a directory of that name."""
+        """Return True if a directory of that name exists."""
         return os.path.isdir(path)
 
     def make_directory(self, path: str) -> None:
-        """Make a directory and those above it, unless they are there."""
+        """Create a directory and its parents, unless they exist."""
         os.makedirs(path, exist_ok=True)
 
     def names(self, directory: str) -> list[str]:
-        """The names in a directory."""
+        """Return the names in a directory."""
         return os.listdir(directory)
 
     def written_at(self, path: str) -> float:
@@ -226,7 +227,7 @@ class LocalStorage:
         return os.stat(path).st_mtime
 
     def read(self, path: str) -> bytes:
-        """All of a file."""
+        """Return all of a file."""
         if os.path.isdir(path):
             raise IsADirectoryError(errno.EISDIR, "it is a directory", path)
         with open(path, "rb", buffering=0, opener=opener) as file:
@@ -247,7 +248,7 @@ class LocalStorage:
         try:
             saving.write(data)
             saving.publish(path)
-        except BaseException:  # because nothing may stay behind, whatever it is
+        except BaseException:  # because no file may be left behind after any failure
             saving.discard()
             raise
 
@@ -257,7 +258,7 @@ class LocalStorage:
             os.unlink(path)
 
     def sync_directory(self, directory: str) -> None:
-        """Make what was created, renamed and removed in a directory survive a loss of power."""
+        """Make creations, renames and removals in a directory survive a loss of power."""
         if os.name == "nt":
             return
         descriptor = os.open(directory, os.O_RDONLY)
@@ -271,7 +272,7 @@ class LocalStorage:
 
     @contextmanager
     def locked(self, directory: str) -> Iterator[None]:
-        """Keep other threads and processes out of the short steps that change what is in place."""
+        """Exclude other threads and processes from the short steps that replace files."""
         if os.name == "nt":
             with _without_locks:
                 yield
@@ -291,7 +292,7 @@ class LocalStorage:
         return Saving(directory, base)
 
     def abandoned(self, directory: str) -> Iterator[LocalAbandoned]:
-        """The notes and half-written files in a directory whose writers died."""
+        """Yield the notes and partial files in a directory whose writers died."""
         for name in sorted(os.listdir(directory)):
             match = SAVING.match(name)
             if match is None:

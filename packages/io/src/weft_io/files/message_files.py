@@ -29,14 +29,14 @@ class _Types:
 
 
 def read_message(path: str, kind: type[M], as_text: bool | None = None) -> M:
-    """The message in a file.
+    """Read the message in a file.
 
     Args:
       kind: its class, of `weft_graph.proto`.
-      as_text: whether it is text; None to find out.
+      as_text: whether it is text; None to detect it.
     Raises:
-      NotFoundError: there is no such file.
-      DataLossError: it holds no such message, or has a checksum that is not that of the rest.
+      NotFoundError: the file does not exist.
+      DataLossError: it does not contain such a message, or its checksum is wrong.
     """
     path = paths.as_path(path)
     with reported("reading", path):
@@ -49,7 +49,7 @@ def read_message(path: str, kind: type[M], as_text: bool | None = None) -> M:
 
 
 def parsed(data: bytes, path: str, kind: type[M], as_text: bool | None = None) -> M:
-    """The message in a file's bytes; arguments and errors as of `read_message`."""
+    """Parse the message in a file's bytes; arguments and errors as of `read_message`."""
     from google.protobuf import text_format
     from google.protobuf.message import DecodeError
 
@@ -77,9 +77,9 @@ def parsed(data: bytes, path: str, kind: type[M], as_text: bool | None = None) -
 
 
 def message_bytes(message: Any, as_text: bool = False) -> bytes:
-    """The form of a message in a file, with a checksum where there is a place for one.
+    """Serialize a message for a file, with a checksum if there is a place for one.
 
-    Raises: InvalidArgumentError: it takes 2 GiB or more.
+    Raises: InvalidArgumentError: it has 2 GiB or more.
     """
     from google.protobuf import text_format
     from google.protobuf.message import EncodeError
@@ -110,7 +110,7 @@ def write_message(path: str, message: Any, as_text: bool = False) -> None:
 
 
 def pack(message: Any) -> Any:
-    """An `Any` that holds a message, under TensorFlow's name for it."""
+    """Return an `Any` that holds a message, under TensorFlow's name for it."""
     from weft_graph import proto
 
     kind = proto.descriptor_pool().FindMessageTypeByName("google.protobuf.Any")
@@ -124,9 +124,9 @@ def pack(message: Any) -> Any:
 
 
 def unpack(item: Any, kind: type[M]) -> M | None:
-    """The message that an `Any` holds; None when it is of another kind.
+    """Return the message in an `Any`; None if it is of another kind.
 
-    Raises: DataLossError: its bytes are no such message.
+    Raises: DataLossError: its bytes are not such a message.
     """
     from google.protobuf.message import DecodeError
 
@@ -141,6 +141,6 @@ def unpack(item: Any, kind: type[M]) -> M | None:
 
 
 def is_any(item: Any) -> bool:
-    """Whether an object is an `Any`, of any pool."""
+    """Return True if an object is an `Any`, of any descriptor pool."""
     name = getattr(getattr(item, "DESCRIPTOR", None), "full_name", "")
     return bool(name == "google.protobuf.Any")

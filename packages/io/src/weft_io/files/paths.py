@@ -1,4 +1,4 @@
-"""Where checkpoints are: paths, and the storage that a path is in."""
+"""Paths of checkpoints, and the storage of a path."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from weft_io.files.storage import Bytes, Storage
 
 
 def exists(path: str) -> bool:
-    """Whether there is a file of that name."""
+    """Return True if a file of that name exists."""
     return storage_of(path).exists(path)
 
 
 def read_bytes(path: str) -> bytes:
-    """All of a file. Raises: OSError."""
+    """Return all of a file. Raises: OSError."""
     return storage_of(path).read(path)
 
 
@@ -31,12 +31,12 @@ def write_atomically(path: str, data: Bytes) -> None:
 
 
 def as_path(path: systems.PathLike) -> str:
-    """A path as text, without `file://`, as the user may give it."""
+    """Return a path as text without `file://`, in any form that a user may pass."""
     return systems.as_path(path).removeprefix("file://")
 
 
 def storage_of(path: str) -> Storage:
-    """The storage that a path is in.
+    """Return the storage that a path is in.
 
     Raises: UnimplementedError: nothing installed knows the URL's scheme.
     """
@@ -49,7 +49,7 @@ def storage_of(path: str) -> Storage:
 
 
 def split_prefix(path: str) -> tuple[str, str]:
-    """Directory ("." where the path names none) and last part of a path."""
+    """Return directory ("." if the path has none) and last part of a path."""
     if systems.is_url(path):
         directory, _, base = path.rpartition("/")
         return (directory + "/" if directory.endswith("/") else directory), base
@@ -58,12 +58,12 @@ def split_prefix(path: str) -> tuple[str, str]:
 
 
 def base_name(path: str) -> str:
-    """The last part of a path."""
+    """Return the last part of a path."""
     return split_prefix(path)[1]
 
 
 def join(directory: str, path: str) -> str:
-    """A path within a directory; one that is absolute, or a URL, is itself."""
+    """Return a path within a directory; one that is absolute, or a URL, is itself."""
     if is_absolute(path):
         return path
     url = systems.is_url(directory)
@@ -71,22 +71,22 @@ def join(directory: str, path: str) -> str:
 
 
 def is_absolute(path: str) -> bool:
-    """Whether a path means the same wherever the program runs: URLs do."""
+    """Return True if a path is independent of the working directory, such as a URL."""
     return systems.is_url(path) or os.path.isabs(path)
 
 
 def absolute(path: str) -> str:
-    """The path as one that means the same wherever the program runs; a slash at its end stays."""
+    """Return an absolute path; a trailing slash is kept."""
     return path if systems.is_url(path) else os.path.abspath(path) + _last_slash(path)
 
 
 def relative(path: str, directory: str) -> str:
-    """The path as seen from a directory; a URL that is outside it stays itself."""
+    """Return the path as seen from a directory; a URL that is outside it stays itself."""
     if systems.is_url(path) or systems.is_url(directory):
         return path.removeprefix(systems.join(directory, ""))
     return os.path.relpath(path, directory) + _last_slash(path)
 
 
 def _last_slash(path: str) -> str:
-    """What a prefix that ends in no name has at its end."""
+    """Return the trailing slash of a prefix that does not end in a name, or ""."""
     return "/" if path.endswith("/") and path.strip("/") else ""

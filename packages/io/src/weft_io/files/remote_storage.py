@@ -1,9 +1,9 @@
-"""Checkpoints at URLs: stores of objects and whatever else fsspec knows.
+"""Checkpoints at URLs: object stores and other file systems supported by fsspec.
 
-A store of objects replaces an object at once, when all of it has arrived; what has a move of its
-own (SFTP, HDFS, a directory that fsspec sees) is written aside and moved. There are no locks, so
-whether the writer of a note is alive is not known: this process knows its own, and what others
-began a day ago counts as abandoned.
+An object store replaces an object atomically once it is complete. On file systems with a move of
+their own (SFTP, HDFS, a local directory through fsspec), files are written under another name and
+moved. There are no locks, so it is unknown whether the writer of a note is alive: this process
+knows its own writers, and others count as dead after a day.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from weft_io.files.systems import join, locate
 from weft_tensor import errors
 
 ABANDONED_AFTER: Final = 24 * 3600.0
-"""Seconds after which what another process is writing counts as abandoned."""
+"""Seconds after which files being written by another process count as abandoned."""
 
 _RANGE: Final = 1 << 23
 _AT_ONCE: Final = 8
@@ -38,7 +38,7 @@ class RemoteError(ConnectionError):
 
 
 def _asking(function: F) -> F:
-    """Let a function raise what a store refuses as OSError, of whatever class the store's was."""
+    """Convert a store's exceptions, of any class, to OSError."""
 
     @functools.wraps(function)
     def asking(*args: Any, **kwargs: Any) -> Any:
@@ -71,18 +71,18 @@ class RemoteWriting:
 
     @_asking
     def finish(self) -> None:
-        """Close it: now it is there."""
+        """Close the object; now it exists."""
         self._file.close()
 
     def discard(self) -> None:
-        """Give up what was sent; what is there nevertheless is named in the save's note."""
+        """Abandon the upload; objects that exist nevertheless are named in the save's note."""
         give_up = getattr(self._file, "discard", self._file.close)
         with suppress(Exception):  # because the save fails with its own error, not with this one
             give_up()
 
 
 class RemoteReading:
-    """An object, read by ranges, several of them at once where the store can."""
+    """An object that is read by ranges, concurrently if the store supports it."""
 
     chunk = _RANGE * _AT_ONCE
 
@@ -182,8 +182,8 @@ class RemoteStorage:
     Args:
       url: any path in it.
     Attributes:
-      replaces_at_once: whether one request replaces an object, so that nobody sees half of it.
-    Raises: UnimplementedError: nothing installed knows the URL's scheme.
+      replaces_at_once: whether a single request replaces an object atomically.
+    Raises: UnimplementedError: no installed package supports the URL's scheme.
     """
 
     def __init__(self, url: str) -> None:
@@ -202,7 +202,7 @@ class RemoteStorage:
 
     @_asking
     def exists(self, path: str) -> bool:
-        """Whether there is an object of that name."""
+        """Return True if an object of that name exists."""
         try:
             self._fs.info(self._inner(path))
         except (FileNotFoundError, NotADirectoryError):
@@ -211,17 +211,17 @@ class RemoteStorage:
 
     @_asking
     def is_directory(self, path: str) -> bool:
-        """Whether there is something under that name."""
+        """Return True if there are objects under that name."""
         return bool(self._fs.isdir(self._inner(path)))
 
     @_asking
     def make_directory(self, path: str) -> None:
-        """Make a directory and those above it; stores of objects have none and do nothing."""
+        """Create a directory and its parents; does nothing in object stores."""
         self._fs.makedirs(self._inner(path), exist_ok=True)
 
     @_asking
     def names(self, directory: str) -> list[str]:
-        """The names in a directory; none where nothing is in it, as stores have no directories."""
+        """Return the names in a directory; none if it is empty: stores have no directories."""
         inner = self._inner(directory)
         self._fs.invalidate_cache(inner)  # others write there too
         try:
@@ -232,7 +232,7 @@ class RemoteStorage:
 
     @_asking
     def written_at(self, path: str) -> float:
-        """When an object was written, in seconds since the epoch; now where nobody knows."""
+        """Return the write time of an object in seconds since the epoch; now if it is unknown."""
         try:
             return float(self._fs.modified(self._inner(path)).timestamp())
         except NotImplementedError:  # not every store keeps the time
@@ -241,7 +241,7 @@ class RemoteStorage:
 
     @_asking
     def read(self, path: str) -> bytes:
-        """All of an object."""
+        """Return all of an object."""
         return bytes(self._fs.cat_file(self._inner(path)))
 
     def open(self, path: str) -> RemoteReading:
@@ -270,7 +270,7 @@ class RemoteStorage:
             self.put(aside, bytes(data))
             self._fs.mv(self._inner(aside), self._inner(path))
             _own.pop(aside)
-        except BaseException:  # because nothing may stay behind, whatever it is
+        except BaseException:  # because no object may be left behind after any failure
             _own[aside] = False
             with suppress(OSError):  # then the next save removes it
                 self.remove(aside)
@@ -284,7 +284,7 @@ class RemoteStorage:
             self._fs.rm_file(self._inner(path))
 
     def sync_directory(self, directory: str) -> None:
-        """Stores keep what they have acknowledged."""
+        """Do nothing: stores keep acknowledged data."""
 
     @contextmanager
     def locked(self, directory: str) -> Iterator[None]:
@@ -297,7 +297,7 @@ class RemoteStorage:
         return RemoteNote(self, directory, base)
 
     def abandoned(self, directory: str) -> Iterator[RemoteAbandoned]:
-        """The notes and half-written objects in a directory whose writers are gone."""
+        """Yield the notes and partial objects in a directory whose writers are dead."""
         for name in sorted(self.names(directory)):
             match = SAVING.match(name)
             path = join(directory, name)

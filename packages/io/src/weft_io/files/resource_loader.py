@@ -19,7 +19,7 @@ from weft_tensor import errors
 
 
 def _caller(depth: int) -> str:
-    """The directory of the module that called a function here."""
+    """Return the directory of the module that called a function here."""
     frame: FrameType | None = sys._getframe(depth)
     name = frame.f_globals.get("__file__") if frame is not None else None
     if not name:
@@ -30,7 +30,7 @@ def _caller(depth: int) -> str:
 
 
 def get_data_files_path() -> str:
-    """The directory of the module that calls this.
+    """Return the directory of the module that calls this.
 
     Raises: FailedPreconditionError: it is in no file.
 
@@ -44,7 +44,7 @@ def get_data_files_path() -> str:
 
 
 def get_root_dir_with_all_resources() -> str:
-    """The directory that data files are found under: that of the module that calls this.
+    """Return the directory that data files are found under: that of the module that calls this.
 
     Raises: FailedPreconditionError: it is in no file.
 
@@ -58,7 +58,7 @@ def get_root_dir_with_all_resources() -> str:
 
 
 def get_path_to_datafile(path: str) -> str:
-    """The path of a file beside the module that calls this.
+    """Return the path of a file beside the module that calls this.
 
     Args:
       path: relative to that module's directory.
@@ -75,11 +75,11 @@ def get_path_to_datafile(path: str) -> str:
 
 
 def load_resource(path: str) -> bytes:
-    """What is in a file beside the module that calls this.
+    """Return the contents of a file next to the calling module.
 
     Args:
       path: relative to that module's directory.
-    Raises: FailedPreconditionError: it is in no file; NotFoundError: there is no such file.
+    Raises: FailedPreconditionError: the module has no file; NotFoundError: the file does not exist.
 
     Examples:
       >>> wf.Session().run(wf.write_file("data.txt", "hello"))
@@ -93,7 +93,7 @@ def load_resource(path: str) -> bytes:
 
 
 def readahead_file_path(path: str, readahead: str = "128M") -> str:
-    """The path itself: files are read ahead by the system.
+    """Return the path itself: files are read ahead by the system.
 
     Args:
       path: of a file.

@@ -1,17 +1,17 @@
-"""What checkpoints ask of the place where they are kept, and the two kinds of places.
+"""The storage interface of checkpoints, for two kinds of storage.
 
 Local file systems:
-  - The index is written aside, flushed and renamed. What was reported as saved survives a loss of
-    power.
-  - Locks order several savers, and tell the next save what killed ones left, which it removes.
+  - The index is written under another name, flushed and renamed. A completed save survives a loss
+    of power.
+  - Locks order several savers, and let the next save detect and remove files of killed ones.
 
-Stores of objects, and file systems behind fsspec:
-  - A store of objects replaces an object at once; where there is a move, the index is written aside
-    and moved. What survives a loss of power is the store's affair.
-  - There are no locks: processes must not save to one directory at the same time. What a save left
-    that was killed, the next one of the same process removes, and those of others after a day.
+Object stores, and file systems behind fsspec:
+  - An object store replaces an object atomically; if there is a move, the index is written under
+    another name and moved. Durability is up to the store.
+  - There are no locks: processes must not save to one directory concurrently. Files of a killed
+    save are removed by the next save of the same process, or of others after a day.
 
-Everywhere the shards have names of their own and the index comes last, so that a crash leaves the
+In all cases the shards have unique names and the index is written last, so that a crash leaves the
 old checkpoint or the new one.
 """
 
@@ -26,16 +26,16 @@ from typing import Final, Protocol
 Bytes = bytes | bytearray | memoryview
 
 SAVING: Final = re.compile(r"^\.(?P<base>.*)\.(?P<save>[0-9a-f]{16})\.saving$", re.DOTALL)
-"""The names of files that are being written, such as `.model-5.0123456789abcdef.saving`."""
+"""Names of files being written, such as `.model-5.0123456789abcdef.saving`."""
 
 
 def new_save_id() -> str:
-    """A name for one save that no other save has."""
+    """Return a name for one save that no other save has."""
     return secrets.token_hex(8)
 
 
 def saving_name(base: str) -> str:
-    """A new name for something about `base` that is being written."""
+    """Return a new name for something about `base` that is being written."""
     return f".{base}.{new_save_id()}.saving"
 
 
@@ -47,7 +47,7 @@ class Writing(Protocol):
         ...
 
     def finish(self) -> None:
-        """Close it; what was written survives a loss of power, as far as the place can promise."""
+        """Close it; the data survive a loss of power if the storage can guarantee it."""
         ...
 
     def discard(self) -> None:
@@ -76,7 +76,7 @@ class Reading(Protocol):
 
 
 class Note(Protocol):
-    """A note of what is being done, which outlives its writer. Methods raise OSError."""
+    """A persistent note of work in progress. Methods raise OSError."""
 
     def write(self, data: Bytes, flush: bool = False) -> None:
         """Append bytes; with `flush` they survive a loss of power."""
@@ -92,11 +92,11 @@ class Note(Protocol):
 
 
 class Abandoned(Protocol):
-    """A file that a dead writer left.
+    """A file left by a dead writer.
 
     Attributes:
-      base: what it was about.
-      data: what it holds.
+      base: the name of its subject.
+      data: its contents.
     """
 
     base: str
@@ -111,19 +111,19 @@ class Storage(Protocol):
     """A place that keeps checkpoints. Methods raise OSError."""
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file of that name."""
+        """Return True if a file of that name exists."""
         ...
 
     def is_directory(self, path: str) -> bool:
-        """Whether there is a directory of that name."""
+        """Return True if a directory of that name exists."""
         ...
 
     def make_directory(self, path: str) -> None:
-        """Make a directory and those above it, unless they are there."""
+        """Create a directory and its parents, unless they exist."""
         ...
 
     def names(self, directory: str) -> list[str]:
-        """The names in a directory."""
+        """Return the names in a directory."""
         ...
 
     def written_at(self, path: str) -> float:
@@ -131,7 +131,7 @@ class Storage(Protocol):
         ...
 
     def read(self, path: str) -> bytes:
-        """All of a file."""
+        """Return all of a file."""
         ...
 
     def open(self, path: str) -> Reading:
@@ -151,11 +151,11 @@ class Storage(Protocol):
         ...
 
     def sync_directory(self, directory: str) -> None:
-        """Make what was created, renamed and removed in a directory survive a loss of power."""
+        """Make creations, renames and removals in a directory survive a loss of power."""
         ...
 
     def locked(self, directory: str) -> AbstractContextManager[None]:
-        """Keep others out of the short steps that change what is in place."""
+        """Exclude others from the short steps that replace files."""
         ...
 
     def note(self, directory: str, base: str) -> Note:
@@ -163,5 +163,5 @@ class Storage(Protocol):
         ...
 
     def abandoned(self, directory: str) -> Iterator[Abandoned]:
-        """The notes and half-written files in a directory whose writers died."""
+        """Yield the notes and partial files in a directory whose writers died."""
         ...

@@ -19,12 +19,13 @@ _SCHEME: Final = re.compile(r"^(?:[a-zA-Z][\w+.-]*::)*(?P<scheme>[a-zA-Z][\w+.-]
 
 
 class FileStatistics(NamedTuple):
-    """What `stat` says of a file.
+    """The result of `stat`.
 
     Attributes:
       length: bytes.
-      mtime_nsec: when it was last changed, in nanoseconds since 1970; 0 where a store does not say.
-      is_directory: whether it is one.
+      mtime_nsec: time of the last change, in nanoseconds since 1970; 0 if a store does not report
+        it.
+      is_directory: whether it is a directory.
     """
 
     length: int
@@ -33,10 +34,10 @@ class FileStatistics(NamedTuple):
 
 
 class FileSystem(Protocol):
-    """What `file_io` needs. Methods raise OSError; paths are those that `locate` returned."""
+    """The interface of file systems. Methods raise OSError; paths are results of `locate`."""
 
     def open(self, path: str, mode: str) -> BinaryIO:
-        """An open file; `mode` is of binary kind."""
+        """Open a file; `mode` is binary."""
         ...
 
     def stat(self, path: str) -> FileStatistics:
@@ -44,11 +45,11 @@ class FileSystem(Protocol):
         ...
 
     def list(self, path: str) -> list[tuple[str, bool]]:
-        """Names in a directory and whether each is a directory, in no order."""
+        """Return names in a directory and whether each is a directory, in no order."""
         ...
 
     def make_directory(self, path: str, parents: bool) -> None:
-        """Create a directory, with those above it if `parents`; it may exist then."""
+        """Create a directory, with its parents if `parents`, in which case it may exist already."""
         ...
 
     def remove(self, path: str) -> None:
@@ -68,7 +69,7 @@ class FileSystem(Protocol):
         ...
 
     def link(self, source: str, target: str) -> None:
-        """Link a file to another name, which must be free; copy it where there are no links."""
+        """Link a file to another name, which must be free; copy it if links are not supported."""
         ...
 
 
@@ -76,7 +77,7 @@ class LocalFileSystem:
     """Paths without a scheme, and `file://`."""
 
     def open(self, path: str, mode: str) -> BinaryIO:
-        """An open file, buffered."""
+        """Return an open file, buffered."""
         return cast(BinaryIO, open(path, mode, opener=opener))
 
     def stat(self, path: str) -> FileStatistics:
@@ -108,7 +109,7 @@ class LocalFileSystem:
             os.unlink(path)
 
     def rename(self, source: str, target: str) -> None:
-        """Move within the file system, or copy and remove where that is another one."""
+        """Move within the file system, or copy and remove if the target is on another one."""
         try:
             os.replace(source, target)
         except OSError as error:
@@ -121,7 +122,7 @@ class LocalFileSystem:
         shutil.copyfile(source, target)
 
     def link(self, source: str, target: str) -> None:
-        """A hard link, or a copy where the file system has none."""
+        """Create a hard link, or a copy if the file system has none."""
         try:
             os.link(source, target)
         except OSError as error:
@@ -147,13 +148,13 @@ class FsspecFileSystem:
         return hash(self._fs)
 
     def open(self, path: str, mode: str) -> BinaryIO:
-        """An open file."""
+        """Return an open file."""
         if "r" in mode and self._fs.isdir(path):
             raise IsADirectoryError(f"{path} is a directory")
         return cast(BinaryIO, self._fs.open(path, mode))
 
     def stat(self, path: str) -> FileStatistics:
-        """Size, time where the store knows it, kind."""
+        """Return size, time if the store reports it, and kind."""
         info = self._fs.info(path)
         directory = info.get("type") == "directory"
         return FileStatistics(int(info.get("size") or 0), self._changed(path, info), directory)
@@ -200,7 +201,7 @@ class FsspecFileSystem:
         self._fs.cp_file(source, target)
 
     def link(self, source: str, target: str) -> None:
-        """A copy: stores have no links."""
+        """Copy the file: stores have no links."""
         self.copy(source, target)
 
 
@@ -208,7 +209,7 @@ LOCAL: Final = LocalFileSystem()
 
 
 def as_path(path: PathLike) -> str:
-    """A path as text; names that are no UTF-8 survive the way there and back.
+    """Return a path as text; names that are no UTF-8 survive the way there and back.
 
     Raises:
       InvalidTypeError: it is no path.
@@ -223,13 +224,13 @@ def as_path(path: PathLike) -> str:
 
 
 def is_url(path: str) -> bool:
-    """Whether a path goes through fsspec."""
+    """Return True if a path goes through fsspec."""
     match = _SCHEME.match(path)
     return match is not None and not path.startswith("file://")
 
 
 def locate(path: str) -> tuple[FileSystem, str]:
-    """The file system of a path, and the path in it.
+    """Return the file system of a path, and the path in it.
 
     Raises: UnimplementedError: nothing installed knows the URL's scheme.
     """
@@ -250,7 +251,7 @@ def locate(path: str) -> tuple[FileSystem, str]:
 
 
 def join(directory: str, name: str) -> str:
-    """A name under a directory, of a URL or a path."""
+    """Return a name under a directory, of a URL or a path."""
     if not directory:
         return name
     return directory + name if directory.endswith("/") else f"{directory}/{name}"
@@ -262,12 +263,12 @@ _SPECIAL: Final = re.compile(r"[*?\[\\]")
 
 
 def has_pattern(path: str) -> bool:
-    """Whether a path holds wildcards."""
+    """Return True if a path contains wildcards."""
     return _SPECIAL.search(path) is not None
 
 
 def translate(pattern: str) -> re.Pattern[str]:
-    r"""A regular expression for one part of a path.
+    r"""Return a regular expression for one part of a path.
 
     Args:
       pattern: `*` any characters, `?` one, `[a-z]` one of a set, `[^a]` or `[!a]` one of the rest,
@@ -297,9 +298,9 @@ def translate(pattern: str) -> re.Pattern[str]:
 
 
 def _joined(parts: list[str]) -> str:
-    """The parts with anything between them.
+    """Join the parts of a pattern with anything between them.
 
-    Where a part comes first it may stay, whatever comes behind: nothing is tried a second time, and
+    The first match of each part can be kept, whatever follows. So there is no backtracking, and
     many asterisks take no longer than one.
     """
     first, *rest = parts
@@ -311,7 +312,7 @@ def _joined(parts: list[str]) -> str:
 def _set(pattern: str, at: int) -> tuple[str, int]:
     negative = pattern[at : at + 1] in ("^", "!")
     start = at + negative
-    end = pattern.find("]", start + 1)  # a "]" that comes first stands for itself
+    end = pattern.find("]", start + 1)  # a leading "]" is literal
     if end < 0:
         raise errors.InvalidArgumentError(f"the pattern {pattern!r} has a '[' that does not end")
     inner = re.sub(r"([\\\[\]^&~|])", r"\\\1", pattern[start:end])
@@ -326,7 +327,7 @@ def _set(pattern: str, at: int) -> tuple[str, int]:
 
 
 def expand(pattern: str) -> list[str]:
-    """The files and directories that match a pattern, sorted; a missing directory has none."""
+    """Return the sorted files and directories that match a pattern."""
     match = _SCHEME.match(pattern)
     root = match[0] if match else ""
     if os.name == "nt" and not root:

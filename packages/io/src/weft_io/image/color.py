@@ -124,7 +124,7 @@ def _as_floats(value: Output, keep: tuple[DType, ...]) -> Output:
 
 
 def rgb_to_grayscale(images: Any, name: str | None = None) -> Output:
-    """The lightness of red, green and blue.
+    """Return the lightness of red, green and blue.
 
     Args:
       images: real numbers, shape (..., 3).
@@ -182,7 +182,7 @@ def rgb_to_yiq(images: Any) -> Output:
 
 
 def yiq_to_rgb(images: Any) -> Output:
-    """The inverse of `rgb_to_yiq`.
+    """Return the inverse of `rgb_to_yiq`.
 
     Args:
       images: floating, shape (..., 3).
@@ -212,7 +212,7 @@ def rgb_to_yuv(images: Any) -> Output:
 
 
 def yuv_to_rgb(images: Any) -> Output:
-    """The inverse of `rgb_to_yuv`.
+    """Return the inverse of `rgb_to_yuv`.
 
     Args:
       images: floating, shape (..., 3).
@@ -236,7 +236,7 @@ def _colors(images: Any) -> Output:
 
 
 def _mixed(images: Output, parts: Any) -> Output:
-    """Each channel a sum of parts of the given ones."""
+    """Compute each channel as a weighted sum of the given ones."""
     matrix = convert_to_tensor(np.array(parts, np.float64), name="kernel")
     if images.dims is None:
         flat = out("Reshape", [images, [-1, 3]])

@@ -32,7 +32,7 @@ from weft_tensor import dtypes, errors
 def crop_to_bounding_box(
     image: Any, offset_height: Any, offset_width: Any, target_height: Any, target_width: Any
 ) -> Output:
-    """A part of images.
+    """Return a part of images.
 
     Args:
       image: any type, shape (height, width, channels) or (batch, height, width, channels).
@@ -129,7 +129,7 @@ resize_with_crop_or_pad = resize_image_with_crop_or_pad
 
 
 def central_crop(image: Any, central_fraction: Any) -> Output:
-    """The middle of images.
+    """Return the middle of images.
 
     Args:
       image: any type, shape (height, width, channels) or (batch, height, width, channels).
@@ -194,7 +194,7 @@ def _is_number(value: Size) -> bool:
 
 
 def _as_size(value: Any) -> Size:
-    """A number, or an int32 tensor of rank 0."""
+    """Return a number, or an int32 tensor of rank 0."""
     return int(value) if _is_number(value) else cast(value, dtypes.int32)
 
 

@@ -23,7 +23,7 @@ def decode_image(
     name: str | None = None,
     expand_animations: bool = True,
 ) -> Output:
-    """The pixels of a JPEG, PNG, GIF, BMP or WebP file.
+    """Return the pixels of a JPEG, PNG, GIF, BMP or WebP file.
 
     Args:
       contents: string, shape (): the bytes of the file.
@@ -55,7 +55,7 @@ def decode_image(
 def adjust_jpeg_quality(
     image: Any, jpeg_quality: Any, dct_method: str = "", name: str | None = None
 ) -> Output:
-    """An image as it looks when it was stored as JPEG.
+    """Return an image as it looks when it was stored as JPEG.
 
     Args:
       image: real numbers, shape (height, width, 1 or 3), floats from 0 to 1.

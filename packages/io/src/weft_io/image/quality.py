@@ -1,4 +1,4 @@
-"""How alike images are, and how much happens in them."""
+"""Similarity of images, and total variation."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from weft_tensor import dtypes, errors
 from weft_tensor.shape import compatible_dims, format_dims
 
 POWERS: Final = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)
-"""How much each scale matters, from fine to coarse, by trials with people."""
+"""Weight of each scale, from fine to coarse, from perception experiments."""
 
 Reduce = Callable[[Output], Output]
 
 
 def _pair(a: Any, b: Any, max_val: Any) -> tuple[Output, Output, Output]:
-    """Two images and the range of their values, as float32 from 0 to 1 where they are integers."""
+    """Return two images and the range of their values; integers become float32 in [0, 1]."""
     first, second = at_least_3d(a, "the first image"), at_least_3d(b, "the second image")
     if first.dtype.base_dtype != second.dtype.base_dtype:
         raise errors.InvalidTypeError(
@@ -62,11 +62,11 @@ def _pair(a: Any, b: Any, max_val: Any) -> tuple[Output, Output, Output]:
 
 
 def psnr(a: Any, b: Any, max_val: Any, name: str | None = None) -> Output:
-    """The ratio of the largest value to the noise between two images, in decibels.
+    """Compute the peak signal-to-noise ratio of two images, in decibels.
 
     Args:
       a, b: real numbers, shape (..., height, width, channels).
-      max_val: the difference of the largest and the least value that there may be.
+      max_val: the difference of the largest and smallest possible values.
     Returns: float32, shape (...); infinite where the images are equal.
     Raises: InvalidArgumentError: the shapes do not fit.
 
@@ -93,12 +93,12 @@ def ssim(
     k1: float = 0.01,
     k2: float = 0.03,
 ) -> Output:
-    """The structural similarity of two images (Wang and others, 2004), the mean of all channels.
+    """Compute the structural similarity of two images (Wang et al., 2004), mean of all channels.
 
     Args:
       img1, img2: real numbers, shape (..., height, width, channels), at least `filter_size` high
         and wide.
-      max_val: the difference of the largest and the least value that there may be.
+      max_val: the difference of the largest and smallest possible values.
       filter_size, filter_sigma: of the Gaussian windows that are compared.
       k1, k2: keep divisors from 0; small numbers.
     Returns: float32, shape (...); 1 where the images are equal.
@@ -126,12 +126,12 @@ def ssim_multiscale(
     k1: float = 0.01,
     k2: float = 0.03,
 ) -> Output:
-    """The structural similarity of two images at several scales (Wang and others, 2003).
+    """Return the structural similarity of two images at several scales (Wang and others, 2003).
 
     Args:
       img1, img2: real numbers, shape (..., height, width, channels), large enough that the
         coarsest scale is `filter_size` high and wide.
-      max_val: the difference of the largest and the least value that there may be.
+      max_val: the difference of the largest and smallest possible values.
       power_factors: the exponent of each scale; each has half the resolution of the one before.
       filter_size, filter_sigma, k1, k2: as for `ssim`.
     Returns: float32, shape (...), from 0 to 1.
@@ -158,7 +158,7 @@ def ssim_multiscale(
 
 
 def _windows(images: Output, size: int, sigma: float) -> Reduce:
-    """What gives the weighted means of all windows of images, by channel."""
+    """Return a function that computes the weighted means of all windows of images, by channel."""
     dims = images.dims
     if dims is not None:
         small = [n for n in dims[-3:-1] if n is not None and n < size]
@@ -215,7 +215,7 @@ def _halved(images: Output) -> Output:
 
 
 def total_variation(images: Any, name: str | None = None) -> Output:
-    """The sum of the differences between neighbours: how noisy images are.
+    """Return the sum of the differences between neighbours: how noisy images are.
 
     Args:
       images: real numbers, shape (height, width, channels) or (batch, height, width, channels).
@@ -236,7 +236,7 @@ def total_variation(images: Any, name: str | None = None) -> Output:
 
 
 def image_gradients(image: Any) -> tuple[Output, Output]:
-    """The differences of each pixel to the one below it, and to the one on its right.
+    """Return the differences of each pixel to the one below it, and to the one on its right.
 
     Args:
       image: real numbers, shape (batch, height, width, channels).

@@ -31,13 +31,13 @@ from weft_tensor import dtypes, errors
 
 
 class ResizeMethod:
-    """How `resize_images` makes pixels.
+    """Interpolation methods of `resize_images`.
 
     Attributes:
-      BILINEAR: of the nearest four.
-      NEAREST_NEIGHBOR: of the nearest one.
-      BICUBIC: of the nearest sixteen.
-      AREA: of all that they cover.
+      BILINEAR: from the nearest four pixels.
+      NEAREST_NEIGHBOR: from the nearest pixel.
+      BICUBIC: from the nearest sixteen pixels.
+      AREA: from all covered pixels.
 
     Examples:
       >>> wf.image.ResizeMethod.BICUBIC
@@ -67,16 +67,16 @@ def resize_images(
     preserve_aspect_ratio: bool = False,
     name: str | None = None,
 ) -> Output:
-    """Images in another size.
+    """Resize images.
 
     Args:
       images: real numbers, shape (height, width, channels) or (batch, height, width, channels).
       size: int32, shape (2,): the new height and width.
       method: one of `ResizeMethod`, or "bilinear", "nearest", "bicubic" or "area".
-      align_corners: let the centres of the corner pixels stay corners.
-      preserve_aspect_ratio: make the largest image inside `size` that has the old proportions.
-    Returns: float32, or the dtype of `images` by the nearest neighbour, and where the size is
-      known to stay as it is.
+      align_corners: align the centers of the corner pixels.
+      preserve_aspect_ratio: return the largest image inside `size` with the original proportions.
+    Returns: float32; or the dtype of `images` for the nearest neighbor, or if the size is known to
+      be unchanged.
     Raises: InvalidArgumentError: there is no such method, or a rank or a size is another one.
 
     Examples:
@@ -113,13 +113,13 @@ def _size(size: Any) -> Output:
         wanted = cast(wanted, dtypes.int32)
     if wanted.dims is not None and wanted.dims != (2,) and wanted.dims != (None,):
         raise errors.InvalidArgumentError(
-            f"a size must be [height, width], got shape {list(wanted.dims)}"
+            f"size must be [height, width], got shape {list(wanted.dims)}"
         )
     return wanted
 
 
 def _inside(images: Output, size: Output) -> Output:
-    """The largest size inside one that has the proportions of images."""
+    """Return the largest size inside one that has the proportions of images."""
     dims, known = images.dims, constant_value(size)
     if known is not None and dims is not None and dims[1] and dims[2]:
         have = np.array(dims[1:3], np.float32)
@@ -138,7 +138,7 @@ def resize_image_with_pad(
     method: Any = ResizeMethod.BILINEAR,
     align_corners: bool = False,
 ) -> Output:
-    """Images in another size with their proportions kept, and zeros where something is left over.
+    """Resize images with their proportions, padded with zeros.
 
     Args:
       image: real numbers, shape (height, width, channels) or (batch, height, width, channels).
@@ -167,7 +167,7 @@ def resize_image_with_pad(
 
 
 def _fitted(images: Output, height: Any, width: Any) -> tuple[Any, list[Any]]:
-    """The size that images have inside a target, and the margins above and on the left."""
+    """Return the size that images have inside a target, and the margins above and on the left."""
     dims = images.dims
     known = isinstance(height, int) and isinstance(width, int)
     if known and dims is not None and dims[1] and dims[2]:

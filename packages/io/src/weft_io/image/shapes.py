@@ -1,4 +1,4 @@
-"""What the functions of images ask of shapes."""
+"""Shape checks of image functions."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from weft_tensor import errors
 from weft_tensor.shape import format_dims
 
 Size = Any
-"""A number where it is known, else an int32 tensor of rank 0."""
+"""A number if it is known, else an int32 tensor of rank 0."""
 
 
 def images_of(value: Any, what: str = "images") -> Output:
-    """A tensor of images, one of rank 3 or a batch of rank 4, or of unknown rank.
+    """Return a tensor of images, one of rank 3 or a batch of rank 4, or of unknown rank.
 
     Raises: InvalidArgumentError: it has another rank.
     """
@@ -29,9 +29,9 @@ def images_of(value: Any, what: str = "images") -> Output:
 
 
 def at_least_3d(value: Any, what: str = "image") -> Output:
-    """A tensor whose last three axes are height, width and channels.
+    """Return a tensor whose last three axes are height, width and channels.
 
-    Raises: InvalidArgumentError: it has fewer.
+    Raises: InvalidArgumentError: it has a lower rank.
     """
     tensor = convert_to_tensor(value, name="image")
     if tensor.dims is not None and len(tensor.dims) < 3:
@@ -42,7 +42,7 @@ def at_least_3d(value: Any, what: str = "image") -> Output:
 
 
 def known_rank(tensor: Output) -> int:
-    """The rank of images.
+    """Return the rank of images.
 
     Raises: InvalidArgumentError: it is unknown.
     """
@@ -54,12 +54,12 @@ def known_rank(tensor: Output) -> int:
 
 
 def cut_rank(tensor: Output) -> int:
-    """The rank of images that are cut or padded: one image where it is unknown."""
+    """Return the rank of images to crop or pad; one image if it is unknown."""
     return 3 if tensor.dims is None else len(tensor.dims)
 
 
 def size_of(tensor: Output, axis: int) -> Size:
-    """The size along an axis, counted from the end."""
+    """Return the size along an axis, counted from the end."""
     dims = tensor.dims
     known = None if dims is None else dims[axis]
     return shape(tensor)[axis] if known is None else known

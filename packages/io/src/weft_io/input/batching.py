@@ -39,7 +39,7 @@ MakeQueue = Callable[[list[Any], list[TensorShape]], QueueBase]
 
 
 class _Options:
-    """What all kinds of batches share."""
+    """Common options of all kinds of batches."""
 
     def __init__(
         self,
@@ -70,17 +70,18 @@ def batch(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> Any:
-    """Batches of what `tensors` are, run after run, made ahead by a queue runner.
+    """Batch the results of repeated runs of `tensors`, prefetched by a queue runner.
 
     Args:
       tensors: one example, or with `enqueue_many` several along a first axis.
       batch_size: int32, shape ().
-      num_threads: how many threads run `tensors`; with more than one the order is not fixed.
-      capacity: examples that are made ahead.
+      num_threads: number of threads that run `tensors`; with several, the order is not fixed.
+      capacity: number of prefetched examples.
       enqueue_many: whether `tensors` have a first axis of examples.
-      shapes: of each tensor of an example, where they are not known.
-      dynamic_pad: let sizes differ, and pad each batch to the largest with zeros.
-      allow_smaller_final_batch: give what is left at the end, rather than drop it.
+      shapes: of each tensor of an example, if they are not known.
+      dynamic_pad: allow different sizes, and pad each batch with zeros to the largest.
+      allow_smaller_final_batch: return the remaining examples at the end instead of dropping
+        them.
       shared_name: the name the queue is shared under among sessions.
     Returns: as `tensors`, with a first axis of `batch_size`; a list of one as that one.
     Raises: InvalidArgumentError: no tensors, or a shape is not known.
@@ -120,7 +121,7 @@ def maybe_batch(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> Any:
-    """`batch` of those examples for which `keep_input` is true.
+    """Like `batch`, for examples for which `keep_input` is true.
 
     Args:
       tensors: as for `batch`, and so are those not named here.
@@ -208,7 +209,7 @@ def maybe_batch_join(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> Any:
-    """`batch_join` of those examples for which `keep_input` is true.
+    """Like `batch_join`, for examples for which `keep_input` is true.
 
     Args:
       tensors_list: as for `batch_join`, and so are those not named here.
@@ -298,7 +299,7 @@ def maybe_shuffle_batch(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> Any:
-    """`shuffle_batch` of those examples for which `keep_input` is true.
+    """Like `shuffle_batch`, for examples for which `keep_input` is true.
 
     Args:
       tensors: as for `shuffle_batch`, and so are those not named here.
@@ -388,7 +389,7 @@ def maybe_shuffle_batch_join(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> Any:
-    """`shuffle_batch_join` of those examples for which `keep_input` is true.
+    """Like `shuffle_batch_join`, for examples for which `keep_input` is true.
 
     Args:
       tensors_list: as for `shuffle_batch_join`, and so are those not named here.
@@ -440,10 +441,10 @@ def _batch(
     fullness: tuple[int, int],
     scope: name_scope,
 ) -> Any:
-    """Build the queue, what fills it and what takes batches out.
+    """Build the queue, its enqueues and the dequeue of batches.
 
     Args:
-      fullness: between which sizes of the queue its summary is taken.
+      fullness: the range of the queue's size for its summary.
     """
     with scope as prefix:
         keep = checked_keep_input(keep_input, options.enqueue_many)
@@ -471,7 +472,7 @@ def _enqueue(queue: QueueBase, components: Sequence[Output], many: bool) -> Node
 
 
 def checked_keep_input(keep_input: Any, enqueue_many: bool) -> Output | None:
-    """`keep_input` as a tensor; None where it is known to be true.
+    """Return `keep_input` as a tensor; None if it is known to be true.
 
     Raises: InvalidArgumentError: its rank is not known, over 1, or 1 without `enqueue_many`.
     """
@@ -497,9 +498,9 @@ def _values(sources: Sequence[Tensors], keep_input: Any) -> list[Any]:
 
 
 def tensors_of(source: Tensors) -> list[Any]:
-    """The tensors of one example in their order; those of a dict by their sorted names.
+    """Return the tensors of one example in order; those of a dict by sorted names.
 
-    Raises: InvalidTypeError: no list and no dict of tensors, or its keys have no order.
+    Raises: InvalidTypeError: it is not a list or dict of tensors, or its keys have no order.
     """
     if isinstance(source, dict):
         try:
@@ -562,7 +563,7 @@ def _types(components: Sequence[Sequence[Output]]) -> list[Any]:
 def _merged_shapes(
     components: Sequence[Sequence[Output]], options: _Options, many: bool
 ) -> list[TensorShape]:
-    """What is known of each component's shape in all sources."""
+    """Return the merged static shape of each component over all sources."""
     if options.shapes is not None:
         return [TensorShape(shape) for shape in options.shapes]
     combine = (

@@ -176,7 +176,7 @@ def _checked_sizes(batch_size: Any, num_buckets: int) -> list[Any]:
 
 
 def _component_shapes(example: Sequence[Any], shapes: Any) -> list[TensorShape]:
-    """The shape of each component; sparse tensors go through the queues as numbers."""
+    """Return the shape of each component; sparse tensors go through the queues as numbers."""
     if shapes is not None:
         return [TensorShape(shape) for shape in shapes]
     return [TensorShape([]) if isinstance(t, SparseTensor) else t.shape for t in example]
@@ -190,7 +190,7 @@ def _fill_buckets(
     capacities: Sequence[int],
     padded: bool,
 ) -> tuple[list[QueueBase], Node, Sequence[SparseInfo | None]]:
-    """The queues of the buckets, and what puts the example into one of them.
+    """Return the queues of the buckets, and what puts the example into one of them.
 
     The example is a batch of one for its bucket, and of none, which never waits, for the others.
     """
@@ -224,7 +224,7 @@ def _collect(
     smaller: bool,
     shared_name: str | None,
 ) -> tuple[QueueBase, list[Node]]:
-    """The queue of batches, and what moves a batch from each bucket into it."""
+    """Return the queue of batches, and what moves a batch from each bucket into it."""
     batches = []
     for queue, size in zip(queues, sizes, strict=True):
         taken = queue.dequeue_up_to(size) if smaller else queue.dequeue_many(size)

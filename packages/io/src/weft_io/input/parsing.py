@@ -116,13 +116,13 @@ class FixedLenSequenceFeature(NamedTuple):
       shape: of one value.
       dtype: float32, int64 or string.
       allow_missing: whether examples may lack it.
-      default_value: what the padding is; 0 or "" by default.
+      default_value: the padding value; 0 or "" by default.
 
     Args:
       shape: of one value.
       dtype: float32, int64 or string.
       allow_missing: whether examples may lack it; `parse_example` requires True.
-      default_value: what the padding is; must be None for `parse_sequence_example`.
+      default_value: the padding value; must be None for `parse_sequence_example`.
 
     Examples:
       >>> one_two = wf.train.Feature(int64_list=wf.train.Int64List(value=[1, 2]))
@@ -149,7 +149,7 @@ Parsed = dict[str, Any]
 
 
 class _Plan:
-    """What an op is asked for: sparse and dense features by name, in order.
+    """The features requested from an op: sparse and dense ones by name, in order.
 
     Attributes:
       sparse: name to element type.
@@ -161,7 +161,7 @@ class _Plan:
         self.dense: dict[str, tuple[DType, Dims, Any]] = {}
 
     def add_sparse(self, key: str, dtype: Any) -> None:
-        """Ask for a feature of any length; twice with one type is once."""
+        """Request a feature of any length; repeated requests must have the same type."""
         element = _element(key, dtype)
         if self.sparse.setdefault(key, element) is not element:
             raise errors.InvalidArgumentError(
@@ -189,7 +189,7 @@ def _element(key: str, dtype: Any) -> DType:
 
 
 def _plan(features: Features, allowed: tuple[type, ...], lists: bool = False) -> _Plan:
-    """What a dictionary of features asks for; `lists`: of feature lists."""
+    """Return the plan of a dictionary of features; `lists`: of feature lists."""
     plan = _Plan()
     for key in sorted(_checked(features)):
         feature = features[key]
@@ -216,7 +216,7 @@ def _plan(features: Features, allowed: tuple[type, ...], lists: bool = False) ->
 
 
 def _checked(features: Any) -> Features:
-    """A dictionary whose keys are names."""
+    """Check that features are a dictionary whose keys are names."""
     if not isinstance(features, Mapping):
         raise errors.InvalidTypeError(
             f"features must be a dict from names to features, got {features!r}"
@@ -299,7 +299,7 @@ def _sequence_feature(
 
 
 def _defaults(plan: _Plan) -> list[Output]:
-    """The default of each dense feature as a tensor; empty where it is required."""
+    """Return the default of each dense feature as a tensor; empty if it is required."""
     return [_default(key, *parts) for key, parts in plan.dense.items()]
 
 
@@ -330,7 +330,7 @@ def _types(plan: _Plan) -> list[DType]:
 
 
 def _named_outputs(outputs: Sequence[Output], plan: _Plan) -> tuple[Parsed, Sequence[Output]]:
-    """The results by name, and what follows them."""
+    """Return the results by name, and the outputs after them."""
     count = len(plan.sparse)
     parsed: Parsed = {
         key: SparseTensor(outputs[i], outputs[count + i], outputs[2 * count + i])
@@ -342,7 +342,7 @@ def _named_outputs(outputs: Sequence[Output], plan: _Plan) -> tuple[Parsed, Sequ
 
 
 def _put_together(parsed: Parsed, features: Features | None) -> Parsed:
-    """The results with what is made of several, and without what only that was made of."""
+    """Return the results with composite features assembled, without their components."""
     made: Parsed = {}
     for key, feature in sorted((features or {}).items()):
         if isinstance(feature, SparseFeature):
@@ -393,21 +393,21 @@ _OF_ONE_LIST = (*_OF_LISTS, RaggedFeature)
 def parse_example(
     serialized: Any, features: Features, name: str | None = None, example_names: Any = None
 ) -> Parsed:
-    """The features of a batch of serialized `Example`s.
+    """Parse a batch of serialized `Example`s.
 
-    A feature that is not in `features` is not looked into.
+    Other features are ignored.
 
     Args:
       serialized: string, shape (n,).
       features: name to VarLenFeature, SparseFeature, RaggedFeature, FixedLenFeature or
         FixedLenSequenceFeature.
-      example_names: string, shape (n,): what messages call the examples.
+      example_names: string, shape (n,): names of the examples for messages.
     Returns: name to tensor: of shape (n, *shape) for a FixedLenFeature; (n, most, *shape), padded,
       for a FixedLenSequenceFeature; a SparseTensor of shape (n, most) for a VarLenFeature; a
       RaggedTensor of shape (n, (values)), or with further axes, for a RaggedFeature.
     Raises:
-      InvalidArgumentError: a feature is not described as it must be; when it runs: bytes are no
-        example, a feature is missing, or has another type or another number of values.
+      InvalidArgumentError: the description of a feature is invalid; when it runs: an example is
+        malformed, or a feature is missing or has another type or another number of values.
 
     Examples:
       >>> three = wf.train.Feature(int64_list=wf.train.Int64List(value=[3]))
@@ -438,12 +438,12 @@ def _parse_example(serialized: Any, names: Output, plan: _Plan, name: str | None
 def parse_single_example(
     serialized: Any, features: Features, name: str | None = None, example_names: Any = None
 ) -> Parsed:
-    """The features of one serialized `Example`.
+    """Parse one serialized `Example`.
 
     Args:
       serialized: string, shape ().
       features: as for `parse_example`.
-      example_names: string, shape (): what messages call the example.
+      example_names: string, shape (): name of the example for messages.
     Returns: as `parse_example`, without the first axis.
     Raises: as `parse_example`.
 
@@ -477,7 +477,7 @@ def parse_single_example(
 
 
 def _parse_named(value: Output, example_names: Any, plan: _Plan) -> Parsed:
-    """One example through the op for batches, which takes names."""
+    """Parse one example by the op for batches, which accepts names."""
     names = convert_to_tensor(example_names, dtypes.string)
     parsed = _parse_example(expand_dims(value, 0), expand_dims(names, 0), plan, None)
     return {key: _unbatched(tensor) for key, tensor in parsed.items()}
@@ -532,13 +532,13 @@ def parse_sequence_example(
     example_names: Any = None,
     name: str | None = None,
 ) -> tuple[Parsed, Parsed, Parsed]:
-    """The features of a batch of serialized `SequenceExample`s.
+    """Parse a batch of serialized `SequenceExample`s.
 
     Args:
       serialized: string, shape (n,).
       context_features: name to VarLenFeature, RaggedFeature or FixedLenFeature.
       sequence_features: name to VarLenFeature or FixedLenSequenceFeature.
-      example_names: string, shape (n,): what messages call the examples.
+      example_names: string, shape (n,): names of the examples for messages.
     Returns: context features as those of `parse_example`; feature lists: (n, most steps, *shape),
       padded, or a SparseTensor of shape (n, most steps, most values); the number of steps of each
       dense feature list, int64, shape (n,).
@@ -584,13 +584,13 @@ def parse_single_sequence_example(
     example_name: Any = None,
     name: str | None = None,
 ) -> tuple[Parsed, Parsed]:
-    """The features of one serialized `SequenceExample`.
+    """Parse one serialized `SequenceExample`.
 
     Args:
       serialized: string, shape ().
       context_features, sequence_features: as for `parse_sequence_example`; feature lists may be
         RaggedFeatures too.
-      example_name: string, shape (): what messages call the example.
+      example_name: string, shape (): name of the example for messages.
     Returns: context features as those of `parse_single_example`; feature lists: (steps, *shape), or
       a SparseTensor of shape (steps, most values).
     Raises: as `parse_sequence_example`.

@@ -33,7 +33,7 @@ from weft_tensor.shape import TensorShape
 
 
 def match_filenames_once(pattern: Any, name: str | None = None) -> Variable:
-    """The files that match a pattern, looked up once: when local variables are initialized.
+    """Return the files that match a pattern, looked up once: when local variables are initialized.
 
     Args:
       pattern: string, shape () or (n,): names with * and ?.
@@ -109,7 +109,7 @@ def input_producer(
     name: str | None = None,
     cancel_op: Any = None,
 ) -> QueueBase:
-    """A queue that a queue runner fills with the rows of a tensor, epoch after epoch.
+    """Return a queue that a queue runner fills with the rows of a tensor, epoch after epoch.
 
     Args:
       input_tensor: any type, shape (n, S).

@@ -1,7 +1,7 @@
-"""Python functions of tensors that have values, called by a node when it runs.
+"""Python functions of tensors with values, called by a node when it runs.
 
-A call has a graph of its own, in which its arguments are constants. What the function computes is
-built there as anywhere, and evaluated as soon as Python asks for a value, or at the end.
+A call has its own graph, in which its arguments are constants. The function builds nodes there,
+which are evaluated when Python reads a value, or at the end.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from weft_tensor.values import to_array
 
 
 class EagerTensor(Output):
-    """A tensor of a call, whose value Python may ask for."""
+    """A tensor of a call, whose value Python can read."""
 
     __slots__ = ()
 
     def numpy(self) -> Any:
-        """The value, which must not be written to."""
+        """Return the value, which must not be written to."""
         graph = self.graph
         assert isinstance(graph, CallGraph)
         return graph.value(self)
 
     @property
     def shape(self) -> TensorShape:
-        """The shape, of which all is known."""
+        """The fully known shape."""
         return TensorShape(np.shape(self.numpy()))
 
     def get_shape(self) -> TensorShape:
@@ -91,7 +91,7 @@ class EagerTensor(Output):
 
 
 class CallGraph(Graph):
-    """The graph of one call; what it has computed it keeps, and gives to what comes after."""
+    """The graph of one call; it caches computed values for later nodes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -106,17 +106,17 @@ class CallGraph(Graph):
         return node
 
     def argument(self, value: Any, dtype: DType) -> Output:
-        """A tensor with a value."""
+        """Return a tensor with a value."""
         tensor = convert_to_tensor(value, dtype)
         self._values[tensor] = value
         return tensor
 
     def value(self, output: Output) -> Any:
-        """The value of one output."""
+        """Return the value of one output."""
         return self.evaluate([output])[0]
 
     def evaluate(self, outputs: Sequence[Output]) -> list[Any]:
-        """The values of some outputs, and the effects of all nodes so far, each once."""
+        """Return the values of some outputs, and the effects of all nodes so far, each once."""
         known = self._values
         wanted = [output for output in dict.fromkeys(outputs) if output not in known]
         pending = self._effects()
@@ -143,17 +143,17 @@ class CallGraph(Graph):
         ]
 
     def close(self) -> None:
-        """Let go of what the call has used."""
+        """Release the values of the call."""
         if self._session is not None:
             self._session.close()
         self._values.clear()
 
 
 class EagerCall:
-    """A Python function of tensors as one of arrays.
+    """Adapts a Python function of tensors to one of arrays.
 
     Args:
-      function: takes tensors and gives what converts to tensors.
+      function: takes tensors and returns values that convert to tensors.
       inputs, outputs: their element types.
     """
 
@@ -165,7 +165,7 @@ class EagerCall:
         self.outputs = tuple(outputs)
 
     def __call__(self, *values: Any) -> Any:
-        """The results, as arrays."""
+        """Return the results, as arrays."""
         graph = CallGraph()
         try:
             with graph.as_default():
@@ -180,7 +180,7 @@ class EagerCall:
             graph.close()
 
     def _results(self, given: Any) -> list[Any]:
-        """What the function has returned: tensors of the call, or else arrays."""
+        """Return the results of the function: tensors of the call, or arrays."""
         if given is None and not self.outputs:
             return []
         several = isinstance(given, list | builtins.tuple)
@@ -195,7 +195,7 @@ class EagerCall:
         return [_result(v, t, i) for i, (v, t) in enumerate(zip(values, self.outputs, strict=True))]
 
     def backward(self, *values: Any) -> list[Any]:
-        """The gradients with respect to the inputs that can have one.
+        """Return the gradients with respect to the inputs that can have one.
 
         Args:
           values: tensors of a call: the inputs, then the gradients of the outputs that can have
@@ -213,7 +213,7 @@ class EagerCall:
         ]
 
     def gradient(self, node: Node, grads: Sequence[Output]) -> list[Output | None]:
-        """The nodes that give the gradient of a call."""
+        """Add the nodes of the gradient of a call."""
         given = [g for g, t in zip(grads, self.outputs, strict=True) if can(t)]
         varied = [x for x in node.inputs if can(x.dtype)]
         if not given or not varied:
@@ -227,7 +227,7 @@ class EagerCall:
 
 
 def can(dtype: DType) -> bool:
-    """Whether values of a type can have gradients."""
+    """Return True if values of a type can have gradients."""
     return dtype.is_floating or dtype.is_complex
 
 
@@ -256,16 +256,16 @@ def py_function(
 ) -> Any:
     """Call a Python function on tensors that have values when the node runs.
 
-    Unlike those of `py_func`, its arguments are tensors: functions of weft take them, `numpy()`
-    gives their values, and `if`, `float()` and `len()` work. What it computes by functions of weft
-    has a gradient, for which the function is called once more.
+    Unlike those of `py_func`, its arguments are tensors: functions of weft accept them, `numpy()`
+    returns their values, and `if`, `float()` and `len()` work. Computations by functions of weft
+    have gradients, for which the function is called once more.
 
     Args:
       func: takes one tensor per input, and returns tensors, arrays or values of the types `Tout`.
       inp: tensors.
-      Tout: element type, or a list of element types; empty where nothing is returned.
-    Returns: an output of unknown shape, or a list of them; the node where `Tout` is empty.
-    Raises (when run): what `func` raises, as the nearest error of weft.
+      Tout: element type, or a list of element types; empty if nothing is returned.
+    Returns: an output of unknown shape, or a list of them; the node if `Tout` is empty.
+    Raises (when run): errors of `func`, as the nearest error of weft.
 
     Examples:
       >>> def root(x):

@@ -39,13 +39,13 @@ class RowLengths(NamedTuple):
 
 
 class RowStarts(NamedTuple):
-    """Rows by where they begin: a feature of as many numbers."""
+    """Rows by their start offsets: a feature with one number for each row."""
 
     key: str
 
 
 class RowLimits(NamedTuple):
-    """Rows by where they end: a feature of as many numbers."""
+    """Rows by their end offsets: a feature with one number for each row."""
 
     key: str
 
@@ -74,28 +74,28 @@ class _Fields(NamedTuple):
 
 
 class RaggedFeature(_Fields):
-    """A feature of any length as a RaggedTensor, whose values other features may cut into rows.
+    """A feature of any length as a RaggedTensor, optionally partitioned into rows.
 
-    Of a batch of examples the first axis is the example's; one example by itself has no such axis,
-    so that without partitions it gives a tensor. Innermost partitions of one length make an axis of
-    a tensor, not a ragged one.
+    The first axis of a batch is that of the examples. A single example has no such axis, so without
+    partitions it is a dense tensor. Innermost partitions of uniform length make a dense axis
+    instead of a ragged one.
 
     Attributes:
       dtype: float32, int64 or string.
       value_key: name of the feature of values; None: that of this feature.
-      partitions: how they are cut into rows, outermost first.
+      partitions: partitions into rows, outermost first.
       row_splits_dtype: int32 or int64.
       validate: whether partitions are checked when they are read.
 
     Args:
       dtype: float32, int64 or string.
       value_key: name of the feature of values; that of this feature by default.
-      partitions: how they are cut into rows, outermost first: `RaggedFeature.RowSplits(key)`,
+      partitions: partitions into rows, outermost first: `RaggedFeature.RowSplits(key)`,
         `RowLengths(key)`, `RowStarts(key)`, `RowLimits(key)`, `ValueRowIds(key)`, each by another
         feature of int64, or `UniformRowLength(length)`.
       row_splits_dtype: int32 or int64.
       validate: whether partitions are checked when they are read.
-    Raises: InvalidTypeError, InvalidArgumentError: an argument is none of these.
+    Raises: InvalidTypeError, InvalidArgumentError: an argument is invalid.
 
     Examples:
       >>> lists = {"values": [3, 1, 4], "lengths": [2, 0, 1]}
@@ -128,7 +128,7 @@ class RaggedFeature(_Fields):
         row_splits_dtype: Any = dtypes.int32,
         validate: bool = False,
     ) -> RaggedFeature:
-        """The feature, checked."""
+        """Return the feature, checked."""
         splits = dtypes.as_dtype(row_splits_dtype)
         if splits not in (dtypes.int32, dtypes.int64):
             raise errors.InvalidTypeError(
@@ -173,7 +173,7 @@ def _check_partition(partition: Any) -> None:
 
 
 def ragged_of(parsed: Mapping[str, Any], key: str, feature: RaggedFeature) -> Any:
-    """What a feature is made of, put together.
+    """Assemble a feature from its components.
 
     Args:
       parsed: name to SparseTensor, of one example, shape (values), or of a batch, (n, most).
@@ -198,7 +198,7 @@ def _is_batch(sparse: SparseTensor) -> bool:
 
 
 def _rows_of(sparse: SparseTensor, dtype: DType) -> RaggedTensor:
-    """The values of each example; one by itself is a batch of one."""
+    """Return the values of each example; a single example is a batch of one."""
     if _is_batch(sparse):
         ids, nrows = cast(sparse.indices[:, 0], dtype), cast(sparse.dense_shape[0], dtype)
         return RaggedTensor.from_value_rowids(sparse.values, ids, nrows, validate=False)
@@ -207,7 +207,7 @@ def _rows_of(sparse: SparseTensor, dtype: DType) -> RaggedTensor:
 
 
 def _uniform(found: RaggedTensor, length: int, key: str, validate: bool) -> RaggedTensor:
-    """The items of each example in rows of one length."""
+    """Return the items of each example in rows of one length."""
     values, splits = found.values, found.row_splits
     if validate:
         what = f"the values of feature {key} of each example must be a multiple of {length}"
@@ -223,12 +223,12 @@ def _uniform(found: RaggedTensor, length: int, key: str, validate: bool) -> Ragg
 
 
 def _cut(found: RaggedTensor, partition: Any, given: RaggedTensor, check: bool) -> RaggedTensor:
-    """The items of each example in rows.
+    """Partition the items of each example into rows.
 
     Args:
       found: the items, shape (n, (items), ...).
-      partition: what `given` says of the rows.
-      given: integers, shape (n, (rows)): of each example for itself.
+      partition: the kind of `given`.
+      given: integers, shape (n, (rows)), for each example separately.
       check: whether the rows are checked.
     """
     if isinstance(partition, RowLengths):

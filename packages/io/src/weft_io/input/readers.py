@@ -1,4 +1,4 @@
-"""Readers as programs use them: records out of files whose names a queue holds."""
+"""Readers as used by programs: records of files whose names are in a queue."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from weft_tensor.arguments import integer
 
 
 class ReaderBase:
-    r"""What goes through files, one after the other, and reads records out of them.
+    r"""Reads records of files, one file after the other.
 
-    When it is done with a file it takes the next name out of the queue that `read` is given, and
-    waits for one without holding a thread. A file that cannot be read is an error of the `read`
-    that met it, and the next one goes on: behind the damaged record, or with the next file.
+    At the end of a file it dequeues the next name from the queue passed to `read`, and waits for
+    one without holding a thread. If a file cannot be read, that `read` fails, and the next one
+    continues after the damaged record or with the next file.
 
     Args:
       reader_ref: the handle, resource, shape ().
@@ -57,11 +57,11 @@ class ReaderBase:
 
     @property
     def supports_serialize(self) -> bool:
-        """Whether `serialize_state` and `restore_state` work."""
+        """True if `serialize_state` and `restore_state` work."""
         return self._supports_serialize
 
     def read(self, queue: Any, name: str | None = None) -> tuple[Output, ...]:
-        """The next record.
+        """Return the next record.
 
         Args:
           queue: a queue of strings of shape (), or its handle: the names of files.
@@ -75,7 +75,7 @@ class ReaderBase:
     def read_up_to(
         self, queue: Any, num_records: Any, name: str | None = None
     ) -> tuple[Output, ...]:
-        """The next records of one file; fewer than asked for at its end.
+        """Return the next records of one file; fewer than asked for at its end.
 
         Args:
           queue: as for `read`.
@@ -86,27 +86,27 @@ class ReaderBase:
         return ops.reader_read_up_to(self._reader_ref, _handle(queue), num_records, name)
 
     def num_records_produced(self, name: str | None = None) -> Output:
-        """How many records it has read: int64, shape ()."""
+        """Return the number of records read: int64, shape ()."""
         return ops.reader_num_records_produced(self._reader_ref, name)
 
     def num_work_units_completed(self, name: str | None = None) -> Output:
-        """How many files it has read to their end: int64, shape ()."""
+        """Return the number of files read to their end: int64, shape ()."""
         return ops.reader_num_work_units_completed(self._reader_ref, name)
 
     def serialize_state(self, name: str | None = None) -> Output:
-        """How far it is, for `restore_state`: string, shape (). Names still in queues are not."""
+        """Return the state for `restore_state`, without names in queues: string, shape ()."""
         return ops.reader_serialize_state(self._reader_ref, name)
 
     def restore_state(self, state: Any, name: str | None = None) -> Node:
-        """Go on with the record after the last one that the serialized reader had read.
+        """Continue after the last record that the serialized reader had read.
 
-        Several states, none included, let it go on with what all of those readers had left, file
-        by file: so a program goes on with another number of readers.
+        Given several or no states, it reads what all of those readers had left, file by file. So a
+        program can continue with another number of readers.
 
         Args:
           state: string, shape () or (n,): of readers of the same kind and settings.
-        Raises (when it runs): InvalidArgumentError, DataLossError: it is not a state of this
-            reader, or is damaged.
+        Raises (when it runs): InvalidArgumentError, DataLossError: it is not a state of such a
+        reader, or is damaged.
         """
         return ops.reader_restore_state(self._reader_ref, state, name)
 
@@ -120,8 +120,8 @@ def _handle(queue: Any) -> Any:
         return queue
     if not isinstance(queue, QueueBase):
         raise errors.InvalidTypeError(
-            "a reader requires a queue of the names of files, such as string_input_producer makes "
-            f"of them, got {queue!r}"
+            "a reader requires a queue of file names, such as the result of "
+            f"string_input_producer, got {queue!r}"
         )
     if [dtype.base_dtype for dtype in queue.dtypes] != [dtypes.string]:
         raise errors.InvalidTypeError(
@@ -197,8 +197,8 @@ class FixedLengthRecordReader(ReaderBase):
 
     Args:
       record_bytes: length of a record.
-      header_bytes, footer_bytes: what to leave out at the ends of each file.
-      hop_bytes: from the beginning of a record to that of the next; `record_bytes` by default.
+      header_bytes, footer_bytes: bytes to skip at both ends of each file.
+      hop_bytes: distance between the starts of records; `record_bytes` by default.
       encoding: "", "ZLIB" or "GZIP".
     Raises: InvalidArgumentError: `record_bytes` is not positive, another number is negative, or it
       is another encoding.
@@ -261,7 +261,7 @@ class ParquetReader(ReaderBase):
 
     `parse_example` takes a batch of them apart. Integers and booleans become int64 features, floats
     float features, strings and binaries bytes features, lists of these several values; a null is a
-    missing feature. Wants the extra `parquet`.
+    missing feature. Requires the extra `parquet`.
 
     Args:
       columns: names of those to read, all by default; `a.b` is a field of a nested column.

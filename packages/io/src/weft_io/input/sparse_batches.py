@@ -1,4 +1,4 @@
-"""Tensors on their way through a queue: sparse ones as numbers, without rows nobody wants."""
+"""Tensors in queues: sparse ones are stored under numbers, and unused rows are dropped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Tensor = Output | SparseTensor
 
 
 class SparseInfo(NamedTuple):
-    """How a component that is a number becomes a sparse tensor again."""
+    """The information to restore a sparse tensor from a component that is a number."""
 
     map_op: Node
     dtype: DType
@@ -24,12 +24,12 @@ class SparseInfo(NamedTuple):
 
 
 def converted(tensors: Sequence[Any]) -> list[Tensor]:
-    """The tensors of one example, sparse ones as they are."""
+    """Return the tensors of one example, sparse ones as they are."""
     return [convert_to_tensor_or_sparse_tensor(tensor) for tensor in tensors]
 
 
 def as_rows(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """One example as a batch of one."""
+    """Return one example as a batch of one."""
     return [
         _sparse_row(t) if isinstance(t, SparseTensor) else shapes.expand_dims(t, 0) for t in tensors
     ]
@@ -47,7 +47,7 @@ def _sparse_row(tensor: SparseTensor) -> SparseTensor:
 
 
 def kept_rows(tensors: Sequence[Tensor], keep: Output) -> list[Tensor]:
-    """The rows of a batch that `keep` names.
+    """Return the rows of a batch that `keep` names.
 
     Args:
       keep: bool, shape () for all or none, or one per row.
@@ -61,7 +61,7 @@ def kept_rows(tensors: Sequence[Tensor], keep: Output) -> list[Tensor]:
 
 
 def _row_count(tensor: Tensor) -> Output:
-    """The number of rows: int64, shape (1,)."""
+    """Return the number of rows: int64, shape (1,)."""
     if isinstance(tensor, SparseTensor):
         return tensor.dense_shape[:1]
     return shapes.shape(tensor, out_type=dtypes.int64)[:1]
@@ -69,7 +69,7 @@ def _row_count(tensor: Tensor) -> Output:
 
 def _kept_sparse(tensor: SparseTensor, keep: Output) -> SparseTensor:
     rows = tensor.indices[:, 0]
-    rows.set_shape([None])  # whatever is known of the indices
+    rows.set_shape([None])  # independent of the static shape of the indices
     chosen = gather.gather(keep, rows)
     numbers = reduction.cumsum(casting.cast(keep, dtypes.int64))
     row = gather.gather(numbers, masks.boolean_mask(rows, chosen)) - 1
@@ -86,11 +86,11 @@ def _kept_sparse(tensor: SparseTensor, keep: Output) -> SparseTensor:
 def stored(
     tensors: Sequence[Tensor], rows: bool, shared: Sequence[SparseInfo | None] | None = None
 ) -> tuple[list[Output], list[SparseInfo | None]]:
-    """Each sparse tensor as the number, or with `rows` the numbers, that it is kept under.
+    """Replace each sparse tensor by the number, or with `rows` the numbers, it is stored under.
 
     Args:
-      shared: of the example whose numbers go into the same queue before these.
-    Returns: the components, and for each what was done.
+      shared: infos of the example whose numbers were enqueued before.
+    Returns: the components, and for each how to restore it.
     """
     components: list[Output] = []
     infos: list[SparseInfo | None] = []
@@ -110,7 +110,7 @@ def stored(
 
 
 def restored(components: Any, infos: Sequence[SparseInfo | None]) -> Any:
-    """What was dequeued as a batch, with sparse tensors in the place of their numbers."""
+    """Restore the sparse tensors of a dequeued batch from their numbers."""
     single = not isinstance(components, list)
     batch = [
         component

@@ -42,9 +42,9 @@ def _merge(node: Node, device: Device) -> KernelFunction:
 
 
 def is_part_of_bundle(node: Node, prefix: str) -> bool:
-    """Whether a SaveV2 writes a part that a MergeV2Checkpoints makes one of, which wants bundles.
+    """Return True if a SaveV2 writes a part for a MergeV2Checkpoints, which requires bundles.
 
-    Where the node that names the part is on another device, the name has to tell.
+    If the node that names the part is on another device, the name decides.
     """
     if node.inputs[0].node.type == "ShardedFilename":
         return True
@@ -65,5 +65,5 @@ def _bytes(value: Any) -> bytes:
 
 
 def _text(value: Any) -> str:
-    """A string element as text; paths may hold what is not UTF-8."""
+    """Return a string element as text; paths need not be UTF-8."""
     return _bytes(value).decode("utf-8", "surrogateescape")

@@ -63,7 +63,7 @@ _SNAPSHOTS: Final = (Role.READ, Role.VARIABLE)
 
 
 def _items(node: Node) -> Callable[..., list[Item]]:
-    """A function from names, slices and tensors to what is to be written."""
+    """Return a function from names, slices and tensors to what is to be written."""
     types = node.attrs["dtypes"]
     shards = node.attrs.get("_shards") or (0,) * len(types)
     for dtype in types:
@@ -102,7 +102,7 @@ def _restore(node: Node, device: Device) -> KernelFunction:
 
 
 def _required(output: Output) -> Dims:
-    """The shape that an output must have: its static one, or that of the variable it goes to.
+    """Return the required shape of an output: its static one, or that of its variable.
 
     A graph that was imported says the shape only there; found out by the assignment, it would be
     too late for the variables that were assigned before.
@@ -130,7 +130,7 @@ def _check_lengths(number: int, names: Any, specs: Any) -> None:
 
 
 def _text(value: Any) -> str:
-    """A string element as text; paths may hold what is not UTF-8."""
+    """Return a string element as text; paths may hold what is not UTF-8."""
     if isinstance(value, np.ndarray):
         value = value.item()
     text: str = value.decode("utf-8", "surrogateescape")

@@ -1,4 +1,4 @@
-"""Kernels of datasets, which only say what is to be done, and of iterators, which do it."""
+"""Kernels of datasets, which only describe the work, and of iterators, which do it."""
 
 from __future__ import annotations
 
@@ -213,10 +213,10 @@ def _unbatch(node: Node, device: Device) -> KernelFunction:
 def _function(
     node: Node, attribute: str, device: Device, numbers: int = 0
 ) -> Callable[[Sequence[Any]], Call]:
-    """What gives the function of a node, joined with the values that it captured.
+    """Return a getter of the function of a node, joined with its captured values.
 
     Args:
-      numbers: how many inputs come after the captured values.
+      numbers: number of inputs after the captured values.
     """
     call: Call = call_of(node, attribute, device)
     if node.attrs.get("preserve_cardinality", True):  # only some maps may end by a function
@@ -305,7 +305,7 @@ def _one_shot(node: Node, device: Device) -> KernelFunction:
 
 def _holder(node: Node, device: Device, make: Callable[[], Source] | None) -> KernelFunction:
     types, shapes = node.attrs["output_types"], node.attrs["output_shapes"]
-    # what is in a named container outlives the session
+    # contents of a named container outlive the session
     owner = None if node.attrs["container"] else device.resources.owner
     return holder(
         node,
@@ -357,7 +357,7 @@ def _get_next(node: Node, device: Device) -> KernelFunction:
         of, asked = known
         if iterator is not of:
             iterator.check_gives(types, shapes)
-            # What the iterator checks by itself need not be looked at here.
+            # Shapes that the iterator checks itself need no check here.
             asked = () if iterator.shapes == tuple(shapes) else shapes
             known = iterator, asked
         iterator.get_next(_Handed(done, asked), ctx.cancellation)

@@ -1,4 +1,4 @@
-"""Kernels of further transformations of datasets, which only say what is to be done."""
+"""Kernels of further dataset transformations, which only describe the work."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def text(value: Any) -> str:
-    """The text of a string of shape ()."""
+    """Return the text of a string of shape ()."""
     found: str = np.asarray(value).item().decode("utf-8", "surrogateescape")
     return found
 
@@ -31,7 +31,7 @@ def text(value: Any) -> str:
 def _functions(
     node: Node, device: Device, names: Sequence[str]
 ) -> Callable[[Sequence[Any]], list[Call]]:
-    """What gives the functions of a node, each joined with its own captured values.
+    """Return a getter of the functions of a node, each joined with its own captured values.
 
     Args:
       names: of the attributes; those of the captured values are T<name>_other_arguments.

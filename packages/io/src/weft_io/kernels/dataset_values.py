@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def _results(element: Sequence[Any], shapes: Sequence[Dims]) -> Any:
-    """An element as the outputs of a node, checked against what is said of them."""
+    """Return an element as the outputs of a node, checked against what is said of them."""
     for i, (value, dims) in enumerate(zip(element, shapes, strict=True)):
         if not compatible_dims(dims, shape_of(value)):
             raise errors.InvalidArgumentError(
@@ -50,7 +50,7 @@ def _results(element: Sequence[Any], shapes: Sequence[Dims]) -> Any:
 
 
 def elements_in(ctx: StepContext, source: Source) -> Iterator[tuple[Element, str]]:
-    """All elements, each with the place that it came from.
+    """Yield all elements, each with the place that it came from.
 
     Raises: DeadlineExceededError, CancelledError, ...: the step's time is over, or it has failed;
       a dataset may have no end.

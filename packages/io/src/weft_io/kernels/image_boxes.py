@@ -26,14 +26,14 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """Where along an axis of an image the positions of each crop lie, shape (boxes, positions).
+    """The positions of each crop along an axis of an image, shape (boxes, positions).
 
     Attributes:
-      inside: whether they are in the image at all.
-      low, high: the neighbours.
+      inside: whether they are inside the image.
+      low, high: the neighboring pixels.
       part: the distance from the lower one.
-      slope: how much a position moves with the end of its box, in pixels for all of the image; it
-        moves by the rest with its start.
+      slope: the derivative of a position by the end of its box, in pixels per image; the derivative
+        by the start is the rest.
     """
 
     inside: Array
@@ -43,12 +43,12 @@ class _Axis:
     slope: Array
 
     def of(self, boxes: slice) -> _Axis:
-        """The same of some boxes."""
+        """Return the axis of some boxes."""
         inside, low, high = self.inside[boxes], self.low[boxes], self.high[boxes]
         return _Axis(inside, low, high, self.part[boxes], self.slope)
 
     def weights(self, box: int) -> tuple[slice, Array]:
-        """The pixels that make a crop, and how much of each, shape (positions, pixels)."""
+        """Return the pixels that make a crop, and how much of each, shape (positions, pixels)."""
         inside = self.inside[box]
         at, part = np.flatnonzero(inside), self.part[box][inside]
         low, high = self.low[box][inside], self.high[box][inside]
@@ -82,7 +82,7 @@ def _axis(start: Array, end: Array, size: int, count: int, nearest: bool) -> _Ax
 def _axes(
     boxes: Array, index: Array, shape: tuple[int, ...], counts: tuple[int, int], nearest: bool
 ) -> tuple[_Axis, _Axis]:
-    """The rows and the columns of all crops of images (batch, height, width, channels)."""
+    """Return the rows and the columns of all crops of images (batch, height, width, channels)."""
     if boxes.ndim != 2 or boxes.shape[1] != 4 or index.shape != boxes.shape[:1]:
         raise errors.InvalidArgumentError(
             "boxes must have shape [n, 4] and box_ind [n], got shapes "
@@ -102,7 +102,7 @@ def _axes(
 
 
 def _flat(index: Array, y: Array, x: Array, shape: tuple[int, ...]) -> Array:
-    """The numbers of pixels in all of a batch, shape (boxes, rows, columns)."""
+    """Return the numbers of pixels in all of a batch, shape (boxes, rows, columns)."""
     row = index[:, None].astype(np.int64) * shape[1] + y
     result: Array = row[:, :, None] * shape[2] + x[:, None, :]
     return result
@@ -119,7 +119,7 @@ def _inside(rows: _Axis, columns: _Axis) -> Array:
 
 
 def _corners(image: Array, index: Array, rows: _Axis, columns: _Axis) -> list[Array]:
-    """The four neighbours of all positions: upper left and right, lower left and right."""
+    """Return the four neighbours of all positions: upper left and right, lower left and right."""
     pixels = _pixels(image)
     found = []
     for y in (rows.low, rows.high):
@@ -178,8 +178,8 @@ def _blended(image: Array, index: Array, rows: _Axis, columns: _Axis) -> Array:
 
 
 SMALL_CROP: Final = 1 << 10
-"""Elements of a crop up to which its gradient is added up with those of all others, pixel by pixel;
-the products of larger ones are quicker."""
+"""Elements of a crop up to which its gradient is accumulated pixel by pixel with all others; for
+larger crops matrix products are faster."""
 
 
 def _add_corners(total: Array, grads: Array, index: Array, rows: _Axis, columns: _Axis) -> None:
@@ -416,7 +416,7 @@ def _image_size(image_size: Array) -> tuple[int, int]:
 
 
 def _objects(boxes: Array, whole_if_none: bool) -> Array:
-    """All boxes, shape (n, 4)."""
+    """Return all boxes, shape (n, 4)."""
     if boxes.ndim != 3 or boxes.shape[2] != 4:
         raise errors.InvalidArgumentError(
             f"bounding_boxes must have shape [batch, n, 4], got {format_dims(boxes.shape)}"
@@ -464,7 +464,7 @@ def _random_crops(
 
 
 def _shows_enough(crops: Array, boxes: Array, height: int, width: int, least: float) -> Array:
-    """Whether each crop shows such a part of at least one object."""
+    """Return a mask of the crops that show enough of at least one object."""
     pixels = (boxes * np.array([height, width] * 2, np.float32)).astype(np.int64)
     top, left, tall, wide = [crops[:, i, None] for i in range(4)]
     down = np.minimum(top + tall, pixels[:, 2]) - np.maximum(top, pixels[:, 0])

@@ -42,7 +42,7 @@ def _string(data: bytes) -> Array:
 
 @kernel("DecodePng", "DecodeJpeg", heavy=True)
 def _decode_one(node: Node, device: Device) -> KernelFunction:
-    """An image of one frame: either op takes both formats, and GIF files of one frame."""
+    """Make a kernel for images of one frame: PNG, JPEG, and GIF files of one frame."""
     channels: int = node.attrs["channels"]
     bits = 16 if node.outputs[0].dtype.name == "uint16" else 8
     jpeg_options = _jpeg_options(node)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from weft_graph.ir.node import Node
 
 BLOCK: int = 1 << 15
-"""Pixels at a time, so that what lies between the steps stays in the cache."""
+"""Number of pixels processed at a time, so that intermediate values stay in the cache."""
 
 
 def _pixelwise(change: Callable[..., Any], images: Any, device: Device, *args: Any) -> Any:
@@ -54,7 +54,7 @@ def _to_hsv(red: Any, green: Any, blue: Any) -> tuple[Any, Any, Any]:
 
 
 def _shares(hue: Any) -> tuple[Any, Any, Any]:
-    """How near to the largest of the three, from 0 to 1, red, green and blue are."""
+    """Return the ratios, from 0 to 1, of red, green and blue to the largest of them."""
     place = hue * 6
     return (
         np.clip(np.abs(place - 3) - 1, 0, 1),

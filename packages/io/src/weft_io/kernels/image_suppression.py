@@ -30,7 +30,7 @@ def _sides(boxes: Array) -> Array:
 
 
 def _overlap(some: Array, others: Array) -> Array:
-    """The intersections of boxes with others, which broadcast, by their unions; 0 without area."""
+    """Return intersection over union of boxes that broadcast; 0 without area."""
     top, left, bottom, right, area = others
     down = np.minimum(some[2], bottom) - np.maximum(some[0], top)
     across = np.minimum(some[3], right) - np.maximum(some[1], left)
@@ -42,16 +42,16 @@ def _overlap(some: Array, others: Array) -> Array:
 
 
 def _best_first(scores: Array, above: float) -> Array:
-    """The numbers of what scores more, the best first and then in their order."""
+    """Return the numbers of boxes that score more than `above`, best first, stable."""
     order = np.argsort(-scores, kind="stable")
     return order[scores[order] > above]
 
 
 def _select(boxes: Array, scores: Array, most: int, iou: float, above: float) -> Array:
-    """The boxes that overlap no better one by more than `iou`.
+    """Select the boxes that overlap no better one by more than `iou`.
 
-    They are looked at in blocks, each against what is chosen and against itself, so that what comes
-    after the last that is chosen costs nothing.
+    They are processed in blocks, each compared with the chosen ones and with itself. Boxes after
+    the last chosen one cost nothing.
     """
     order = _best_first(scores, above)
     sides = _sides(boxes)[:, order]
@@ -72,7 +72,7 @@ def _select(boxes: Array, scores: Array, most: int, iou: float, above: float) ->
 def _select_softly(
     boxes: Array, scores: Array, most: int, above: float, sigma: float
 ) -> tuple[Array, Array]:
-    """The best boxes, where the score of one falls with its overlap with each better one."""
+    """Select the best boxes, where scores decrease with the overlap with each better one."""
     left = _best_first(scores, above)
     sides, scores = _sides(boxes)[:, left], scores[left].copy()
     chosen: list[int] = []
@@ -91,7 +91,7 @@ def _select_softly(
 
 
 def _check(boxes: Array, scores: Array, most: Any, iou: Any) -> tuple[int, float]:
-    """The largest number of boxes, and the threshold."""
+    """Return the largest number of boxes, and the threshold."""
     if boxes.ndim != 2 or boxes.shape[1] != 4 or scores.shape != boxes.shape[:1]:
         raise errors.InvalidArgumentError(
             "boxes must have shape [n, 4] and scores [n], got shapes "
@@ -216,7 +216,7 @@ def _check_classes(boxes: Array, scores: Array) -> None:
 
 
 def _best_of_classes(boxes: Array, scores: Array, each: int, iou: float, above: float) -> Array:
-    """What is left of all classes of one image, the best first: box, score and class."""
+    """Return the remaining boxes of all classes of one image, best first: box, score and class."""
     parts = []
     for number in range(scores.shape[1]):
         own = boxes[:, number if boxes.shape[1] > 1 else 0]

@@ -1,4 +1,4 @@
-"""Kernels that take serialized examples and other formats apart."""
+"""Kernels that parse serialized examples and other formats."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def _results(outputs: list[Any]) -> Any:
 
 
 def _columns(triples: Triples) -> list[Array]:
-    """All indices, then all values, then all shapes."""
+    """Return all indices, then all values, then all shapes."""
     return [part for parts in zip(*triples, strict=True) for part in parts]
 
 
 def _unbatched(triples: Triples) -> list[Array]:
-    """The same for the only example, without the first axis of its indices and shape."""
+    """Return the columns of a single example, without the batch axis of its indices and shape."""
     return _columns([(indices[:, 1:], values, shape[1:]) for indices, values, shape in triples])
 
 
@@ -61,7 +61,7 @@ def _names(names: Any, count: int) -> list[bytes]:
 
 
 class _Parsers:
-    """The parser of a node whose keys are inputs: made when they are first seen, or change."""
+    """The parser of a node whose keys are inputs; created at first use or when the keys change."""
 
     def __init__(self, node: Node, empty: Empty) -> None:
         attrs = node.attrs
@@ -279,7 +279,7 @@ def _example_of_json(text: bytes) -> bytes:
 
     message: Any = proto.Example()
     try:
-        if text.lstrip()[:1] != b"{":  # protobuf takes an empty list for an empty message
+        if text.lstrip()[:1] != b"{":  # protobuf accepts an empty list as an empty message
             raise json_format.ParseError("an object is required")
         json_format.Parse(text, message)
     except (json_format.ParseError, UnicodeDecodeError, RecursionError) as cause:
@@ -312,10 +312,10 @@ def _decode_compressed(node: Node, device: Device) -> KernelFunction:
 
 
 def _inflated(data: bytes, bits: int, compression: str, left: int) -> bytes:
-    """All that compressed data hold; several compressed parts in a row are one.
+    """Decompress data; consecutive compressed parts are joined.
 
     Args:
-      left: how many bytes it may have.
+      left: maximum number of bytes of the result.
     """
     parts = []
     rest = data
@@ -368,7 +368,7 @@ def _parse_tensor(node: Node, device: Device) -> KernelFunction:
 
 
 def parsed_tensor(data: bytes, dtype: DType) -> np.ndarray[Any, Any]:
-    """The array in a serialized TensorProto.
+    """Return the array in a serialized TensorProto.
 
     Raises: InvalidArgumentError: it is none, or of another type.
     """

@@ -52,7 +52,7 @@ def _blocks(images: Any, shape: tuple[int, ...], xp: Any) -> Iterator[slice]:
 
 
 def _along(x: Any, axis: int, taps: Taps, xp: Any, result: Any) -> Any:
-    """One axis of images resampled, in float32, into `result` where that is given."""
+    """Resample one axis of images in float32, into `result` if it is given."""
     if result is None:
         shape = (*x.shape[:axis], len(taps.index), *x.shape[axis + 1 :])
         result = xp.empty(shape, np.float32)
@@ -68,9 +68,9 @@ def _along(x: Any, axis: int, taps: Taps, xp: Any, result: Any) -> Any:
 
 
 def _per_position(values: Array, axis: int, depth: int, xp: Any) -> Any:
-    """One value per position of an axis, for all that lies behind it.
+    """Shape values, one per position of an axis, so that they broadcast over an image.
 
-    Of columns there is one for each channel: NumPy's inner loop is then a row and not a pixel.
+    Values of columns are repeated per channel: NumPy's inner loop is then a row, not a pixel.
     """
     if axis == 2:
         return xp.asarray(np.repeat(values, depth).reshape(len(values), depth))
@@ -82,7 +82,7 @@ def _taken(x: Any, index: Array, axis: int, xp: Any) -> Any:
 
 
 def _interpolate(x: Any, axis: int, taps: Taps, xp: Any, result: Any) -> None:
-    """Two neighbours; the result is exact where they are equal."""
+    """Interpolate two neighbors; the result is exact if they are equal."""
     low = _taken(x, taps.index[:, 0], axis, xp)
     high = _taken(x, taps.index[:, 1], axis, xp)
     xp.subtract(_wide(high), _wide(low), out=result)
@@ -117,7 +117,7 @@ def _gather(x: Any, axis: int, taps: Taps, xp: Any, result: Any) -> None:
 
 
 def summed_back(grads: Any, index: Array, size: int, axis: int, xp: Any) -> Any:
-    """The gradient of a gather by an index that never decreases: sums over each position."""
+    """Return the gradient of a gather by an index that never decreases: sums over each position."""
     wide = widened(grads)
     counts = np.bincount(index, minlength=size)
     starts = np.cumsum(counts) - counts

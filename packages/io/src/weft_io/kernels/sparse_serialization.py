@@ -84,7 +84,7 @@ def _deserialize(node: Node, device: Device) -> KernelFunction:
 
 
 def _read(parts: Array, dtype: DType) -> SparseValue:
-    """One sparse tensor of its three parts.
+    """Return one sparse tensor of its three parts.
 
     Raises: InvalidArgumentError: they are none, of another type, or do not fit together.
     """

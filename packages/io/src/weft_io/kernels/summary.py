@@ -45,7 +45,7 @@ def _serialized(summary: proto.Summary) -> Array:
 
 
 def _tag(tag: Any) -> str:
-    """The tag in a string of rank 0."""
+    """Return the tag in a string of rank 0."""
     if tag.shape:
         raise errors.InvalidArgumentError(f"the tag must have rank 0, got {format_dims(tag.shape)}")
     return _text(tag.item())
@@ -74,9 +74,9 @@ def _scalar(node: Node, device: Device) -> KernelFunction:
 
 
 def _scalar_head(tag: str) -> bytes:
-    """What a `Summary` of one number consists of in front of the four bytes of the number.
+    """Return the bytes of a `Summary` of one number before the four bytes of the number.
 
-    It is what a training step spends on each curve, so the message is not built anew each time.
+    A training step pays this for each curve, so the message is not built anew each time.
     """
     value = proto.Summary.Value(tag=tag, simple_value=0.0)
     return proto.Summary(value=[value]).SerializeToString()[:-4]
@@ -154,7 +154,7 @@ def _check_images(shape: tuple[int, ...]) -> None:
 
 
 def _numbered(base: str, items: Any, most: int) -> Iterator[tuple[str, Any]]:
-    """The first `most` items with their tags, which bear numbers where more than one is allowed."""
+    """Yield the first `most` items with their tags, numbered if more than one is allowed."""
     for i, item in enumerate(items[:most]):
         yield (f"{base}/{i}" if most > 1 else base), item
 
@@ -230,7 +230,7 @@ def _tensor(node: Node, device: Device) -> KernelFunction:
 
 
 def _to_proto(dtype: DType) -> Callable[[Any], proto.TensorProto]:
-    """A function from values of a type to messages; numbers lie in one block, whatever the rank."""
+    """Return a function from values of a type to messages, with numbers in one block."""
     if dtype is dtypes.string:
         return lambda value: array_to_proto(np.asarray(value), dtype)
     if dtype.numpy.hasobject:
@@ -268,7 +268,7 @@ def _merge(node: Node, device: Device) -> KernelFunction:
 
 
 def _check_unique(tags: list[str]) -> None:
-    """Raise if a tag is there twice; tensors in old graphs have none."""
+    """Raise if a tag occurs twice; tensors in old graphs have none."""
     counts = Counter(filter(None, tags))
     twice = sorted(tag for tag, count in counts.items() if count > 1)
     if twice:

@@ -24,7 +24,7 @@ def _sequence(value: Any) -> TensorSequence:
 
 
 def _place(position: Any, count: int, end: int) -> int:
-    """A position from the front.
+    """Return a position from the front.
 
     Raises: InvalidArgumentError: it is not from -count to `end`.
     """

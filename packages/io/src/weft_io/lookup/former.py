@@ -127,7 +127,7 @@ def index_table_from_tensor(
     dtype: Any = dtypes.string,
     name: str | None = None,
 ) -> Any:
-    """A table from words to their places in a list; as `lookup.functions` has it.
+    """Return a table from words to their places in a list; as `lookup.functions` has it.
 
     Args:
       mapping: string or integers, shape (n,).
@@ -141,7 +141,7 @@ def index_table_from_tensor(
 def index_to_string_table_from_tensor(
     mapping: Any, default_value: Any = "UNK", name: str | None = None
 ) -> StaticHashTable:
-    """A table from places in a list to the words there; as `lookup.functions` has it.
+    """Return a table from places in a list to the words there; as `lookup.functions` has it.
 
     Args:
       mapping: string, shape (n,).

@@ -45,7 +45,7 @@ def _check_file(vocabulary_file: Any, vocab_size: int | None) -> None:
 
 
 def _ids_of(dtype: Any) -> Any:
-    """The type of a table's keys: int64 for all integers."""
+    """Return the type of a table's keys: int64 for all integers."""
     given = dtypes.as_dtype(dtype)
     if not given.is_integer and given is not dtypes.string:
         raise errors.InvalidTypeError(
@@ -66,7 +66,7 @@ def index_table_from_file(
     value_column_index: int = TextFileIndex.LINE_NUMBER,
     delimiter: str = "\t",
 ) -> Any:
-    """A table from the lines of a file to their numbers.
+    """Return a table from the lines of a file to their numbers.
 
     Args:
       vocabulary_file: string, shape ().
@@ -101,7 +101,7 @@ def index_table_from_tensor(
     dtype: Any = None,
     name: str | None = None,
 ) -> Any:
-    """A table from words to their places in a list.
+    """Return a table from words to their places in a list.
 
     Args:
       vocabulary_list: string or integers, shape (n,).
@@ -133,7 +133,7 @@ def index_to_string_table_from_file(
     value_column_index: int = TextFileIndex.WHOLE_LINE,
     delimiter: str = "\t",
 ) -> StaticHashTable:
-    """A table from the numbers of lines to their texts.
+    """Return a table from the numbers of lines to their texts.
 
     Args:
       vocabulary_file: string, shape ().
@@ -153,7 +153,7 @@ def index_to_string_table_from_file(
 def index_to_string_table_from_tensor(
     vocabulary_list: Any, default_value: Any = "UNK", name: str | None = None
 ) -> StaticHashTable:
-    """A table from places in a list to the words there.
+    """Return a table from places in a list to the words there.
 
     Args:
       vocabulary_list: string, shape (n,).

@@ -1,4 +1,4 @@
-"""Where static tables have their content from."""
+"""Initializers of static tables: sources of their contents."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def home() -> Iterator[None]:
-    """Where tables are made: outside of the functions, branches and loops that are being built."""
+    """Enter the outermost graph, outside functions, branches and loops, to create tables."""
     graph = get_default_graph()
     outermost = graph.outermost if isinstance(graph, FunctionGraph) else graph
     with outermost.as_default(), outermost.control_dependencies(None):
@@ -33,7 +33,7 @@ def home() -> Iterator[None]:
 
 
 class TableInitializerBase:
-    """What gives a static table its content.
+    """Base class of initializers of static tables.
 
     Args:
       key_dtype, value_dtype: element types.
@@ -54,7 +54,7 @@ class TableInitializerBase:
         return self._value_dtype
 
     def initialize(self, table: StaticHashTable) -> Node:
-        """Add the node that gives a table its content, to TABLE_INITIALIZERS as well.
+        """Add the node that initializes a table, also to TABLE_INITIALIZERS.
 
         Args:
           table: of the same types.
@@ -80,7 +80,7 @@ class KeyValueTensorInitializer(TableInitializerBase):
     Args:
       keys: any type that keys can have, shape (n,).
       values: any type, shape (n,).
-      key_dtype, value_dtype: element types, where `keys` and `values` do not tell them.
+      key_dtype, value_dtype: element types, if `keys` and `values` do not have them.
       name: of the node.
     Raises: InvalidTypeError: they are tensors of other types; InvalidArgumentError: the shapes do
       not fit; when it runs: FailedPreconditionError: a key has two values.
@@ -113,7 +113,7 @@ class KeyValueTensorInitializer(TableInitializerBase):
 
 
 class TextFileIndex:
-    """What of the lines of a file is meant, where it is no column.
+    """Parts of a line, besides columns, that keys or values can be.
 
     Attributes:
       WHOLE_LINE: the line: any type.
@@ -135,12 +135,12 @@ class TextFileInitializer(TableInitializerBase):
 
     Args:
       filename: string, shape (); a path, or a URL that fsspec knows.
-      key_dtype, value_dtype: element types: string, or what the texts are parsed as.
-      key_index, value_index: which column of the lines, or a `TextFileIndex`.
-      vocab_size: how many lines to take; None for all.
+      key_dtype, value_dtype: element types: string, or the type to parse the texts as.
+      key_index, value_index: column of the lines, or a `TextFileIndex`.
+      vocab_size: number of lines to read; None for all.
       delimiter: one byte, between columns.
       name: of the node.
-      value_index_offset: what is added to the number of a line.
+      value_index_offset: added to the number of a line.
     Raises: InvalidArgumentError: an argument is out of its range; when it runs: NotFoundError: no
       such file; InvalidArgumentError: a line is empty, lacks a column or has no number there, or
       there are fewer lines than `vocab_size`; FailedPreconditionError: a key has two values.
@@ -202,7 +202,7 @@ class TextFileInitializer(TableInitializerBase):
 
 
 class TextFileStringTableInitializer(TextFileInitializer):
-    r"""Texts by the numbers of their lines: int64 to string.
+    r"""The lines of a file by their numbers: int64 to string.
 
     Args:
       filename: string, shape ().
@@ -232,7 +232,7 @@ class TextFileStringTableInitializer(TextFileInitializer):
 
 
 class TextFileIdTableInitializer(TextFileInitializer):
-    r"""The numbers of lines by their texts: string to int64.
+    r"""The numbers of a file's lines by their texts: string to int64.
 
     Args:
       filename: string, shape ().

@@ -55,7 +55,7 @@ class LookupInterface:
 
 
 def on_values(keys: Any, lookup: Any) -> Any:
-    """What a function makes of keys, or of the values of a sparse tensor of keys."""
+    """Apply a function to keys, or to the values of a sparse tensor of keys."""
     if isinstance(keys, SparseTensorValue):
         keys = SparseTensor.from_value(keys)
     if isinstance(keys, SparseTensor):
@@ -102,7 +102,7 @@ class _ResourceTable(LookupInterface):
         return self._resource_handle.op.name.rpartition("/")[2]
 
     def size(self, name: str | None = None) -> Output:
-        """How many keys it has: int64, shape ().
+        """Return the number of keys: int64, shape ().
 
         Args:
           name: of the node.
@@ -110,7 +110,7 @@ class _ResourceTable(LookupInterface):
         return out("LookupTableSizeV2", [self._resource_handle], name=self._named(name, "Size"))
 
     def export(self, name: str | None = None) -> tuple[Output, Output]:
-        """All keys, shape (n, K), and their values, shape (n, V), in no certain order.
+        """Return all keys, shape (n, K), and their values, shape (n, V), in no certain order.
 
         Args:
           name: of the node.
@@ -124,7 +124,7 @@ class _ResourceTable(LookupInterface):
         inputs = [self._resource_handle, self._key_tensor(keys), default]
         found = out("LookupTableFindV2", inputs, name=self._named(name, "Lookup"))
         if found.dims is None and default.dims == () and not self._key_rank():
-            found.set_shape(inputs[1].shape)  # in a function, where the handle tells nothing
+            found.set_shape(inputs[1].shape)  # in a function, where the handle has no shape
         return found
 
     def _key_rank(self) -> int:
@@ -135,14 +135,14 @@ class _ResourceTable(LookupInterface):
 
 
 class StaticHashTable(_ResourceTable):
-    """A table that is given its content once, by its initializer.
+    """A table that its initializer fills once.
 
-    `wf.tables_initializer()` runs the initializers of all tables; so does
-    `MonitoredTrainingSession`. A second run with the same content does nothing.
+    `wf.tables_initializer()` and `MonitoredTrainingSession` run the initializers of all tables. A
+    second run with the same content does nothing.
 
     Args:
-      initializer: says where the content comes from, such as a `KeyValueTensorInitializer`.
-      default_value: for keys that are not there: the type of the values, shape ().
+      initializer: the source of the content, such as a `KeyValueTensorInitializer`.
+      default_value: the value of missing keys: the type of the values, shape ().
       name: of its node.
     Raises: InvalidTypeError: `initializer` is none; when it is used: FailedPreconditionError: it
       was not initialized.
@@ -191,7 +191,7 @@ class StaticHashTable(_ResourceTable):
 
     @property
     def initializer(self) -> Node:
-        """The node that gives it its content."""
+        """The node that fills the table."""
         return self._initializer
 
     @property
@@ -200,7 +200,7 @@ class StaticHashTable(_ResourceTable):
         return self._initializer
 
     def lookup(self, keys: Any, name: str | None = None) -> Any:
-        """The values of keys.
+        """Return the values of keys.
 
         Args:
           keys: of the table's type, any shape; or a sparse tensor.
@@ -237,7 +237,7 @@ class _TableSaveable(SaveableObject):
         super().__init__(handle, specs, name)
 
     def restore(self, restored_tensors: Sequence[Output], restored_shapes: Any) -> Node:
-        """The node that puts them back, instead of what is there."""
+        """Return the node that restores keys and values, replacing the current ones."""
         with self.op.graph.colocate_with(self.op.node):
             return create("LookupTableImportV2", [self.op, *restored_tensors])
 
@@ -253,11 +253,11 @@ class _MutableTable(_ResourceTable, Saved):
             graph.add_to_collection(GraphKeys.SAVEABLE_OBJECTS, self.saveable())
 
     def saveable(self, name: str | None = None) -> SaveableObject:
-        """What a Saver saves of it: all keys and values, under a name or the table's own."""
+        """Return the saveable of all keys and values, under a name or the table's own."""
         return _TableSaveable(self, name or self._saved_name)
 
     def lookup(self, keys: Any, dynamic_default_values: Any = None, name: str | None = None) -> Any:
-        """The values of keys.
+        """Return the values of keys.
 
         Args:
           keys: of the table's type, shape (S, K), K being the shape of a key; or a sparse tensor.
@@ -268,7 +268,7 @@ class _MutableTable(_ResourceTable, Saved):
         Raises: InvalidTypeError: the keys are of another type; InvalidArgumentError: a shape does
           not fit.
         """
-        if isinstance(dynamic_default_values, str):  # as in 1.15, where the name is second
+        if isinstance(dynamic_default_values, str):  # 1.15: the name is second
             dynamic_default_values, name = None, dynamic_default_values
         default = self._default_value
         if dynamic_default_values is not None:
@@ -279,7 +279,7 @@ class _MutableTable(_ResourceTable, Saved):
         return self.lookup(keys)
 
     def insert(self, keys: Any, values: Any, name: str | None = None) -> Node:
-        """A node that gives keys values; of a key that occurs twice the last counts.
+        """Return a node that inserts keys and values; the last of repeated keys wins.
 
         Args:
           keys: of the table's type, shape (S, K).
@@ -295,7 +295,7 @@ class _MutableTable(_ResourceTable, Saved):
         return self.insert(keys, values, name)
 
     def remove(self, keys: Any, name: str | None = None) -> Node:
-        """A node that takes keys out; those that are not there are no error.
+        """Return a node that removes keys; missing ones are ignored.
 
         Args:
           keys: of the table's type, shape (S, K).
@@ -348,13 +348,13 @@ class MutableHashTable(_MutableTable):
 
 
 class DenseHashTable(_MutableTable):
-    """A table that can be changed, and of which two keys cannot be used.
+    """A mutable table with two reserved keys.
 
     Args:
       key_dtype, value_dtype: element types.
       default_value: for keys that are not there; its shape is that of all values.
       empty_key, deleted_key: two keys that are never used: shape () or (k,), that of all keys.
-      initial_num_buckets: a power of 2: room for so many at first.
+      initial_num_buckets: initial capacity, a power of 2.
       name: of its node, and of its content in checkpoints.
       checkpoint: whether Savers save it.
     Raises (when it runs): InvalidArgumentError: one of the two keys is used, or they are equal.

@@ -1,4 +1,4 @@
-"""Tables that give an id to every word: those that are not in the vocabulary get a bucket."""
+"""Tables that map every word to an id; words outside the vocabulary get a hash bucket."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from weft_tensor.dtypes import DType
 
 
 class HasherSpec(NamedTuple):
-    """How words that are not in a vocabulary are put into buckets.
+    """The hash function for words outside a vocabulary.
 
     Attributes:
       hasher: "fasthash" or "stronghash".
@@ -44,7 +44,7 @@ FastHashSpec = HasherSpec("fasthash")
 
 
 class StrongHashSpec(HasherSpec):
-    """A hash that nobody can foresee without the key.
+    """A hash that is unpredictable without the key.
 
     Args:
       key: two non-negative integers.
@@ -61,16 +61,16 @@ class StrongHashSpec(HasherSpec):
 
 
 class IdTableWithHashBuckets(LookupInterface):
-    """Ids of words: those of a table, and behind them buckets for all others.
+    """Ids of words: those of a table, followed by hash buckets for all other words.
 
     Args:
       table: from words to int64, default -1; None if all words go to buckets.
-      num_oov_buckets: how many buckets.
-      hasher_spec: how words are put into buckets.
+      num_oov_buckets: number of buckets.
+      hasher_spec: the hash function of the buckets.
       name: of the nodes.
       key_dtype: of the words, string or an integer; that of the table by default.
-    Raises: InvalidTypeError: types do not fit; InvalidArgumentError: there are neither words nor
-      buckets.
+    Raises: InvalidTypeError: types do not match; InvalidArgumentError: there are neither words nor
+    buckets.
     """
 
     def __init__(
@@ -111,12 +111,12 @@ class IdTableWithHashBuckets(LookupInterface):
 
     @property
     def name(self) -> str:
-        """That of the table of the words."""
+        """The name of the table of the words."""
         return self._own_name or (self._table.name if self._table is not None else "buckets")
 
     @property
     def initializer(self) -> Node:
-        """The node that gives the table its words."""
+        """The node that fills the table."""
         return create("NoOp", ()) if self._table is None else self._table.initializer
 
     @property
@@ -130,7 +130,7 @@ class IdTableWithHashBuckets(LookupInterface):
         return None if self._table is None else self._table.resource_handle
 
     def size(self, name: str | None = None) -> Any:
-        """How many ids there are: int64, shape ().
+        """Return the number of ids: int64, shape ().
 
         Args:
           name: of the node.
@@ -140,7 +140,7 @@ class IdTableWithHashBuckets(LookupInterface):
         return add(self._table.size(), self._num_oov_buckets, name=name)
 
     def lookup(self, keys: Any, name: str | None = None) -> Any:
-        """The ids of words.
+        """Return the ids of words.
 
         Args:
           keys: of the table's type, any shape; or a sparse tensor.
@@ -160,7 +160,7 @@ class IdTableWithHashBuckets(LookupInterface):
         ids: Output = self._table.lookup(words)
         if not self._num_oov_buckets:
             return ids
-        # Only the words that are not there are hashed, since that takes long.
+        # Only unknown words are hashed, since hashing is slow.
         flat = reshape(ids, [-1])
         places = where(less(flat, 0))
         missing = gather(reshape(keys, [-1]), squeeze(places, [1]))
@@ -178,12 +178,12 @@ class IdTableWithHashBuckets(LookupInterface):
 
 
 class StaticVocabularyTable(IdTableWithHashBuckets):
-    """Ids of words: those of a vocabulary, and behind them buckets for all other words.
+    """Ids of words: those of a vocabulary, followed by hash buckets for all other words.
 
     Args:
       initializer: the words with their ids, which are 0 to n - 1: int64; None if all words go to
         buckets.
-      num_oov_buckets: how many buckets; a word that is not there gets the one of its hash.
+      num_oov_buckets: number of buckets; an unknown word gets the bucket of its hash.
       lookup_key_dtype: type of the keys of `lookup`: string or an integer; that of the words by
         default.
       name: of the nodes.

@@ -132,7 +132,7 @@ class CollectionReader:
         return self._graph.as_graph_element(self._prefix + name)
 
     def _objects(self, functions: ItemFunctions, values: Sequence[bytes], where: str) -> list[Any]:
-        """One object for equal messages: a variable is in several collections."""
+        """Create an object per distinct message, because a variable is in several collections."""
         keys = [(functions.message, data) for data in values]
         new = [key for key in dict.fromkeys(keys) if key not in self._known]
         messages = [self._message(*key, where) for key in new]
@@ -162,7 +162,7 @@ class CollectionReader:
                 self.check_name(text, where)
 
     def check_name(self, text: str, where: str) -> None:
-        """The same for the name of a node or a tensor."""
+        """Check the name of a node or a tensor."""
         name = text.removeprefix("^").partition(":")[0]
         if name in self._renamed:
             raise errors.InvalidArgumentError(
@@ -181,7 +181,7 @@ class CollectionReader:
             self._graph.add_to_collection(name, item)
 
     def variables(self) -> dict[str, Any]:
-        """The global variables among the items, by their names in the message."""
+        """Return the global variables among the items, by their names in the message."""
         return {
             item.name.removeprefix(self._prefix): item
             for name, item in self._items
@@ -190,7 +190,7 @@ class CollectionReader:
 
 
 def _strings(message: Any) -> Iterator[str]:
-    """The values of all string fields in a message."""
+    """Yield the values of all string fields in a message."""
     for field, value in message.ListFields():
         nested = field.message_type
         if nested is not None and nested.GetOptions().map_entry:

@@ -34,7 +34,7 @@ def export_meta_graph(
     strip_default_attrs: bool = False,
     save_debug_info: bool = False,
 ) -> proto.MetaGraphDef:
-    """The graph as a `MetaGraphDef`, written to `filename` if there is one.
+    """Return the graph as a `MetaGraphDef`, written to `filename` if there is one.
 
     It has TensorFlow's ops alone: those that only weft has are replaced by what means the same.
 
@@ -127,7 +127,7 @@ def _remove_savers(message: proto.MetaGraphDef) -> None:
 def renamed_saver(
     message: proto.SaverDef, rename: Callable[[str], str], required: str = ""
 ) -> proto.SaverDef | None:
-    """A copy with other names; None unless all names begin with `required`."""
+    """Return a copy with other names; None unless all names begin with `required`."""
     from weft_graph import proto
 
     copy = proto.SaverDef()

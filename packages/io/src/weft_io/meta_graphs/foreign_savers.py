@@ -1,8 +1,7 @@
-"""Graphs whose ops are limited, without the nodes of their savers that touch files.
+"""Untrusted graphs without the nodes of their savers that access files.
 
-Nearly every graph with variables has such nodes, and what they do to which file is the writer's
-choice. What serves a saver alone is taken out, and a saver of one's own, over the same variables
-and names, takes its place.
+Nearly every graph with variables has such nodes, and its author chooses the files. Nodes that serve
+only a saver are removed, and a new saver over the same variables and names replaces it.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ class Limited(NamedTuple):
     """A graph without nodes of savers.
 
     Attributes:
-      message: the graph itself where there are none to take out; else a copy.
-      keys: by the names of variables' nodes, the names under which they were restored.
+      message: the graph itself if nothing was removed; else a copy.
+      keys: names under which variables were restored, by the names of the variables' nodes.
     """
 
     message: proto.MetaGraphDef
@@ -47,9 +46,10 @@ class Limited(NamedTuple):
 def without_foreign_savers(
     message: proto.MetaGraphDef, allowed_ops: Collection[str] | None
 ) -> Limited:
-    """Take out what saves and restores variables, where its ops are not allowed.
+    """Remove nodes that save and restore variables, if their ops are not allowed.
 
-    What others need, or name, stays and is refused later; so does what restores other state.
+    Nodes that others use or name are kept and rejected later, and so are nodes that restore other
+    state.
     """
     if allowed_ops is None:
         return Limited(message, {})
@@ -78,7 +78,7 @@ class _Nodes:
                 self._users[source].add(name)
 
     def cut(self) -> tuple[set[str], dict[str, str]]:
-        """What serves savers alone, and the keys of the variables that the graph's own restores."""
+        """Return the nodes that serve only savers, and the keys of variables that they restore."""
         touching = {name for name, node in self._nodes.items() if node.op in self._touching}
         behind = reached(touching, self._users)
         others = behind & _named(self._message)
@@ -101,7 +101,7 @@ class _Nodes:
         return self._message.saver_def.restore_op_name
 
     def _restored(self, node: proto.NodeDef) -> dict[str, str] | None:
-        """The variables that a node gives their values, by its names for them; None for others."""
+        """Return the variables that a node restores, by its names; None for other nodes."""
         names = self._nodes.get(node_of(node.input[_NAMES])) if len(node.input) > _NAMES else None
         if names is None or traits_of(names.op).role is not Role.CONSTANT:
             return None
@@ -116,7 +116,7 @@ class _Nodes:
         return found
 
     def _assigned(self, text: str) -> set[str] | None:
-        """The variables that a tensor is assigned to; None if something else takes it."""
+        """Return the variables that a tensor is assigned to; None if it has other users."""
         variables: set[str] = set()
         waiting = [text]
         for tensor in waiting:  # which grows
@@ -124,7 +124,7 @@ class _Nodes:
                 user = self._nodes[name]
                 places = [i for i, each in enumerate(user.input) if _same(tensor, each)]
                 if not places:
-                    continue  # it takes another output, or waits
+                    continue  # it uses another output, or only waits
                 known, first = traits_of(user.op), node_of(user.input[0])
                 if places == [1] and known.role is Role.ASSIGN and self._is_variable(first):
                     variables.add(first)
@@ -150,7 +150,7 @@ def _same(a: str, b: str) -> bool:
 
 
 def _named(message: proto.MetaGraphDef) -> set[str]:
-    """The nodes that collections and signatures name."""
+    """Return the nodes that collections and signatures name."""
     names = {
         node_of(name)
         for collection in message.collection_def.values()
@@ -164,11 +164,11 @@ def _named(message: proto.MetaGraphDef) -> set[str]:
 def restored_by_key(
     keys: Mapping[str, str], variables: Mapping[str, Any], nodes: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What a saver takes as `var_list`, for the variables of `Limited.keys`.
+    """Return the `var_list` of a saver for the variables of `Limited.keys`.
 
     Args:
-      variables: the variables that were made, by their names in the message.
-      nodes: the nodes that were made, by their names in the message.
+      variables: the created variables, by their names in the message.
+      nodes: the created nodes, by their names in the message.
     Raises: InvalidArgumentError: two variables are restored from one tensor, which no saver does.
     """
     found: dict[str, Any] = {}

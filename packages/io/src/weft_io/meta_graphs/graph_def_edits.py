@@ -21,7 +21,7 @@ _UNBOUND: Final = "$unbound_inputs_"
 
 
 def copied(graph_def: proto.GraphDef) -> proto.GraphDef:
-    """A copy."""
+    """Return a copy."""
     copy = proto.GraphDef()
     copy.CopyFrom(graph_def)
     return copy
@@ -121,7 +121,7 @@ def _cut_colocation(attr: proto.AttrValue, scope: str) -> None:
 
 
 def signature_names(signature: proto.SignatureDef) -> Iterator[str]:
-    """The names of tensors in a signature."""
+    """Yield the names of tensors in a signature."""
     waiting = [*signature.inputs.values(), *signature.outputs.values()]
     while waiting:
         info = waiting.pop()
@@ -162,12 +162,12 @@ def remove_savers(graph_def: proto.GraphDef, remaining: proto.SaverDef | None) -
 
 
 def node_of(text: str) -> str:
-    """The name of the node that an input or a tensor's name has."""
+    """Return the name of the node that an input or a tensor's name has."""
     return text.removeprefix("^").partition(":")[0]
 
 
 def reached(begin: Iterable[str], edges: dict[str, set[str]]) -> set[str]:
-    """The nodes that edges lead to, and those where they begin."""
+    """Return the nodes that edges lead to, and those where they begin."""
     found: set[str] = set()
     waiting = list(begin)
     while waiting:

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class ImportedGraph(NamedTuple):
-    """What importing a `MetaGraphDef` made.
+    """The result of importing a `MetaGraphDef`.
 
     Attributes:
       variables: the global variables by their names in the message.
-      elements: those that `return_elements` asked for.
-      scope: the name scope that it is under, without a closing slash; "" for none.
+      elements: the requested `return_elements`.
+      scope: its name scope, without a closing slash; "" for none.
       saver_def: its saver, if it has one.
-      restorable: variables by their names in checkpoints, where nodes of its savers were left out.
+      restorable: variables by their names in checkpoints, if nodes of its savers were left out.
     """
 
     variables: dict[str, Variable]
@@ -54,23 +54,23 @@ def import_scoped_meta_graph(
 
     Args:
       meta_graph_or_file: the message, or a file with one, binary or text.
-      clear_devices: leave out its device requests.
+      clear_devices: ignore its device requests.
       graph: the default graph by default.
-      import_scope: name scope to put it under.
+      import_scope: name scope of the imported nodes.
       input_map: tensors in place of inputs, as of `import_graph_def`.
-      unbound_inputs_col_name: the collection that names inputs which `input_map` must have; None
-        does not ask.
-      restore_collections_predicate: by name, which collections to take over.
+      unbound_inputs_col_name: the collection that names inputs which `input_map` must have; None to
+        skip the check.
+      restore_collections_predicate: returns True for the names of collections to import.
       return_elements: names in the message of operations and tensors to return.
-      allowed_ops: as of `import_graph_def`. Nodes of its savers whose ops are not among them are
-        left out where they serve nothing else, and collections name nothing but its own nodes.
+      allowed_ops: as of `import_graph_def`. Nodes of its savers with other ops are left out if they
+        serve nothing else, and collections may only name its own nodes.
     Raises:
       PermissionDeniedError: as of `import_graph_def`, or something names a node that is not its
-        own. The graph is unchanged then.
-      NotFoundError: there is no such file, or it uses ops that are not declared.
-      DataLossError: the file holds no MetaGraphDef.
-      InvalidArgumentError: the graph or its collections contradict themselves; names that they
-        refer to are taken and there is no `import_scope`. The graph is unchanged then.
+        own. The graph is unchanged.
+      NotFoundError: the file does not exist, or it uses ops that are not declared.
+      DataLossError: the file does not contain a MetaGraphDef.
+      InvalidArgumentError: the graph or its collections are inconsistent, or names that they refer
+        to are taken and there is no `import_scope`. The graph is unchanged.
     """
     from weft_graph.messages.import_graph_def import add_graph_def
     from weft_graph.messages.shared_memory import read_after_updates
@@ -114,11 +114,11 @@ def import_scoped_meta_graph(
 
 
 def read_meta_graph_file(filename: str) -> proto.MetaGraphDef:
-    """The `MetaGraphDef` in a file, binary or text.
+    """Read the `MetaGraphDef` in a file, binary or text.
 
     Raises:
-      NotFoundError: there is no such file.
-      DataLossError: it holds no MetaGraphDef.
+      NotFoundError: the file does not exist.
+      DataLossError: it does not contain a MetaGraphDef.
     """
     from weft_graph import proto
 
@@ -126,7 +126,7 @@ def read_meta_graph_file(filename: str) -> proto.MetaGraphDef:
 
 
 def as_meta_graph(meta_graph_or_file: Any) -> proto.MetaGraphDef:
-    """A `MetaGraphDef` that is given as such, or as the path of a file."""
+    """Return a `MetaGraphDef` that is given as such, or as the path of a file."""
     from weft_graph import proto
 
     if isinstance(meta_graph_or_file, proto.MetaGraphDef):
@@ -167,12 +167,12 @@ def _input(name: str | bytes) -> str:
 
 @contextmanager
 def _undone(graph: Graph) -> Iterator[None]:
-    """Take back the nodes that were added, if the block fails."""
+    """Return a context that removes the nodes that were added if the block fails."""
     count = len(graph.nodes)
     contexts, has_contexts = dict(graph.contexts), graph.has_contexts
     try:
         yield
-    except BaseException:  # because half an import may not stay, whatever stopped it
+    except BaseException:  # because a partial import must be removed after any failure
         graph.remove_nodes(graph.nodes[count:], reason="failed import")
         graph.contexts, graph.has_contexts = contexts, has_contexts
         raise

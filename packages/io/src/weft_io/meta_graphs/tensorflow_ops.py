@@ -42,7 +42,7 @@ class _Conditional:
         self._made: list[proto.NodeDef] = []
 
     def nodes(self) -> list[proto.NodeDef]:
-        """The nodes; the last has the name of the one that is replaced."""
+        """Return the nodes; the last has the name of the one that is replaced."""
         self._merge(*_REPLACED[self._node.op](self))
         return self._made
 

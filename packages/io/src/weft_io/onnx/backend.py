@@ -1,4 +1,4 @@
-"""ONNX's own interface to what runs models, which its tests are written against."""
+"""ONNX's backend interface, which its tests use."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Prepared(onnx.backend.base.BackendRep):
     """A model in a session of its own.
 
     Attributes:
-      model: what was imported.
-      session: where it runs.
+      model: the imported model.
+      session: its session.
     """
 
     def __init__(self, proto: ModelProto, model: ImportedModel) -> None:
@@ -46,9 +46,9 @@ class Prepared(onnx.backend.base.BackendRep):
         return tuple(_taken(each) for each in outputs)
 
     def feeds(self, inputs: Any) -> dict[Any, Any]:
-        """What `inputs` mean in a call of `Session.run`.
+        """Return the feed dictionary of `Session.run` for `inputs`.
 
-        Raises: InvalidArgumentError: another number of inputs than the model has, or other names.
+        Raises: InvalidArgumentError: the number or names of inputs differ from the model's.
         """
         names = list(self.model.inputs)
         if not isinstance(inputs, Mapping):
@@ -110,7 +110,7 @@ class Backend(onnx.backend.base.Backend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Whether models run on a device: "CPU", or "CPU:0"."""
+        """Return True if models run on a device: "CPU", or "CPU:0"."""
         return device.split(":")[0] == "CPU"
 
 
@@ -143,7 +143,7 @@ def _text(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def array_of(value: Any) -> np.ndarray[Any, Any]:
-    """A value to feed; text as bytes."""
+    """Return a value to feed; text as bytes."""
     array = np.asarray(value)
     if array.dtype.kind not in "UO":
         return array

@@ -1,4 +1,4 @@
-"""Which integers of an ONNX graph are equal, as far as the nodes tell that make them."""
+"""Symbolic equality of integers in an ONNX graph, derived from their producers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 from weft_io.onnx.node_export import Value
 
 Number = tuple[Any, int]
-"""What is not known, as `_key` gives it, and what is added to it; or None and a known number."""
+"""A base, from `_key`, and an offset added to it; the base of a known number is None."""
 
 _OF_SHAPES: Final = frozenset(
     {"Cast", "Gather", "Identity", "Reshape", "Shape", "Slice", "Squeeze"}
@@ -17,7 +17,7 @@ _DEEP: Final = 8
 
 
 def number(value: Value | None) -> Number:
-    """A single integer as what it is counted from."""
+    """Return a single integer as base and offset."""
     total = 0
     while value is not None and value.array is None and (made := value.made) is not None:
         first = made.inputs[0] if made.inputs else None
@@ -33,7 +33,7 @@ def number(value: Value | None) -> Number:
 
 
 def _key(value: Value | None, depth: int = _DEEP) -> Any:
-    """What is equal for sizes that are computed in the same way, else the value itself."""
+    """Return a key that is equal for sizes computed in the same way, or else the value itself."""
     made = None if value is None else value.made
     if value is not None and (found := _axis(value)) is not None:
         return found
@@ -46,7 +46,7 @@ def _key(value: Value | None, depth: int = _DEEP) -> Any:
 
 
 def size(value: Value, axis: int) -> Number:
-    """How long an axis is, as `number` tells of what is computed from a shape."""
+    """Return the length of an axis, in the form of `number`."""
     dims = value.dims if value.array is None else value.array.shape
     known = None if dims is None else dims[axis]
     if known is not None:
@@ -55,7 +55,7 @@ def size(value: Value, axis: int) -> Number:
 
 
 def _origin(value: Value, axis: int) -> tuple[str, Value, int]:
-    """The first value that has an axis of the same length."""
+    """Return the first value that has an axis of the same length."""
     while value.made is not None and value.made.op in ("Cast", "Identity", "Transpose"):
         made = value.made
         if made.op == "Transpose":
@@ -66,7 +66,7 @@ def _origin(value: Value, axis: int) -> tuple[str, Value, int]:
 
 
 def _axis(value: Value) -> tuple[str, Value, int] | None:
-    """The axis whose length a single integer is."""
+    """Return the axis whose length a single integer is."""
     while value.made is not None and value.made.op in ("Cast", "Identity", "Reshape", "Squeeze"):
         assert value.made.inputs[0] is not None
         value = value.made.inputs[0]
@@ -93,7 +93,7 @@ def _is_integer(value: Value | None) -> bool:
 
 
 def _known(value: Value) -> int | None:
-    """A single integer that is known."""
+    """Return a single integer that is known."""
     found = value.array
     return (
         int(found.item()) if found is not None and found.size == 1 and _is_integer(value) else None

@@ -40,7 +40,7 @@ _OF_WEFT: Final = {dtype: number for number, dtype in _NUMBERS.items()}
 
 
 def weft_type(number: int) -> DType:
-    """The element type that ONNX gives a number.
+    """Return the element type that ONNX gives a number.
 
     Raises: UnimplementedError: weft has no such type. InvalidArgumentError: nor has ONNX.
     """
@@ -54,7 +54,7 @@ def weft_type(number: int) -> DType:
 
 
 def onnx_type(dtype: DType) -> int:
-    """The number that ONNX gives an element type.
+    """Return the number that ONNX gives an element type.
 
     Raises: UnimplementedError: ONNX has no such type.
     """

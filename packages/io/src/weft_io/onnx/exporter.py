@@ -32,10 +32,10 @@ from weft_tensor.nesting import shown
 Array = np.ndarray[Any, Any]
 
 OLDEST: Final = 7
-"""The first opset whose ops broadcast."""
+"""The first opset with broadcasting ops."""
 
 _SEPARATE_CONSTANTS: Final = 4
-"""The first version of the format whose constants need not be inputs, too."""
+"""The first version of the format whose constants need not also be inputs."""
 
 _NO_RULE: Final = "there is no rule for it"
 _OF_THE_MODEL: Final = ("producer_name", "producer_version", "domain", "doc_string")
@@ -56,33 +56,32 @@ def export(
     external_data: bool = False,
     values: Mapping[Any, Any] | None = None,
 ) -> ModelProto:
-    """The part of a session's graph between some tensors, as an ONNX model.
+    """Export the part of a session's graph between some tensors as an ONNX model.
 
-    Variables become constants of the values that they have. Placeholders that are not fed become
-    constants of their default or of a value in `values`, and conditionals that these decide are
-    folded: a batch normalization with `training = placeholder_with_default(False, [])` is exported
-    as it is at inference. Only data counts: what would run
-    through control inputs alone, such as assertions, is left out, and a variable that is read after
-    an update is refused. The model has been checked by
-    `onnx.checker`, and the shapes of its values are inferred.
+    Variables become constants with their current values. Placeholders that are not fed become
+    constants of their default or of a value in `values`, and conditionals on these are folded: a
+    batch normalization with `training = placeholder_with_default(False, [])` is exported in its
+    inference form. Only data dependencies count: nodes that run through control inputs alone, such
+    as assertions, are left out, and reading a variable after an update is rejected. The model is
+    checked by `onnx.checker`, and the shapes of its values are inferred.
 
     Args:
-      fetches: what the model gives: a tensor or its name, a list of them, or a dict from the names
-        of the model's outputs; by default they have the names of the tensors, without ":0".
-      feeds: what it is given, likewise: any tensors, mostly placeholders.
-      session: that has the values of the variables.
+      fetches: the outputs of the model: a tensor or its name, a list of them, or a dict from the
+        names of the model's outputs; by default they have the names of the tensors, without ":0".
+      feeds: the inputs of the model, in the same form: any tensors, mostly placeholders.
+      session: holds the values of the variables.
       path: a file to write.
-      opset: the version of ONNX's standard ops, at least 7. What an older one lacks is refused;
-        before 14 a size of 0 that a step computes means another one.
-      dynamic_axes: names for sizes that are not known, by input and axis; "x_0" and the like for
-        the others. Equal names mean equal sizes.
-      metadata: what the model says of itself: `producer_name`, `producer_version`, `domain`,
+      opset: the version of ONNX's standard ops, at least 7. Ops that an older version lacks are
+        rejected; before 14 a computed size of 0 has another meaning.
+      dynamic_axes: names of unknown sizes, by input and axis; others are named like "x_0". Equal
+        names mean equal sizes.
+      metadata: metadata of the model: `producer_name`, `producer_version`, `domain`,
         `doc_string`, `model_version`, and properties of any other name.
-      external_data: write large constants beside `path`, to a file of the same name with ".data"
-        behind it. Models of 2 GiB and more must be written so.
-      values: of tensors that the model does not take, by tensor or by name, such as
-        `{"keep_prob": 1.0}`. A feed in it is no input of the model.
-    Returns: the model; the constants in a file of their own are not in it.
+      external_data: write large constants next to `path`, to a file of the same name with the
+        suffix ".data". This is required for models of 2 GiB and more.
+      values: values of tensors that are not inputs, by tensor or by name, such as
+        `{"keep_prob": 1.0}`. A feed in it is not an input of the model.
+    Returns: the model, without the constants in a separate file.
     Raises:
       UnimplementedError: there are nodes that ONNX cannot express; the message lists all of them.
       NotFoundError: the graph has no such tensor, or none of a name in `values`.
@@ -186,7 +185,7 @@ class _Export:
     def _add_flow(self, step: StepGraph) -> None:
         """Add all nodes of a step with branches or loops."""
         flow = FlowExport(self.body, step.live_nodes(), self._live, self._add, self._note)
-        if not flow.is_plain():  # nothing can be written then; what is known of the rest is said
+        if not flow.is_plain():  # nothing can be exported; report other unsupported nodes
             for node in self._live:
                 if node.role is None and export_rule(node.type) is None:
                     self._note(node, _NO_RULE)
@@ -203,7 +202,7 @@ class _Export:
             self.body.values[node.outputs[0]] = constant
 
     def _add(self, node: Node) -> None:
-        """Add what stands for a node that routes nothing; note it where there is no such."""
+        """Add the ONNX nodes of a node that is not control flow; record it if it is unsupported."""
         values = self.body.values
         missing = [output for output in node.outputs if output not in values]
         if not missing:
@@ -215,7 +214,7 @@ class _Export:
             found = []
         for output in missing:
             value = found[output.index] if output.index < len(found) else None
-            # What is not there has no type: what uses it is looked at all the same.
+            # A missing value has no type, but its users are examined all the same.
             values[output] = value or Value(output.dtype.base_dtype)
             if value is not None and value.dims is None and not value.sequence:
                 value.dims = output.dims
@@ -261,7 +260,7 @@ class _Export:
         return [found] if isinstance(found, Value) else list(found)
 
     def _used_and_lost(self, node: Node, found: Sequence[Value | None]) -> str:
-        """An output that is used, and that a rule could not give."""
+        """Return the name of an output that is used but that a rule could not export, or ""."""
         fetched = set(self.results.values())
         for output, value in zip(node.outputs, found, strict=False):
             if value is None and (output in fetched or self._is_read(output)):
@@ -287,7 +286,7 @@ class _Export:
         path: Path | None,
         external: bool,
     ) -> ModelProto:
-        """The checked message, which is written where a path is given."""
+        """Return the checked message, which is written if a path is given."""
         nodes = self.body.live(self.outputs)
         constants = _name_all(nodes, [*self.inputs, *self.results])
         place = initializers.place(constants, path if external else None)
@@ -321,7 +320,7 @@ class _Export:
 
 
 def _named(wanted: Any, graph: Graph, what: str) -> dict[str, Output]:
-    """The outputs of a graph that an argument means, by name in the model."""
+    """Return the outputs of a graph that an argument means, by name in the model."""
     if isinstance(wanted, Mapping):
         found = {str(name): _output(each, graph) for name, each in wanted.items()}
     else:
@@ -390,7 +389,7 @@ def _plain_name(output: Output) -> str:
 
 
 def _needed(fetches: Sequence[Output], feeds: Sequence[Output]) -> list[Node]:
-    """The nodes whose data some outputs need, inputs before users."""
+    """Return the nodes whose data some outputs need, in topological order."""
     fed = set(feeds)
     waiting = [output for output in fetches if output not in fed]
     found: set[Node] = set()
@@ -409,7 +408,7 @@ def _needs_step(node: Node) -> bool:
 
 
 def _follows_update(node: Node) -> bool:
-    """Whether a node reads a variable and waits for an update of it, which a model cannot make."""
+    """Return True if a node reads a variable after an update, which a model cannot express."""
     read = {source.node for source in node.inputs if source.node.role is Role.VARIABLE}
     return bool(read and node.controls) and any(
         each.traits.state is State.WRITES and each.inputs and each.inputs[0].node in read
@@ -418,7 +417,7 @@ def _follows_update(node: Node) -> bool:
 
 
 def _reader(variable: Node) -> Output:
-    """The tensor that has a variable's value.
+    """Return the tensor that has a variable's value.
 
     Raises: NotFoundError: there is none.
     """
@@ -435,7 +434,7 @@ def _reader(variable: Node) -> Output:
 
 
 def _name_all(nodes: Sequence[Made], taken: Iterable[str]) -> list[Value]:
-    """Give all values names, each its own; returns the constants among them."""
+    """Give all values distinct names; return the constants among them."""
     ends = set(taken)
     used = set(ends)
     seen: set[Value] = set()
@@ -455,7 +454,7 @@ def _name_all(nodes: Sequence[Made], taken: Iterable[str]) -> list[Value]:
 
 
 def _values(nodes: Iterable[Made]) -> Iterator[tuple[Made, Value]]:
-    """The values of nodes and of the subgraphs in them, each with a node that it belongs to."""
+    """Yield the values of nodes and of their subgraphs, each with its node."""
     for made in nodes:
         for graph in made.subgraphs():
             yield from ((made, value) for value in graph.inputs)
@@ -477,7 +476,7 @@ def _numbered(name: str) -> Iterator[str]:
 
 
 def _info(name: str, output: Output, names: Mapping[int, str] | None) -> ValueInfoProto:
-    """The type of an input or, without names for open sizes, of a result."""
+    """Return the type of an input or, without names for open sizes, of a result."""
     dims: list[int | str | None] | None = None
     if output.dims is not None:
         dims = list(output.dims)
@@ -498,7 +497,7 @@ def _describe(model: ModelProto, metadata: Mapping[str, str]) -> None:
 
 
 def _check(model: ModelProto | str | bytes) -> None:
-    """Raise UnimplementedError where a model is not as its opset wants it."""
+    """Raise UnimplementedError if a model is invalid in its opset."""
     try:
         checker.check_model(model)
     except checker.ValidationError as error:
@@ -506,7 +505,7 @@ def _check(model: ModelProto | str | bytes) -> None:
 
 
 def _check_ranks(model: ModelProto) -> None:
-    """Raise UnimplementedError where a rank is not known that ONNX wants to know."""
+    """Raise UnimplementedError if a rank that ONNX requires is unknown."""
     ends = (*model.graph.input, *model.graph.output)
     if open_ones := [each.name for each in ends if not each.type.tensor_type.HasField("shape")]:
         raise errors.UnimplementedError(
@@ -516,7 +515,7 @@ def _check_ranks(model: ModelProto) -> None:
 
 
 def _inferred(model: ModelProto) -> ModelProto:
-    """The model with the shapes of its values."""
+    """Return the model with the shapes of its values."""
     check_types = is_strict = propagates_values = True
     try:
         return shape_inference.infer_shapes(model, check_types, is_strict, propagates_values)

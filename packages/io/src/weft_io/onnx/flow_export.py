@@ -124,7 +124,7 @@ class FlowExport:
     # -------------------------------------------------------------------------- loops
 
     def _write_loop(self, loop: Loop) -> None:
-        """A test before each turn, which for ONNX is before the first and at the end of each."""
+        """Export a loop; ONNX tests before the first iteration and at the end of each."""
         values, frame = self._body.values, loop.frame
         assert frame.cond is not None
         for enter in frame.enters:
@@ -179,7 +179,7 @@ class FlowExport:
             self._add(source.node)
 
     def _from(self, merge: Node, back: bool) -> Value:
-        """The same as it can be handed on."""
+        """Return the source of a Merge, as a sequence if it is a TensorArray."""
         return as_sequence(self._body, self._source(merge, back), merge.name)
 
     def _tested(self, loop: Loop, merges: Sequence[Node], state: Sequence[Value]) -> Value:

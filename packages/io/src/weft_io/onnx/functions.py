@@ -24,7 +24,7 @@ _KINDS: Final[Mapping[str, Any]] = {
     "GRAPH": GraphProto,
     "TYPE_PROTO": TypeProto,
 }
-"""What attributes are read as; those of types with an S are lists of these."""
+"""Python types of attribute values; those of types with an S are lists of these."""
 
 
 @cache
@@ -37,7 +37,7 @@ def _schema(domain: str, op: str, version: int) -> Any:
 
 @cache
 def defaults(domain: str, op: str, version: int) -> Mapping[str, Any]:
-    """The attributes of an op that need not be given, with what they then are."""
+    """Return the optional attributes of an op with their defaults."""
     schema = _schema(domain, op, version)
     if schema is None:
         return {}
@@ -50,7 +50,7 @@ def defaults(domain: str, op: str, version: int) -> Mapping[str, Any]:
 
 
 def check_types(domain: str, op: str, version: int, attributes: Mapping[str, Any]) -> None:
-    """Raise InvalidArgumentError where an attribute is of another type than ONNX says."""
+    """Raise InvalidArgumentError if an attribute has another type than ONNX declares."""
     expected = _types(domain, op, version)
     for name, value in attributes.items():
         if name in expected and not _is_of(value, expected[name]):
@@ -68,7 +68,7 @@ def _types(domain: str, op: str, version: int) -> Mapping[str, str]:
 
 
 def _is_of(value: Any, kind: str) -> bool:
-    """Whether a value, as it was read, is of one of ONNX's types of attributes."""
+    """Return True if a decoded value has one of ONNX's attribute types."""
     if kind in _KINDS:
         return isinstance(value, _KINDS[kind])
     if isinstance(value, list) and kind[:-1] in _KINDS:
@@ -77,7 +77,7 @@ def _is_of(value: Any, kind: str) -> bool:
 
 
 def is_defined(domain: str, op: str, version: int) -> bool:
-    """Whether ONNX defines an op by others."""
+    """Return True if ONNX defines an op by other ops."""
     schema = _schema(domain, op, version)
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
@@ -89,11 +89,11 @@ def body(
     inputs: Sequence[TypeProto],
     attributes: Mapping[str, Any],
 ) -> FunctionProto:
-    """The function that stands for a node.
+    """Return the function that defines a node.
 
     Args:
-      inputs: their types, empty for those that are left out.
-      attributes: of the node, those of a function around it in the place of references.
+      inputs: their types, empty for omitted ones.
+      attributes: of the node, with references replaced by attributes of the enclosing function.
     Raises: UnimplementedError: ONNX has none for inputs of these types.
     """
     schema = _schema(domain, node.op_type, version)
@@ -122,7 +122,7 @@ def body(
 
 
 def _shape_text(kind: TypeProto) -> str:
-    """Return the shape of a tensor's type for messages, "?" for what is unknown."""
+    """Return the shape of a tensor's type for messages, "?" for unknown sizes."""
     if not kind.HasField("tensor_type"):
         return "no tensor"
     dims = type_and_shape(kind)[1]
@@ -130,7 +130,7 @@ def _shape_text(kind: TypeProto) -> str:
 
 
 def _resolved(node: NodeProto, attributes: Mapping[str, Any]) -> NodeProto:
-    """The node with the values of attributes that it has by reference."""
+    """Return the node with the values of attributes that it has by reference."""
     if not any(each.ref_attr_name for each in node.attribute):
         return node
     found = NodeProto()
@@ -141,5 +141,5 @@ def _resolved(node: NodeProto, attributes: Mapping[str, Any]) -> NodeProto:
 
 
 def _newest(versions: Sequence[int], limit: int) -> int:
-    """The newest version up to a limit; the first one where all are above it."""
+    """Return the newest version up to a limit; the first one if all are above it."""
     return max((each for each in versions if each <= limit), default=min(versions, default=limit))

@@ -1,7 +1,7 @@
-"""Batch normalizations that only scale what a convolution gives, as part of its weights.
+"""Folding of batch normalizations at inference into the weights of convolutions.
 
-Where nothing trains, they are a factor and an offset for each channel. These go into the weights
-and the bias of the convolution before, which saves two passes over the image in each step.
+Without training they are a factor and an offset for each channel. These are folded into the weights
+and the bias of the preceding convolution, which saves two passes over the image in each step.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _TYPES: Final = (TensorProto.FLOAT, TensorProto.DOUBLE)
 def without_batch_normalizations(
     graph: GraphProto, values: Values, fixed: Mapping[str, TensorProto]
 ) -> tuple[list[NodeProto], dict[str, Array]]:
-    """The nodes of a graph with batch normalizations in the weights of convolutions.
+    """Return the nodes of a graph with batch normalizations folded into convolutions.
 
     Args:
       values: reads tensors.
-      fixed: weights and constants that nobody changes, by name.
-    Returns: nodes, and weights that are new, by name.
+      fixed: weights and constants that never change, by name.
+    Returns: nodes, and new weights by name.
     """
     nodes: list[NodeProto | None] = list(graph.node)
     if not any(node.op_type == "BatchNormalization" for node in graph.node):
@@ -56,7 +56,7 @@ def without_batch_normalizations(
 
 
 def _used_once(graph: GraphProto) -> set[str]:
-    """The values that one node takes, and that are no results."""
+    """Return the values with a single user that are not results."""
     once: set[str] = set()
     more = {each.name for each in graph.output}
     for node in all_nodes(graph):
@@ -69,7 +69,7 @@ def _used_once(graph: GraphProto) -> set[str]:
 
 
 def _fits(conv: NodeProto, after: NodeProto, fixed: Mapping[str, TensorProto]) -> bool:
-    """Whether a node is a batch normalization of known numbers after a convolution of such."""
+    """Return True for a batch normalization with constant parameters after such a convolution."""
     if (conv.op_type, after.op_type) != ("Conv", "BatchNormalization"):
         return False
     if plain_domain(conv.domain) or plain_domain(after.domain) or len(after.input) != 5:
@@ -84,7 +84,7 @@ def _fits(conv: NodeProto, after: NodeProto, fixed: Mapping[str, TensorProto]) -
 
 
 def _is_plain(attribute: AttributeProto) -> bool:
-    """Whether an attribute of a batch normalization is as it is where nothing trains."""
+    """Return True if an attribute of a batch normalization has its value for inference."""
     if attribute.ref_attr_name:
         return False
     if attribute.type == AttributeProto.FLOAT:
@@ -103,7 +103,7 @@ def _weights(
     scale, offset, mean, variance = vectors[-4:]
     bias = vectors[0] if len(vectors) > 4 else w.dtype.type(0)
     epsilon = next((each.f for each in after.attribute if each.name == "epsilon"), 1e-5)
-    with np.errstate(all="ignore"):  # what cannot be divided is infinite, as it is in a step
+    with np.errstate(all="ignore"):  # a division by 0 is infinite, as in a step
         factor = scale / np.sqrt(variance + w.dtype.type(epsilon))
         moved = offset + (bias - mean) * factor
     return w * factor.reshape(-1, *[1] * (w.ndim - 1)), moved

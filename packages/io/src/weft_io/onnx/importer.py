@@ -43,7 +43,7 @@ _PARAMETERS: Final = frozenset(
     """Clip DequantizeLinear Dropout NonMaxSuppression OneHot Pad QLinearConv QLinearMatMul
     QuantizeLinear Range Resize TopK Upsample""".split()  # noqa: SIM905  # a table to be read
 )
-"""Ops whose inputs after the first are no weights."""
+"""Ops whose inputs after the first are not weights."""
 
 
 _INFERENCE: Final = 7
@@ -52,14 +52,14 @@ _INFERENCE: Final = 7
 
 @dataclass(frozen=True)
 class ImportedModel:
-    """What `import_model` added to a graph, as attributes.
+    """The result of `import_model`.
 
     Args:
-      graph: where it was added.
-      inputs: by ONNX's names, placeholders or what was given in their place.
+      graph: the graph with the model.
+      inputs: by ONNX's names, placeholders or the tensors given in their place.
       outputs: by ONNX's names.
-      variables: weights that can be trained, by ONNX's names.
-      metadata: what the model says of itself: producer, description, version, properties.
+      variables: trainable weights, by ONNX's names.
+      metadata: metadata of the model: producer, description, version, properties.
 
     Examples:
       >>> from onnx import helper
@@ -89,15 +89,15 @@ def import_model(
     Args:
       model: path, bytes or ModelProto. Data outside the file must be in its folder.
       inputs: tensors in place of some inputs, by ONNX's names; placeholders are made for the rest.
-      trainable: make variables of floating-point weights, not constants; of those too that are
-        constants of the model, as some tools write them, unless they have rank 0.
+      trainable: make variables instead of constants from floating-point weights, including those
+        that some tools write as constants, unless they have rank 0.
       name: of the scope of its nodes.
-      shapes: of inputs by ONNX's names, where the model leaves sizes open. Everything that follows
-        from them is computed at import.
+      shapes: of inputs by ONNX's names, if the model leaves sizes open. Everything that depends
+        only on them is computed at import.
     Raises:
-      NotFoundError: there is no such file.
-      InvalidArgumentError: the file is damaged, an op was given what it does not take, or a shape
-        does not fit its input.
+      NotFoundError: the file does not exist.
+      InvalidArgumentError: the file is damaged, an op has invalid inputs, or a shape does not match
+        its input.
       UnimplementedError: the model has ops that weft lacks; the message lists all of them.
 
     Examples:
@@ -156,14 +156,14 @@ def _added(
 
 
 def _tensors(graph: GraphProto, given: Mapping[str, Any]) -> dict[str, TensorProto]:
-    """The weights that are not given, and constants, which are weights for some tools."""
+    """Return the weights that are not given, and constants, which are weights for some tools."""
     found = {each.name: each for each in graph.initializer if each.name not in given}
     found.update({node.output[0]: node.attribute[0].t for node in graph.node if _is_tensor(node)})
     return found
 
 
 def _is_tensor(node: NodeProto) -> bool:
-    """Whether a node is a plain constant."""
+    """Return True if a node is a plain constant."""
     names = [each.name for each in node.attribute if each.type == AttributeProto.TENSOR]
     is_plain = node.op_type == "Constant" and not plain_domain(node.domain)
     return is_plain and names == ["value"] and len(node.output) == 1
@@ -180,7 +180,7 @@ def _fused(
     versions: Mapping[str, int],
     tensors: Mapping[str, TensorProto],
 ) -> Sequence[NodeProto]:
-    """The nodes of a graph whose weights stay as they are."""
+    """Return the nodes of a graph with constant weights, after fusion."""
     own = any(not domain for domain, _ in shared.unfolding.functions)  # of the standard's names
     if own or versions.get("", 1) < _INFERENCE:
         return graph.node
@@ -192,7 +192,7 @@ def _fused(
 
 
 def _check_inputs(graph: GraphProto, wanted: Sequence[ValueInfoProto], given: set[str]) -> None:
-    """Raise InvalidArgumentError where inputs have one name, or what is given is none of them."""
+    """Raise InvalidArgumentError if input names are repeated, or a given name is unknown."""
     names = [each.name for each in wanted]
     if len(set(names)) < len(names):
         raise errors.InvalidArgumentError(f"the model has two inputs of one name: {names}")
@@ -218,14 +218,14 @@ def _input(
 
 
 def _parameters(graph: GraphProto) -> set[str]:
-    """The weights that stay what they are."""
+    """Return the weights that must remain constants."""
     return {
         name for node in all_nodes(graph) if node.op_type in _PARAMETERS for name in node.input[1:]
     }
 
 
 def _statistics(graph: GraphProto) -> frozenset[str]:
-    """The weights that gradients do not change."""
+    """Return the weights that gradients do not change."""
     return frozenset(
         node.input[index]
         for node in all_nodes(graph)

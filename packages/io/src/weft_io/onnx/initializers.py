@@ -14,7 +14,7 @@ from weft_io.onnx.node_export import Value, num_bytes
 from weft_tensor import errors
 
 MOST_BYTES: Final = 2**31 - 2**24
-"""That a message takes in constants; protobuf has no messages of 2 GiB."""
+"""Maximum bytes of constants in a message; protobuf has no messages of 2 GiB."""
 
 _SMALL: Final = 1024
 """Bytes up to which a constant stays in the message: shapes are inferred from its value."""
@@ -25,11 +25,11 @@ _ALIGNMENT: Final = 4096
 
 @dataclass
 class Place:
-    """Where constants are: those that are not named here are in the message.
+    """The locations of constants; those not listed are in the message.
 
     Attributes:
-      name: of the file beside the model.
-      offsets: of the constants in it, in their order.
+      name: of the file next to the model.
+      offsets: of the constants in it, in order.
     """
 
     name: str = ""
@@ -37,11 +37,11 @@ class Place:
 
 
 def place(constants: Sequence[Value], path: Path | None) -> Place:
-    """Where constants go.
+    """Return the locations of constants.
 
     Args:
-      path: of the model, if large ones go into a file beside it.
-    Raises: ResourceExhaustedError: they are too many for one message.
+      path: of the model, if large constants go into a file next to it.
+    Raises: ResourceExhaustedError: they are too large for one message.
     """
     total = sum(num_bytes(each) for each in constants)
     if path is None:
@@ -64,7 +64,7 @@ def _is_text(value: Value) -> bool:
 
 
 def to_proto(value: Value, where: Place) -> TensorProto:
-    """A constant as a message, without its elements where they are in a file."""
+    """Return a constant as a message, without its elements if they are in a file."""
     assert value.array is not None
     if value not in where.offsets:
         return numpy_helper.from_array(value.array, value.name)
@@ -83,9 +83,9 @@ def _raw(value: Value) -> bytes:
 
 
 def write(where: Place, path: Path) -> None:
-    """Write the file beside a model, if constants are in it.
+    """Write the file next to a model, if it contains constants.
 
-    It takes the place of an older one when it is whole: constants may be mapped from that.
+    It replaces an older one only when it is complete, since constants may be mapped from that.
     """
     if not where.offsets:
         return

@@ -26,14 +26,14 @@ _LARGE: Final = 4096
 """Bytes of a weight from which on it stays in the file."""
 
 _ALIGNMENT: Final = 16
-"""Of the first element of a weight in memory, as of any array."""
+"""Alignment of the first element of a weight in memory, as of any array."""
 
 _LONGEST: Final = 10
 """Bytes of the longest integer."""
 
 
 class _Field(NamedTuple):
-    """A field of a message: its number and wire type, where it begins, and its value's place."""
+    """A field of a message: its number, wire type and start, and the range of its value."""
 
     number: int
     wire: int
@@ -43,21 +43,21 @@ class _Field(NamedTuple):
 
 
 class _UnclearError(Exception):
-    """The bytes are not of the form that is looked for; protobuf says what is wrong, if it is."""
+    """The bytes have an unexpected form; protobuf reports the error, if there is one."""
 
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 def without_large_weights(data: bytes | memoryview) -> tuple[bytes, Mapping[bytes, Bytes]]:
-    """Put words in the place of the bytes of the main graph's large weights.
+    """Replace the bytes of large weights of the main graph by keys.
 
     Args:
-      data: a ModelProto as it is in a file; it need not be a right one. Nobody may use a memoryview
-        afterwards: weights are moved in it to where their elements are aligned.
-    Returns: the same model with words for `raw_data`, and the bytes by these words, uint8, shape
-      (count), in the memory of a memoryview; all of `data` and nothing where there are none or the
-      fields are not found.
+      data: a ModelProto as stored in a file, possibly invalid. A memoryview must not be used
+        afterwards: weights are moved in it to aligned addresses.
+    Returns: the model with keys as `raw_data`, and the bytes by key, uint8, shape (count), in the
+    memory of a memoryview; unchanged `data` and no keys if there are no large weights or the fields
+    are not found.
     """
     try:
         rest, places = _replaced(data)
@@ -86,7 +86,7 @@ def _aligned(
 
 
 def _replaced(data: bytes | memoryview) -> tuple[bytes, dict[bytes, tuple[int, int]]]:
-    """The model with words, and where the bytes are that each stands for, in their order."""
+    """Return the model with keys, and the range of bytes that each replaces, in order."""
     graphs = [each for each in _fields(data, 0, len(data)) if each.number == _GRAPH]
     if len(graphs) != 1 or graphs[0].wire != _BYTES:
         raise _UnclearError
@@ -113,7 +113,7 @@ def _replaced(data: bytes | memoryview) -> tuple[bytes, dict[bytes, tuple[int, i
 
 
 def _fields(data: bytes | memoryview, at: int, end: int) -> Iterator[_Field]:
-    """The fields of the message between two places.
+    """Yield the fields of the message between two places.
 
     Raises: _UnclearError: it is none, or has groups, which ONNX has not.
     """
@@ -137,7 +137,7 @@ def _fields(data: bytes | memoryview, at: int, end: int) -> Iterator[_Field]:
 
 
 def _integer(data: bytes | memoryview, at: int, end: int) -> tuple[int, int]:
-    """The integer at a place, and where it ends."""
+    """Return the integer at an offset, and its end."""
     value = shift = 0
     for place in range(at, min(at + _LONGEST, end)):
         byte = data[place]
@@ -149,7 +149,7 @@ def _integer(data: bytes | memoryview, at: int, end: int) -> tuple[int, int]:
 
 
 def _tagged(number: int, size: int) -> bytes:
-    """What stands before a field of so many bytes."""
+    """Return the tag and length of a field of `size` bytes."""
     found = bytearray([number << 3 | _BYTES])
     while size >= 0x80:
         found.append(size & 0x7F | 0x80)

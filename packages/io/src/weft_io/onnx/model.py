@@ -18,13 +18,13 @@ from weft_tensor.nesting import shown
 
 
 def read(model: Any) -> tuple[ModelProto, Path | None]:
-    """A model and its folder, where external data may be.
+    """Read a model; return it with its folder, which may contain external data.
 
     Args:
       model: path, bytes or ModelProto.
     Raises:
-      NotFoundError: there is no such file.
-      InvalidArgumentError: it is no model, or a damaged one.
+      NotFoundError: the file does not exist.
+      InvalidArgumentError: it is not a model, or damaged.
     """
     if isinstance(model, ModelProto):
         return model, None
@@ -38,14 +38,14 @@ def read_apart(model: Any) -> tuple[ModelProto, Path | None, Mapping[bytes, Byte
         return model, None, {}
     data, what, folder = _bytes(model, _changeable)
     rest, weights = without_large_weights(data)
-    del data  # weights hold what they need of it
+    del data  # weights hold references to the parts they need
     return _parsed(rest, what), folder, weights
 
 
 def _bytes(
     model: Any, contents: Callable[[Path], bytes | memoryview]
 ) -> tuple[bytes | memoryview, str, Path | None]:
-    """The bytes of a model, what messages call them, and the folder that they are from."""
+    """Return the bytes of a model, their description for messages, and their folder."""
     if isinstance(model, (bytes, bytearray, memoryview)):
         return bytes(model), f"{len(model)} bytes", None
     if not isinstance(model, (str, os.PathLike)):
@@ -62,11 +62,11 @@ def _bytes(
 
 
 def _changeable(path: Path) -> memoryview:
-    """What is in a file, in memory that may be written to."""
+    """Return the contents of a file in writable memory."""
     with path.open("rb", buffering=0) as file:
         data = np.empty(os.fstat(file.fileno()).st_size, np.uint8)  # of large pages, not cleared
         count = file.readinto(data.data) or 0
-        if rest := file.read():  # what one call does not give, as of a pipe
+        if rest := file.read():  # a single call may return less, for example for a pipe
             data = np.concatenate([data[:count], np.frombuffer(rest, np.uint8)])
         elif count < data.size:
             data = data[:count]
@@ -85,7 +85,7 @@ def _parsed(data: bytes, what: str) -> ModelProto:
 
 
 def _check_names(model: ModelProto, what: str) -> None:
-    """Raise InvalidArgumentError where a name is no text: protobuf hands it on as bytes."""
+    """Raise InvalidArgumentError for a name that is not UTF-8, which protobuf returns as bytes."""
     bodies: list[GraphProto | FunctionProto] = [model.graph, *model.functions]
     names: list[Any] = [each.domain for each in model.opset_import]
     while bodies:
@@ -107,7 +107,7 @@ def _check_names(model: ModelProto, what: str) -> None:
 
 
 def opsets(imports: Iterable[Any], what: str) -> dict[str, int]:
-    """The version of each domain.
+    """Return the version of each domain.
 
     Raises: InvalidArgumentError: a domain has two, or one that is no version.
     """
@@ -123,12 +123,12 @@ def opsets(imports: Iterable[Any], what: str) -> dict[str, int]:
 
 
 def plain_domain(domain: str) -> str:
-    """The domain, with "" for the standard one, which has two names."""
+    """Return the domain, with "" for the standard one, which has two names."""
     return "" if domain == "ai.onnx" else domain
 
 
 def all_nodes(body: GraphProto | FunctionProto) -> Iterator[NodeProto]:
-    """All nodes of a graph or function and the graphs in it."""
+    """Yield all nodes of a graph or function and the graphs in it."""
     waiting: list[GraphProto | FunctionProto] = [body]
     while waiting:
         for node in waiting.pop().node:
@@ -137,7 +137,7 @@ def all_nodes(body: GraphProto | FunctionProto) -> Iterator[NodeProto]:
 
 
 def subgraphs(node: NodeProto) -> list[GraphProto]:
-    """The graphs in the attributes of a node."""
+    """Return the graphs in the attributes of a node."""
     found = [each.g for each in node.attribute if each.HasField("g")]
     for each in node.attribute:
         found += each.graphs
@@ -145,7 +145,7 @@ def subgraphs(node: NodeProto) -> list[GraphProto]:
 
 
 def placed(error: errors.OpError, node: NodeProto) -> errors.OpError:
-    """The same error, which names the ONNX node; the innermost one where they are nested."""
+    """Add the ONNX node to an error, unless it names an inner one already."""
     if "onnx_node" not in error.details:
         name = node.name or ", ".join(node.output)
         error.details["onnx_node"] = name

@@ -1,4 +1,4 @@
-"""What a rule of export sees: a node of the graph, and the ONNX nodes that it adds for it."""
+"""The view of export rules: a node of the graph, and the ONNX nodes added for it."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ class Value:
 
     Attributes:
       dtype: its element type.
-      name: "" until the model is written, or the output of the graph that it stands for is known.
-      array: what it holds, of a constant.
-      untransposed: the value that it is a transposition of, and by which permutation.
+      name: "" until the model is written, or the corresponding output of the graph is known.
+      array: the contents of a constant.
+      untransposed: the value that it is a transposition of, and the permutation.
       wide: the same integers as int64.
       sequence: whether it is a sequence of such tensors.
-      rows: the tensor whose rows a sequence has, before anything needs the sequence itself.
-      filling: how an array has been written so far, where that is known.
-      dims: the shape, of what goes into a subgraph or out of it, and of rows.
-      made: the node that gives it.
+      rows: the tensor whose rows a sequence has, until something needs the sequence itself.
+      filling: the writes to an array so far, if they are known.
+      dims: the shape, of inputs and outputs of subgraphs, and of rows.
+      made: its producer.
     """
 
     dtype: DType
@@ -55,12 +55,12 @@ class Value:
 
 @dataclass(frozen=True)
 class Filling:
-    """What was written to an array of elements of one shape, all else of which is zeros.
+    """The writes to an array of elements of one shape that is otherwise zero.
 
     Attributes:
-      count: how many elements it has; None of one that grows.
+      count: number of elements; None if the array grows.
       dims: the shape of its elements.
-      writes: positions and elements, in the order in which they were written.
+      writes: positions and elements, in the order of the writes.
     """
 
     count: Value | None
@@ -68,7 +68,7 @@ class Filling:
     writes: tuple[tuple[Value, Value], ...] = ()
 
     def written(self, index: Value, element: Value) -> Filling:
-        """The same with one more element."""
+        """Return the filling with one more element."""
         return replace(self, writes=(*self.writes, (index, element)))
 
 
@@ -87,7 +87,7 @@ class Made:
             each.made = self
 
     def subgraphs(self) -> list[Subgraph]:
-        """The graphs among its attributes."""
+        """Return the graphs among its attributes."""
         return [each for each in self.attributes.values() if isinstance(each, Subgraph)]
 
 
@@ -108,8 +108,8 @@ class Body:
 
     Attributes:
       opset: the version of the standard ops.
-      nodes: what rules made; those that nothing uses are left out at the end.
-      values: what stands for the outputs of the graph.
+      nodes: the nodes that rules added; unused ones are removed at the end.
+      values: the values of the outputs of the graph.
     """
 
     opset: int
@@ -120,7 +120,7 @@ class Body:
 
     @contextmanager
     def into(self, graph: Subgraph) -> Iterator[None]:
-        """Add nodes to a subgraph; what is made in it is not used outside."""
+        """Add nodes to a subgraph; values created in it are not used outside."""
         nodes, transposed = self.nodes, self.transposed
         self.nodes, self.transposed = graph.nodes, ChainMap(graph.transposed, transposed)
         try:
@@ -129,7 +129,7 @@ class Body:
             self.nodes, self.transposed = nodes, transposed
 
     def constant(self, value: Any, dtype: DType | None = None) -> Value:
-        """A constant; small ones of the same type and elements are one."""
+        """Return a constant; small ones of the same type and elements are one."""
         array = np.asarray(value, None if dtype is None else dtype.numpy)
         kind = dtypes.string if array.dtype.kind in "OSU" else dtypes.from_numpy(array.dtype)
         if array.nbytes > _FEW_BYTES or kind is dtypes.string:
@@ -138,12 +138,12 @@ class Body:
         return self.constants.setdefault(key, Value(kind, array=array))
 
     def live(self, results: Sequence[Value]) -> list[Made]:
-        """The nodes that some results need."""
+        """Return the nodes that some results need."""
         return _live(self.nodes, set(results))
 
 
 def _live(nodes: Sequence[Made], wanted: set[Value]) -> list[Made]:
-    """The nodes that some values need; what they need in turn is added to these."""
+    """Return the nodes that some values need, and add their inputs to `wanted`."""
     kept = []
     for made in reversed(nodes):
         if any(each in wanted for each in made.outputs):
@@ -156,7 +156,7 @@ def _live(nodes: Sequence[Made], wanted: set[Value]) -> list[Made]:
 
 
 def as_sequence(body: Body, value: Value, name: str) -> Value:
-    """A value as it can be handed on: a sequence itself, not what it has as its rows."""
+    """Return a value that can be passed on: a sequence itself, not the tensor of its rows."""
     if value.rows is None:
         return value
     found = Value(value.dtype, sequence=True)
@@ -166,13 +166,13 @@ def as_sequence(body: Body, value: Value, name: str) -> Value:
 
 
 class NodeExport:
-    """A node of the graph on its way to ONNX.
+    """A node of the graph that is being exported to ONNX.
 
-    `export[0]` is what stands for its first input.
+    `export[0]` is the value of its first input.
 
     Attributes:
       node: the node.
-      opset: the version of the ONNX ops that are written.
+      opset: the version of the ONNX ops to write.
     """
 
     __slots__ = ("_body", "node", "opset")
@@ -185,51 +185,51 @@ class NodeExport:
     # --------------------------------------------------------------------------- inputs
 
     def __getitem__(self, index: int) -> Value:
-        """What stands for an input."""
+        """Return the value of an input."""
         return self._body.values[self.node.inputs[index]]
 
     def __len__(self) -> int:
         return len(self.node.inputs)
 
     def inputs(self) -> list[Value]:
-        """What stands for all inputs."""
+        """Return the values of all inputs."""
         return [self[index] for index in range(len(self))]
 
     def at(self, output: Output) -> Value:
-        """What stands for any output of the graph that has been written."""
+        """Return the value of any exported output of the graph."""
         return self._body.values[output]
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """An attribute of the node."""
+        """Return an attribute of the node."""
         return self.node.attrs.get(name, default)
 
     def value(self, index: int) -> np.ndarray[Any, Any] | None:
-        """The value of an input where it is known, else None."""
+        """Return the constant value of an input if it is known, else None."""
         found = self[index].array
         return constant_value(self.node.inputs[index]) if found is None else found
 
     def of(self, output: Output) -> np.ndarray[Any, Any] | None:
-        """The value of any output of the graph where it is known, else None."""
+        """Return the constant value of any output of the graph if it is known, else None."""
         return constant_value(output)
 
     def sequence(self, index: int) -> Value:
-        """An input that is a sequence, as one."""
+        """Return an input that is a sequence, as one."""
         return as_sequence(self._body, self[index], self.node.name)
 
     def empty_sequence(self, dtype: DType) -> Value:
-        """A sequence of no tensors."""
+        """Return a sequence of no tensors."""
         found = Value(dtype, sequence=True)
         made = Made("SequenceEmpty", [], [found], {"dtype": onnx_type(dtype)}, self.node.name)
         self._body.nodes.append(made)
         return found
 
     def filled(self, value: Any, sizes: Value, dtype: DType) -> Value:
-        """A tensor of one number, of sizes in int64."""
+        """Return a tensor of one number, of sizes in int64."""
         number = numpy_helper.from_array(np.full([1], value, dtype.numpy))
         return self.add("ConstantOfShape", sizes, dtype=dtype, value=number)
 
     def known(self, index: int, what: str) -> np.ndarray[Any, Any]:
-        """The value of an input on which the form of the model depends.
+        """Return the value of an input on which the form of the model depends.
 
         Raises: UnimplementedError: it is known only when a step runs.
         """
@@ -239,9 +239,9 @@ class NodeExport:
         return found
 
     def dims(self, index: int = 0) -> list[int | None]:
-        """The shape of an input, of which at least the rank must be known.
+        """Return the shape of an input, whose rank must be known.
 
-        Raises: UnimplementedError: it is not.
+        Raises: UnimplementedError: the rank is unknown.
         """
         dims = self.node.inputs[index].dims
         if dims is None:
@@ -249,7 +249,7 @@ class NodeExport:
         return list(dims)
 
     def rank(self, index: int = 0) -> int:
-        """The rank of an input, likewise."""
+        """Return the rank of an input, likewise."""
         return len(self.dims(index))
 
     # ---------------------------------------------------------------------- what is made
@@ -274,11 +274,11 @@ class NodeExport:
 
         Args:
           op: ONNX's name of it.
-          *inputs: None for one that is left out.
+          *inputs: None for an omitted one.
           dtype: of the result; that of the first input by default.
           sequence: whether the result is a sequence of tensors.
-          **attributes: those that are None are left out.
-        Raises: UnimplementedError: ONNX's op does not take such element types.
+          **attributes: None is omitted.
+        Raises: UnimplementedError: ONNX's op does not support the element types.
         """
         result = Value(dtype or _type_of(op, inputs[0]), sequence=sequence)
         return self._added(op, inputs, [result], attributes)[0]
@@ -286,7 +286,7 @@ class NodeExport:
     def add_many(
         self, op: str, *inputs: Value | None, dtypes: Sequence[DType | None], **attributes: Any
     ) -> list[Value]:
-        """The same with as many results as types are given; None is the type of the first input."""
+        """Add a node with several results; a type of None is that of the first input."""
         outputs = [Value(kind or _type_of(op, inputs[0])) for kind in dtypes]
         return self._added(op, inputs, outputs, attributes)
 
@@ -304,32 +304,32 @@ class NodeExport:
         return outputs
 
     def constant(self, value: Any, dtype: DType | None = None) -> Value:
-        """A constant of the model."""
+        """Return a constant of the model."""
         return self._body.constant(value, dtype)
 
     def like(self, value: Any, other: Value) -> Value:
-        """A constant of another value's element type."""
+        """Return a constant of another value's element type."""
         return self.constant(value, other.dtype)
 
     def ints(self, values: Any) -> Value:
-        """A constant of int64, which ONNX wants of shapes and axes."""
+        """Return a constant of int64, as ONNX requires for shapes and axes."""
         return self.constant(values, dtypes.int64)
 
     def int64(self, value: Value) -> Value:
-        """A value's integers as int64."""
+        """Return a value's integers as int64."""
         if value.dtype is dtypes.int64:
             return value
         return self.cast(value, dtypes.int64) if value.wide is None else value.wide
 
     def narrow(self, value: Value, dtype: DType) -> Value:
-        """Sizes or positions, int64 in ONNX, as the integers that a node of the graph gives."""
+        """Convert sizes or positions, int64 in ONNX, to the integer type of the graph's node."""
         found = self.cast(value, dtype)
         if found is not value:
             found.wide = value
         return found
 
     def cast(self, value: Value, dtype: DType) -> Value:
-        """The elements as another type."""
+        """Return the elements as another type."""
         if value.dtype is dtype.base_dtype:
             return value
         if value.array is not None and value.array.dtype.kind not in "OSU":
@@ -337,17 +337,17 @@ class NodeExport:
         return self.add("Cast", value, dtype=dtype.base_dtype, to=onnx_type(dtype))
 
     def vector(self, value: Value) -> Value:
-        """A scalar of int64 as a vector of one element."""
+        """Return a scalar of int64 as a vector of one element."""
         return self.reshape(self.int64(value), [1])
 
     def reshape(self, value: Value, sizes: Sequence[int]) -> Value:
-        """The elements in a shape of which one size may be -1, and none 0."""
+        """Reshape to a shape in which one size may be -1, and none may be 0."""
         if value.array is not None:
             return self.constant(value.array.reshape(tuple(sizes)))
         return self.add("Reshape", value, self.ints(list(sizes)))
 
     def transposed(self, value: Value, order: Sequence[int]) -> Value:
-        """Axes in another order; what is transposed back is the value that it was."""
+        """Permute axes; transposing back returns the original value."""
         order = tuple(int(axis) for axis in order)
         if value.untransposed is not None:
             value, before = value.untransposed
@@ -368,7 +368,7 @@ class NodeExport:
     ) -> Value:
         """Add an ONNX node that broadcasts its inputs.
 
-        Where these are transposed in one way, the result is transposed in their place.
+        If the inputs are transposed in the same way, the result is transposed instead.
         """
         order = next((v.untransposed[1] for v in values if v.untransposed is not None), None)
         plain = [] if order is None else [self._before(value, order) for value in values]
@@ -378,7 +378,7 @@ class NodeExport:
         return self.transposed(self.add(op, *sources, dtype=dtype, **attributes), order)
 
     def _before(self, value: Value, order: tuple[int, ...]) -> Value | None:
-        """What gives a value when its axes are put in that order."""
+        """Return the value whose transposition by `order` is the given one."""
         if value.untransposed is not None and value.untransposed[1] == order:
             return value.untransposed[0]
         if value.array is None or value.array.ndim > len(order):
@@ -397,7 +397,7 @@ def _type_of(op: str, first: Value | None) -> DType:
 
 @cache
 def _allowed(op: str, opset: int) -> tuple[list[frozenset[str]], list[frozenset[str]]]:
-    """The types that ONNX has for each input and each output of an op."""
+    """Return the types that ONNX has for each input and each output of an op."""
     schema = defs.get_schema(op, opset)
     both = (schema.inputs, schema.outputs)
     taken, given = ([frozenset(each.types) for each in formal] for formal in both)
@@ -413,7 +413,7 @@ def _check_types(
         raise errors.UnimplementedError(f"opset {opset} of ONNX has no {op}") from None
     for values, allowed, verb in ((inputs, taken, "takes"), (outputs, given, "gives")):
         for index, value in enumerate(values):
-            types = allowed[min(index, len(allowed) - 1)]  # the last one may stand for many
+            types = allowed[min(index, len(allowed) - 1)]  # the last one may be repeated
             if value is not None and _type_name(value) not in types:
                 raise errors.UnimplementedError(f"ONNX's {op} {verb} no {value.dtype.name}")
 
@@ -424,7 +424,7 @@ def _type_name(value: Value) -> str:
 
 
 def to_proto(made: Made) -> NodeProto:
-    """An ONNX node, when all values have names; its own is that of its first result."""
+    """Return an ONNX node, when all values have names; its own is that of its first result."""
     inputs = ["" if each is None else each.name for each in made.inputs]
     while inputs and not inputs[-1]:
         inputs.pop()
@@ -450,7 +450,7 @@ def _info(value: Value) -> ValueInfoProto:
 
 
 def num_bytes(value: Value) -> int:
-    """The size of a constant in the file."""
+    """Return the size of a constant in the file."""
     if value.array is None:
         return 0
     if value.array.dtype.kind == "O":

@@ -1,4 +1,4 @@
-"""How older opsets write ops whose operands were attributes then."""
+"""Older opsets' forms of ops, with attributes in place of inputs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Form = tuple[list["Value | None"], dict[str, Any]]
 
 
 def older(op: str, opset: int, inputs: Sequence[Value | None], given: Mapping[str, Any]) -> Form:
-    """The inputs and attributes of an op as an opset has them.
+    """Return the inputs and attributes of an op as an opset has them.
 
     Raises: UnimplementedError: an attribute would have to be a tensor.
     """
@@ -78,10 +78,10 @@ def _attribute(op: str, opset: int, name: str, value: Value) -> Any:
 
 
 def check(op: str, opset: int, attributes: Mapping[str, Any], node: Node) -> None:
-    """Raise UnimplementedError where an opset means something else.
+    """Raise UnimplementedError if an op has another meaning in an opset.
 
     Args:
-      node: that the op is written for.
+      node: the node that the op is written for.
     """
     if op in ("Max", "Min") and opset < _EXTREMES_BROADCAST:
         shapes = {source.dims for source in node.inputs}

@@ -1,4 +1,4 @@
-"""What a rule sees of an ONNX node: its inputs as outputs of the graph, attributes, version."""
+"""The view of import rules: an ONNX node with inputs from the graph, attributes and version."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _VERSION: Final = 21
 class Operation:
     """An ONNX node that is being translated.
 
-    `operation[0]` is its first input; an input that may be left out is `operation.get(0)`.
+    `operation[0]` is its first input; `operation.get(0)` is used for an optional input.
 
     Attributes:
       op: ONNX's name of the op.
-      version: of the op's domain, as the model says.
-      inputs: outputs of the graph; None for those that are left out.
+      version: of the op's domain, as declared by the model.
+      inputs: outputs of the graph; None for omitted ones.
       attributes: Python values (numbers, str, lists, arrays, GraphProto), with ONNX's defaults.
-      num_outputs: how many results the node names, unused ones at the end not counted.
+      num_outputs: number of results that the node names, without unused ones at the end.
     """
 
     __slots__ = ("_scope", "attributes", "inputs", "num_outputs", "op", "version")
@@ -62,7 +62,7 @@ class Operation:
     # -------------------------------------------------------------------------- inputs
 
     def __getitem__(self, index: int) -> Output:
-        """An input that must be there.
+        """Return an input that must be there.
 
         Raises: InvalidArgumentError: it is left out.
         """
@@ -72,16 +72,16 @@ class Operation:
         return found
 
     def get(self, index: int) -> Output | None:
-        """An input that may be left out."""
+        """Return an input that may be left out."""
         return self.inputs[index] if index < len(self.inputs) else None
 
     def value(self, index: int) -> np.ndarray[Any, Any] | None:
-        """The value of an input where it is known while the graph is built, else None."""
+        """Return the value of an input if it is known at graph construction, else None."""
         found = self.get(index)
         return None if found is None else constant_value(found)
 
     def known(self, index: int, what: str) -> np.ndarray[Any, Any]:
-        """The value of an input on which the form of the graph depends.
+        """Return the value of an input on which the form of the graph depends.
 
         Raises: UnimplementedError: it is known only when a step runs.
         """
@@ -116,7 +116,7 @@ class Operation:
         """Return the error of a graph whose form depends on an unknown rank or size.
 
         Args:
-          required: of the input, such as "known rank".
+          required: the required property of the input, such as "known rank".
         """
         return errors.UnimplementedError(
             f"{self.op} requires input {index} of {required}, got shape "
@@ -148,18 +148,18 @@ class Operation:
     # -------------------------------------------------------------------- order of axes
 
     def transposed(self, x: Output, order: Sequence[int]) -> Output:
-        """Axes in another order; what is transposed back is the value that it was."""
+        """Permute axes; transposing back returns the original value."""
         return self._scope.axes.transposed(x, order)
 
     def plain(self, index: int = 0) -> tuple[Output, list[int]]:
-        """What an input is a transposition of, or itself, and where its axes are in that."""
+        """Return the value that an input is a transposition of, or itself, and its axes in that."""
         found = self._scope.axes.source(self[index])
         if found is None:
             return self[index], list(range(self.rank(index)))
         return found[0], list(found[1])
 
     def channels_last(self, index: int = 0) -> Output:
-        """An input (N, C, ...) as (N, ..., C)."""
+        """Return an input (N, C, ...) as (N, ..., C)."""
         return self.transposed(self[index], inverse(channels_first(self.rank(index))))
 
     def channels_first(self, x: Output) -> Output:
@@ -177,7 +177,7 @@ class Operation:
     # ---------------------------------------------------------------------- whole numbers
 
     def in_integers(self, x: Output, dtype: DType) -> Output:
-        """Whole numbers in floats as integers; who wants floats of these takes what they were."""
+        """Convert integers stored as floats; a conversion back returns the original floats."""
         found = cast(x, dtype)
         self._scope.floats[found] = x
         return found
@@ -195,11 +195,11 @@ class Operation:
     # ---------------------------------------------------------------------- attributes
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """An attribute, or what is given for one that the model does not have."""
+        """Return an attribute, or a default if the model does not have it."""
         return self.attributes.get(name, default)
 
     def required(self, name: str) -> Any:
-        """An attribute that must be there.
+        """Return an attribute that must be there.
 
         Raises: InvalidArgumentError: it is not.
         """
@@ -209,9 +209,10 @@ class Operation:
         return found
 
     def dtype_of(self, name: str, default: DType) -> DType:
-        """The element type in an attribute.
+        """Return the element type in an attribute.
 
-        Raises: UnimplementedError: weft has no such type. InvalidArgumentError: nor has ONNX.
+        Raises: UnimplementedError: weft has no such type. InvalidArgumentError: ONNX has none
+        either.
         """
         from onnx import TensorProto
 
@@ -228,9 +229,9 @@ class Operation:
     # ------------------------------------- what is an input or an attribute, by version
 
     def operand(self, index: int, name: str) -> np.ndarray[Any, Any] | None:
-        """What older versions have as an attribute and newer ones as an input: a known value.
+        """Return a known value that is an attribute in older versions and an input in newer ones.
 
-        Returns: None if it is left out.
+        Returns: None if it is omitted.
         Raises: UnimplementedError: it is known only when a step runs.
         """
         if self.get(index) is not None:
@@ -239,7 +240,7 @@ class Operation:
         return None if found is None else np.asarray(found)
 
     def tensor(self, index: int, name: str, dtype: DType = dtypes.int64) -> Output | None:
-        """The same as a tensor: an input as it is, an attribute as a constant of `dtype`."""
+        """Return an input, or the attribute that replaces it as a constant of `dtype`."""
         given = self.get(index)
         if given is not None:
             return given
@@ -247,7 +248,7 @@ class Operation:
         return None if found is None else constant(np.asarray(found), dtype)
 
     def axis(self, default: int = 0, of: int = 0, name: str = "axis") -> int:
-        """The attribute `axis`, counted from the front.
+        """Return the attribute `axis`, counted from the front.
 
         Raises: InvalidArgumentError: the input has no such axis.
         """
@@ -266,16 +267,16 @@ class Operation:
         return self._scope.type_of(self[index])
 
     def kind(self, value: Output) -> TypeProto | None:
-        """What a sequence or an optional value is made of, None for tensors."""
+        """Return the ONNX type of a sequence or optional value, None for tensors."""
         return self._scope.type_of(value) if value.dtype is dtypes.variant else None
 
     def typed(self, value: Output, kind: TypeProto) -> Output:
-        """A sequence or an optional value, with what it is made of noted."""
+        """Record the ONNX type of a sequence or optional value, and return the value."""
         self._scope.note_type(value, kind)
         return value
 
     def named(self, name: str) -> Output:
-        """A value of the graph that the node is in, by its name.
+        """Return a value of the graph that the node is in, by its name.
 
         Raises: InvalidArgumentError: no node before makes it.
         """
@@ -284,7 +285,7 @@ class Operation:
     def of(
         self, op: str, *inputs: Output | None, version: int = _VERSION, **attributes: Any
     ) -> Output:
-        """The first result of another op of the standard, by its own rule."""
+        """Return the first result of another op of the standard, by its own rule."""
         from weft_io.onnx import functions
         from weft_io.onnx.registry import import_rule
 
@@ -301,7 +302,7 @@ class Operation:
     # ------------------------------------------------------------------------ subgraphs
 
     def subgraph(self, name: str) -> GraphProto:
-        """A graph in an attribute.
+        """Return a graph in an attribute.
 
         Raises: InvalidArgumentError: it is not there.
         """
@@ -313,30 +314,30 @@ class Operation:
         return self._scope.inner(graph, inputs)
 
     def declared(self, graph: GraphProto) -> list[tuple[DType | None, list[int | None] | None]]:
-        """The types and shapes that a subgraph says its inputs have; None for what it leaves."""
+        """Return the declared types and shapes of a subgraph's inputs; None for missing ones."""
         return [self._scope.declared(each) for each in graph.input]
 
     def results(self, graph: GraphProto) -> list[tuple[DType | None, list[int | None] | None]]:
-        """The same of its results."""
+        """Return the same of its results."""
         return [self._scope.declared(each) for each in graph.output]
 
 
 def like(value: Any, x: Output) -> Output:
-    """A constant of the element type of `x`."""
+    """Return a constant of the element type of `x`."""
     return convert_to_tensor(value, dtype=x.dtype.base_dtype)
 
 
 def cast(x: Output, dtype: DType) -> Output:
-    """The elements as another type."""
+    """Return the elements as another type."""
     found: Output = casting.cast(x, dtype)
     return found
 
 
 def rank_of(x: Output) -> Any:
-    """The rank, as an int where it is known."""
+    """Return the rank, as an int if it is known."""
     return rank(x) if x.dims is None else len(x.dims)
 
 
 def as_int32(x: Output) -> Output:
-    """The same integers as int32."""
+    """Return the same integers as int32."""
     return cast(x, dtypes.int32)

@@ -1,7 +1,7 @@
-"""Which rule translates which op.
+"""The registry of import and export rules by op.
 
-A rule is registered by a decorator; each family of ops has a module of them in `rules`. Another
-package adds its own with an entry point of the group `weft_io.onnx_rules`, whose module is loaded
+A rule is registered by a decorator; each family of ops has a module of rules in `rules`. Other
+packages add rules through an entry point of the group `weft_io.onnx_rules`, whose module is loaded
 before the first model is read or written.
 """
 
@@ -33,14 +33,14 @@ _modules: Final = (PackageModules("weft_io.onnx.rules"), EntryPointModules("weft
 def importer(*ops: str, domain: str = "", elementwise: bool = False) -> Callable[[_Rule], _Rule]:
     """Register the function that adds an ONNX op's nodes to the default graph.
 
-    It is called with an `Operation` and gives the op's results in order: one output, or several,
-    with None for an optional result that is left out. One rule serves all versions of the op.
+    It is called with an `Operation` and returns the op's results in order: one output, or several,
+    with None for an omitted optional result. One rule handles all versions of the op.
 
     Args:
       *ops: ONNX's names.
       domain: ONNX's domain; "" for the standard one.
-      elementwise: inputs broadcast, and the order of their axes means nothing to the rule: it may
-        be given all of them transposed, and its results are transposed back.
+      elementwise: inputs broadcast, and the rule is independent of the order of axes: it may
+        receive all inputs transposed, and its results are transposed back.
 
     Examples:
       >>> from weft_io.onnx import importer
@@ -62,7 +62,7 @@ def importer(*ops: str, domain: str = "", elementwise: bool = False) -> Callable
 def exporter(*ops: str) -> Callable[[_Rule], _Rule]:
     """Register the function that writes the nodes of an op of weft to an ONNX model.
 
-    It is called with a `NodeExport` and gives the results in order: one value, or several, with
+    It is called with a `NodeExport` and returns the results in order: one value, or several, with
     None for one that ONNX cannot compute.
 
     Args:
@@ -84,19 +84,19 @@ def exporter(*ops: str) -> Callable[[_Rule], _Rule]:
 
 
 def export_rule(op: str) -> ExportRule | None:
-    """The rule by which an op of weft is written, or None."""
+    """Return the rule by which an op of weft is written, or None."""
     _load()
     return _exporters.get(op)
 
 
 def import_rule(domain: str, op: str) -> ImportRule | None:
-    """The rule of an ONNX op, or None."""
+    """Return the rule of an ONNX op, or None."""
     _load()
     return _importers.get((domain, op))
 
 
 def is_elementwise(domain: str, op: str) -> bool:
-    """Whether an op's rule may be given transposed inputs."""
+    """Return True if an op's rule may receive transposed inputs."""
     return (domain, op) in _elementwise
 
 

@@ -1,4 +1,4 @@
-"""What names in a model stand for, and how its nodes become nodes of the default graph."""
+"""Scopes: the values of names in a model, and the translation of its nodes."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_.\-/]+")
 
 @dataclass
 class Shared:
-    """What all scopes of one model share.
+    """Shared state of all scopes of one model.
 
     Attributes:
       values: reads its tensors.
-      unfolding: its functions, and how far they may unfold.
-      frozen: names of variables that gradients do not change.
-      variables: those that were made, by name.
-      kinds: what sequences and optional values are made of.
-      floats: the same whole numbers in floats, of integers that were computed in them.
+      unfolding: its functions, and the limits of their expansion.
+      frozen: names of variables without gradients.
+      variables: the created variables, by name.
+      kinds: the types of sequences and optional values.
+      floats: the original floats of integers that were computed as floats.
     """
 
     values: Values
@@ -58,11 +58,11 @@ class Shared:
 
 
 class Scope:
-    """Names of values in a graph, its subgraphs and functions, and what they stand for.
+    """Names of values in a graph, its subgraphs and functions, and their values.
 
     Attributes:
-      known: outputs by name; None for an optional result that is left out.
-      axes: which of them are transpositions of others.
+      known: outputs by name; None for an omitted optional result.
+      axes: records which of them are transpositions of others.
     """
 
     def __init__(
@@ -84,9 +84,9 @@ class Scope:
     # ------------------------------------------------------------------------- names
 
     def find(self, name: str, user: str) -> Output:
-        """What a name stands for.
+        """Return the output of a name.
 
-        Raises: InvalidArgumentError: nothing before has this name.
+        Raises: InvalidArgumentError: no earlier node defines the name.
         """
         found = self._look_up(name, user)
         if found is None:
@@ -108,7 +108,7 @@ class Scope:
         raise errors.InvalidArgumentError(f"{user} {name!r} is made by no node before it")
 
     def _constant(self, name: str) -> Output:
-        """A weight, which becomes a node when it is first used."""
+        """Return a weight, which becomes a node when it is first used."""
         weight = self._weights.pop(name)
         if isinstance(weight, onnx.SparseTensorProto):
             array = self._shared.values.sparse(weight)
@@ -130,7 +130,7 @@ class Scope:
             self._note(sparse.values.name, sparse)
 
     def add_variables(self, weights: Mapping[str, TensorProto]) -> None:
-        """Make variables of the weights of which there are gradients."""
+        """Create variables of the weights that have gradients."""
         for key, tensor in weights.items():
             array = self._shared.values.array(tensor)
             if dtypes.from_numpy(array.dtype).is_floating and array.ndim:
@@ -140,7 +140,7 @@ class Scope:
                 self.known[key] = convert_to_tensor(weight)
 
     def add_arrays(self, weights: Mapping[str, np.ndarray[Any, Any]]) -> None:
-        """Note weights that are made of those of the graph."""
+        """Add weights that were derived from those of the graph."""
         for name, array in weights.items():
             self._note(name, array)
 
@@ -243,7 +243,7 @@ class Scope:
     # ------------------------------------------------------------------------- types
 
     def type_of(self, value: Output) -> TypeProto:
-        """ONNX's type of a value; no type where nothing says what a sequence is made of."""
+        """Return ONNX's type of a value; an empty type for sequences of unknown elements."""
         if value.dtype is dtypes.variant:
             return self._shared.kinds.get(value, TypeProto())
         return onnx.helper.make_tensor_type_proto(onnx_type(value.dtype), value.dims)
@@ -254,11 +254,11 @@ class Scope:
         return self._shared.floats
 
     def note_type(self, value: Output, kind: TypeProto) -> None:
-        """Note what a sequence or an optional value is made of."""
+        """Record the type of a sequence or optional value."""
         self._shared.kinds[value] = kind
 
     def _pass_kind(self, result: Output | None, inputs: Sequence[Output | None]) -> None:
-        """Take what is handed on, such as by Identity, for what it was."""
+        """Record that a forwarded value, such as by Identity, has the type of its input."""
         if result is None or result.dtype is not dtypes.variant or result in self._shared.kinds:
             return
         for each in inputs:
@@ -267,7 +267,7 @@ class Scope:
                 return
 
     def _read_attributes(self, node: NodeProto) -> dict[str, Any]:
-        """Attributes by name; those of the function around it in the place of references."""
+        """Return attributes by name, with references replaced by the enclosing function's."""
         found = {}
         for each in node.attribute:
             if not each.ref_attr_name:
@@ -305,9 +305,9 @@ class Scope:
     # --------------------------------------------------------------------- subgraphs
 
     def inner(self, graph: GraphProto, inputs: Sequence[Any]) -> list[Output]:
-        """Add a subgraph's nodes, which see the values of this scope.
+        """Add a subgraph's nodes, which can use the values of this scope.
 
-        Raises: InvalidArgumentError: it takes another number of inputs.
+        Raises: InvalidArgumentError: the number of its inputs differs.
         """
         weights = {each.name for each in graph.initializer}
         names = [each.name for each in graph.input if each.name not in weights]
@@ -322,16 +322,16 @@ class Scope:
         return [scope.find(each.name, "the result") for each in graph.output]
 
     def declared(self, info: ValueInfoProto) -> tuple[DType | None, list[int | None] | None]:
-        """The type and shape that a value is said to have, None for what is not said."""
+        """Return the declared type and shape of a value, None for missing ones."""
         if not info.HasField("type") or info.type == TypeProto():
             return None, None
         return type_and_shape(info.type)
 
 
 def _check_size(result: Output | None) -> None:
-    """Refuse what no memory holds, before parts of it are made.
+    """Reject results that exceed the address space, before parts of them are built.
 
-    Raises: ResourceExhaustedError: its known sizes take more than there are addresses.
+    Raises: ResourceExhaustedError: the known sizes exceed it.
     """
     count = None if result is None else num_elements(result.dims)
     if result is not None and count is not None and count * result.dtype.size > _ADDRESSES:
@@ -342,5 +342,5 @@ def _check_size(result: Output | None) -> None:
 
 
 def plain_name(name: str) -> str:
-    """An ONNX name as one of a node."""
+    """Return an ONNX name as one of a node."""
     return _NOT_IN_NAMES.sub("_", name).lstrip("_/-")

@@ -22,12 +22,12 @@ _TYPES: Final = (TensorProto.FLOAT, TensorProto.DOUBLE)
 
 
 class _Slice:
-    """A matrix that is taken out of a tensor of rank 3.
+    """A matrix that is a slice of a tensor of rank 3.
 
     Attributes:
       source: the name of the tensor.
       axis: 0 or 1.
-      place: where along it.
+      place: the position along the axis.
     """
 
     def __init__(self, source: str, axis: int, place: int) -> None:
@@ -37,13 +37,13 @@ class _Slice:
 def with_products_joined(
     nodes: Sequence[NodeProto], values: Values, fixed: Mapping[str, TensorProto]
 ) -> tuple[list[NodeProto], dict[str, Array]]:
-    """The nodes with one product in the place of those of slices of one tensor.
+    """Join the products with slices of one tensor into a single product.
 
     Args:
-      nodes: of a graph, in their order.
+      nodes: of a graph, in order.
       values: reads tensors.
-      fixed: weights and constants that nobody changes, by name.
-    Returns: nodes, and constants that are new, by name.
+      fixed: weights and constants that never change, by name.
+    Returns: nodes, and new constants by name.
     """
     slices: dict[str, _Slice] = {}
     groups: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
@@ -75,7 +75,7 @@ def _attribute(node: NodeProto, name: str, default: int) -> int:
 
 
 def _slice(node: NodeProto, values: Values, fixed: Mapping[str, TensorProto]) -> _Slice | None:
-    """What a node takes out of a tensor, which a Gemm says is of rank 3."""
+    """Return the slice that a node extracts from a tensor, whose rank 3 follows from a Gemm."""
     axis = _attribute(node, "axis", 0)
     place = fixed.get(node.input[1]) if len(node.input) == 2 else None
     if place is None or place.dims or axis not in (0, 1, -3, -2) or len(node.output) != 1:
@@ -88,7 +88,7 @@ def _slice(node: NodeProto, values: Values, fixed: Mapping[str, TensorProto]) ->
 
 
 def _fits(node: NodeProto, fixed: Mapping[str, TensorProto]) -> bool:
-    """Whether a Gemm multiplies by known weights, and adds at most a known vector."""
+    """Return True if a Gemm multiplies by constant weights, and adds at most a constant vector."""
     if len(node.input) not in (2, 3) or len(node.output) != 1:
         return False
     if not all(map(_is_plain, node.attribute)):
@@ -102,7 +102,7 @@ def _fits(node: NodeProto, fixed: Mapping[str, TensorProto]) -> bool:
 
 
 def _is_plain(attribute: AttributeProto) -> bool:
-    """Whether an attribute of a Gemm leaves its operands as they are, but for the weights."""
+    """Return True if an attribute of a Gemm affects at most the weights."""
     if attribute.ref_attr_name:
         return False
     if attribute.name in ("alpha", "beta"):
@@ -122,9 +122,9 @@ def _join(
     slices: Mapping[str, _Slice],
     result: list[list[NodeProto]],
 ) -> None:
-    """Put one product before the first of the members, and its parts in their places.
+    """Insert the joint product before its first member, and slices of it in their places.
 
-    The first stays, with a result that nothing uses, since its rule refuses what does not fit.
+    The first member remains, with an unused result, since its rule validates the operands.
     """
     first = nodes[members[0]]
     checked = NodeProto()

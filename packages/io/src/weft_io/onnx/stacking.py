@@ -1,10 +1,10 @@
-"""Loops that write an array row by row give its rows stacked; those that read rows become Scan.
+"""Export of loops that write arrays row by row as stacked results, or as Scan.
 
-A loop of the graph hands an array on and writes one element of it in each turn. In ONNX that is a
-sequence, which most runtimes copy in each turn, and some do not have. Where the elements are
-written in order, a Loop gives them stacked instead; and where its turns are those of the rows that
-it reads, and its state keeps its shapes, it is a Scan. Nobody runs a Scan over no rows: where their
-number is not known, it is in a branch of an If.
+A loop of the graph passes an array on and writes one element in each iteration. In ONNX this is a
+sequence, which most runtimes copy in each iteration, and some do not support. If the elements are
+written in order, a Loop returns them stacked instead. If it also iterates over the rows that it
+reads, and its state keeps its shapes, it becomes a Scan. Runtimes do not support a Scan over no
+rows, so if the number of rows is unknown, it is put in a branch of an If.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class State:
     """A variable of a loop.
 
     Attributes:
-      node: the merge that it is in the graph.
-      first: its value before the first turn.
-      filling: how an array has been written until then, None of anything else.
-      value: it in the body.
-      new: what the body gives for it.
-      result: it after the last turn.
+      node: its Merge in the graph.
+      first: its initial value.
+      filling: the initial writes of an array, None for other variables.
+      value: its value in the body.
+      new: its next value, computed by the body.
+      result: its final value.
     """
 
     node: Node
@@ -50,11 +50,11 @@ class State:
 
 @dataclass
 class _Array:
-    """An array that the turns write in order.
+    """An array that the iterations write in order.
 
     Attributes:
-      state: the variable that it is.
-      element: what a turn writes.
+      state: its loop variable.
+      element: the element that an iteration writes.
       step: 1 for rows from the first one on, -1 from the last one.
       full: whether all rows are written when the loop ends.
       dims: the shape of its elements.
@@ -68,14 +68,15 @@ class _Array:
 
 
 class Stacking:
-    """A loop whose body has been written.
+    """A loop whose body has been exported.
 
     Args:
       name: of the loop.
-      goes_on: whether there is a first turn.
-      body: its inputs are the turn, whether it goes on, and the state; its results the latter two.
+      goes_on: whether there is a first iteration.
+      body: its inputs are the iteration number, the condition, and the state; its results the
+        latter two.
       states: its variables.
-      opset: the version of the ONNX ops that are written.
+      opset: the version of the ONNX ops to write.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class Stacking:
         self._inside = {value for made in body.nodes for value in made.outputs} | {*body.inputs}
 
     def add(self, export: NodeExport) -> None:
-        """Add the loop, and give its variables their results."""
+        """Add the loop, and set the results of its variables."""
         arrays = [each.state for each in self._arrays]
         kept = [each for each in self._states if each not in arrays]
         rows = self._rows(kept)
@@ -117,12 +118,12 @@ class Stacking:
     # --------------------------------------------------------------------------- arrays
 
     def _array(self, state: State) -> _Array | None:
-        """What a turn writes to an array, None where that is no plain sequence of rows."""
+        """Return the array that an iteration writes, None if it is not a plain sequence of rows."""
         filling = state.filling
         write = _plain(state.new).made
         if filling is None or write is None:
             return None
-        if filling.count is not None:  # what had been there is taken out
+        if filling.count is not None:  # the previous element is removed first
             if write.op != "SequenceErase" or self._uses[write.outputs[0]] != 1:
                 return None
             assert write.inputs[0] is not None
@@ -141,7 +142,7 @@ class Stacking:
         return _Array(state, element, step, full, _known_dims(filling.dims, _plain(element).dims))
 
     def _begins(self, filling: Filling, counter: Value, step: int) -> bool:
-        """Whether the first turn writes the row after those that are written."""
+        """Return True if the first iteration writes the row after those already written."""
         places = [number(index) for index, _ in filling.writes]
         places.append(number(self._firsts[counter]))
         if step == 1:
@@ -152,13 +153,13 @@ class Stacking:
         return places == [(base, count - 1 - at) for at in range(len(places))]
 
     def _end(self, filling: Filling, step: int) -> Number:
-        """The counter with which a loop over all rows ends."""
+        """Return the counter with which a loop over all rows ends."""
         return number(filling.count) if step == 1 else (None, 0)
 
     def _bound(self) -> tuple[Value, Any, int] | None:
-        """The counter that alone decides how long the loop goes on, and its end.
+        """Return the counter that alone determines the trip count, and its end.
 
-        Upwards that is the first one that is too large, downwards the last one.
+        Upwards the end is the first value that is too large, downwards the last value.
         """
         test = _plain(self._body.outputs[0]).made
         if test is None or test.op not in ("Less", "GreaterOrEqual"):
@@ -170,7 +171,7 @@ class Stacking:
         return (counter, *end)
 
     def _whole(self, export: NodeExport, array: _Array, stack: Value, is_loop: bool) -> Value:
-        """All rows of an array, of which the loop gave some."""
+        """Return all rows of an array, of which the loop computed some."""
         filling = array.state.filling
         assert filling is not None
         before = [export.add("Unsqueeze", each, export.ints([0])) for _, each in filling.writes]
@@ -191,7 +192,7 @@ class Stacking:
         sizes = export.add("Shape", stack, dtype=dtypes.int64)
         if filling.dims is None:
             inner = export.add("Slice", sizes, export.ints([1]), export.ints([_FAR]))
-        else:  # ONNX's inference of shapes takes a slice behind a Loop for one of all sizes
+        else:  # ONNX's shape inference assumes all sizes for a slice after a Loop
             places = export.ints(range(1, 1 + len(filling.dims)))
             inner = export.add("Gather", sizes, places, axis=0)
         there = export.add("Slice", sizes, export.ints([0]), export.ints([1]))
@@ -204,7 +205,7 @@ class Stacking:
     def _add_scan(
         self, export: NodeExport, kept: Sequence[State], rows: Sequence[Made], results: list[Value]
     ) -> None:
-        """Add a Scan, in a branch of an If where there may be nothing to scan."""
+        """Add a Scan, in a branch of an If if it may have no rows."""
         for state in kept:  # which ONNX Runtime must know
             state.new.dims = state.node.outputs[0].dims
         attributes: dict[str, Any] = {"body": self._body, "num_scan_inputs": len(rows)}
@@ -229,7 +230,7 @@ class Stacking:
         export.append(Made("If", [self._goes_on], results, branches, self._name))
 
     def _nothing(self, export: NodeExport, array: _Array) -> Value:
-        """No rows of an array whose elements have a known shape."""
+        """Return an array without rows, for elements of known shape."""
         assert array.dims is not None
         sizes = export.ints([0, *array.dims])
         return export.filled(0, sizes, array.element.dtype)
@@ -238,7 +239,7 @@ class Stacking:
         return self._turns is not None and self._steps[self._turns[0]] == -1
 
     def _range(self) -> tuple[Number, Number]:
-        """The lowest counter of a turn, and one more than the highest."""
+        """Return the lowest counter of an iteration, and one more than the highest."""
         assert self._turns is not None
         counter, *end = self._turns
         (base, first), (other, last) = number(self._firsts[counter]), end
@@ -249,12 +250,12 @@ class Stacking:
         )
 
     def _has_turns(self) -> bool:
-        """Whether it is known that there is one: nobody runs a Scan over nothing."""
+        """Return True if the trip count is known to be at least 1, as Scan requires."""
         (base, first), (other, last) = self._range()
         return base is None and other is None and first < last
 
     def _rows(self, kept: Sequence[State]) -> list[Made]:
-        """The nodes that read the row of each turn, none if this cannot be a Scan."""
+        """Return the nodes that read the row of each iteration; empty if this cannot be a Scan."""
         if self._turns is None or self._opset < _SCAN or any(each.value.sequence for each in kept):
             return []
         shapes: list[Dims] = [
@@ -263,14 +264,14 @@ class Stacking:
         (base, first), (other, last) = self._range()
         if base is not None or first < 0 or (other is None and first >= last):
             return []
-        if not self._has_turns():  # somebody must tell the shape of nothing
+        if not self._has_turns():  # another node must define the shape of an empty result
             shapes += [each.dims for each in self._arrays]
         if any(dims is None or None in dims for dims in shapes):
             return []
         return [made for made in self._body.nodes if self._is_row(made)]
 
     def _is_row(self, made: Made) -> bool:
-        """Whether a node reads the row of each turn of a tensor that has them all."""
+        """Return True if a node reads the row of each iteration from a tensor with all rows."""
         assert self._turns is not None
         if made.op != "Gather" or made.attributes.get("axis", 0) or len(made.inputs) != 2:
             return False
@@ -283,19 +284,19 @@ class Stacking:
         return base == other and last <= count
 
     def _taken(self, export: NodeExport, made: Made) -> Value:
-        """The rows that the turns read, of all that there are."""
+        """Return the rows that the iterations read."""
         rows, ((_, first), last) = made.inputs[0], self._range()
         assert rows is not None
         whole = last == size(rows, 0)
         if whole and first == 0:
             return rows
-        # What is less than a size that a step computes is counted from the end.
+        # A bound below a computed size is counted from the end.
         bounds = (first, _FAR if whole else last[1], 0)
         return export.add("Slice", rows, *(export.ints([each]) for each in bounds))
 
 
 def _used(graph: Subgraph) -> Iterator[Value]:
-    """What nodes take, and the graphs in them give."""
+    """Yield the inputs of nodes, and the outputs of their subgraphs."""
     for made in graph.nodes:
         yield from (each for each in made.inputs if each is not None)
         for inner in made.subgraphs():
@@ -304,7 +305,7 @@ def _used(graph: Subgraph) -> Iterator[Value]:
 
 
 def _plain(value: Value) -> Value:
-    """What a value is a copy of."""
+    """Return the value that a value is a copy of."""
     while value.made is not None and value.made.op == "Identity":
         (source,) = value.made.inputs
         assert source is not None
@@ -313,7 +314,7 @@ def _plain(value: Value) -> Value:
 
 
 def _known_dims(one: Dims, other: Dims) -> Dims:
-    """A shape of which two things are known."""
+    """Merge two partially known shapes of a value."""
     if one is None or other is None or len(one) != len(other):
         return other if one is None else one
     return [b if a is None else a for a, b in zip(one, other, strict=True)]

@@ -1,9 +1,8 @@
-"""Which values of a model that is read are transpositions of others.
+"""Tracking of transpositions between values of an imported model.
 
-Kernels of convolutions want the channels last, ONNX has them first. So convolutions and pools are
-computed on transposed inputs, and their results are transposed back. What comes next and does not
-care about the order of axes is computed on the value before: transpositions meet and vanish, as no
-step computes what nothing uses.
+Kernels of convolutions need the channels last, ONNX has them first. So convolutions and pools are
+computed on transposed inputs, and their results are transposed back. Elementwise ops after them are
+computed on the untransposed value. So transpositions cancel, and a step computes no unused ones.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ Order = tuple[int, ...]
 
 
 class Transpositions:
-    """What is known of a graph, and of the graphs inside of it.
+    """The transpositions of a graph and its subgraphs.
 
     Args:
-      around: of the graph around it, whose values may be used in it.
+      around: those of the enclosing graph, whose values may be used in it.
     """
 
     def __init__(self, around: Transpositions | None = None) -> None:
@@ -35,14 +34,14 @@ class Transpositions:
         self._constants: dict[tuple[int, ...] | int, Output] = {}
 
     def constant(self, value: Order | int) -> Output:
-        """Axes as a constant of int32, one node for all that are equal."""
+        """Return axes as a constant of int32, one node for all equal ones."""
         found = self._constants.get(value)
         if found is None:
             found = self._constants[value] = constant_of(np.array(value, np.int32), name="axes")
         return found
 
     def source(self, x: Output) -> tuple[Output, Order] | None:
-        """What a value is a transposition of, and by which permutation; None if of nothing."""
+        """Return the value that a value is a transposition of, and the permutation, or None."""
         found = self._sources.get(x)
         return self._around.source(x) if found is None and self._around is not None else found
 
@@ -51,7 +50,7 @@ class Transpositions:
         return self._around._known(x, order) if found is None and self._around else found
 
     def transposed(self, x: Output, order: Sequence[int]) -> Output:
-        """Axes in another order; what is transposed back is the value that it was."""
+        """Permute axes; transposing back returns the original value."""
         order, before = tuple(order), self.source(x)
         if before is not None:
             x, order = before[0], tuple(before[1][axis] for axis in order)
@@ -65,9 +64,9 @@ class Transpositions:
         return found
 
     def before(self, values: Sequence[Output | None]) -> tuple[list[Output | None], Order] | None:
-        """What gives some values that broadcast when it is transposed, and by which permutation.
+        """Return untransposed values that broadcast, and the permutation of their transposition.
 
-        Returns: None where that would cost as much as it saves.
+        Returns: None if that would cost as much as it saves.
         """
         known = (self.source(each) for each in values if each is not None)
         order = next((each[1] for each in known if each is not None), None)
@@ -98,10 +97,10 @@ class Transpositions:
 
 
 def inverse(order: Sequence[int]) -> list[int]:
-    """The permutation that undoes another."""
+    """Return the permutation that undoes another."""
     return sorted(range(len(order)), key=order.__getitem__)
 
 
 def channels_first(rank: int) -> list[int]:
-    """The permutation from (N, ..., C) to (N, C, ...)."""
+    """Return the permutation from (N, ..., C) to (N, C, ...)."""
     return [0, rank - 1, *range(1, rank - 1)]

@@ -1,4 +1,4 @@
-"""How far the functions of a model unfold, which call each other."""
+"""Limits of the expansion of a model's functions, which call each other."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from weft_io.onnx.model import all_nodes, placed, plain_domain, subgraphs
 from weft_tensor import errors
 
 _TIMES: Final = 20
-"""How many times the nodes of its file a model may unfold to."""
+"""Maximum ratio of expanded nodes to the nodes in the file."""
 
 _ALWAYS: Final = 20_000
 """Nodes that a model may unfold to, however small its file is."""
 
 _DEEPEST: Final = 50
-"""Calls of functions in functions, each of which takes some of Python's stack."""
+"""Maximum depth of nested function calls, each of which uses Python's stack."""
 
 
 class Unfolding:
-    """What bounds the import of one model.
+    """Expansion limits for the import of one model.
 
     Attributes:
       functions: those of the model, by domain and name.
-    Raises: ResourceExhaustedError: they unfold to too much, which is seen before they do.
+    Raises: ResourceExhaustedError: the expansion is too large, which is detected beforehand.
     """
 
     def __init__(self, model: ModelProto) -> None:
@@ -51,7 +51,7 @@ class Unfolding:
     def _size(
         self, nodes: Iterable[NodeProto], depth: int, sizes: dict[tuple[str, str], int]
     ) -> int:
-        """How many nodes some unfold to, where `sizes` of functions are known."""
+        """Return the number of expanded nodes, given the known `sizes` of functions."""
         total = 0
         for node in nodes:
             total += 1 + sum(self._size(graph.node, depth, sizes) for graph in subgraphs(node))
@@ -77,7 +77,7 @@ class Unfolding:
         self._calls.append((domain, op))
 
     def leave(self) -> None:
-        """End what `enter` began."""
+        """Leave the function entered by `enter`."""
         self._calls.pop()
 
     def count(self) -> None:

@@ -13,7 +13,7 @@ from weft_tensor import errors
 
 
 def unknown_ops(model: ModelProto) -> dict[str, list[str]]:
-    """The ops that there is no rule for, with the names of their nodes."""
+    """Return the ops that there is no rule for, with the names of their nodes."""
     local = {(plain_domain(each.domain), each.name) for each in model.functions}
     bodies = [(list(all_nodes(model.graph)), opsets(model.opset_import, "the model"))]
     for each in model.functions:

@@ -35,8 +35,8 @@ class Values:
     """Reads the values of one model.
 
     Args:
-      folder: where external data is; None for a model that came without a place.
-      apart: bytes of large weights by the words that stand for them (`large_weights`).
+      folder: the folder of external data; None for a model without a path.
+      apart: bytes of large weights by key (`large_weights`).
     """
 
     def __init__(self, folder: Path | None, apart: Mapping[bytes, Bytes] | None = None) -> None:
@@ -44,7 +44,7 @@ class Values:
         self._apart = apart or {}
 
     def array(self, tensor: TensorProto) -> np.ndarray[Any, Any]:
-        """The elements of a tensor; strings as bytes. Numbers may share memory with the message.
+        """Return the elements of a tensor; strings as bytes, numbers possibly without a copy.
 
         Raises:
           InvalidArgumentError: its parts do not fit, or its data is not in the model's folder.
@@ -82,7 +82,7 @@ class Values:
         return raw.view(dtype.numpy).reshape(tuple(tensor.dims))
 
     def _external(self, tensor: TensorProto, dtype: DType, what: str) -> np.ndarray[Any, Any]:
-        """What is in a file beside the model, mapped into memory.
+        """Map external data from a file next to the model.
 
         Raises: InvalidArgumentError: the file is not in the folder, or too short.
         """
@@ -124,9 +124,10 @@ class Values:
         return np.asarray(raw).view(dtype.numpy).reshape(tuple(tensor.dims))
 
     def sparse(self, tensor: SparseTensorProto) -> np.ndarray[Any, Any]:
-        """A sparse tensor with its zeros.
+        """Return a sparse tensor as a dense one.
 
-        Raises: InvalidArgumentError: its parts do not fit, or its zeros take 1000 times its file.
+        Raises: InvalidArgumentError: its parts do not match, or it is 1000 times larger than its
+        file.
         """
         values, places = self.array(tensor.values), self.array(tensor.indices)
         dims = tuple(tensor.dims)
@@ -147,7 +148,7 @@ class Values:
         return dense
 
     def attribute(self, attribute: AttributeProto) -> Any:
-        """An attribute as a Python value; strings as str, tensors as arrays, graphs as they are.
+        """Return an attribute as a Python value: strings as str, tensors as arrays.
 
         Raises: InvalidArgumentError: it has no type that ONNX knows.
         """
@@ -192,7 +193,7 @@ _ATTRIBUTES: Final[dict[int, Callable[[Values, AttributeProto], Any]]] = {
 
 
 def type_and_shape(declared: TypeProto) -> tuple[DType, list[int | None] | None]:
-    """The element type and shape of a value; variant for sequences and optional values.
+    """Return the element type and shape of a value; variant for sequences and optional values.
 
     Raises: UnimplementedError: weft has no such type.
     """

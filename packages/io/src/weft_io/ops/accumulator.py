@@ -1,7 +1,7 @@
 """Accumulators of gradients, for steps that wait until enough replicas have contributed.
 
-Each op comes twice, as in TensorFlow: over a reference, and with the prefix "Resource" over a
-handle. The classes of `weft_io.queues.accumulator` are what programs use.
+Each op exists twice, as in TensorFlow: over a reference, and with the prefix "Resource" over a
+handle. Programs use the classes of `weft_io.queues.accumulator`.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _step_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _declare(prefix: str, handle: str, of_handle: Dims) -> None:
-    """The ops over one kind of handle."""
+    """Declare the ops over one kind of handle."""
     handle_arg = f"handle: {handle}"
     register_op(
         f"{prefix}ConditionalAccumulator",
@@ -161,7 +161,7 @@ def accumulator(
     reduction_type: str = "MEAN",
     name: str | None = None,
 ) -> Output:
-    """The handle of an accumulator.
+    """Return the handle of an accumulator.
 
     Args:
       op: one of the three types of accumulators.
@@ -211,7 +211,7 @@ def set_global_step(handle: Output, new_global_step: Any, name: str | None = Non
 
 
 def num_accumulated(handle: Output, name: str | None = None) -> Output:
-    """How many gradients have been added up: int32, shape ()."""
+    """Return the number of accumulated gradients: int32, shape ()."""
     return out(f"{_form(handle)}AccumulatorNumAccumulated", [handle], None, name)
 
 
@@ -226,10 +226,10 @@ def apply_sparse_gradient(
     """Add a sparse gradient.
 
     Args:
-      local_step: int64, shape (): the step it was computed in.
+      local_step: int64, shape (): the step in which it was computed.
       indices: int64, shape (n,).
       values: shape (n, S).
-      shape: int64: of the whole tensor; None where it is not known.
+      shape: int64: of the whole tensor; None if unknown.
     """
     inputs = [handle, local_step, indices, values, [] if shape is None else shape]
     attrs = {"has_known_shape": shape is not None}

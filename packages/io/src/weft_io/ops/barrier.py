@@ -104,7 +104,7 @@ def barrier(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> Output:
-    """The reference of a barrier.
+    """Return the reference of a barrier.
 
     Args:
       component_types: element type of each component.
@@ -171,10 +171,10 @@ def barrier_close(
 
 
 def barrier_ready_size(handle: Any, name: str | None = None) -> Output:
-    """The number of complete elements: int32, shape ()."""
+    """Return the number of complete elements: int32, shape ()."""
     return out("BarrierReadySize", [handle], None, name)
 
 
 def barrier_incomplete_size(handle: Any, name: str | None = None) -> Output:
-    """The number of elements that lack a component: int32, shape ()."""
+    """Return the number of elements that lack a component: int32, shape ()."""
     return out("BarrierIncompleteSize", [handle], None, name)

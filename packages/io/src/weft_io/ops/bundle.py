@@ -55,7 +55,7 @@ register_op(
 
 
 def sharded_filename(basename: Any, shard: Any, num_shards: Any, name: str | None = None) -> Output:
-    """The name of a shard.
+    """Return the name of a shard.
 
     Args:
       basename: string, rank 0.
@@ -66,7 +66,7 @@ def sharded_filename(basename: Any, shard: Any, num_shards: Any, name: str | Non
 
 
 def sharded_filespec(basename: Any, num_shards: Any, name: str | None = None) -> Output:
-    """A pattern that matches the names of all shards.
+    """Return a pattern that matches the names of all shards.
 
     Args:
       basename: string, rank 0.

@@ -1,4 +1,4 @@
-"""Datasets and iterators as nodes. `weft_io.data` is what programs use."""
+"""Datasets and iterators as nodes. Programs use `weft_io.data`."""
 
 from __future__ import annotations
 
@@ -300,18 +300,18 @@ register_op(
 
 
 def iterators_of(graph: Graph) -> list[Output]:
-    """The handles of a graph's own iterators, without those that are found by strings."""
+    """Return the handles of a graph's own iterators, without those looked up by strings."""
     makers = ("IteratorV2", "OneShotIterator")
     return [node.outputs[0] for node in graph.get_operations() if node.type in makers]
 
 
 def is_serialized(iterator: Output) -> bool:
-    """Whether there is a node that takes the state of an iterator."""
+    """Return True if a node serializes the state of an iterator."""
     return any(node.type == "IteratorSerializeState" for node in iterator.consumers())
 
 
 def is_fed(iterator: Output) -> bool:
-    """Whether an iterator is found by a string that is to be fed."""
+    """Return True if an iterator is looked up by a string that is fed."""
     node = iterator.node
     found = node.type == "IteratorFromStringHandleV2"
     return found and node.inputs[0].node.role is Role.PLACEHOLDER

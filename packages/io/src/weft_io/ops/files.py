@@ -68,7 +68,7 @@ register_op(
 
 
 def read_file(filename: Any, name: str | None = None) -> Output:
-    """All bytes of a file: string, shape ().
+    """Return all bytes of a file: string, shape ().
 
     Args:
       filename: string, shape (); a path, or a URL that fsspec knows.
@@ -100,7 +100,7 @@ def write_file(filename: Any, contents: Any, name: str | None = None) -> Node:
 
 
 def matching_files(pattern: Any, name: str | None = None) -> Output:
-    """The files whose names match a pattern: string, shape (n,), sorted.
+    """Return the files whose names match a pattern: string, shape (n,), sorted.
 
     Args:
       pattern: string, shape () or (k,): see `weft_io.files.gfile.glob`.

@@ -28,7 +28,7 @@ from weft_tensor.shape import Dims
 
 
 def _box_count(boxes: Output, index: Output) -> int | None:
-    """The number of boxes, which come with the numbers of their images."""
+    """Return the number of boxes, which come with the numbers of their images."""
     count, sides = with_rank(boxes.dims, 2, "boxes")
     if sides not in (4, None):
         raise errors.InvalidArgumentError(f"boxes must be [y1, x1, y2, x2], got {sides} numbers")
@@ -255,16 +255,16 @@ def crop_and_resize(
     name: str | None = None,
     box_indices: Any = None,
 ) -> Output:
-    """Boxes of images, all in one size; it has gradients by images and by boxes.
+    """Crop boxes from images and resize them; differentiable by images and boxes.
 
     Args:
       image: real numbers, shape (batch, height, width, channels).
       boxes: float32, shape (n, 4): y1, x1, y2, x2 of the centres of the corner pixels, where 0 is
-        the first row or column and 1 the last; turned around they give mirrored images.
-      box_ind: int32, shape (n,): which image each box is of.
+        the first row or column and 1 the last; swapped coordinates mirror the image.
+      box_ind: int32, shape (n,): the image of each box.
       crop_size: int32, shape (2,): height and width of the results.
       method: "bilinear" or "nearest".
-      extrapolation_value: what is beyond the image.
+      extrapolation_value: the value of pixels outside the image.
       box_indices: newer name of `box_ind`.
     Returns: float32, shape (n, crop_size[0], crop_size[1], channels).
     Raises: InvalidArgumentError: shapes do not fit; when it runs, if there is no such image.
@@ -291,7 +291,7 @@ def extract_glimpse(
     uniform_noise: bool = True,
     name: str | None = None,
 ) -> Output:
-    """A window of each image, with noise where it reaches beyond.
+    """Extract a window of each image, with noise outside the image.
 
     Args:
       input: float32, shape (batch, height, width, channels).
@@ -346,7 +346,7 @@ def draw_bounding_boxes(
 
 
 class SampleDistortedBoundingBoxV2(NamedTuple):
-    """What `sample_distorted_bounding_box` gives."""
+    """The result of `sample_distorted_bounding_box`."""
 
     begin: Output
     size: Output
@@ -365,7 +365,7 @@ def sample_distorted_bounding_box(
     use_image_if_no_bounding_boxes: bool | None = None,
     name: str | None = None,
 ) -> SampleDistortedBoundingBoxV2:
-    """A random part of an image that shows enough of an object, or the whole image.
+    """Sample a random part of an image that shows enough of an object, or the whole image.
 
     Args:
       image_size: integers, shape (3,): height, width and channels.
@@ -374,9 +374,9 @@ def sample_distorted_bounding_box(
       min_object_covered: the part of at least one object that is shown, shape ().
       aspect_ratio_range: of width to height; from 0.75 to 1.33 by default.
       area_range: of the part of the image that is shown; from 0.05 to 1 by default.
-      max_attempts: after how many draws the whole image is taken; 100 by default.
-      use_image_if_no_bounding_boxes: take the image for the object where there is none.
-    Returns: begin and size, as `slice` takes them, dtype of `image_size`, shape (3,); bboxes: the
+      max_attempts: number of draws after which the whole image is used; 100 by default.
+      use_image_if_no_bounding_boxes: treat the image as the object if there is none.
+    Returns: begin and size, as for `slice`, dtype of `image_size`, shape (3,); bboxes: the
       part as a box, float32, shape (1, 1, 4).
     Raises: InvalidArgumentError: a range or a shape is another one; when it runs, if there is no
       object.

@@ -32,7 +32,7 @@ from weft_tensor.shape import Dims, format_dims
 
 
 def _known_channels(node: NodeSpec, *allowed: int) -> int | None:
-    """The channels that were asked for; None for those of the file."""
+    """Return the requested channels; None for those of the file."""
     with_rank(node.inputs[0].dims, 0, "contents")
     channels: int = node.attrs["channels"]
     if channels not in (0, *allowed):
@@ -297,7 +297,7 @@ register_op(
 def decode_png(
     contents: Any, channels: int = 0, dtype: Any = dtypes.uint8, name: str | None = None
 ) -> Output:
-    """The pixels of a PNG file; JPEG files and GIF files of one frame are taken as well.
+    """Decode a PNG file; JPEG files and GIF files of one frame are accepted too.
 
     Args:
       contents: string, shape (): the bytes of the file.
@@ -325,18 +325,18 @@ def decode_jpeg(
     dct_method: str = "",
     name: str | None = None,
 ) -> Output:
-    """The pixels of a JPEG file; PNG files and GIF files of one frame are taken as well.
+    """Decode a JPEG file; PNG files and GIF files of one frame are accepted too.
 
     Args:
       contents: string, shape (): the bytes of the file.
       channels: 1 for grey, 3 for red, green and blue; 0 for those of the file.
-      ratio: 1, 2, 4 or 8: by how much height and width are divided, which saves time.
+      ratio: 1, 2, 4 or 8: divisor of height and width, which saves time.
       fancy_upscaling: interpolate colors that are stored at half the resolution.
       dct_method: "INTEGER_FAST", "INTEGER_ACCURATE", or "" for the fast one; their values differ by
         a few of 255. Damaged files and those of four inks are decoded by the accurate one.
-      try_recover_truncated: fill in what is missing at the end of the bytes.
-      acceptable_fraction: accepted; bytes that are not complete are refused unless they are to be
-        recovered.
+      try_recover_truncated: fill in missing data at the end of the bytes.
+      acceptable_fraction: accepted for compatibility; incomplete files are rejected unless they
+        are to be recovered.
     Returns: uint8, shape (height, width, channels).
     Raises: InvalidArgumentError: the bytes do not decode, or claim 512 MB of pixels or more.
 
@@ -362,7 +362,7 @@ def decode_and_crop_jpeg(
     dct_method: str = "",
     name: str | None = None,
 ) -> Output:
-    """A part of the pixels of a JPEG file.
+    """Return a part of the pixels of a JPEG file.
 
     Args:
       contents, channels, ratio, fancy_upscaling, try_recover_truncated, acceptable_fraction,
@@ -388,7 +388,7 @@ def _jpeg_attrs(*values: Any) -> dict[str, Any]:
 
 
 def decode_gif(contents: Any, name: str | None = None) -> Output:
-    """The frames of a GIF file, each as it is seen: drawn over those before it.
+    """Decode the frames of a GIF file as displayed: each drawn over the previous ones.
 
     Args:
       contents: string, shape (): the bytes of the file.
@@ -405,7 +405,7 @@ def decode_gif(contents: Any, name: str | None = None) -> Output:
 
 
 def decode_bmp(contents: Any, channels: int = 0, name: str | None = None) -> Output:
-    """The pixels of a BMP file of 8, 24 or 32 bits without compression; palettes are not used.
+    """Decode a BMP file of 8, 24 or 32 bits without compression; palettes are not applied.
 
     Args:
       contents: string, shape (): the bytes of the file.
@@ -426,7 +426,7 @@ def decode_bmp(contents: Any, channels: int = 0, name: str | None = None) -> Out
 def decode_webp(
     contents: Any, channels: int = 0, dtype: Any = dtypes.uint8, name: str | None = None
 ) -> Output:
-    """The frames of a WebP file.
+    """Decode the frames of a WebP file.
 
     Args:
       contents: string, shape (): the bytes of the file.
@@ -464,7 +464,7 @@ def extract_jpeg_shape(
 
 
 def is_jpeg(contents: Any, name: str | None = None) -> Output:
-    """Whether bytes start as a JPEG file does.
+    """Return True if bytes start as a JPEG file does.
 
     Args:
       contents: string, shape ().
@@ -510,7 +510,7 @@ def encode_jpeg(
     xmp_metadata: str | bytes = "",
     name: str | None = None,
 ) -> Output:
-    """An image as a JPEG file.
+    """Encode an image as a JPEG file.
 
     Args:
       image: uint8, shape (height, width, 1 or 3), with pixels.
@@ -519,7 +519,7 @@ def encode_jpeg(
       progressive: store the image from coarse to fine.
       optimize_size: spend more time for fewer bytes.
       chroma_downsampling: store colours at half the resolution.
-      density_unit, x_density, y_density: pixels per "in" or "cm", for those who print.
+      density_unit, x_density, y_density: pixels per "in" or "cm", for printing.
       xmp_metadata: stored beside the image.
     Returns: string, shape ().
     Raises: InvalidArgumentError: an attribute or the shape is another one.
@@ -547,7 +547,7 @@ def encode_jpeg(
 
 
 class DecodeWav(NamedTuple):
-    """What `decode_wav` gives."""
+    """The result of `decode_wav`."""
 
     audio: Output
     sample_rate: Output
@@ -559,12 +559,12 @@ def decode_wav(
     desired_samples: int = -1,
     name: str | None = None,
 ) -> DecodeWav:
-    """The samples of a WAV file of 16-bit integers.
+    """Decode a WAV file of 16-bit integers.
 
     Args:
       contents: string, shape (): the bytes of the file.
-      desired_channels: how many are wanted, the last one repeated; -1 for those of the file.
-      desired_samples: how many are wanted, the rest silent; -1 for those of the file.
+      desired_channels: number of channels, the last one repeated; -1 for those of the file.
+      desired_samples: number of samples, padded with silence; -1 for those of the file.
     Returns: audio: float32 from -1 to 1, shape (samples, channels); sample_rate: int32, shape ().
     Raises: InvalidArgumentError: the bytes do not decode.
 

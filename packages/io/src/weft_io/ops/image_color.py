@@ -89,7 +89,7 @@ register_op(
 
 
 def _hsv(rgb: Output) -> Output:
-    """What RGBToHSV computes, of ops that have gradients."""
+    """Compute RGBToHSV by ops that have gradients."""
     red, green, blue = unstack(rgb, 3, axis=-1)
     value = reduce_max(rgb, -1)
     spread = value - reduce_min(rgb, -1)
@@ -106,14 +106,14 @@ def _hsv(rgb: Output) -> Output:
 
 
 def _rgb(hsv: Output) -> Output:
-    """What HSVToRGB computes, of ops that have gradients."""
+    """Compute HSVToRGB by ops that have gradients."""
     hue, saturation, value = unstack(hsv, 3, axis=-1)
     made = [(1 - saturation + saturation * share) * value for share in _shares(hue)]
     return stack(made, -1)
 
 
 def _shares(hue: Output) -> tuple[Output, Output, Output]:
-    """How near to the largest of the three, from 0 to 1, red, green and blue are."""
+    """Return the ratios, from 0 to 1, of red, green and blue to the largest of them."""
     place = hue * 6
     return (
         clip_by_value(abs(place - 3) - 1, 0.0, 1.0),

@@ -21,7 +21,7 @@ from weft_tensor.shape import Dims
 
 
 def sizes_of(size: Output, what: str) -> tuple[int | None, int | None]:
-    """A height and a width, as far as they are known.
+    """Return a height and a width, as far as they are known.
 
     Raises: InvalidArgumentError: they are no two numbers of at least 1; the message names `what`.
     """

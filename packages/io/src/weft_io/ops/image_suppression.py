@@ -1,4 +1,4 @@
-"""Boxes of which none overlaps a better one too much."""
+"""Non-maximum suppression: selection of boxes that overlap no better box too much."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LOWEST = float("-inf")
 def _check_inputs(node: NodeSpec) -> int | None:
     """Check boxes and scores, and the numbers behind them.
 
-    Returns: the largest number of boxes to be selected, where it is known.
+    Returns: the maximum number of boxes to select, if it is known.
     """
     boxes, scores, most, *thresholds = node.inputs
     count, sides = with_rank(boxes.dims, 2, "boxes")
@@ -207,21 +207,21 @@ register_op(
 
 
 class NonMaxSuppressionV4(NamedTuple):
-    """What `non_max_suppression_padded` gives."""
+    """The result of `non_max_suppression_padded`."""
 
     selected_indices: Output
     valid_outputs: Output
 
 
 class NonMaxSuppressionV5(NamedTuple):
-    """What `non_max_suppression_with_scores` gives."""
+    """The result of `non_max_suppression_with_scores`."""
 
     selected_indices: Output
     selected_scores: Output
 
 
 class CombinedNonMaxSuppression(NamedTuple):
-    """What `combined_non_max_suppression` gives."""
+    """The result of `combined_non_max_suppression`."""
 
     nmsed_boxes: Output
     nmsed_scores: Output
@@ -237,7 +237,7 @@ def non_max_suppression(
     score_threshold: Any = _LOWEST,
     name: str | None = None,
 ) -> Output:
-    """The boxes that overlap no better one too much, the best first.
+    """Return the boxes that overlap no better one too much, the best first.
 
     Args:
       boxes: float16 or float32, shape (n, 4): y1, x1, y2, x2 of two opposite corners.
@@ -271,14 +271,14 @@ def non_max_suppression_padded(
     pad_to_max_output_size: bool = False,
     name: str | None = None,
 ) -> NonMaxSuppressionV4:
-    """`non_max_suppression`, with zeros up to a number that is known.
+    """Run `non_max_suppression` and pad the result with zeros to a fixed number.
 
     Args:
       boxes, scores, max_output_size, iou_threshold, score_threshold: as for
         `non_max_suppression`.
-      pad_to_max_output_size: give `max_output_size` numbers.
-    Returns: selected_indices: int32, shape (m,); valid_outputs: int32, shape (): how many of them
-      are numbers of boxes.
+      pad_to_max_output_size: return `max_output_size` numbers.
+    Returns: selected_indices: int32, shape (m,); valid_outputs: int32, shape (): the number of
+      valid box numbers.
     Raises: InvalidArgumentError: shapes do not fit, or the threshold is another number.
 
     Examples:
@@ -303,7 +303,7 @@ def non_max_suppression_with_scores(
     soft_nms_sigma: Any = 0.0,
     name: str | None = None,
 ) -> NonMaxSuppressionV5:
-    """`non_max_suppression`, where overlaps with better boxes may lower scores (Bodla, 2017).
+    """Run soft `non_max_suppression`: overlaps with better boxes lower scores (Bodla, 2017).
 
     Args:
       boxes, scores, max_output_size, iou_threshold, score_threshold: as for
@@ -369,7 +369,7 @@ def combined_non_max_suppression(
     clip_boxes: bool = True,
     name: str | None = None,
 ) -> CombinedNonMaxSuppression:
-    """`non_max_suppression` for each class of each image, and the best of what it leaves.
+    """Run `non_max_suppression` for each class of each image, and return the best boxes.
 
     Args:
       boxes: float32, shape (batch, n, classes, 4), or (batch, n, 1, 4) where all classes share
@@ -377,8 +377,8 @@ def combined_non_max_suppression(
       scores: float32, shape (batch, n, classes).
       max_output_size_per_class, max_total_size: int32, shape ().
       iou_threshold, score_threshold: as for `non_max_suppression`.
-      pad_per_class: give no more than all classes together may have.
-      clip_boxes: move what is beyond 0 and 1 there.
+      pad_per_class: limit the result to the maximum over all classes.
+      clip_boxes: clip coordinates to [0, 1].
     Returns: for each image the best boxes, shape (batch, m, 4), their scores and classes, float32,
       shape (batch, m), with zeros behind them, and how many they are, int32, shape (batch,).
     Raises: InvalidArgumentError: shapes do not fit, or the threshold is another number.

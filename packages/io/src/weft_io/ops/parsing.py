@@ -30,7 +30,7 @@ from weft_tensor.shape import Dims, compatible_dims, format_dims
 
 
 def _dense_dims(shape: Dims) -> tuple[int | None, ...]:
-    """The shape of a dense feature; only the first axis may be unknown.
+    """Return the shape of a dense feature; only the first axis may be unknown.
 
     Raises: InvalidArgumentError: another one is.
     """
@@ -402,7 +402,7 @@ def decode_json_example(json_examples: Any, name: str | None = None) -> Output:
 
 
 def decode_compressed(bytes: Any, compression_type: str = "", name: str | None = None) -> Output:
-    """Each string decompressed.
+    """Decompress each string.
 
     Args:
       bytes: strings of any shape.
@@ -424,7 +424,7 @@ def decode_compressed(bytes: Any, compression_type: str = "", name: str | None =
 
 
 def serialize_tensor(tensor: Any, name: str | None = None) -> Output:
-    """A tensor as a serialized TensorProto: string, shape ().
+    """Return a tensor as a serialized TensorProto: string, shape ().
 
     Args:
       tensor: any type that has values.
@@ -437,7 +437,7 @@ def serialize_tensor(tensor: Any, name: str | None = None) -> Output:
 
 
 def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> Output:
-    """The tensor of a serialized TensorProto.
+    """Return the tensor of a serialized TensorProto.
 
     Args:
       serialized: string, shape ().

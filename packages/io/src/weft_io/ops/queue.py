@@ -1,6 +1,6 @@
-"""Queues: elements that steps put in and take out, and that they wait for (paper, section 4.6).
+"""Queues: elements that steps enqueue, dequeue and wait for (paper, section 4.6).
 
-The classes of `weft_io.queues.queue` are what programs use; here are the nodes they make.
+Programs use the classes of `weft_io.queues.queue`; this module makes their nodes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _no_outputs(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _known_shapes(handle: Output) -> Sequence[Dims] | None:
-    """The shapes of a queue's components, as far as its handle comes straight from the queue."""
+    """Return the shapes of a queue's components, if its handle comes directly from it."""
     node = handle.node
     if node.type not in _HOLDERS or not node.attrs["shapes"]:
         return None
@@ -168,7 +168,7 @@ def fifo_queue(
     *,
     padding: bool = False,
 ) -> Output:
-    """A queue in the order of arrival: its handle.
+    """Return a queue in the order of arrival: its handle.
 
     Args:
       component_types: element type of each component.
@@ -190,12 +190,12 @@ def random_shuffle_queue(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> Output:
-    """A queue in a random order: its handle.
+    """Create a queue with random order and return its handle.
 
     Args:
       component_types, shapes, capacity, shared_name: as for `fifo_queue`.
-      min_after_dequeue: how many elements stay while the queue is open, to choose from.
-      seeds: of the choices; (0, 0) for others in each session.
+      min_after_dequeue: number of elements that stay in an open queue for randomness.
+      seeds: of the random order; (0, 0) for a different one in each session.
     """
     attrs = _attrs(component_types, shapes, capacity, shared_name)
     attrs |= {"min_after_dequeue": min_after_dequeue, "seed": seeds[0], "seed2": seeds[1]}
@@ -209,7 +209,7 @@ def priority_queue(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> Output:
-    """A queue in the order of an int64 that goes before the components: its handle.
+    """Return a queue in the order of an int64 that goes before the components: its handle.
 
     Args:
       component_types, shapes: without the priority.
@@ -258,7 +258,7 @@ def queue_enqueue_many(
 def queue_dequeue(
     handle: Any, component_types: Sequence[Any], timeout_ms: int = -1, name: str | None = None
 ) -> tuple[Output, ...]:
-    """Take one element out: an output per component."""
+    """Dequeue one element: an output per component."""
     attrs = {"component_types": tuple(component_types), "timeout_ms": timeout_ms}
     return create("QueueDequeueV2", [handle], attrs, name).outputs
 
@@ -272,13 +272,13 @@ def queue_dequeue_many(
     *,
     up_to: bool = False,
 ) -> tuple[Output, ...]:
-    """Take elements out as a batch: an output per component, with a first axis added.
+    """Dequeue elements as a batch: an output per component, with a first axis added.
 
     Args:
-      n: int32, shape (): how many.
+      n: int32, shape (): the number of elements.
       component_types: element types of the components.
       timeout_ms: as for `queue_enqueue`.
-      up_to: whether fewer will do when the queue is closed.
+      up_to: whether fewer elements are returned when the queue is closed.
     """
     attrs = {"component_types": tuple(component_types), "timeout_ms": timeout_ms}
     op = "QueueDequeueUpToV2" if up_to else "QueueDequeueManyV2"
@@ -288,20 +288,20 @@ def queue_dequeue_many(
 def queue_close(
     handle: Any, cancel_pending_enqueues: bool = False, name: str | None = None
 ) -> Node:
-    """Let nothing more in.
+    """Close a queue to new elements.
 
     Args:
-      cancel_pending_enqueues: whether those who wait to put something in fail; else they go first.
+      cancel_pending_enqueues: whether waiting enqueues fail; otherwise they complete first.
     """
     attrs = {"cancel_pending_enqueues": cancel_pending_enqueues}
     return create("QueueCloseV2", [handle], attrs, name)
 
 
 def queue_is_closed(handle: Any, name: str | None = None) -> Output:
-    """Whether the queue is closed: bool, shape ()."""
+    """Return True if the queue is closed: bool, shape ()."""
     return out("QueueIsClosedV2", [handle], None, name)
 
 
 def queue_size(handle: Any, name: str | None = None) -> Output:
-    """The number of elements in the queue: int32, shape ()."""
+    """Return the number of elements in the queue: int32, shape ()."""
     return out("QueueSizeV2", [handle], None, name)

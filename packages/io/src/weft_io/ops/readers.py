@@ -1,6 +1,6 @@
-"""Readers: records out of files whose names a queue holds (paper, section 4.5).
+"""Readers: records of files whose names are in a queue (paper, section 4.5).
 
-The classes of `weft_io.input.readers` are what programs use; here are the nodes they make.
+Programs use the classes of `weft_io.input.readers`; this module makes their nodes.
 """
 
 from __future__ import annotations
@@ -175,19 +175,19 @@ def _container() -> dict[str, str]:
 
 
 def whole_file_reader(shared_name: str = "", name: str | None = None) -> Output:
-    """The handle of a reader whose records are whole files."""
+    """Return the handle of a reader whose records are whole files."""
     return out("WholeFileReaderV2", (), {"shared_name": shared_name, **_container()}, name)
 
 
 def identity_reader(shared_name: str = "", name: str | None = None) -> Output:
-    """The handle of a reader whose records are the names it is given."""
+    """Return the handle of a reader whose records are the names of the files."""
     return out("IdentityReaderV2", (), {"shared_name": shared_name, **_container()}, name)
 
 
 def text_line_reader(
     skip_header_lines: int = 0, shared_name: str = "", name: str | None = None
 ) -> Output:
-    """The handle of a reader whose records are lines."""
+    """Return the handle of a reader whose records are lines."""
     attrs = {"skip_header_lines": skip_header_lines, "shared_name": shared_name, **_container()}
     return out("TextLineReaderV2", (), attrs, name)
 
@@ -201,7 +201,7 @@ def fixed_length_record_reader(
     shared_name: str = "",
     name: str | None = None,
 ) -> Output:
-    """The handle of a reader whose records have one length."""
+    """Return the handle of a reader of fixed-length records."""
     attrs = {
         "record_bytes": record_bytes,
         "header_bytes": header_bytes,
@@ -217,7 +217,7 @@ def fixed_length_record_reader(
 def tf_record_reader(
     compression_type: str = "", shared_name: str = "", name: str | None = None
 ) -> Output:
-    """The handle of a reader of TFRecord files."""
+    """Return the handle of a reader of TFRecord files."""
     attrs = {"compression_type": compression_type, "shared_name": shared_name, **_container()}
     return out("TFRecordReaderV2", (), attrs, name)
 
@@ -225,7 +225,7 @@ def tf_record_reader(
 def parquet_reader(
     columns: Sequence[str] = (), shared_name: str = "", name: str | None = None
 ) -> Output:
-    """The handle of a reader whose records are rows of Parquet files, all columns for none."""
+    """Return the handle of a reader of rows of Parquet files; all columns by default."""
     attrs = {"columns": tuple(columns), "shared_name": shared_name, **_container()}
     return out("ParquetReaderV2", (), attrs, name)
 
@@ -233,7 +233,7 @@ def parquet_reader(
 def reader_read(
     reader_handle: Any, queue_handle: Any, name: str | None = None
 ) -> tuple[Output, ...]:
-    """The next record: (key, value), strings of shape ()."""
+    """Return the next record: (key, value), strings of shape ()."""
     node = create("ReaderReadV2", [reader_handle, queue_handle], None, name)
     found: tuple[Output, ...] = named_results(node)
     return found
@@ -249,22 +249,22 @@ def reader_read_up_to(
 
 
 def reader_num_records_produced(reader_handle: Any, name: str | None = None) -> Output:
-    """How many records were read: int64, shape ()."""
+    """Return the number of records read: int64, shape ()."""
     return out("ReaderNumRecordsProducedV2", [reader_handle], None, name)
 
 
 def reader_num_work_units_completed(reader_handle: Any, name: str | None = None) -> Output:
-    """How many files were read to their end: int64, shape ()."""
+    """Return the number of files read to their end: int64, shape ()."""
     return out("ReaderNumWorkUnitsCompletedV2", [reader_handle], None, name)
 
 
 def reader_serialize_state(reader_handle: Any, name: str | None = None) -> Output:
-    """How far the reader is: string, shape ()."""
+    """Return the state of a reader: string, shape ()."""
     return out("ReaderSerializeStateV2", [reader_handle], None, name)
 
 
 def reader_restore_state(reader_handle: Any, state: Any, name: str | None = None) -> Node:
-    """Go on where readers of the same kind were; `state` is a string of shape () or (n,)."""
+    """Continue from states of readers of the same kind; `state` is a string of shape () or (n,)."""
     return create("ReaderRestoreStateV2", [reader_handle, state], None, name)
 
 

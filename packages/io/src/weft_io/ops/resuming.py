@@ -1,4 +1,4 @@
-"""Where random ops are in their streams: a restored program draws as if it had gone on."""
+"""Positions of random ops in their streams, so that a restored program draws the same numbers."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def _written(op: str, sp_input: Any, name: str | None, out_type: Any) -> Output:
 def serialize_sparse(
     sp_input: Any, name: str | None = None, out_type: Any = dtypes.string
 ) -> Output:
-    """A sparse tensor as three texts: its indices, values and shape, each a serialized tensor.
+    """Serialize a sparse tensor to three strings: indices, values and shape.
 
     Args:
       sp_input: SparseTensor of any type but resources and variants.
@@ -113,7 +113,7 @@ def serialize_sparse(
 def serialize_many_sparse(
     sp_input: Any, name: str | None = None, out_type: Any = dtypes.string
 ) -> Output:
-    """Each row of a sparse tensor as three texts; see `serialize_sparse`.
+    """Return each row of a sparse tensor as three texts; see `serialize_sparse`.
 
     Args:
       sp_input: SparseTensor of rank 1 or more, of N rows.
@@ -134,14 +134,14 @@ def serialize_many_sparse(
 def deserialize_many_sparse(
     serialized_sparse: Any, dtype: Any, rank: int | None = None, name: str | None = None
 ) -> SparseTensor:
-    """What `serialize_sparse` or `serialize_many_sparse` wrote, as the rows of one sparse tensor.
+    """Decode results of `serialize_sparse` or `serialize_many_sparse` to one sparse tensor.
 
     Args:
       serialized_sparse: string, shape (N, 3).
       dtype: of the values.
       rank: of each row, if it is known.
-    Returns: shape (N, M...), each size of M the largest there is.
-    Raises (when it runs): InvalidArgumentError: a text is no such tensor, or ranks differ.
+    Returns: shape (N, M...), where each size of M is the largest one.
+    Raises (when it runs): InvalidArgumentError: a string is not such a tensor, or ranks differ.
 
     Examples:
       >>> rows = [wf.serialize_sparse(wf.SparseTensor([[i]], [i], [i + 1])) for i in range(2)]

@@ -168,7 +168,7 @@ def stage(values: Sequence[Any], area: AreaAttrs, name: str | None = None) -> No
 
 
 def unstage(area: AreaAttrs, name: str | None = None) -> tuple[Output, ...]:
-    """Take the first tuple out."""
+    """Remove and return the first tuple."""
     return create("Unstage", (), area, name).outputs
 
 
@@ -178,7 +178,7 @@ def stage_peek(index: Any, area: AreaAttrs, name: str | None = None) -> tuple[Ou
 
 
 def area_size(op: str, area: AreaAttrs, name: str | None = None) -> Output:
-    """What one of the ops that count gives: int32, shape ()."""
+    """Return the result of one of the counting ops: int32, shape ()."""
     return out(op, (), area, name)
 
 
@@ -204,7 +204,7 @@ def map_stage(
 def map_unstage(
     op: str, key: Any, indices: Any, dtypes: Sequence[Any], area: AreaAttrs, name: str | None = None
 ) -> tuple[Output, ...]:
-    """Take components of a key out, or read them.
+    """Remove or read components of a key.
 
     Args:
       op: MapUnstage, MapPeek, or the ordered ones.
@@ -218,7 +218,7 @@ def map_unstage(
 def map_unstage_no_key(
     op: str, indices: Any, dtypes: Sequence[Any], area: AreaAttrs, name: str | None = None
 ) -> tuple[Output, ...]:
-    """Take components of the first key out; the key, int64, shape (), comes first.
+    """Remove components of the first key; the key, int64, shape (), is the first result.
 
     Args:
       op: MapUnstageNoKey or OrderedMapUnstageNoKey.

@@ -122,7 +122,7 @@ register_op(
 def scalar(
     name: str, tensor: Any, collections: Iterable[Any] | None = None, family: str | None = None
 ) -> Output:
-    """A summary of one number.
+    """Return a summary of one number.
 
     Args:
       name: of the node; with the scopes around it the tag of the curve. Characters that names do
@@ -148,7 +148,7 @@ def scalar(
 def histogram(
     name: str, values: Any, collections: Iterable[Any] | None = None, family: str | None = None
 ) -> Output:
-    """A summary of how values are distributed.
+    """Return a summary of how values are distributed.
 
     Args:
       name, collections, family: as for `scalar`.
@@ -175,16 +175,16 @@ def image(
     collections: Iterable[Any] | None = None,
     family: str | None = None,
 ) -> Output:
-    """A summary of images, tagged "name/image/0" and so on, or "name/image" where one is asked for.
+    """Create a summary of images, tagged "name/image/0" and so on, or "name/image" for one.
 
-    Floating-point images are scaled, each by itself: by 255 / max where nothing is negative, else
-    so that 0 becomes 128 and the largest magnitude 127 from there. Pixels that are not finite
-    become red.
+    Each floating-point image is scaled separately: by 255 / max if nothing is negative, else so
+    that 0 becomes 128 and the largest magnitude differs from it by 127. Non-finite pixels become
+    red.
 
     Args:
       name, collections, family: as for `scalar`.
       tensor: uint8, float16, float32 or float64, shape (n, height, width, 1, 3 or 4).
-      max_outputs: how many of the n at most.
+      max_outputs: maximum number of items to show.
     Returns: string, shape (): a serialized `Summary`.
     Raises: InvalidArgumentError: when it runs, if the shape does not fit or has no pixels.
 
@@ -210,13 +210,13 @@ def audio(
     collections: Iterable[Any] | None = None,
     family: str | None = None,
 ) -> Output:
-    """A summary of sounds, tagged "name/audio/0" and so on, or "name/audio" where one is asked for.
+    """Create a summary of sounds, tagged "name/audio/0" and so on, or "name/audio" for one.
 
     Args:
       name, collections, family: as for `scalar`.
       tensor: float32 from -1 to 1, shape (n, frames, channels) or (n, frames).
       sample_rate: float32, shape (), frames per second.
-      max_outputs: how many of the n at most.
+      max_outputs: maximum number of items to show.
     Returns: string, shape (): a serialized `Summary`, with 16-bit WAV inside.
     Raises: InvalidArgumentError: when it runs, if a shape does not fit or the rate is not positive.
 
@@ -236,7 +236,7 @@ def audio(
 
 
 def text(name: str, tensor: Any, collections: Iterable[Any] | None = None) -> Output:
-    """A summary of text in Markdown; TensorBoard shows vectors and matrices as tables.
+    """Return a summary of text in Markdown; TensorBoard shows vectors and matrices as tables.
 
     Args:
       name, collections: as for `scalar`.
@@ -268,14 +268,14 @@ def tensor_summary(
     family: str | None = None,
     display_name: str | None = None,
 ) -> Output:
-    """A summary of a whole tensor.
+    """Create a summary of a whole tensor.
 
     Args:
       name, collections, family: as for `scalar`.
-      tensor: any type but handles, any shape.
-      summary_description: what it is, in Markdown; put into the metadata.
-      summary_metadata: which plugin of TensorBoard shows it.
-      display_name: shown in place of the tag; put into the metadata.
+      tensor: any type except handles, any shape.
+      summary_description: description in Markdown, stored in the metadata.
+      summary_metadata: selects the TensorBoard plugin that shows it.
+      display_name: shown instead of the tag; stored in the metadata.
     Returns: string, shape (): a serialized `Summary`.
     Raises: InvalidArgumentError: `name` is None; InvalidTypeError: when it runs, if `tensor` is a
       handle.
@@ -307,7 +307,7 @@ def tensor_summary(
 def merge(
     inputs: Sequence[Any], collections: Iterable[Any] | None = None, name: str | None = None
 ) -> Output:
-    """One summary with the values of several.
+    """Return one summary with the values of several.
 
     Args:
       inputs: strings, serialized `Summary` messages.
@@ -332,13 +332,13 @@ def merge(
 def merge_all(
     key: Any = GraphKeys.SUMMARIES, scope: str | None = None, name: str | None = None
 ) -> Output | None:
-    """One summary with the values of all that a collection of the default graph holds.
+    """Merge all summaries in a collection of the default graph.
 
     Args:
       key: the collection.
       scope: only those whose names this regular expression matches at the start.
       name: of the node.
-    Returns: string, shape (): a serialized `Summary`; None where there are none.
+    Returns: string, shape (): a serialized `Summary`; None if there are none.
 
     Examples:
       >>> node = wf.summary.scalar("loss", 0.5)
@@ -351,12 +351,12 @@ def merge_all(
 
 
 def get_summary_description(node_def: proto.NodeDef) -> proto.SummaryDescription:
-    """The description that a TensorSummary node of an old graph holds.
+    """Return the description in a TensorSummary node of an old graph.
 
     Args:
       node_def: a `NodeDef` of a TensorSummary, whose attribute `description` is JSON.
     Returns: a `SummaryDescription` message.
-    Raises: InvalidArgumentError: another kind of node, or what it holds is not JSON of this kind.
+    Raises: InvalidArgumentError: another kind of node, or its description is not valid JSON.
 
     Examples:
       >>> node = wf.NodeDef(name="confusion", op="TensorSummary")
@@ -388,7 +388,7 @@ def _summary(
     family: str | None,
     default_name: str | None = None,
 ) -> Output:
-    """What `make` makes of a tag and a name that nothing else has, in its collections."""
+    """Call `make` with a tag and a unique name, and add the result to the collections."""
     with _summary_scope(name, family, default_name, value) as (tag, scope):
         result = make(tag, scope or None)
     keys = (GraphKeys.SUMMARIES,) if collections is None else collections
@@ -397,7 +397,7 @@ def _summary(
 
 
 def _own_type(op: str, value: Any) -> dict[str, Any]:
-    """The element type of an array, if the op takes it; the op's default is for lists."""
+    """Return the element type of an array, if the op accepts it; the op's default is for lists."""
     if not isinstance(value, np.ndarray | np.generic):
         return {}
     dtype = dtypes.from_numpy(value.dtype)

@@ -25,7 +25,7 @@ _INITIALIZES_FROM_FILES: Final = Traits(state=State.WRITES, reads_files=True, di
 
 
 def value_dims(handle: Output) -> tuple[Dims, bool]:
-    """The shape of a table's values, and whether it is known: where the handle shows its maker."""
+    """Return the shape of a table's values, and whether it is known from its producer."""
     node = handle.node
     attrs = node.attrs
     if not {"key_dtype", "value_dtype"} <= attrs.keys():
@@ -114,7 +114,7 @@ def _export_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _declare(version: str, handle_type: str, of_handle: Dims) -> None:
-    """The ops that make tables, with one kind of handle."""
+    """Declare the ops that create tables, with one kind of handle."""
     handle = f"table_handle: {handle_type}"
     for op, inputs, attrs, doc in (
         ("HashTable", (), {}, "A table that is given its content once."),
@@ -143,7 +143,7 @@ def _declare(version: str, handle_type: str, of_handle: Dims) -> None:
 
 
 def _declare_uses(version: str, handle_type: str) -> None:
-    """The ops that use and change what is behind one kind of handle."""
+    """Declare the ops that read and change tables, with one kind of handle."""
     handle = f"table_handle: {handle_type}"
     for op, doc in (
         ("Insert", "Give keys values."),
@@ -188,7 +188,7 @@ def _declare_uses(version: str, handle_type: str) -> None:
 
 
 def _declare_initializers(version: str, handle_type: str) -> None:
-    """The ops that give static tables their content."""
+    """Declare the ops that initialize static tables."""
     handle = f"table_handle: {handle_type}"
     register_op(
         f"InitializeTable{version}",

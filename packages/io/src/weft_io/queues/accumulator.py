@@ -17,10 +17,10 @@ from weft_tensor.shape import TensorShape
 
 
 class ConditionalAccumulatorBase:
-    """What both kinds of accumulators share.
+    """Base class of accumulators.
 
-    A gradient comes with the number of the step in which it was computed. The accumulator has such
-    a number too, one higher after each result that is taken, and drops gradients of lower numbers.
+    Each gradient has the number of the step in which it was computed. The accumulator has such a
+    number too, which grows by one with each result, and drops gradients of lower numbers.
 
     Args:
       dtype: element type of the gradients.
@@ -62,7 +62,7 @@ class ConditionalAccumulatorBase:
         return self._dtype
 
     def num_accumulated(self, name: str | None = None) -> Output:
-        """How many gradients have been added up: int32, shape ()."""
+        """Return the number of accumulated gradients: int32, shape ()."""
         return ops.num_accumulated(self._accumulator_ref, name or f"{self._name}_NumAccumulated")
 
     def set_global_step(self, new_global_step: Any, name: str | None = None) -> Node:
@@ -83,7 +83,7 @@ def _step(value: Any) -> Output:
 
 
 class ConditionalAccumulator(ConditionalAccumulatorBase):
-    """Adds gradients up until somebody takes their mean or sum.
+    """Accumulates gradients until their mean or sum is taken.
 
     Args:
       dtype: element type of the gradients, a number.
@@ -134,7 +134,7 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
     def take_grad(self, num_required: Any, name: str | None = None) -> Output:
         """Wait until `num_required` gradients have been added up, and take their mean or sum.
 
-        The accumulator begins anew, with the next step's number.
+        The accumulator is reset, with the next step's number.
 
         Args:
           num_required: int32, shape (), positive.
@@ -146,20 +146,20 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
 
 
 class SparseGradient(NamedTuple):
-    """What `SparseConditionalAccumulator.take_grad` gives."""
+    """The result of `SparseConditionalAccumulator.take_grad`."""
 
     indices: Output
     """int64, shape (n,), increasing."""
     values: Output
     """Shape (n, S)."""
     shape: Output
-    """int64; the first size is -1 where it is not known."""
+    """int64; the first size is -1 if unknown."""
 
 
 class SparseConditionalAccumulator(ConditionalAccumulatorBase):
-    """Adds rows of gradients up until somebody takes their mean or sum.
+    """Accumulates rows of gradients until their mean or sum is taken.
 
-    The mean of a row is over those gradients that have the row.
+    The mean of a row is over the gradients that contain the row.
 
     Args:
       dtype: element type of the gradients, a number.
@@ -233,7 +233,7 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
     def take_grad(self, num_required: Any, name: str | None = None) -> SparseGradient:
         """Wait until `num_required` gradients have been added up, and take their mean or sum.
 
-        The accumulator begins anew, with the next step's number.
+        The accumulator is reset, with the next step's number.
 
         Args:
           num_required: int32, shape (), positive.

@@ -15,7 +15,7 @@ from weft_tensor.shape import TensorShape
 
 
 class BarrierTaken(NamedTuple):
-    """What `Barrier.take_many` gives."""
+    """The result of `Barrier.take_many`."""
 
     indices: Output
     """int64, shape (n,): the number of the batch that brought the key, from -2⁶³ on."""
@@ -26,7 +26,7 @@ class BarrierTaken(NamedTuple):
 
 
 class Barrier:
-    """Elements by key: their components come one by one, and complete elements can be taken.
+    """Elements by key: components are inserted one by one, and complete elements can be taken.
 
     Args:
       types: element type of each component, or the one of the only component.
@@ -87,13 +87,13 @@ class Barrier:
     def insert_many(
         self, component_index: int, keys: Any, values: Any, name: str | None = None
     ) -> Node:
-        """Give elements one of their components; unknown keys begin a new element.
+        """Insert one component of elements; unknown keys begin a new element.
 
         Args:
-          component_index: which component.
+          component_index: the number of the component.
           keys: string, shape (n,).
           values: of the component's type and shape, with a first axis of n.
-        Raises: InvalidArgumentError: there is no such component, or the shapes do not fit.
+        Raises: InvalidArgumentError: the component does not exist, or the shapes do not match.
         Raises (when it runs), and nothing was inserted:
           InvalidArgumentError: an element has the component already.
           CancelledError: the barrier is closed, and a key is unknown.
@@ -119,9 +119,9 @@ class Barrier:
 
         Args:
           num_elements: int32, shape ().
-          allow_small_batch: let a closed barrier give fewer elements, but at least one: those that
-            are complete, without waiting for others.
-          timeout: milliseconds that it may wait.
+          allow_small_batch: let a closed barrier return fewer elements, but at least one, without
+            waiting for incomplete ones.
+          timeout: in milliseconds.
         Raises (when it runs):
           OutOfRangeError: the barrier is closed and has too few elements.
           DeadlineExceededError: it waited longer than `timeout`.
@@ -148,10 +148,10 @@ class Barrier:
         return ops.barrier_close(self._barrier_ref, cancel_pending_enqueues, name)
 
     def ready_size(self, name: str | None = None) -> Output:
-        """The number of complete elements: int32, shape ()."""
+        """Return the number of complete elements: int32, shape ()."""
         return ops.barrier_ready_size(self._barrier_ref, name or f"{self._name}_BarrierReadySize")
 
     def incomplete_size(self, name: str | None = None) -> Output:
-        """The number of elements that lack a component: int32, shape ()."""
+        """Return the number of elements that lack a component: int32, shape ()."""
         name = name or f"{self._name}_BarrierIncompleteSize"
         return ops.barrier_incomplete_size(self._barrier_ref, name)

@@ -7,7 +7,7 @@ from weft_tensor.shape import TensorShape
 
 
 class HasComponents:
-    """What has elements of named or numbered components."""
+    """Base of resources whose elements have named or numbered components."""
 
     _name: str
     _dtypes: list[DType]

@@ -26,11 +26,11 @@ Components = Any
 
 
 class QueueBase(HasComponents):
-    """What all queues share: elements of one or several components, in a bounded buffer.
+    """Base class of queues: elements of one or several components, in a bounded buffer.
 
-    Operations that cannot go on wait for the steps that let them: `enqueue` for space, `dequeue`
-    for elements. A waiting operation ends with its step: by a timeout, a failure elsewhere in the
-    step, or the end of the session; no element is lost by that, or taken twice.
+    Operations block until other steps let them proceed: `enqueue` waits for space, `dequeue` for
+    elements. A waiting operation ends with its step: by a timeout, a failure elsewhere in the
+    step, or the end of the session. No element is lost or taken twice by that.
 
     Args:
       dtypes: element type of each component.
@@ -76,7 +76,7 @@ class QueueBase(HasComponents):
 
     @staticmethod
     def from_list(index: Any, queues: Sequence[QueueBase]) -> QueueBase:
-        """The queue among `queues` that `index` chooses when it runs.
+        """Return the queue among `queues` that `index` chooses when it runs.
 
         Args:
           index: int32 or int64, shape ().
@@ -143,7 +143,7 @@ class QueueBase(HasComponents):
             return ops.queue_enqueue_many(self._queue_ref, tensors, name=scope)
 
     def _converted(self, vals: Components) -> list[Output]:
-        """One tensor per component."""
+        """Return one tensor per component."""
         if isinstance(vals, dict):
             vals = self._by_name(vals)
         elif self._names is not None:
@@ -169,7 +169,7 @@ class QueueBase(HasComponents):
     # ------------------------------------------------------------------ taking out
 
     def dequeue(self, name: str | None = None) -> Any:
-        """Take one element out; waits while the queue is empty.
+        """Dequeue one element; waits while the queue is empty.
 
         Returns: a tensor, a list of a tensor per component, or a dict by name.
         Raises (when it runs): OutOfRangeError: the queue is closed and empty.
@@ -182,7 +182,7 @@ class QueueBase(HasComponents):
         return self._structured(outputs)
 
     def dequeue_many(self, n: Any, name: str | None = None) -> Any:
-        """Take `n` elements out together; waits until there are as many.
+        """Dequeue `n` elements together; waits until there are as many.
 
         Args:
           n: int32, shape ().
@@ -194,7 +194,7 @@ class QueueBase(HasComponents):
         return self._batch(n, name or f"{self._name}_DequeueMany", up_to=False)
 
     def dequeue_up_to(self, n: Any, name: str | None = None) -> Any:
-        """Wait for `n` elements and take them; from a closed queue the last ones, however few.
+        """Dequeue `n` elements, or the remaining ones of a closed queue.
 
         Args:
           n: int32, shape ().
@@ -220,22 +220,21 @@ class QueueBase(HasComponents):
     # ------------------------------------------------------------------ the rest
 
     def close(self, cancel_pending_enqueues: bool = False, name: str | None = None) -> Node:
-        """Accept no more elements; those in the queue can still be taken out.
+        """Accept no more elements; elements in the queue can still be dequeued.
 
         Args:
-          cancel_pending_enqueues: let operations that wait to put something in fail; by default
-            closing waits until they are done.
-        Raises (when it runs): CancelledError: it is closed already, and nothing is to be cancelled.
+          cancel_pending_enqueues: let waiting enqueues fail; by default closing waits for them.
+        Raises (when it runs): CancelledError: it is closed already, and nothing is to be canceled.
         """
         name = name or f"{self._name}_Close"
         return ops.queue_close(self._queue_ref, cancel_pending_enqueues, name)
 
     def is_closed(self, name: str | None = None) -> Output:
-        """Whether the queue is closed: bool, shape ()."""
+        """Return True if the queue is closed: bool, shape ()."""
         return ops.queue_is_closed(self._queue_ref, name or f"{self._name}_Is_Closed")
 
     def size(self, name: str | None = None) -> Output:
-        """The number of elements in the queue: int32, shape ()."""
+        """Return the number of elements in the queue: int32, shape ()."""
         return ops.queue_size(self._queue_ref, name or f"{self._name}_Size")
 
     def __repr__(self) -> str:
@@ -246,7 +245,7 @@ class FIFOQueue(QueueBase):
     """A queue whose elements leave in the order they came in.
 
     Args:
-      capacity: how many elements fit; unbounded when negative.
+      capacity: maximum number of elements; unbounded if negative.
       dtypes: element type of each component, or the one of the only component.
       shapes: fully known shape of each component; None when elements may have any, but then they
         cannot leave in batches.
@@ -283,8 +282,8 @@ class RandomShuffleQueue(QueueBase):
     """A queue whose elements leave in a random order.
 
     Args:
-      capacity: how many elements fit; unbounded when negative.
-      min_after_dequeue: how many elements always stay to choose from while the queue is open.
+      capacity: maximum number of elements; unbounded if negative.
+      min_after_dequeue: number of elements that stay in an open queue for randomness.
       dtypes, shapes, names, shared_name, name: as for `FIFOQueue`.
       seed: of the choices; it and the graph's seed work together as for random operations.
     Raises: InvalidArgumentError: the lists differ in length, or a shape is not fully known.
@@ -327,7 +326,7 @@ class PaddingFIFOQueue(QueueBase):
     Numbers are padded with zeros, strings with empty ones, at the end of each axis.
 
     Args:
-      capacity: how many elements fit; unbounded when negative.
+      capacity: maximum number of elements; unbounded if negative.
       dtypes: element type of each component, or the one of the only component.
       shapes: shape of each component, of known rank; sizes may be None.
       names, shared_name, name: as for `FIFOQueue`.
@@ -366,8 +365,8 @@ class PriorityQueue(QueueBase):
     leave in the order they came in.
 
     Args:
-      capacity: how many elements fit; unbounded when negative.
-      types: element type of each component but the priority.
+      capacity: maximum number of elements; unbounded if negative.
+      types: element type of each component except the priority.
       shapes: fully known shape of each; None when elements may have any.
       names: name of each component, that of the priority first.
       shared_name, name: as for `FIFOQueue`.
@@ -450,7 +449,7 @@ def _shape_list(shapes: Any, types: Sequence[DType], partly: bool) -> list[Tenso
 
 
 def is_one_shape(shapes: Sequence[Any]) -> bool:
-    """Whether it is the sizes of one shape, rather than a list of shapes."""
+    """Return True for the sizes of one shape, as opposed to a list of shapes."""
     return all(size is None or isinstance(size, int | Dimension) for size in shapes)
 
 
@@ -463,7 +462,7 @@ def _check_length(what: str, items: Sequence[Any], types: Sequence[DType]) -> No
 
 
 def _shared_seeds(seed: int | None, shared_name: str | None) -> tuple[int, int]:
-    """The two seeds of a queue; under a graph's seed, the same wherever it is shared from."""
+    """Return the two seeds of a queue; with a graph's seed, they are the same for all users."""
     first, second = get_seed(seed)
     if first is None or second is None:
         return 0, 0

@@ -17,15 +17,15 @@ from weft_tensor.shape import TensorShape
 
 
 class BaseStagingArea(HasComponents):
-    """What both kinds of staging areas share.
+    """Base class of staging areas.
 
     Args:
       dtypes: element type of each component.
       shapes: static shape of each component; None for any.
       names: name of each component; tuples are dicts then.
       shared_name: the name it is shared under among sessions.
-      capacity: how many tuples fit; 0 for any number.
-      memory_limit: how many bytes fit; 0 for any number.
+      capacity: maximum number of tuples; 0 for no limit.
+      memory_limit: maximum number of bytes; 0 for no limit.
     Raises: InvalidArgumentError: the lists differ in length, or a limit is negative.
     """
 
@@ -63,16 +63,16 @@ class BaseStagingArea(HasComponents):
 
     @property
     def capacity(self) -> int:
-        """How many tuples fit; 0 for any number."""
+        """Maximum number of tuples; 0 for no limit."""
         return self._capacity
 
     @property
     def memory_limit(self) -> int:
-        """How many bytes fit; 0 for any number."""
+        """Maximum number of bytes; 0 for no limit."""
         return self._memory_limit
 
     def _checked(self, vals: Any, indices: Sequence[int] | None) -> tuple[list[Output], list[int]]:
-        """The tensors of a tuple, or of some of its components, and which these are."""
+        """Return the tensors of a tuple, or of some of its components, and which these are."""
         if isinstance(vals, dict):
             if self._names is None:
                 raise errors.InvalidArgumentError(
@@ -160,7 +160,7 @@ class StagingArea(BaseStagingArea):
             return ops.stage(tensors, self._area, scope)
 
     def get(self, name: str | None = None) -> Any:
-        """Take the first tuple out; waits for one.
+        """Remove and return the first tuple; waits for one.
 
         Returns: a list of a tensor per component, or a dict by name.
         """
@@ -168,7 +168,7 @@ class StagingArea(BaseStagingArea):
         return self._structured(outputs, range(len(outputs)))
 
     def peek(self, index: Any, name: str | None = None) -> Any:
-        """The tuple at a place, which stays; waits for it.
+        """Return the tuple at a place, which stays; waits for it.
 
         Args:
           index: int32, shape ().
@@ -178,7 +178,7 @@ class StagingArea(BaseStagingArea):
         return self._structured(outputs, range(len(outputs)))
 
     def size(self, name: str | None = None) -> Output:
-        """The number of tuples: int32, shape ()."""
+        """Return the number of tuples: int32, shape ()."""
         return ops.area_size("StageSize", self._area, name or f"{self._name}_size")
 
     def clear(self, name: str | None = None) -> Node:
@@ -187,12 +187,12 @@ class StagingArea(BaseStagingArea):
 
 
 class MapStagingArea(BaseStagingArea):
-    """Tuples of tensors by key, whose components may come and go one by one.
+    """Tuples of tensors by key, whose components may be added and removed one by one.
 
     Args:
       dtypes, shapes, names, shared_name, capacity, memory_limit: as for `StagingArea`; incomplete
         tuples count for the memory limit alone.
-      ordered: let `get` without a key take the smallest key, not the one that was completed first.
+      ordered: let `get` without a key return the smallest key, not the one completed first.
     Raises: as `StagingArea`.
 
     Examples:
@@ -245,11 +245,11 @@ class MapStagingArea(BaseStagingArea):
     def get(
         self, key: Any = None, indices: Sequence[int | str] | None = None, name: str | None = None
     ) -> tuple[Any, Any]:
-        """Take components of a key out; waits for it.
+        """Remove and return components of a key; waits for it.
 
         Args:
           key: int64, shape (); None for the first.
-          indices: which components, by numbers or names; all by default.
+          indices: numbers or names of the components; all by default.
         Returns: the key, and a list of tensors or a dict by name.
         """
         name = name or f"{self._name}_get"
@@ -295,11 +295,11 @@ class MapStagingArea(BaseStagingArea):
         return names.index(name)
 
     def size(self, name: str | None = None) -> Output:
-        """The number of complete keys: int32, shape ()."""
+        """Return the number of complete keys: int32, shape ()."""
         return ops.area_size(f"{self._prefix}Size", self._area, name or f"{self._name}_size")
 
     def incomplete_size(self, name: str | None = None) -> Output:
-        """The number of keys that lack a component: int32, shape ()."""
+        """Return the number of keys that lack a component: int32, shape ()."""
         name = name or f"{self._name}_incomplete_size"
         return ops.area_size(f"{self._prefix}IncompleteSize", self._area, name)
 

@@ -24,7 +24,7 @@ from weft_tensor.shape import format_dims
 
 Array = np.ndarray[Any, Any]
 Empty = Callable[[tuple[int, ...], Any], Array]
-"""An allocator: shape and NumPy dtype to an array whose content is undefined."""
+"""An allocator: returns an uninitialized array for a shape and NumPy dtype."""
 
 NUMPY: Final[dict[int, Any]] = {
     BYTES: np.dtype(object),
@@ -37,10 +37,10 @@ _LARGE: Final = 2048
 
 
 class Where(NamedTuple):
-    """What an error says of its place.
+    """The location part of an error message.
 
     Attributes:
-      names: what the examples are called, or nothing.
+      names: names of the examples, or empty.
       key: the feature.
     """
 
@@ -48,7 +48,7 @@ class Where(NamedTuple):
     key: bytes
 
     def at(self, row: int) -> str:
-        """One example, as messages begin."""
+        """Return the beginning of messages about one example."""
         name = self.names[row].decode("utf-8", "backslashreplace") if self.names else "<unknown>"
         return f"Name: {name}, Key: {self.key.decode()}, Index: {row}."
 
@@ -56,7 +56,7 @@ class Where(NamedTuple):
 def flatten(
     rows: Rows, kind: int, empty: Empty = np.empty, expected: int = -1
 ) -> tuple[Array, Array]:
-    """All values of a feature, and how many each example has.
+    """Return all values of a feature, and how many each example has.
 
     Args:
       rows: its contents; None counts as no values.
@@ -100,7 +100,7 @@ def strings_of(values: Sequence[Any]) -> Array:
 
 
 def sparse(rows: Rows, kind: int, empty: Empty) -> tuple[Array, Array, Array]:
-    """A feature as a sparse matrix: a row per example, as many columns as the longest needs.
+    """Return a feature as a sparse matrix: a row per example, as many columns as the longest needs.
 
     Returns: indices int64 (total, 2), values (total,), dense shape int64 (2,).
     """
@@ -109,7 +109,7 @@ def sparse(rows: Rows, kind: int, empty: Empty) -> tuple[Array, Array, Array]:
 
 
 def sparse_indices(counts: Array, empty: Empty) -> Array:
-    """The places of values that fill the rows of a matrix from the left."""
+    """Return the places of values that fill the rows of a matrix from the left."""
     total = int(counts.sum())
     indices = empty((total, 2), np.dtype(np.int64))
     if total == len(counts) and (counts == 1).all():
@@ -122,7 +122,7 @@ def sparse_indices(counts: Array, empty: Empty) -> Array:
 
 
 def widths(counts: Array) -> Array:
-    """The dense shape of rows with so many values."""
+    """Return the dense shape of rows with the given numbers of values."""
     return np.array([len(counts), counts.max(initial=0)], np.int64)
 
 
@@ -132,7 +132,7 @@ def widths(counts: Array) -> Array:
 def dense(
     rows: Rows, kind: int, shape: tuple[int, ...], default: Array | None, empty: Empty, where: Where
 ) -> Array:
-    """A feature of a fixed shape.
+    """Return a feature of a fixed shape.
 
     Args:
       default: of that shape, for examples without the feature; None: it is required.
@@ -172,7 +172,7 @@ _MOST_KNOWN: Final = 1 << 14
 
 
 def _known_integers(rows: Rows) -> Array | None:
-    """Single integers, such as labels, all of which were met before."""
+    """Return single integers, such as labels, if all of them are in the cache."""
     numbers = list(map(_known.get, rows))
     return None if None in numbers else np.array(numbers, NUMPY[INTEGERS])
 
@@ -183,7 +183,7 @@ def _know_integers(rows: Rows, values: Array) -> None:
 
 
 def content_of(values: Array, kind: int) -> Payload:
-    """What a feature with these values holds."""
+    """Return the serialized content of a feature with these values."""
     if kind == FLOATS:
         return values.astype(_STORED).tobytes()
     if kind == BYTES:
@@ -213,13 +213,13 @@ def _miscounted(
 def padded(
     rows: Rows, kind: int, shape: tuple[int, ...], default: Any, empty: Empty, where: Where
 ) -> Array:
-    """A feature of which examples have different numbers, each of a fixed shape.
+    """Return a feature with different numbers of values of a fixed shape in each example.
 
     Args:
-      shape: of one.
-      default: what fills the places after the last.
+      shape: of one value.
+      default: the padding.
     Returns: shape (n, most, *shape).
-    Raises: InvalidArgumentError: a number of values is no multiple of the size of one.
+    Raises: InvalidArgumentError: a number of values is not a multiple of the size of one.
     """
     values, counts = flatten(rows, kind)
     steps = whole_steps(counts, shape, kind, where)
@@ -227,7 +227,7 @@ def padded(
 
 
 def whole_steps(counts: Array, shape: tuple[int, ...], kind: int, where: Where) -> Array:
-    """How many values of `shape` each example has."""
+    """Return the number of values of `shape` in each example."""
     size = math.prod(shape)
     if not size:
         return np.zeros_like(counts)

@@ -48,7 +48,7 @@ class CsvDecoder:
         self._nothing = [b""] if blank else []
 
     def decode(self, records: Sequence[bytes], defaults: Sequence[Any]) -> list[Array]:
-        """The columns of records.
+        """Return the columns of records.
 
         Args:
           defaults: per column what stands for a missing field, or None where it is required.
@@ -68,7 +68,7 @@ class CsvDecoder:
     # ---------------------------------------------------------------------- splitting
 
     def _fields(self, record: bytes, row: int) -> list[bytes]:
-        """The wanted fields of one record."""
+        """Return the wanted fields of one record."""
         if (self.quotes and b'"' in record) or b"\n" in record or b"\r" in record:
             fields = self._scan(record, row)
         else:
@@ -80,7 +80,7 @@ class CsvDecoder:
         return found
 
     def _scan(self, record: bytes, row: int) -> list[bytes]:
-        """The fields of a record that has quotes, or ends of lines before fields."""
+        """Return the fields of a record that has quotes, or ends of lines before fields."""
         fields: list[bytes] = []
         most = self._select[-1] + 1 if self._select else -1
         at, end = 0, len(record)
@@ -102,7 +102,7 @@ class CsvDecoder:
         return fields
 
     def _quoted(self, record: bytes, at: int, row: int) -> tuple[bytes, int]:
-        """The field in quotes that begins at `at`, and the place behind its delimiter."""
+        """Return the field in quotes that begins at `at`, and the place behind its delimiter."""
         parts: list[bytes] = []
         while True:
             stop = record.find(b'"', at)

@@ -39,12 +39,12 @@ class ExampleParser:
 
     Args:
       sparse_keys, sparse_types: the features of any length.
-      dense_keys, dense_types, dense_shapes: those of fixed shapes; of any length where the first
-        axis is None.
+      dense_keys, dense_types, dense_shapes: those of fixed shapes; of any length if the first axis
+        is None.
       empty: allocator of the results.
     Attributes:
       keys, kinds: of all features, the sparse ones first.
-      scanner: finds them.
+      scanner: finds the features.
     Raises: InvalidArgumentError: a key is given twice.
     """
 
@@ -72,15 +72,15 @@ class ExampleParser:
     def parse(
         self, serialized: Sequence[bytes], names: Sequence[bytes], defaults: Sequence[Array]
     ) -> tuple[list[tuple[Array, Array, Array]], list[Array]]:
-        """The features of a batch.
+        """Return the features of a batch.
 
         Args:
           serialized: the examples.
-          names: what messages call them; as many, or none.
-          defaults: per dense feature, of its shape; empty where it is required.
+          names: names of the examples for messages; as many, or none.
+          defaults: per dense feature, of its shape; empty if the feature is required.
         Returns: per sparse feature (indices, values, shape); per dense feature an array.
-        Raises: InvalidArgumentError: bytes are no example, a feature is missing or has another
-          type or another number of values.
+        Raises: InvalidArgumentError: an example is malformed, or a feature is missing or has
+        another type or another number of values.
         """
         table = self.scan(serialized, names)
         while True:
@@ -91,7 +91,7 @@ class ExampleParser:
                     self._scan_rewritten(serialized[row], table, row, names)
 
     def scan(self, serialized: Sequence[bytes], names: Sequence[bytes]) -> list[Rows]:
-        """The contents of each feature in each example."""
+        """Return the contents of each feature in each example."""
         table: list[Rows] = [[None] * len(serialized) for _ in self.keys]
         scan = self.scanner.scan
         size, start = -1, 0
@@ -119,9 +119,9 @@ class ExampleParser:
     def assemble(
         self, table: list[Rows], names: Sequence[bytes], defaults: Sequence[Array]
     ) -> tuple[list[tuple[Array, Array, Array]], list[Array]]:
-        """The results of `parse` from those of `scan`.
+        """Assemble the results of `parse` from those of `scan`.
 
-        Raises: MalformedVarintsError: contents are no integers.
+        Raises: MalformedVarintsError: contents are not integers.
         """
         split = self._sparse
         sparse = [
@@ -152,9 +152,9 @@ class ExampleParser:
 
 @lru_cache(1024)
 def _prefix(size: int) -> bytes:
-    """How an example of so many bytes begins that is written in the usual form.
+    """Return the first bytes of an example of a given size in the usual form.
 
-    For sizes that this form does not have it is something that no example begins with.
+    For sizes that this form does not have, the result matches no example.
     """
     for inner in (size - 2, size - 3, size - 4, size - 5, size - 6):
         prefix = b"\x0a" + write_varint(max(inner, 0))
@@ -171,7 +171,7 @@ def _named(names: Sequence[bytes], row: int) -> str:
 def mismatch(
     features: Any, keys: Sequence[bytes], kinds: Sequence[int], where: Callable[[bytes], str]
 ) -> errors.OpError:
-    """The error of the feature that has another kind than the wanted one."""
+    """Return the error of the feature that has another kind than the wanted one."""
     numbers = {"bytes_list": BYTES, "float_list": FLOATS, "int64_list": INTEGERS}
     for key, wanted in zip(keys, kinds, strict=True):
         name = key.decode()

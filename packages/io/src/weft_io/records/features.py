@@ -1,11 +1,10 @@
-"""The walk over the features of an example: which bytes belong to which wanted feature.
+"""The scanner of features: finds the bytes of requested features in an example.
 
-Examples are nearly always what protobuf's own serializers write: packed lists, each field once,
-every length just as long as its content. The walk takes these forms only, and the bytes in front
-of a feature's content, its *header*, are looked up as a whole: a header met before says at once
-whose content follows and how long it is, since all lengths are in it. Whatever has another form is
-parsed by protobuf itself, written anew, and walked again, so what is accepted and what it means is
-protobuf's decision.
+Examples are almost always in the form of protobuf's own serializers: packed lists, each field once,
+minimal lengths. The scanner supports only this form. It looks up the bytes before a feature's
+content, its *header*, as a whole: a known header identifies the feature and the length of its
+content, since it includes all lengths. Anything else is parsed by protobuf, reserialized, and
+scanned again, so protobuf decides which bytes are valid and what they mean.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Payload = bytes | memoryview | tuple[bytes, ...]
 """The content of one feature: packed numbers, one string, or several strings."""
 
 Rows = list[Any]
-"""The contents of one feature in several examples: a Payload each, None where it is missing."""
+"""The contents of one feature in several examples: a Payload each, None if it is missing."""
 
 _SLICE, _VIEW, _STRINGS = range(3)
 _LARGE: Final = 1 << 15
@@ -70,14 +69,14 @@ class FeatureScanner:
         self._sizes: list[int] = []
 
     def scan(self, data: bytes, at: int, end: int, columns: Sequence[Rows], row: int) -> bool:
-        """Note the contents of the features in a map of them.
+        """Record the contents of features in a feature map.
 
         Args:
           data: an example.
-          at, end: where its `Features` begin and end.
-          columns: where to note them, per key.
-          row: which example it is.
-        Returns: False where the form is not the usual one, or a feature has another kind.
+          at, end: the range of its `Features`.
+          columns: receives the contents, per key.
+          row: the number of the example.
+        Returns: False if the form is not the usual one, or a feature has another kind.
         """
         headers, sizes = self._headers, self._sizes
         k = 0
@@ -109,7 +108,7 @@ class FeatureScanner:
         return True
 
     def _learn(self, data: bytes, at: int, end: int, k: int) -> _Header | None:
-        """The header at `at`, from now on known as that of the k-th feature; None: unusual."""
+        """Cache and return the header at `at` for the k-th feature; None if it is unusual."""
         start = at
         key, at, stop = read_key(data, at, end)
         if key is None:
@@ -139,7 +138,7 @@ class FeatureScanner:
 
 
 def read_nested(data: bytes, at: int, end: int, tag: int) -> int:
-    """Where the content of a field begins that ends at `end`; -1 if it is no such field."""
+    """Return the start of the content of a field that ends at `end`; -1 if it does not match."""
     if at < 0 or at >= end or data[at] != tag:
         return -1
     size, at = read_varint(data, at + 1, end)
@@ -147,7 +146,7 @@ def read_nested(data: bytes, at: int, end: int, tag: int) -> int:
 
 
 def read_key(data: bytes, at: int, end: int) -> tuple[bytes | None, int, int]:
-    """The key of a map's entry, the place behind it, and the entry's end; None: unusual."""
+    """Return the key of a map's entry, the place behind it, and the entry's end; None: unusual."""
     if data[at] != 0x0A:
         return None, at, end
     size, at = read_varint(data, at + 1, end)
@@ -166,7 +165,7 @@ def read_key(data: bytes, at: int, end: int) -> tuple[bytes | None, int, int]:
 
 
 def read_list(data: bytes, at: int, end: int, kind: int) -> tuple[int, int]:
-    """Where the content of a Feature begins that ends at `end`, and how to take it; -1: unusual."""
+    """Return the start of a Feature's content ending at `end` and how to read it; -1: unusual."""
     at = read_nested(data, at, end, kind << 3 | 2)
     if at < 0 or at == end:
         return at, _STRINGS if kind == BYTES else _SLICE
@@ -179,7 +178,7 @@ def read_list(data: bytes, at: int, end: int, kind: int) -> tuple[int, int]:
 
 
 def split_strings(data: bytes, at: int, end: int) -> tuple[bytes, ...] | None:
-    """The values of a BytesList; None where it has another form than the usual one."""
+    """Return the values of a BytesList; None if it does not have the usual form."""
     values: list[bytes] = []
     while at < end:
         if data[at] != 0x0A:
@@ -196,9 +195,9 @@ def split_strings(data: bytes, at: int, end: int) -> tuple[bytes, ...] | None:
 
 
 def rewritten_example(data: bytes, where: str) -> bytes:
-    """An example as protobuf understands it, in the usual form.
+    """Return an example as protobuf understands it, in the usual form.
 
-    Raises: InvalidArgumentError: it is none; the message starts with `where`.
+    Raises: InvalidArgumentError: it is not an example; the message starts with `where`.
     """
     parsed = _parsed(proto.Example, data, where, EXAMPLE)
     usual = proto.Example()
@@ -208,9 +207,9 @@ def rewritten_example(data: bytes, where: str) -> bytes:
 
 
 def rewritten_sequence_example(data: bytes, where: str) -> bytes:
-    """A SequenceExample as protobuf understands it, in the usual form.
+    """Return a SequenceExample as protobuf understands it, in the usual form.
 
-    Raises: InvalidArgumentError: it is none; the message starts with `where`.
+    Raises: InvalidArgumentError: it is not one; the message starts with `where`.
     """
     parsed = _parsed(proto.SequenceExample, data, where, SEQUENCE_EXAMPLE)
     usual = proto.SequenceExample()

@@ -1,4 +1,4 @@
-"""How a TFRecord file is compressed."""
+"""Compression options of TFRecord files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _FLUSHES: Final = (zlib.Z_NO_FLUSH, zlib.Z_PARTIAL_FLUSH, zlib.Z_SYNC_FLUSH, zli
 
 
 class TFRecordOptions:
-    """How a TFRecord file is compressed; everything but the kind concerns writing alone.
+    """Compression options of a TFRecord file; all except the kind only affect writing.
 
     Args:
       compression_type: "", "ZLIB" or "GZIP", a TFRecordCompressionType, None, or other options.
@@ -92,11 +92,11 @@ class TFRecordOptions:
 
     @classmethod
     def get_compression_type_string(cls, options: Any) -> str:
-        """The kind of compression as ops and files name it: "", "ZLIB" or "GZIP".
+        """Return the kind of compression as ops and files name it: "", "ZLIB" or "GZIP".
 
         Args:
-          options: TFRecordOptions or what their `compression_type` takes.
-        Raises: InvalidArgumentError: none of these.
+          options: TFRecordOptions, or a value of their `compression_type`.
+        Raises: InvalidArgumentError: another value.
         """
         if isinstance(options, TFRecordOptions):
             return cls.get_compression_type_string(options.compression_type)
@@ -113,7 +113,7 @@ class TFRecordOptions:
         return options if isinstance(options, TFRecordOptions) else cls(options)
 
     def compressor(self) -> Any:
-        """A `zlib.compressobj` of these options, or None for no compression."""
+        """Return a `zlib.compressobj` of these options, or None for no compression."""
         kind = self.get_compression_type_string(self)
         if kind == NONE:
             return None

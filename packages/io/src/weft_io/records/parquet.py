@@ -1,8 +1,8 @@
 """Parquet files, through pyarrow: columns as arrays, or rows as serialized examples.
 
-Pages that carry a checksum are checked (`write_page_checksum=True` of pyarrow's writer). A footer
-has none, so damage to the names, types and sizes in it can go unseen; pages that do not fit what it
-says are errors.
+Checksums of pages are verified if present (`write_page_checksum=True` of pyarrow's writer). The
+footer has none, so damage to its names, types and sizes can go undetected; pages that contradict it
+are errors.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ def parquet_batches(
     row_groups: Iterable[int] | None = None,
     defaults: Mapping[str, Any] | None = None,
 ) -> Iterator[dict[str, Array]]:
-    """The rows of a Parquet file as arrays, so many rows at a time; the last batch may be shorter.
+    """Yield the rows of a Parquet file as arrays, in batches; the last batch may be shorter.
 
-    One row group is in memory at a time. Wants the extra `parquet`.
+    One row group is in memory at a time. Requires the extra `parquet`.
 
     Args:
       path: local, or a URL that fsspec knows.
       batch_size: rows per batch.
       columns: names of the columns to read, all by default; `a.b` is a field of a nested column.
       row_groups: numbers of the row groups to read, in this order; all by default.
-      defaults: column to what stands for its nulls. Without one, nulls among floats are NaN, and
-        others an error.
+      defaults: replacements of nulls by column. Without one, nulls of float columns are NaN, and
+        other nulls are errors.
     Yields: column to array: of shape (n,) and the column's type; strings and binaries are bytes,
       dates and times the integers that they are stored as; lists that all have one length (n, k).
-    Raises: NotFoundError, ...; InvalidArgumentError: there is no such column or row group, lists
-      differ in length, nulls have no default; DataLossError: the file is damaged.
+    Raises: NotFoundError, ...; InvalidArgumentError: a column or row group does not exist, lists
+      differ in length, or nulls have no default; DataLossError: the file is damaged.
 
     Examples:
       >>> from pyarrow import parquet, table
@@ -93,15 +93,15 @@ def _joined(first: dict[str, Array], second: dict[str, Array]) -> dict[str, Arra
 
 
 class ParquetFile:
-    """A Parquet file, opened; only its footer was read.
+    """An open Parquet file, of which only the footer was read.
 
     Args:
-      path: local, or a URL that fsspec knows.
-      columns: names of those to read; all for None.
+      path: local, or a URL that fsspec supports.
+      columns: names of the columns to read; None for all.
     Attributes:
       groups: number of row groups.
-    Raises: UnimplementedError: pyarrow is not installed; InvalidArgumentError: no such column;
-      DataLossError: it is no Parquet file.
+    Raises: UnimplementedError: pyarrow is not installed; InvalidArgumentError: a column does not
+    exist; DataLossError: it is not a Parquet file.
     """
 
     def __init__(self, path: str, columns: Sequence[str] | None = None) -> None:
@@ -126,14 +126,14 @@ class ParquetFile:
                 )
 
     def rows_of(self, group: int) -> int:
-        """How many rows a row group has."""
+        """Return the number of rows of a row group."""
         rows: int = self._file.metadata.row_group(group).num_rows
         return rows
 
     def batches(self, group: int, size: int) -> Iterator[Any]:
-        """The rows of one row group as pyarrow tables of up to `size` rows.
+        """Yield the rows of one row group as pyarrow tables of up to `size` rows.
 
-        Raises: InvalidArgumentError: there is no such row group; DataLossError: it is damaged.
+        Raises: InvalidArgumentError: the row group does not exist; DataLossError: it is damaged.
         """
         import pyarrow as pa
 
@@ -190,7 +190,7 @@ class ParquetFile:
 
 
 def _opened(path: str) -> Any:
-    """The file for pyarrow: its own kind where it is local, which holds no lock while it reads."""
+    """Return the file for pyarrow: its own class for local files, which reads without the GIL."""
     import pyarrow as pa
 
     fs, inner = locate(path)
@@ -226,7 +226,7 @@ def _arrays(table: Any, defaults: dict[str, Any], path: str) -> dict[str, Array]
 
 
 def _flat(table: Any) -> Iterator[tuple[str, Any]]:
-    """The columns of a table by name, fields of nested ones as `a.b`."""
+    """Yield the columns of a table by name, fields of nested ones as `a.b`."""
     import pyarrow as pa
 
     while any(pa.types.is_struct(field.type) for field in table.schema):
@@ -245,8 +245,8 @@ def _array(column: Any, name: str, defaults: dict[str, Any], path: str) -> Array
     if column.null_count and not (pa.types.is_floating(kind) and name not in defaults):
         if name not in defaults:
             raise errors.InvalidArgumentError(
-                f"{path}: column {name!r} of type {kind} has nulls; `defaults` must say what "
-                "stands for them"
+                f"{path}: column {name!r} of type {kind} has nulls; give a replacement in "
+                "`defaults`"
             )
         column = _filled(column, name, defaults[name], path)
     if _is_text(kind):
@@ -268,7 +268,7 @@ def _filled(column: Any, name: str, default: Any, path: str) -> Any:
         return column.fill_null(default)
     except (pa.ArrowException, TypeError, ValueError) as cause:
         raise errors.InvalidArgumentError(
-            f"{path}: column {name!r} has the type {column.type}; {default!r} cannot stand for its "
+            f"{path}: column {name!r} has the type {column.type}; {default!r} cannot replace its "
             f"nulls: {cause}"
         ) from cause
 
@@ -282,7 +282,7 @@ def _is_text(kind: Any) -> bool:
 
 
 def _stored_type(kind: Any) -> Any:
-    """The numeric type that values of a type are returned in; None where there is none."""
+    """Return the numeric type in which values of a type are returned; None if there is none."""
     import pyarrow as pa
 
     t = pa.types
@@ -315,8 +315,8 @@ class ParquetSource:
     """The rows of one file as serialized `Example`s.
 
     Args:
-      path: local, or a URL that fsspec knows.
-      columns: names of those to read; all if empty.
+      path: local, or a URL that fsspec supports.
+      columns: names of the columns to read; all if empty.
       offset: the row to start with.
     Attributes:
       offset: the first row that `read_chunk` has not returned.
@@ -338,9 +338,9 @@ class ParquetSource:
         return self.offset + self._file.rows_of(self._group) <= row
 
     def read_chunk(self) -> list[bytes]:
-        """Some rows; none at the end.
+        """Return some rows; none at the end.
 
-        Raises: DataLossError: a row group is damaged; the next call goes on with the next one.
+        Raises: DataLossError: a row group is damaged; the next call continues with the next one.
         """
         while self._group < self._file.groups:
             table = self._next_table()
@@ -356,7 +356,7 @@ class ParquetSource:
         return []
 
     def _next_table(self) -> Any:
-        """The next rows of the row group; None when it has ended."""
+        """Return the next rows of the row group; None when it has ended."""
         group = self._group
         if self._batches is None:
             self._batches = self._file.batches(group, _ROWS)
@@ -370,7 +370,7 @@ class ParquetSource:
         return table
 
     def _leave_group(self) -> None:
-        """Go on with the next group, at its first row, whatever was read of this one."""
+        """Continue with the first row of the next group."""
         self._group += 1
         self._batches = None
         self._skip = 0
@@ -383,7 +383,7 @@ class ParquetSource:
 
 
 def examples_of(table: Any, path: str) -> list[bytes]:
-    """The rows of a pyarrow table as serialized `Example`s.
+    """Return the rows of a pyarrow table as serialized `Example`s.
 
     Raises: InvalidArgumentError: a column has a type that features do not have.
     """
@@ -401,7 +401,7 @@ def examples_of(table: Any, path: str) -> list[bytes]:
 
 
 def _features(name: str, column: Any, path: str) -> tuple[str, str, list[Any]]:
-    """The name of a column, the kind of its features, and a list of values, or None, per row."""
+    """Return the name of a column, the kind of its features, and values or None per row."""
     import pyarrow as pa
 
     t = pa.types

@@ -15,7 +15,7 @@ from weft_tensor.arguments import integer
 
 
 def tf_record_iterator(path: PathLike, options: Any = None) -> Iterator[bytes]:
-    """The records of a TFRecord file, each checked.
+    """Yield the records of a TFRecord file, each checked.
 
     Args:
       path: local, or a URL that fsspec knows.
@@ -35,7 +35,7 @@ def tf_record_iterator(path: PathLike, options: Any = None) -> Iterator[bytes]:
 def tf_record_batches(
     path: PathLike, batch_size: int, options: Any = None
 ) -> Iterator[list[bytes]]:
-    """The records of a TFRecord file in lists of `batch_size`; the last one may be shorter.
+    """Return the records of a TFRecord file in lists of `batch_size`; the last one may be shorter.
 
     Much faster than one by one, for `parse_example`.
 

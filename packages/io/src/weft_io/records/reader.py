@@ -1,8 +1,7 @@
-"""Reading records out of many files, one file after the other: what the reader ops stand on.
+"""Sequential reading of records from many files: the base of the reader ops.
 
-A reader is given the names of files and asked for records. It knows which file it is in and how
-far it got, and that is all its state; written down and restored, in another process too, it goes on
-with the very next record.
+A reader receives file names and requests for records. Its state is the current file and its
+position there. Serialized and restored, in another process too, it continues with the next record.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ class Source(Protocol):
     """The records of one file.
 
     Attributes:
-      offset: where the first record begins that was not returned; what it counts is its own.
+      offset: the position of the first record that was not returned, in a unit of the source.
     """
 
     offset: int
 
     def read_chunk(self) -> list[bytes]:
-        """Some records; none at the end."""
+        """Return some records; none at the end."""
         ...
 
     def close(self) -> None:
@@ -43,7 +42,7 @@ class Source(Protocol):
 
 
 class _Values:
-    """A source of values that are there already."""
+    """A source of values in memory."""
 
     def __init__(self, values: list[bytes], offset: int) -> None:
         self._values = values[offset:]
@@ -93,11 +92,11 @@ _OPEN: Final[dict[str, OpenSource]] = {
 _SINGLE: Final = ("IdentityReader", "WholeFileReader")
 """The kinds that have one record per file."""
 _BY_OFFSET: Final = ("TFRecordReader", "ParquetReader")
-"""The kinds whose keys say where a record is; those of others count records."""
+"""The kinds whose keys contain offsets of records; other kinds count records."""
 
 
 _MAY_GO_ON: Final = (
-    errors.DataLossError,  # of one record; the source knows what follows
+    errors.DataLossError,  # of one record; the source can continue
     errors.UnavailableError,
     errors.DeadlineExceededError,
     errors.ResourceExhaustedError,
@@ -105,15 +104,15 @@ _MAY_GO_ON: Final = (
 
 
 class FileReader:
-    """One file that is being read, and how far.
+    """One file that is being read, and the position in it.
 
-    A place in it is the beginning of a piece, and how many records of that piece were taken.
+    A position is the start of a chunk, and the number of its records that were returned.
 
     Args:
       kind: of reader.
       path: the file's name.
       settings: the reader's.
-      place: where to go on.
+      place: the position to start at.
     """
 
     def __init__(
@@ -133,17 +132,17 @@ class FileReader:
 
     @property
     def is_done(self) -> bool:
-        """Whether it is known that nothing follows."""
+        """True if it is known that no record follows."""
         return bool(self._chunk) and self._taken == len(self._chunk) and self._kind in _SINGLE
 
     @property
     def is_open(self) -> bool:
-        """Whether it could be opened, so that there may be records behind a damaged one."""
+        """True if the file could be opened, so that records may follow a damaged one."""
         return self._source is not None
 
     @property
     def place(self) -> reader_state.Place:
-        """Where to go on later."""
+        """The position at which to continue later."""
         return reader_state.Place(self._base, self._taken + self._to_skip, self._number)
 
     def take(self, limit: int) -> Taken:
@@ -193,7 +192,7 @@ class FileReader:
         return bool(self._chunk)
 
     def _size_of(self, values: list[bytes]) -> int:
-        """How far records take the offset."""
+        """Return by how much records advance the offset."""
         if self._kind == "TFRecordReader":
             return sum(map(len, values)) + OVERHEAD * len(values)
         return len(values)
@@ -244,18 +243,18 @@ class Reader:
 
     @property
     def needs_work(self) -> bool:
-        """Whether `read` wants the name of a file first."""
+        """True if `read` needs another file name first."""
         return self._file is None and not self._waiting and self._error is None
 
     def start(self, path: bytes) -> None:
-        """Give it a file to read when it is done with those before."""
+        """Add a file to read after the previous ones."""
         self._waiting.append((path, reader_state.START))
 
     def read(self, limit: int) -> Taken:
-        """The next records of the file, up to `limit`; none where it has ended.
+        """Return the next records of the file, up to `limit`; none at its end.
 
-        Raises: OpError: the file cannot be read, and is left; a record is damaged, and the next
-          call goes on behind it; the file cannot be reached now, and the next call tries again.
+        Raises: OpError: the file cannot be read and is skipped; or a record is damaged, and the
+        next call continues after it; or the file is unreachable, and the next call tries again.
         """
         error, self._error = self._error, None
         if error is not None:
@@ -307,7 +306,7 @@ class Reader:
     close = reset
 
     def serialize(self) -> bytes:
-        """The state as bytes."""
+        """Return the state as bytes."""
         state = ReaderState(
             kind=self.kind,
             settings=self.settings,
@@ -319,14 +318,14 @@ class Reader:
         return reader_state.encode(state)
 
     def restore(self, *data: bytes) -> None:
-        """Take over the states of readers of the same kind and settings.
+        """Restore the states of readers of the same kind and settings.
 
-        Of several it finishes the files that they were in one after the other, and its counters
-        are their sums; without any it is as in the beginning.
+        With several states, it finishes the current files one after the other, and its counters are
+        their sums. Without any, it starts from the beginning.
 
         Raises:
           DataLossError: the bytes are damaged; the reader is unchanged.
-          InvalidArgumentError: they are no state, or that of another reader.
+          InvalidArgumentError: they are not a state, or that of another reader.
         """
         states = [self._checked(reader_state.decode(each)) for each in data]
         self.reset()

@@ -2,13 +2,13 @@
 
     8 bytes  "weftread"
     4 bytes  version, 1
-    4 bytes  length of what follows, before the checksum
+    4 bytes  length of the JSON
     n bytes  JSON: {"reader": kind, "settings": {...}, "records_produced": n,
              "work_units_completed": n, "current": null or [file, base, taken, number],
              "waiting": [file or [file, base, taken, number], ...]}
-    4 bytes  CRC-32C of all before
+    4 bytes  CRC-32C of everything before
 
-Integers are little-endian. A file's name that is no UTF-8 has its other bytes as lone surrogates.
+Integers are little-endian. Bytes of file names that are not UTF-8 are stored as lone surrogates.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ START: Final = Place(0, 0, 0)
 
 
 class ReaderState(NamedTuple):
-    """What a reader knows.
+    """The state of a reader.
 
     Attributes:
-      kind, settings: what reader it is.
+      kind, settings: of the reader.
       records_produced, work_units_completed: its counters.
-      current: the file that it is in, and where.
-      waiting: files that it was given, and where to begin in them.
+      current: the current file and the position in it.
+      waiting: files to read next, and the positions to start at.
     """
 
     kind: str
@@ -60,7 +60,7 @@ class ReaderState(NamedTuple):
 
 
 def encode(state: ReaderState) -> bytes:
-    """A state as bytes."""
+    """Return a state as bytes."""
     fields = {
         "reader": state.kind,
         "settings": dict(state.settings),
@@ -76,7 +76,7 @@ def encode(state: ReaderState) -> bytes:
 
 
 def decode(data: bytes) -> ReaderState:
-    """The state in `data`.
+    """Return the state in `data`.
 
     Raises: InvalidArgumentError: it is not a reader's state, or of a newer version; DataLossError:
       it is damaged.

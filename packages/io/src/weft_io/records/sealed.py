@@ -10,7 +10,7 @@ from weft_tensor import errors
 
 
 class Seal:
-    """One kind of state.
+    """The envelope of one kind of state.
 
     Args:
       what: its name in messages, "a reader's state".
@@ -18,7 +18,8 @@ class Seal:
       version: 4 bytes.
       length: format of the length, as of `struct`: "I" or "Q".
 
-    Behind the content come 4 bytes, the CRC-32C of all before. Integers are little-endian.
+    The content is followed by 4 bytes, the CRC-32C of everything before. Integers are
+    little-endian.
     """
 
     def __init__(self, what: str, magic: bytes, version: int, length: str) -> None:
@@ -29,20 +30,20 @@ class Seal:
 
     @property
     def start(self) -> int:
-        """Where the content begins."""
+        """The offset of the content."""
         return self._head.size
 
     def close(self, content: bytes) -> bytes:
-        """A state of that content."""
+        """Return a state of that content."""
         data = self._head.pack(self._magic, self._version, len(content)) + content
         checksum: int = crc32c(data)
         return data + checksum.to_bytes(4, "little")
 
     def check(self, data: bytes) -> None:
-        """Check that the bytes are such a state, up to the content.
+        """Check the envelope.
 
-        Raises: InvalidArgumentError: they are not such a state, or of another version;
-          DataLossError: they are damaged.
+        Raises: InvalidArgumentError: the bytes are not such a state, or of another version;
+        DataLossError: they are damaged.
         """
         if data[:8] != self._magic:
             raise errors.InvalidArgumentError(
@@ -62,5 +63,5 @@ class Seal:
             raise self.damaged(f"has the checksum {found:#010x}, but says {stored:#010x}")
 
     def damaged(self, what: str) -> errors.DataLossError:
-        """The error for a state that is damaged: it `what`."""
+        """Return the error for a damaged state, described by `what`."""
         return errors.DataLossError(f"{self._what} is damaged: it {what}")

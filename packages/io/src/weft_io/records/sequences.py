@@ -31,7 +31,7 @@ _MOST_HEADERS: Final = 4096
 _LONGEST_HEADER: Final = 64
 
 Steps = list[Any]
-"""The contents of the steps of one feature list, or None where the example lacks it."""
+"""The contents of the steps of one feature list, or None if the example lacks it."""
 
 
 class Features(NamedTuple):
@@ -50,7 +50,7 @@ class Features(NamedTuple):
 
 
 class Parsed(NamedTuple):
-    """What a batch of sequence examples holds.
+    """The features of a batch of sequence examples.
 
     Attributes:
       context_sparse: (indices, values, shape) per sparse feature of the context.
@@ -71,8 +71,8 @@ class SequenceParser:
     """Parses batches of sequence examples.
 
     Args:
-      context, lists: what is wanted.
-      assumed_empty: dense feature lists that count as empty where they are missing.
+      context, lists: the requested features.
+      assumed_empty: dense feature lists that count as empty if they are missing.
       empty: allocator of the results.
     Raises: InvalidArgumentError: a key is given twice in one place.
     """
@@ -102,14 +102,14 @@ class SequenceParser:
     def parse(
         self, serialized: Sequence[bytes], names: Sequence[bytes], defaults: Sequence[Array]
     ) -> Parsed:
-        """The features of a batch.
+        """Return the features of a batch.
 
         Args:
           serialized: the sequence examples.
-          names: what messages call them; as many, or none.
-          defaults: per dense feature of the context, of its shape; empty where it is required.
-        Raises: InvalidArgumentError: bytes are no sequence example, a feature is missing or has
-          another type or another number of values.
+          names: names of the examples for messages; as many, or none.
+          defaults: per dense feature of the context, of its shape; empty if it is required.
+        Raises: InvalidArgumentError: an example is malformed, or a feature is missing or has
+        another type or another number of values.
         """
         context: list[Rows] = [[None] * len(serialized) for _ in self._context.keys]
         lists: list[list[Steps | None]] = [[None] * len(serialized) for _ in self._keys]
@@ -128,7 +128,7 @@ class SequenceParser:
     def _walk(
         self, data: bytes, context: list[Rows], lists: list[list[Steps | None]], row: int
     ) -> bool:
-        """Note the contents of one example; False where its form is not the usual one."""
+        """Record the contents of one example; return False if its form is not the usual one."""
         at, end = 0, len(data)
         if at < end and data[at] == 0x0A:
             size, at = read_varint(data, at + 1, end)
@@ -181,7 +181,7 @@ class SequenceParser:
         return True
 
     def _step(self, data: bytes, at: int, end: int, kind: int) -> tuple[int, int] | None:
-        """The sizes of what goes before a step's content, and of the content; None: unusual."""
+        """Return the sizes of a step's header and content; None for an unusual form."""
         start = at
         if data[at] != 0x0A:
             return None
@@ -257,7 +257,7 @@ class SequenceParser:
         return Parsed(sparse, dense, list_sparse, [p[0] for p in pairs], [p[1] for p in pairs])
 
     def _flatten(self, examples: list[Steps | None], kind: int) -> tuple[Array, Array, Array]:
-        """All values, how many each step has, how many steps each example has."""
+        """Return all values, how many each step has, how many steps each example has."""
         steps = np.fromiter([len(e or ()) for e in examples], np.int64, len(examples))
         rows: Rows = [step for e in examples if e is not None for step in e]
         try:
@@ -309,7 +309,7 @@ _FIELDS: Final = {"bytes_list": 1, "float_list": 2, "int64_list": 3}
 
 
 def _split_all(steps: Steps) -> bool:
-    """Make strings of the contents of steps; False where one has an unusual form."""
+    """Split the contents of steps into strings; return False if one has an unusual form."""
     for i, content in enumerate(steps):
         strings = split_strings(content, 0, len(content))
         if strings is None:

@@ -34,11 +34,11 @@ _KEPT: Final = 1 << 24
 
 @cache
 def _keep_freed_memory() -> None:
-    """Free one large block, so that the C library keeps the smaller ones that are freed later.
+    """Free one large block, so that the C library keeps the smaller blocks that are freed later.
 
-    glibc gives the memory of every batch back to the system, and takes it again with a page fault
-    for each four kilobytes, until it has seen a block of this size freed. Reading is five times
-    slower until then.
+    Until glibc has seen a block of this size freed, it returns the memory of every batch to the
+    system, and gets it back with a page fault for each four kilobytes. This makes reading five
+    times slower.
     """
     np.empty(_KEPT, np.uint8)
 
@@ -57,7 +57,7 @@ class Stream(Protocol):
         ...
 
     def remaining(self) -> int | None:
-        """The most bytes that can follow; None where that is not known before reading them."""
+        """Return the maximum number of remaining bytes; None if it is unknown before reading."""
         ...
 
     def close(self) -> None:
@@ -93,7 +93,7 @@ class _LocalStream:
         return max(0, self._size - self._position) if self._size else None
 
     def skip(self, count: int) -> None:
-        """Go on `count` bytes later."""
+        """Skip `count` bytes."""
         with reported("reading", self.path):
             self._position = os.lseek(self._descriptor, count, os.SEEK_CUR)
 
@@ -103,7 +103,7 @@ class _LocalStream:
 
 
 def _close_all(descriptors: list[int]) -> None:
-    """Close descriptors and remove them from the list; each is closed once, whoever comes first."""
+    """Close descriptors and remove them from the list; each is closed by one thread only."""
     while descriptors:
         with suppress(IndexError):
             os.close(descriptors.pop())
@@ -131,7 +131,7 @@ class _RemoteStream:
         return max(0, self._size - position)
 
     def skip(self, count: int) -> None:
-        """Go on `count` bytes later."""
+        """Skip `count` bytes."""
         with reported("reading", self.path):
             self._file.seek(count, os.SEEK_CUR)
 
@@ -140,7 +140,7 @@ class _RemoteStream:
 
 
 class _Inflated:
-    """What a compressed stream holds; several compressed parts in a row are one."""
+    """The contents of a compressed stream; consecutive compressed parts are joined."""
 
     def __init__(self, source: _LocalStream | _RemoteStream, compression: str) -> None:
         self.path = source.path
@@ -188,7 +188,7 @@ class _Inflated:
         self._pending = rest
 
     def _damaged(self, reason: str) -> errors.DataLossError:
-        self._pending, self._more, self._broken = b"", False, True  # what follows is the end
+        self._pending, self._more, self._broken = b"", False, True  # the stream ends here
         return errors.DataLossError(
             f"{self.path} is no whole {self._kind} data at offset {self._consumed} of the file: "
             f"{reason}",
@@ -203,10 +203,10 @@ class _Inflated:
 
 
 def open_stream(path: str, compression: str = NONE, offset: int = 0) -> Stream:
-    """The bytes of a file from `offset` on.
+    """Open the bytes of a file from `offset` on.
 
     Args:
-      path: local, or a URL that fsspec knows.
+      path: local, or a URL that fsspec supports.
       compression: "", "ZLIB" or "GZIP".
       offset: where to start in the decompressed bytes.
     Raises:
@@ -251,9 +251,9 @@ def _too_short(path: str, offset: int, size: int) -> errors.DataLossError:
 
 
 def read_exactly(stream: Stream, size: int) -> bytes:
-    """The next `size` bytes, or fewer where the file ends; memory grows with what is there.
+    """Read `size` bytes, or fewer at the end of the file; memory is bounded by the actual size.
 
-    Raises: DataLossError: nobody knows whether they are there, and they are too many to find out.
+    Raises: DataLossError: the remaining size is unknown, and `size` exceeds the limit.
     """
     most = stream.remaining()
     if most is None:
@@ -270,9 +270,9 @@ def read_exactly(stream: Stream, size: int) -> bytes:
 
 
 def refuse_inflated(path: str, size: int) -> None:
-    """Refuse a record of so many bytes in data whose end is not in sight.
+    """Reject a large record in data of unknown size.
 
-    Raises: DataLossError: they are more than `MOST_INFLATED`.
+    Raises: DataLossError: it has more than `MOST_INFLATED` bytes.
     """
     if size > MOST_INFLATED:
         raise errors.DataLossError(

@@ -29,13 +29,13 @@ OVERHEAD: Final = 16
 
 
 def masked_crc(data: bytes) -> int:
-    """The CRC-32C of bytes as it is stored: data that hold their own CRC would always have one."""
+    """Return the masked CRC-32C: data with their own CRC would have a constant one."""
     crc: int = crc32c(data)
     return ((crc >> 15 | crc << 17) + _MASK) & _U32
 
 
 def frame(record: bytes) -> tuple[bytes, bytes]:
-    """What stands before and behind a record in a file."""
+    """Return the bytes before and after a record in a file."""
     length = len(record).to_bytes(8, "little")
     return (
         length + masked_crc(length).to_bytes(4, "little"),
@@ -44,12 +44,12 @@ def frame(record: bytes) -> tuple[bytes, bytes]:
 
 
 class TFRecordSource:
-    """The records of one file, each checked.
+    """The records of one file, each verified.
 
     Args:
-      path: local, or a URL that fsspec knows.
+      path: local, or a URL that fsspec supports.
       compression: "", "ZLIB" or "GZIP".
-      offset: where to start: that of a record, in the decompressed bytes.
+      offset: where to start: the offset of a record in the decompressed bytes.
     Attributes:
       offset: of the first record that `read_chunk` has not returned.
     Raises: NotFoundError, PermissionDeniedError, ...
@@ -59,16 +59,17 @@ class TFRecordSource:
         self.path = path
         self.offset = offset
         self._stream = open_stream(path, compression, offset)
-        self._rest = b""  # what was read and not returned; begins with a record
+        self._rest = b""  # bytes read but not returned, starting at a record
         self._error: errors.DataLossError | None = None
         self._ended = False
-        self._lengths: dict[bytes, int] = {}  # by header, of those that were checked
+        self._lengths: dict[bytes, int] = {}  # verified lengths by header
 
     def read_chunk(self) -> list[bytes]:
-        """Many records: those of the next piece of the file; none at its end.
+        """Return the records of the next piece of the file; none at its end.
 
-        Raises: DataLossError: a record is damaged, or the file ends within one; the next call goes
-          on behind it, or ends where a length is damaged, since nothing says what follows.
+        Raises: DataLossError: a record is damaged, or the file ends within one. The next call
+        continues after it; if a length is damaged, it returns nothing, since the next record is
+        unknown.
         """
         records: list[bytes] = []
         while not records:
@@ -89,7 +90,7 @@ class TFRecordSource:
         self._stream.close()
 
     def _read(self, records: list[bytes]) -> None:
-        """Append what the next piece of the file holds, or note an error or the end."""
+        """Append the records of the next piece of the file, or record an error or the end."""
         rest = self._rest
         missing = self._missing(rest)
         if missing <= 0:
@@ -128,7 +129,7 @@ class TFRecordSource:
         self.offset += len(record) + OVERHEAD
 
     def _missing(self, rest: bytes) -> int:
-        """How many bytes are missing for the first record, or for its length."""
+        """Return the number of missing bytes of the first record, or of its length."""
         if len(rest) < 12:
             return 12 - len(rest)
         length = self._length(rest[:12], self.offset)
@@ -142,7 +143,7 @@ class TFRecordSource:
         return missing
 
     def _split(self, data: bytes, position: int, records: list[bytes]) -> None:
-        """Append the whole records in `data` from `position` on, and keep what follows them."""
+        """Append the complete records in `data` from `position` on, and keep the rest."""
         start, size = position, len(data)
         lengths = self._lengths
         while True:
@@ -170,7 +171,7 @@ class TFRecordSource:
         self.offset += position - start
 
     def _length(self, header: bytes, offset: int) -> int:
-        """The length in a header; -1 where it is damaged, which is noted."""
+        """Return the length in a header; -1 if it is damaged, which is recorded."""
         length, stored = _HEADER.unpack(header)
         wanted = masked_crc(header[:8])
         if stored == wanted:
@@ -274,7 +275,7 @@ class TFRecordWriter:
         return self._file
 
     def flush(self) -> None:
-        """Hand over what was written to the file system, so that readers see whole records."""
+        """Flush buffered data to the file system, so that readers see whole records."""
         file = self._open_file()
         with reported("writing", self._path):
             if self._deflate is not None:

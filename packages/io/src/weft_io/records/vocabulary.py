@@ -23,11 +23,11 @@ class Vocabulary:
 
     Args:
       path: its name.
-      most: how many lines to take, all of them to be there; -1 for all that are there.
+      most: number of lines to read, which must exist; -1 for all.
       delimiter: one byte, between columns.
-      offset: what is added to the numbers of lines.
-    Raises: NotFoundError, ...: there is no such file; InvalidArgumentError: it has fewer lines, or
-      an empty one.
+      offset: added to line numbers.
+    Raises: NotFoundError, ...: the file does not exist; InvalidArgumentError: it has fewer lines,
+    or an empty one.
     """
 
     def __init__(self, path: str, most: int, delimiter: bytes, offset: int = 0) -> None:
@@ -38,11 +38,11 @@ class Vocabulary:
         self._columns: list[list[bytes]] | None = None
 
     def place(self, i: int) -> str:
-        """Where pair i came from."""
+        """Return the location of pair i."""
         return f"line {i + 1} of {self._path}"
 
     def column(self, index: int, dtype: DType) -> np.ndarray[Any, Any]:
-        """A column: shape (number of lines,).
+        """Return a column: shape (number of lines,).
 
         Args:
           index: its number from 0, `WHOLE_LINE` or `LINE_NUMBER`.
@@ -78,7 +78,7 @@ class Vocabulary:
     def _numbers(self, dtype: DType) -> np.ndarray[Any, Any]:
         if not dtype.is_integer:
             raise errors.InvalidArgumentError(
-                f"the numbers of lines are int64, but {dtype.name} was wanted"
+                f"line numbers have type int64, but {dtype.name} was requested"
             )
         return np.arange(self._offset, self._offset + len(self._lines)).astype(dtype.numpy)
 
@@ -126,7 +126,7 @@ def _parser(dtype: DType) -> Callable[[bytes], Any]:
     if dtype is dtypes.bool_:
         return _truth
     raise errors.InvalidArgumentError(
-        f"the columns of a file are strings, numbers or bools, but {dtype.name} was wanted"
+        f"columns of a file are strings, numbers or bools, but {dtype.name} was requested"
     )
 
 

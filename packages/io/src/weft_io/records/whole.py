@@ -10,7 +10,7 @@ _STEP = 1 << 20
 
 
 def read_file(path: str) -> bytes:
-    """All bytes of a file.
+    """Return all bytes of a file.
 
     Args:
       path: local, or a URL that fsspec knows.

@@ -18,7 +18,7 @@ _BLOCK: Final = 1 << 16  # bytes at a time, so that temporaries stay in the cach
 
 
 def read_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """A length of up to five bytes and the place behind it; (-1, at) where there is none."""
+    """Return a length of up to five bytes and the position after it; (-1, at) if it is invalid."""
     value = shift = 0
     for place in range(at, min(end, at + 5)):
         byte = data[place]
@@ -30,7 +30,7 @@ def read_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def write_varint(value: int) -> bytes:
-    """A number that is not negative as a varint."""
+    """Return a number that is not negative as a varint."""
     parts = []
     while value >= 0x80:
         parts.append(value & 0x7F | 0x80)
@@ -42,7 +42,7 @@ def write_varint(value: int) -> bytes:
 
 
 class MalformedVarintsError(Exception):
-    """Some rows hold what is no sequence of 64-bit varints; `rows` says which."""
+    """Some rows are not sequences of 64-bit varints; `rows` lists them."""
 
     def __init__(self, rows: list[int]) -> None:
         super().__init__(rows)
@@ -52,15 +52,15 @@ class MalformedVarintsError(Exception):
 def decode_varints(
     data: bytes, ends: Array, expected: int = -1, empty: Any = np.empty
 ) -> tuple[Array, Array]:
-    """The integers of many packed fields.
+    """Decode the integers of many packed fields.
 
     Args:
-      data: `BEFORE`, the fields, one behind the other, and `BEHIND`.
-      ends: int64, shape (n,): where each field ends, counted from the first one's beginning.
-      expected: how many integers there should be, if that is known.
+      data: `BEFORE`, the concatenated fields, and `BEHIND`.
+      ends: int64, shape (n,): the end of each field, relative to the start of the first one.
+      expected: the expected number of integers, if known.
       empty: allocator of the values.
-    Returns: int64, shape (count,): the values, undefined where `count` is not `expected`; int64,
-      shape (n,): how many there are up to each end.
+    Returns: int64, shape (count,): the values, undefined if `count` is not `expected`; int64, shape
+    (n,): the number of values up to each end.
     Raises: MalformedVarintsError: a field ends within a number, or one has more than 64 bits.
     """
     size = int(ends[-1]) if len(ends) else 0
@@ -71,7 +71,7 @@ def decode_varints(
     stops = np.empty_like(ends)
     at = done = row = 0
     while at < size:
-        # A varint begins behind each byte without the highest bit; the last one goes on, or ends.
+        # A varint begins after each byte without the highest bit; the last one may be incomplete.
         begins = (octets[at : min(at + _BLOCK, size) + 1] < 0x80).nonzero()[0]
         if len(begins) == 1:
             raise MalformedVarintsError(_rows_of(ends, np.array([at])))
@@ -89,7 +89,7 @@ def decode_varints(
 
 BEFORE: Final = bytes(1)
 BEHIND: Final = bytes(_LONGEST)
-"""What stands around the data of `decode_varints`: the end of a number, and room to read ahead."""
+"""Margins of the data of `decode_varints`: the end of a number, and room to read ahead."""
 
 
 def _check_ends(octets: Array, ends: Array) -> None:
@@ -102,18 +102,18 @@ def _check_ends(octets: Array, ends: Array) -> None:
 
 
 def _count(octets: Array) -> int:
-    """How many varints end in these bytes."""
+    """Return the number of varints that end in these bytes."""
     blocks = range(0, len(octets), _BLOCK)
     return sum([int(np.count_nonzero(octets[at : at + _BLOCK] < 0x80)) for at in blocks])
 
 
 def _decode(octets: Array, begins: Array, at: int, ends: Array) -> Array:
-    """The varints of one block, in any type of integers.
+    """Decode the varints of one block, to any integer type.
 
     Args:
       octets: the bytes from the first varint on.
-      begins: where each begins, and where the last one ends.
-      at, ends: where the block begins, and where fields end, for errors.
+      begins: the start of each varint, and the end of the last one.
+      at, ends: the start of the block and the ends of fields, for errors.
     """
     size = int(begins[-1])
     if size == len(begins) - 1:
@@ -130,7 +130,7 @@ class _TooLongError(Exception):
 
 
 def _gather(octets: Array, places: Array, first: int) -> Array:
-    """What varints hold from their byte number `first` on: all first bytes, all second ones, ..."""
+    """Return the values of varints from byte `first` on: all first bytes, all second ones, ..."""
     lane = octets[first:].take(places)
     more = lane >> 7
     lane &= 0x7F
@@ -166,13 +166,13 @@ def _rows_of(ends: Array, places: Array) -> list[int]:
 # ------------------------------------------------------------------- what is wrong where
 
 Schema = dict[int, Any]
-"""Field number to what its bytes are: another schema, "text", "floats" or "integers"."""
+"""Field number to the form of its bytes: another schema, "text", "floats" or "integers"."""
 
 
 def find_fault(data: bytes, schema: Schema) -> tuple[int, str]:
-    """The first place where bytes are no message of this schema, and why.
+    """Return the first position where bytes violate a schema, and the reason.
 
-    For messages alone: protobuf's parser, which decides, does not say.
+    Only for messages: protobuf's parser decides, but does not report the position.
     """
     return _walk(data, 0, len(data), schema, 0) or (len(data), "protobuf refuses it")
 

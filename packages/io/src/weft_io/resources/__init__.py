@@ -1,6 +1,7 @@
-"""What steps exchange values and wait for each other through.
+"""Resources through which steps exchange values and wait for each other.
 
-Queues, accumulators, barriers and staging areas: state machines over `weft_exec.resources.Waiters`.
-An operation that cannot go on joins a line and holds no thread; whoever changes the state lets it
-go on. Nothing here knows of graphs, nodes or sessions: see `weft_io/kernels` for those.
+Queues, accumulators, barriers and staging areas are state machines over
+`weft_exec.resources.Waiters`. An operation that has to wait joins a queue of waiters and holds no
+thread; changes of the state wake it. This package is independent of graphs, nodes and sessions,
+which are handled in `weft_io/kernels`.
 """

@@ -19,15 +19,15 @@ _log = logging.getLogger("weft")
 
 
 class _Accumulator(Resource):
-    """Counts gradients, drops stale ones, and hands the result out to those who wait for it.
+    """Counts gradients, drops stale ones, and passes the result to waiters.
 
-    A gradient is stale when it was computed in a step before the accumulator's own, which advances
-    each time that a result is taken.
+    A gradient is stale if it was computed in a step before the accumulator's own, which advances
+    with each result.
 
     Args:
       name: for messages.
       dtype: element type.
-      dims: static shape of a gradient, as far as it is known.
+      dims: static shape of a gradient.
       mean: whether the result is the mean rather than the sum.
     Attributes:
       step: the accumulator's step.
@@ -86,20 +86,20 @@ class _Accumulator(Resource):
         self._takes.wait(attempt, done, cancellation)
 
     def pending(self) -> int:
-        """How many wait for a result."""
+        """Return the number of operations that wait for a result."""
         return len(self._takes)
 
     def _result(self) -> Any:
-        """The result; what it was made from is dropped."""
+        """Return the result, and reset the accumulated values."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Fail all who wait: the accumulator was deleted."""
+        """Fail all waiters: the accumulator was deleted."""
         super().close()
         self._takes.close(errors.CancelledError(f"the accumulator {self.name!r} was deleted"))
 
     def _divided(self, total: Any, count: Any) -> Any:
-        """The mean; integers are rounded towards zero."""
+        """Return the mean; integers are rounded towards zero."""
         if self._wide.kind in "iu":
             quotient = np.abs(total) // count
             return (np.sign(total) * quotient).astype(self._wide)
@@ -152,7 +152,7 @@ class DenseAccumulator(_Accumulator):
         return result[()] if result.ndim == 0 else result
 
     def close(self) -> None:
-        """Fail all who wait: the accumulator was deleted."""
+        """Fail all waiters: the accumulator was deleted."""
         super().close()
         with self._lock:
             self._total = None
@@ -251,7 +251,7 @@ class SparseAccumulator(_Accumulator):
         return indices, values.astype(self.dtype.numpy, copy=False), np.array(shape, np.int64)
 
     def close(self) -> None:
-        """Fail all who wait: the accumulator was deleted."""
+        """Fail all waiters: the accumulator was deleted."""
         super().close()
         with self._lock:
             self._parts = []

@@ -1,4 +1,4 @@
-"""A barrier: the components of an element come one by one, and it leaves when all are there."""
+"""A barrier: components of an element are inserted one by one; complete elements can be taken."""
 
 from __future__ import annotations
 
@@ -59,28 +59,28 @@ class Barrier(Resource):
         self._lock = self._takes.lock
 
     def ready_size(self) -> int:
-        """How many elements are complete."""
+        """Return the number of complete elements."""
         return len(self._ready)
 
     def incomplete_size(self) -> int:
-        """How many elements lack a component."""
+        """Return the number of incomplete elements."""
         return len(self._incomplete)
 
     def pending(self) -> int:
-        """How many wait to take elements."""
+        """Return the number of operations that wait to take elements."""
         return len(self._takes)
 
     # ------------------------------------------------------------------ putting in
 
     def insert_many(self, component: int, keys: Sequence[bytes], values: Array) -> None:
-        """Give elements one of their components.
+        """Insert one component of elements.
 
         Args:
-          keys: of the elements; unknown ones begin a new element, as does one that comes again
-            when the barrier has but one component.
+          keys: of the elements. An unknown key begins a new element; so does a repeated key if the
+            barrier has a single component.
           values: a row per key; the barrier keeps them.
         Raises (and nothing was inserted):
-          InvalidArgumentError: shapes do not fit, or an element has the component already.
+          InvalidArgumentError: shapes do not match, or an element has the component already.
           CancelledError: the barrier is closed, and a key is unknown.
         """
         self._check_rows(component, keys, values)
@@ -120,9 +120,9 @@ class Barrier(Resource):
             )
 
     def _count_new(self, component: int, keys: Sequence[bytes]) -> int:
-        """How many elements the keys begin; raises what forbids one of them."""
+        """Return the number of elements that the keys begin; raise if one is not allowed."""
         new = 0
-        missing: dict[bytes, int] = {}  # what elements lack after the rows before
+        missing: dict[bytes, int] = {}  # missing components after the previous rows
         for key in keys:
             element = self._incomplete.get(key)
             if missing.get(key) if key in missing else _has(element, component):
@@ -151,17 +151,17 @@ class Barrier(Resource):
         cancellation: Cancellation | None = None,
         deadline: float | None = None,
     ) -> None:
-        """Take complete elements, those first that came into the barrier first.
+        """Take complete elements, in order of their first insertion.
 
         Args:
-          count: how many.
-          small: whether fewer, but at least one, will do when the barrier is closed; who takes so
-            then no longer waits.
-          empty: makes the arrays.
+          count: number of elements.
+          small: whether a closed barrier may return fewer elements, at least one; such an operation
+            does not wait.
+          empty: allocator of the arrays.
         Answers: indices (n,), keys (n,), and a batch per component.
         Raises: InvalidArgumentError: `count` is negative.
         Fails with: OutOfRangeError: the barrier is closed and has too few, with the incomplete ones
-          unless `small`.
+        unless `small`.
         """
         if count < 0:
             raise errors.InvalidArgumentError(
@@ -171,7 +171,7 @@ class Barrier(Resource):
         def attempt() -> Any:
             wanted = count
             if self.is_closed and len(self._ready) < count:
-                # A small batch is of what is complete: who would complete the rest may be gone.
+                # A small batch has complete elements only: the writers of the others may be gone.
                 possible = len(self._ready) + (0 if small else len(self._incomplete))
                 if possible < (1 if small else count):
                     raise errors.OutOfRangeError(
@@ -229,7 +229,7 @@ class Barrier(Resource):
         self._takes.wake()
 
     def close(self) -> None:
-        """Fail all who wait and drop the elements: the barrier was deleted."""
+        """Fail all waiters and drop the elements: the barrier was deleted."""
         super().close()
         self._takes.close(errors.CancelledError(f"the barrier {self.name!r} was deleted"))
         with self._lock:
@@ -242,5 +242,5 @@ def _has(element: _Element | None, component: int) -> bool:
 
 
 def _alone(row: Any) -> Any:
-    """A row that does not keep its batch alive."""
+    """Return a row that does not keep its batch alive."""
     return row.copy() if isinstance(row, np.ndarray) else row

@@ -32,7 +32,7 @@ class Column(Protocol):
         """Store the rows of `batch` from `start` to `stop`."""
 
     def get(self, place: int) -> Any:
-        """One element, which belongs to the caller from now on."""
+        """Return one element, which belongs to the caller from now on."""
 
     def get_many(self, places: Array, target: Array) -> None:
         """Copy elements into the rows of `target`."""
@@ -66,7 +66,7 @@ class PackedColumn:
         self._rows[places] = batch[start:stop]
 
     def get(self, place: int) -> Any:
-        """One element, which belongs to the caller from now on."""
+        """Return one element, which belongs to the caller from now on."""
         row = row_of(self._rows, place)
         return row.copy() if isinstance(row, np.ndarray) else row
 
@@ -112,7 +112,7 @@ class ObjectColumn:
             self._rows[place] = value.copy() if isinstance(value, np.ndarray) else value
 
     def get(self, place: int) -> Any:
-        """One element, which belongs to the caller from now on."""
+        """Return one element, which belongs to the caller from now on."""
         return self._rows[place]
 
     def get_many(self, places: Array, target: Array) -> None:
@@ -141,7 +141,7 @@ def _numbers(places: Any) -> Sequence[int]:
 
 
 def column_for(dtype: DType, dims: Dims) -> Column:
-    """The column for a component of this type and static shape."""
+    """Return the column for a component of this type and static shape."""
     shape = [size for size in dims or (None,) if size is not None]
     known = dims is not None and len(shape) == len(dims) and dtype.is_numpy_compatible
     if not known or math.prod(shape) * dtype.numpy.itemsize > _PACKED_BYTES:

@@ -27,7 +27,7 @@ class RefHandle(ResourceHandle):
     __slots__ = ()
 
     def read(self) -> Array:
-        """What a step sees that takes the reference as a value: string, shape (2,)."""
+        """Return the value of the reference for steps that read it: string, shape (2,)."""
         return np.array([self.container.encode(), self.name.encode()], object)
 
 
@@ -39,11 +39,11 @@ def find(
     check: Callable[[R], None] | None = None,
     own: bool = False,
 ) -> R:
-    """The resource of a node with the attributes `container` and `shared_name`.
+    """Return the resource of a node with the attributes `container` and `shared_name`.
 
     Args:
-      make: from its name to a new one, when there is none.
-      check: raises when one that is there is not what the node asks for.
+      make: creates it from its name if it does not exist.
+      check: raises if an existing one differs from the node's requirements.
       own: without a `shared_name` it belongs to the session alone.
     """
     shared = node.attrs["shared_name"]
@@ -63,7 +63,7 @@ def holder(
     check: Callable[[R], None] | None = None,
     own: bool = True,
 ) -> KernelFunction:
-    """The kernel of a node whose output is the handle of a resource; arguments as for `find`."""
+    """Return the kernel of a node whose output is a resource handle; arguments as for `find`."""
     handle: ResourceHandle | None = None
     kind = RefHandle if node.outputs[0].dtype.is_ref else ResourceHandle
 
@@ -79,7 +79,7 @@ def holder(
 
 
 def resource_of(value: Any, cls: type[R]) -> R:
-    """The resource behind a value on a resource edge.
+    """Return the resource behind a value on a resource edge.
 
     Raises: InvalidArgumentError: it is another kind of resource, or none of this process.
     """
@@ -93,7 +93,7 @@ def resource_of(value: Any, cls: type[R]) -> R:
 
 
 def allocator(device: Device) -> Empty:
-    """The function that allocates the results of a kernel on `device`."""
+    """Return the function that allocates the results of a kernel on `device`."""
 
     def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         return np.empty(shape, dtype) if dtype.hasobject else new_array(device, shape, dtype)
@@ -102,5 +102,5 @@ def allocator(device: Device) -> Empty:
 
 
 def deadline_in(timeout_ms: int) -> float | None:
-    """The time of `time.monotonic` when an attribute `timeout_ms` runs out; None for -1."""
+    """Return the time of `time.monotonic` when an attribute `timeout_ms` runs out; None for -1."""
     return None if timeout_ms < 0 else time.monotonic() + timeout_ms / 1000

@@ -1,4 +1,4 @@
-"""Where keys are: from keys to row numbers, for many keys at once."""
+"""Indexes from keys to row numbers, for many keys at once."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ class KeyIndex(Protocol):
     """Keys with rows 0 to n - 1. Keys are arrays whose first axis counts them."""
 
     def __len__(self) -> int:
-        """How many keys there are."""
+        """Return the number of keys."""
         ...
 
     def find(self, keys: Array) -> Array:
-        """The row of each key, -1 where it is not there: int64."""
+        """Return the row of each key, -1 if it is missing: int64."""
         ...
 
     def add(self, keys: Array) -> Array:
-        """The row of each key; keys that were not there get the next rows."""
+        """Return the row of each key; keys that were not there get the next rows."""
         ...
 
     def remove(self, keys: Array) -> tuple[Array, Array]:
-        """Forget keys that are there; the last rows take their places.
+        """Remove existing keys; the last rows move to their positions.
 
-        Returns: the rows that became free below the new number, and the rows that moved there.
+        Returns: the freed rows below the new number, and the rows that moved there.
         """
         ...
 
 
 def index_for(dtype: DType, width: int) -> KeyIndex:
-    """An empty index.
+    """Return an empty index.
 
     Args:
       dtype: element type of the keys.
@@ -61,7 +61,7 @@ def index_for(dtype: DType, width: int) -> KeyIndex:
 
 
 def _words_of(dtype: DType) -> Callable[[Array], Array]:
-    """What makes one word of 64 bits of each element, equal where the elements are."""
+    """Return a function to 64-bit words, equal if the elements are equal."""
     if dtype.is_integer or dtype is dtypes.bool_:
         return lambda keys: keys.astype(np.int64 if dtype.numpy.kind != "u" else np.uint64).view(
             np.uint64
@@ -73,10 +73,10 @@ def _words_of(dtype: DType) -> Callable[[Array], Array]:
 
 
 class _NumberIndex:
-    """An open hash table of NumPy arrays: what is done for one key is done for all at once.
+    """An open-addressing hash table of NumPy arrays, which handles all keys at once.
 
-    `_slots` has, for each place, the row of the key there. A key is at the first place from its
-    hash on that is not another's.
+    `_slots` has the row of the key in each slot. A key is in the first slot, from its hash on, that
+    no other key occupies.
     """
 
     def __init__(self, dtype: DType, width: int) -> None:
@@ -85,7 +85,7 @@ class _NumberIndex:
         self._count = 0
         self._removed = 0
         self._keys: Array = np.zeros((1, width), np.uint64)
-        # Nobody can choose keys that all hash to one place without knowing this.
+        # A secret salt prevents attackers from choosing keys that all collide.
         self._salt = np.uint64(secrets.randbits(64))
         self._resize(_SMALLEST)
 
@@ -113,7 +113,7 @@ class _NumberIndex:
         return same[:, 0] if self._width == 1 else np.asarray(same.all(axis=1))
 
     def _located(self, keys: Array) -> tuple[Array, Array]:
-        """Of each key the row, or -1, and the place where the search ended."""
+        """Return for each key the row, or -1, and the slot where the search ended."""
         places = self._places(keys)
         found = self._slots[places]
         there = self._same(found, keys) & (found >= 0)
@@ -128,11 +128,11 @@ class _NumberIndex:
         return rows, places
 
     def find(self, keys: Array) -> Array:
-        """The row of each key, -1 where it is not there."""
+        """Return the row of each key, -1 if it is missing."""
         return self._located(self._words(keys).reshape(-1, self._width))[0]
 
     def add(self, keys: Array) -> Array:
-        """The row of each key."""
+        """Return the row of each key."""
         words = self._words(keys).reshape(-1, self._width)
         rows = self._located(words)[0]
         fresh = np.flatnonzero(rows < 0)
@@ -153,10 +153,10 @@ class _NumberIndex:
             self._resize(1 << (2 * total).bit_length())
 
     def _claim(self, keys: Array, base: int) -> Array:
-        """Find places for keys that have none, and stand in `_keys` from row `base` on.
+        """Find slots for keys without one, stored in `_keys` from row `base` on.
 
-        Equal ones get one row. All who want a free place write themselves there; who reads
-        another's key goes on.
+        Equal keys get one row. All keys that probe a free slot write themselves there; keys that
+        then read another one continue probing.
         """
         places = self._places(keys)
         owner = np.empty(len(keys), np.int64)
@@ -186,7 +186,7 @@ class _NumberIndex:
         return rows
 
     def remove(self, keys: Array) -> tuple[Array, Array]:
-        """Forget keys; the last rows take their places."""
+        """Remove keys; the last rows move to their positions."""
         rows, places = self._located(self._words(keys).reshape(-1, self._width))
         there = rows >= 0
         gone = np.zeros(self._count, bool)
@@ -227,12 +227,12 @@ class _TextIndex:
         return keys.size // self._width
 
     def find(self, keys: Array) -> Array:
-        """The row of each key, -1 where it is not there."""
+        """Return the row of each key, -1 if it is missing."""
         found = map(self._rows.get, self._items(keys), itertools.repeat(_EMPTY))
         return np.fromiter(found, np.int64, self._count_of(keys))
 
     def add(self, keys: Array) -> Array:
-        """The row of each key."""
+        """Return the row of each key."""
         before = len(self._rows)
         self._rows.default_factory = itertools.count(before).__next__
         found = map(self._rows.__getitem__, self._items(keys))
@@ -243,7 +243,7 @@ class _TextIndex:
         return rows
 
     def remove(self, keys: Array) -> tuple[Array, Array]:
-        """Forget keys; the last rows take their places."""
+        """Remove keys; the last rows move to their positions."""
         gone = {self._rows.pop(key) for key in self._items(keys) if key in self._rows}
         left = len(self._keys) - len(gone)
         holes = sorted(row for row in gone if row < left)

@@ -1,9 +1,9 @@
-"""A bounded queue: who may go on, who waits, and what closing does.
+"""A bounded queue: waiting, reservation and closing.
 
-Two lines of waiters, those who put in and those who take out, share one lock. A `dequeue_many` at
-the head of its line takes nothing before all its elements are there, but it *reserves* those that
-are: they no longer count against the capacity, so a queue that holds fewer than a batch serves the
-batch all the same. Who stops waiting therefore has nothing to give back.
+Two queues of waiters, of enqueues and of dequeues, share one lock. A `dequeue_many` at the head
+takes nothing before all its elements are available, but it *reserves* the available ones: they no
+longer count against the capacity. So a queue with a smaller capacity than a batch can still serve
+it. A canceled waiter therefore has nothing to return.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, compatible_dims, format_dims
 
 UNBOUNDED = 2**31 - 1
-"""The capacity that a negative one stands for."""
+"""The capacity of an unbounded queue."""
 
 
 class Store(Protocol):
-    """Where a queue keeps its elements; it decides which one is next."""
+    """The elements of a queue; it decides which one is next."""
 
     def __len__(self) -> int:
-        """The number of elements."""
+        """Return the number of elements."""
 
     def add(self, values: Values) -> None:
         """Put one element in."""
@@ -40,7 +40,7 @@ class Store(Protocol):
         ...
 
     def take_many(self, count: int, empty: Empty) -> Finish:
-        """Remove `count` elements, of which there are as many."""
+        """Remove `count` existing elements."""
         ...
 
     def clear(self) -> None:
@@ -48,7 +48,7 @@ class Store(Protocol):
 
 
 class _Waiting:
-    """The completion of an operation on a queue, which lets the queue go on when it fails."""
+    """The completion of an operation, which wakes other waiters if it fails."""
 
     __slots__ = ("_done", "_queue")
 
@@ -60,7 +60,7 @@ class _Waiting:
         self._done(value)
 
     def fail(self, error: BaseException) -> None:
-        """Pass the failure on; others may go on in the place of the one that failed."""
+        """Pass the error on; other waiters may proceed instead."""
         self._queue.gave_up(self)
         self._done.fail(error)
 
@@ -73,28 +73,28 @@ class _Taking(_Waiting):
     def __call__(self, value: Any = None) -> None:
         try:
             values = value()
-        except Exception as error:  # because the step waits for an answer whatever happens
+        except Exception as error:  # because the step needs an answer in any case
             self._done.fail(error)
             return
         self._done(values)
 
 
 class Queue(Resource):
-    """Elements of several components, put in and taken out by steps that wait for each other.
+    """Elements of several components, enqueued and dequeued by steps that wait for each other.
 
     Operations are answered through `done`, at once or later, with a tuple of values or None.
 
     Args:
       name: for messages.
-      flavour: the kind of queue as messages name it, "FIFOQueue".
+      flavour: the kind of queue in messages, "FIFOQueue".
       types: element type of each component.
       shapes: static shape of each component, fully known or partly; empty for any.
-      capacity: how many elements fit; unbounded when negative.
-      store: where they are kept.
-      least: how many a `dequeue` leaves behind while the queue is open.
-      seeds: what a random order begins with, for those who share the queue.
+      capacity: maximum number of elements; unbounded if negative.
+      store: the elements.
+      least: number of elements that stay in an open queue after a `dequeue`.
+      seeds: the initial seeds of a random order, to be compared by users of the queue.
     Attributes:
-      is_closed: whether nothing can be put in any more.
+      is_closed: whether it accepts no more elements.
     """
 
     kind = "queue"
@@ -130,12 +130,12 @@ class Queue(Resource):
     # ------------------------------------------------------------------ looking
 
     def size(self) -> int:
-        """The number of elements, without those that a waiting `dequeue_many` has reserved."""
+        """Return the number of elements, without those reserved by a waiting `dequeue_many`."""
         with self._lock:
             return len(self._store) - self._reserved()
 
     def pending(self) -> tuple[int, int]:
-        """How many operations wait to put in, and to take out."""
+        """Return the numbers of waiting enqueues and dequeues."""
         return len(self._enqueues), len(self._dequeues)
 
     # ------------------------------------------------------------------ putting in
@@ -215,9 +215,9 @@ class Queue(Resource):
         done: Done,
         cancellation: Cancellation | None = None,
     ) -> None:
-        """Let nothing more in.
+        """Close the queue to new elements.
 
-        Without `cancel_pending` it waits until those who wait already have put everything in.
+        Without `cancel_pending` it waits until all waiting enqueues have completed.
 
         Fails with: CancelledError: the queue is closed already, and `cancel_pending` is false.
         """
@@ -249,7 +249,7 @@ class Queue(Resource):
         cancellation: Cancellation | None = None,
         deadline: float | None = None,
     ) -> None:
-        """Take one element out as soon as there is one.
+        """Dequeue one element as soon as there is one.
 
         Fails with: OutOfRangeError: the queue is closed and empty.
         """
@@ -277,12 +277,12 @@ class Queue(Resource):
         *,
         up_to: bool = False,
     ) -> None:
-        """Take `count` elements out together, as soon as there are as many.
+        """Dequeue `count` elements together, as soon as there are as many.
 
         Args:
-          count: 0 gives an empty batch at once.
-          empty: makes the arrays that they are joined in.
-          up_to: whether fewer will do, but at least one, when the queue is closed.
+          count: 0 returns an empty batch at once.
+          empty: allocator of the batches.
+          up_to: whether a closed queue may return fewer, at least one.
         Raises: InvalidArgumentError: `count` is negative, or the components have no shapes.
         Fails with: OutOfRangeError: the queue is closed and has too few; they stay.
         """
@@ -314,7 +314,7 @@ class Queue(Resource):
     # ------------------------------------------------------------------ the end
 
     def gave_up(self, waiting: _Waiting) -> None:
-        """Note that an operation failed, which may let others go on."""
+        """Record that an operation failed, which may let others proceed."""
         with self._lock:
             self._stalled.discard(waiting)
             if self._reserving is waiting:
@@ -322,7 +322,7 @@ class Queue(Resource):
         Waiters.wake_all(self._enqueues, self._dequeues)
 
     def close(self) -> None:
-        """Fail all who wait and drop the elements: the queue was deleted."""
+        """Fail all waiters and drop the elements: the queue was deleted."""
         super().close()
         gone = errors.CancelledError(f"{self.flavour} {self.name!r} was deleted")
         self._enqueues.close(gone)
@@ -333,7 +333,7 @@ class Queue(Resource):
     # ------------------------------------------------------------------ with the lock held
 
     def _stall(self, waiting: _Waiting) -> Any:
-        """Note that the head of a line cannot go on."""
+        """Record that the head of a queue of waiters has to wait."""
         self._stalled.add(waiting)
         return NOT_READY
 
@@ -359,7 +359,7 @@ class Queue(Resource):
     # ------------------------------------------------------------------ without it
 
     def _wake(self) -> None:
-        """Let others go on after a change; as a rule nobody waits."""
+        """Wake waiters after a change; usually there are none."""
         if self._stalled:
             Waiters.wake_all(self._enqueues, self._dequeues)
 

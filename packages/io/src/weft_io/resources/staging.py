@@ -1,4 +1,4 @@
-"""Staging areas: tuples of tensors on their way to where they are used, in order or by key."""
+"""Staging areas: tuples of prefetched tensors, in order or by key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from weft_tensor import errors
 
 
 def bytes_of(values: Sequence[Any]) -> int:
-    """The memory that tensors take; strings count with what they hold."""
+    """Return the memory of tensors in bytes, including the contents of strings."""
     total = 0
     for value in values:
         if isinstance(value, np.ndarray) and value.dtype.hasobject:
@@ -26,15 +26,15 @@ def bytes_of(values: Sequence[Any]) -> int:
 
 
 class _Area(Resource):
-    """What both kinds share: limits, and the lines of those who wait.
+    """Base of both kinds of areas: limits, and the queues of waiters.
 
-    Besides the line of those who put something in, and of those who take the next tuple, there is
-    a line for each particular tuple that somebody waits for: by its key, or by its place.
+    Besides the queue of puts and the queue of gets of the next tuple, there is a queue for each
+    particular tuple that is waited for: by key or position.
 
     Args:
       name: for messages.
-      capacity: how many tuples fit; 0 for any number.
-      memory_limit: how many bytes fit; 0 for any number.
+      capacity: maximum number of tuples; 0 for no limit.
+      memory_limit: maximum number of bytes; 0 for no limit.
     """
 
     kind = "staging area"
@@ -51,7 +51,7 @@ class _Area(Resource):
         self._came: set[int] = set()
 
     def pending(self) -> tuple[int, int]:
-        """How many wait to put in, and to read or take out."""
+        """Return the numbers of waiting puts, and of waiting reads and gets."""
         with self._lock:
             particular = sum([len(line.waiters) for line in self._lines.values()])
             return len(self._puts), len(self._gets) + particular
@@ -103,7 +103,7 @@ class _Area(Resource):
                 del self._lines[which]
 
     def wake(self) -> None:
-        """Let those go on who can."""
+        """Wake the waiters that can proceed."""
         while True:
             Waiters.wake_all(self._puts, self._gets)
             with self._lock:
@@ -127,7 +127,7 @@ class _Area(Resource):
         return errors.CancelledError(f"the staging area {self.name!r} was deleted")
 
     def close(self) -> None:
-        """Fail all who wait and drop the tuples: the area was deleted."""
+        """Fail all waiters and drop the tuples: the area was deleted."""
         super().close()
         with self._lock:
             lines = [line.waiters for line in self._lines.values()]
@@ -137,7 +137,7 @@ class _Area(Resource):
 
 
 class _Line:
-    """Those who wait for one tuple, and how many operations use the line."""
+    """The waiters for one tuple, and the number of operations that use the queue."""
 
     __slots__ = ("users", "waiters")
 
@@ -147,7 +147,7 @@ class _Line:
 
 
 class _Waiting:
-    """The completion of an operation on an area; when it fails, others may go on in its place."""
+    """The completion of an operation on an area, which wakes other waiters if it fails."""
 
     __slots__ = ("_area", "_done", "_which")
 
@@ -177,7 +177,7 @@ class StagingArea(_Area):
         self._tuples: deque[tuple[Values, int]] = deque()
 
     def size(self) -> int:
-        """The number of tuples."""
+        """Return the number of tuples."""
         return len(self._tuples)
 
     def put(self, values: Values, done: Done, cancellation: Cancellation | None = None) -> None:
@@ -200,7 +200,7 @@ class StagingArea(_Area):
         self._wait(self._puts, attempt, done, cancellation)
 
     def get(self, done: Done, cancellation: Cancellation | None = None) -> None:
-        """Take the first tuple out as soon as there is one."""
+        """Remove and return the first tuple as soon as there is one."""
 
         def attempt() -> Any:
             if not self._tuples:
@@ -235,14 +235,14 @@ Parts = dict[int, Any]
 
 
 class MapStagingArea(_Area):
-    """Tuples by key, whose components may come and go one by one.
+    """Tuples by key, whose components may be added and removed one by one.
 
     Args:
       name: for messages.
       ordered: whether `pop` takes the smallest key rather than the one completed first.
-      capacity, memory_limit: as for `StagingArea`; incomplete tuples count for the memory alone.
+      capacity, memory_limit: as for `StagingArea`; incomplete tuples only count as memory.
     Attributes:
-      components: how many a complete tuple has; None before anything was put in.
+      components: number of components of a complete tuple; None before the first put.
     """
 
     kind = "map staging area"
@@ -262,11 +262,11 @@ class MapStagingArea(_Area):
         self._keys: list[int] = []  # a heap, when ordered; taken keys stay until they come up
 
     def size(self) -> int:
-        """The number of complete tuples."""
+        """Return the number of complete tuples."""
         return len(self._complete)
 
     def incomplete_size(self) -> int:
-        """The number of tuples that lack a component."""
+        """Return the number of tuples that lack a component."""
         return len(self._incomplete)
 
     def put(
@@ -332,11 +332,11 @@ class MapStagingArea(_Area):
         *,
         remove: bool = True,
     ) -> None:
-        """Take components of a tuple out, or read them, as soon as it is complete.
+        """Remove or read components of a tuple as soon as it is complete.
 
-        The tuple is gone when its last component was taken.
+        The tuple disappears with its last component.
 
-        Fails with: InvalidArgumentError: one of them was taken before.
+        Fails with: InvalidArgumentError: a component was removed before.
         """
         self._check_indices(indices)
 
@@ -352,7 +352,7 @@ class MapStagingArea(_Area):
         done: Done,
         cancellation: Cancellation | None = None,
     ) -> None:
-        """Take components of the first tuple out, as soon as there is one; the key comes first."""
+        """Remove components of the first tuple, as soon as there is one; returns the key first."""
         self._check_indices(indices)
 
         def attempt() -> Any:

@@ -69,7 +69,7 @@ class Table(Resource):
             )
 
     def _count(self, keys: Any) -> tuple[int, ...]:
-        """The shape of the keys without that of each.
+        """Return the shape of the keys without that of each.
 
         Raises: InvalidArgumentError: they end with another shape.
         """
@@ -107,11 +107,11 @@ class Table(Resource):
         return len(self._index)
 
     def size(self) -> int:
-        """How many keys it has."""
+        """Return the number of keys."""
         return len(self)
 
     def find(self, keys: Any, default: Any) -> Array:
-        """The value of each key.
+        """Return the value of each key.
 
         Args:
           keys: any shape that ends with that of a key.
@@ -149,7 +149,7 @@ class Table(Resource):
         return result
 
     def export(self) -> tuple[Array, Array]:
-        """All keys and their values: copies."""
+        """Return all keys and their values: copies."""
         with self._lock:
             count = len(self._index)
             return self._keys[:count].copy(), self._values[:count].copy()
@@ -157,9 +157,9 @@ class Table(Resource):
     # ------------------------------------------------------------------- changing
 
     def insert(self, keys: Any, values: Any) -> None:
-        """Give keys values; of one that occurs twice the last counts.
+        """Insert keys and values; the last of repeated keys wins.
 
-        Raises: InvalidArgumentError: shapes do not fit, or a key cannot be in the table.
+        Raises: InvalidArgumentError: shapes do not match, or a key is not allowed in the table.
         """
         rows, given = self._pairs(keys, values)
         self.check_keys(rows)
@@ -176,9 +176,10 @@ class Table(Resource):
         self._values[places] = given
 
     def remove(self, keys: Any) -> None:
-        """Take keys out; those that are not there are no error.
+        """Remove keys; missing ones are ignored.
 
-        Raises: InvalidArgumentError: the shape does not fit, or a key cannot be in the table.
+        Raises: InvalidArgumentError: the shape does not match, or a key is not allowed in the
+        table.
         """
         self._count(keys)
         rows = np.asarray(keys)
@@ -189,9 +190,9 @@ class Table(Resource):
                 column[holes] = column[movers]
 
     def replace(self, keys: Any, values: Any) -> None:
-        """Hold these instead of what was there.
+        """Replace the content of the table.
 
-        Raises: InvalidArgumentError: shapes do not fit.
+        Raises: InvalidArgumentError: shapes do not match.
         """
         rows, given = self._pairs(keys, values)
         with self._lock:
@@ -199,12 +200,12 @@ class Table(Resource):
             self._put(rows, given)
 
     def initialize(self, keys: Any, values: Any, place: Callable[[int], str] | None = None) -> None:
-        """What initializers of static tables call.
+        """Fill a static table; called by initializers.
 
-        Raises: UnimplementedError: the table can be changed, and has no such initializers.
+        Raises: UnimplementedError: the table is mutable and has no initializer.
         """
         raise errors.UnimplementedError(
-            f"the table {self.name!r} is changed by inserting; it takes no initializer"
+            f"the table {self.name!r} is mutable and has no initializer; insert keys instead"
         )
 
     def close(self) -> None:
@@ -235,30 +236,30 @@ class StaticTable(Table):
             )
 
     def find(self, keys: Any, default: Any) -> Array:
-        """The value of each key, as of any table.
+        """Return the value of each key; see `Table`.
 
-        Raises: FailedPreconditionError: it has no content yet.
+        Raises: FailedPreconditionError: it is not initialized.
         """
         self._check_initialized()
         return super().find(keys, default)
 
     def size(self) -> int:
-        """How many keys it has; FailedPreconditionError before it has content."""
+        """Return the number of keys; FailedPreconditionError if it is not initialized."""
         self._check_initialized()
         return len(self)
 
     def export(self) -> tuple[Array, Array]:
-        """All keys and their values; FailedPreconditionError before it has content."""
+        """Return all keys and their values; FailedPreconditionError before it has content."""
         self._check_initialized()
         return super().export()
 
     def initialize(self, keys: Any, values: Any, place: Callable[[int], str] | None = None) -> None:
-        """Give it its content; again with the same does nothing.
+        """Fill the table; repeated calls with the same content do nothing.
 
         Args:
-          place: tells where the pair of a number came from.
+          place: returns the location of a pair by its number.
         Raises: FailedPreconditionError: a key has two values, or the table has another content;
-          InvalidArgumentError: the shapes do not fit.
+        InvalidArgumentError: the shapes do not match.
         """
         rows, given = self._pairs(keys, values)
         with self._lock:
@@ -279,7 +280,7 @@ class StaticTable(Table):
     def _check_single(
         self, rows: Array, given: Array, places: Array, place: Callable[[int], str] | None
     ) -> None:
-        """Refuse a key with two values; those are compared with the first of the key."""
+        """Raise FailedPreconditionError for a key with two values."""
         count = len(rows)
         first = np.full(count, count)
         np.minimum.at(first, places, np.arange(count))
@@ -309,7 +310,7 @@ class StaticTable(Table):
         raise self._unchangeable("remove")
 
     def replace(self, keys: Any, values: Any) -> None:
-        """The content comes from whoever imports it, as from an initializer."""
+        """Fill the table with imported content, as an initializer does."""
         self.initialize(keys, values)
 
     def _unchangeable(self, what: str) -> errors.UnimplementedError:
@@ -320,7 +321,7 @@ class StaticTable(Table):
 
 
 def _equal(a: Array, b: Array) -> Array:
-    """Where values are equal; NaN is to itself."""
+    """Return where values are equal, treating NaN as equal to itself."""
     same: Array = a == b
     if a.dtype.kind in "fc":
         same = same | ((a != a) & (b != b))
@@ -334,12 +335,11 @@ def _shown(value: Any) -> str:
 
 
 class DenseTable(Table):
-    """A table with two keys that stand for what is not there, and cannot be in it.
+    """A table with two reserved keys, for empty and deleted slots.
 
     Args:
       name, key_dtype, value_dtype, value_shape: as of `Table`.
-      empty_key: the one.
-      deleted_key: the other.
+      empty_key, deleted_key: the reserved keys.
     Raises: InvalidArgumentError: they are equal, or of different shapes.
     """
 

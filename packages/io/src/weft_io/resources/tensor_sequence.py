@@ -37,7 +37,7 @@ class TensorSequence:
         return iter(self.values)
 
     def __getitem__(self, index: Any) -> Any:
-        """A tensor; the sequence itself for `()`, as of any value of rank 0."""
+        """Return a tensor; the sequence itself for `()`, as of any value of rank 0."""
         return self if index == () else self.values[index]
 
     def __repr__(self) -> str:

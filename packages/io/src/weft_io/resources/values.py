@@ -1,4 +1,4 @@
-"""Values that are kept past the step that made them: whose memory they are, rows, zeros."""
+"""Values that outlive their step: ownership, rows, padding."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 Values = tuple[Any, ...]
 Empty = Callable[[tuple[int, ...], np.dtype[Any]], Array]
-"""An allocator: shape and NumPy dtype to an array whose content is undefined."""
+"""An allocator: returns an uninitialized array for a shape and NumPy dtype."""
 
 _PINNED = 2
 """A view is copied when the array that it would keep alive is larger than it this many times."""
 
 
 def shape_of(value: Any) -> tuple[int, ...]:
-    """The shape of a value on an edge; handles and variants have rank 0."""
+    """Return the shape of a value on an edge; handles and variants have rank 0."""
     shape: tuple[int, ...] = getattr(value, "shape", ())
     return shape
 
 
 def number_of(value: Any, what: str) -> int:
-    """The integer in a value of shape ().
+    """Return the integer in a value of shape ().
 
     Args:
       what: for the message.
@@ -48,7 +48,7 @@ def number_of(value: Any, what: str) -> int:
 
 
 def items_of(value: Any, what: str) -> list[Any]:
-    """The elements of a value of shape (n,).
+    """Return the elements of a value of shape (n,).
 
     Args:
       what: for the message.
@@ -64,7 +64,7 @@ def items_of(value: Any, what: str) -> list[Any]:
 
 
 def row_of(batch: Array, index: int) -> Any:
-    """One element of a batch: a view, or at rank 0 a scalar; strings stay arrays of objects."""
+    """Return one element of a batch: a view, or a scalar; strings remain object arrays."""
     return batch[index, ...] if batch.dtype.hasobject else batch[index]
 
 
@@ -78,15 +78,15 @@ class Unpacked:
         self.fail = done.fail
 
     def __call__(self, value: Any = None) -> None:
-        """The result, without its tuple."""
+        """Complete with the result, without its tuple."""
         self._done(value[0])
 
 
 def keeper(node: Node, first: int) -> Callable[[Sequence[Any]], Values]:
-    """What turns the inputs of `node` from position `first` on into values that may be kept.
+    """Return a function that turns inputs of `node`, from `first` on, into values to keep.
 
-    A kernel's result belongs to nobody and never changes, so it is kept as it is. What the caller
-    feeds is borrowed for the Run, and so is copied; found out here, once per executable.
+    A kernel's result has no owner and never changes, so it is kept as it is. Fed values are
+    borrowed for the Run, and so are copied. This is determined once per executable.
     """
     borrowed = tuple([_may_be_borrowed(source) for source in node.inputs[first:]])
 
@@ -106,7 +106,7 @@ def _kept(value: Any, borrowed: bool) -> Any:
 
 
 def _may_be_borrowed(output: Output) -> bool:
-    """Whether an output may share memory with a fed array."""
+    """Return True if an output may share memory with a fed array."""
     seen = {output.node}
     pending = [output.node]
     while pending:
@@ -123,5 +123,5 @@ def _may_be_borrowed(output: Output) -> bool:
 
 
 def padding_of(dtype: DType) -> Any:
-    """What fills the places that have no value: zero, or the empty string."""
+    """Return the padding value of a type: zero, or the empty string."""
     return b"" if dtype is string else dtype.numpy.type()

@@ -37,8 +37,8 @@ class AssetFiles:
           tensors: string constants of rank 0.
         Returns: per constant an `Any` with an `AssetFileDef`.
         Raises:
-          InvalidArgumentError, InvalidTypeError: one is no such constant.
-          NotFoundError: there is no file of that name.
+          InvalidArgumentError, InvalidTypeError: a tensor is not such a constant.
+          NotFoundError: a file does not exist.
         """
         from weft_graph import proto
 
@@ -55,7 +55,7 @@ class AssetFiles:
         return messages
 
     def _name(self, source: str) -> str:
-        """The name of the copy: other files of one name get a number."""
+        """Return the name of the copy: other files of one name get a number."""
         base = name = source.replace("\\", "/").rpartition("/")[2]
         number = 0
         while name in self._sources:
@@ -82,7 +82,7 @@ def _path(tensor: Any) -> str:
 
 
 def _same(one: str, other: str) -> bool:
-    """Whether two files hold the same."""
+    """Return True if two files have the same contents."""
     if one == other:
         return True
     if gfile.stat(one).length != gfile.stat(other).length:
@@ -97,12 +97,12 @@ def _same(one: str, other: str) -> bool:
 
 
 def asset_feeds(export_dir: str, message: proto.MetaGraphDef, scope: str = "") -> dict[str, bytes]:
-    """What to feed so that a loaded graph finds its files.
+    """Return the feeds by which a loaded graph finds its files.
 
     Args:
       scope: the name scope that it was imported under.
-    Returns: the path of each file by the name of the tensor that takes it.
-    Raises: InvalidArgumentError: the name of a file leads out of the directory of the assets.
+    Returns: the path of each file by the name of the tensor to feed.
+    Raises: InvalidArgumentError: the name of a file leads outside the directory of the assets.
     """
     feeds = {}
     for asset in message.asset_file_def or _of_collection(message.collection_def):

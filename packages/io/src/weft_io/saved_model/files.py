@@ -22,19 +22,19 @@ class SavedModelNotFoundError(errors.NotFoundError, OSError):
 
 
 def saved_model_path(export_dir: str, as_text: bool) -> str:
-    """The file with the graphs."""
+    """Return the file with the graphs."""
     name = constants.SAVED_MODEL_FILENAME_PBTXT if as_text else constants.SAVED_MODEL_FILENAME_PB
     return paths.join(paths.as_path(export_dir), name)
 
 
 def variables_prefix(export_dir: str) -> str:
-    """The prefix of the bundle with the variables."""
+    """Return the prefix of the bundle with the variables."""
     directory = paths.join(paths.as_path(export_dir), constants.VARIABLES_DIRECTORY)
     return paths.join(directory, constants.VARIABLES_FILENAME)
 
 
 def asset_path(export_dir: str, filename: str) -> str:
-    """The path of an asset.
+    """Return the path of an asset.
 
     Raises: InvalidArgumentError: its name leads out of the directory of the assets.
     """
@@ -49,7 +49,7 @@ def asset_path(export_dir: str, filename: str) -> str:
 
 
 def read_saved_model(export_dir: str) -> tuple[proto.SavedModel, bool]:
-    """The message of a SavedModel, and whether it is in text form.
+    """Return the message of a SavedModel, and whether it is in text form.
 
     Raises:
       NotFoundError: there is none in the directory.

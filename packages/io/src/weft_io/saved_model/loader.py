@@ -29,14 +29,14 @@ _log = logging.getLogger("weft")
 
 
 class MetaGraphNotFoundError(errors.NotFoundError, RuntimeError):
-    """No graph of a SavedModel has these tags.
+    """No graph of a SavedModel has the given tags.
 
-    Use tags that the message lists. It is a RuntimeError too, since that is what TensorFlow raises.
+    Use tags that the message lists. The class is also a RuntimeError, as in TensorFlow.
     """
 
 
 def maybe_saved_model_directory(export_dir: Any) -> bool:
-    """Whether a directory holds a SavedModel, going by the names of its paths.
+    """Return True if a directory contains a SavedModel, judging by file names.
 
     Args:
       export_dir: a directory, or a URL that fsspec knows.
@@ -67,16 +67,16 @@ def load(
       tags: those of the graph, all of them.
       export_dir: the SavedModel's directory.
       import_scope: name scope to put the graph under; the names in the result are without it.
-      allowed_ops: the op types that it may have, in its functions too, such as `wf.safe_ops()` for
-        a model of a stranger; all by default. Where the ops of its saver are not among them, its
-        variables are restored by a saver of our own.
+      allowed_ops: the allowed op types, in its functions too, such as `wf.safe_ops()` for an
+        untrusted model; all by default. If the ops of its saver are not allowed, its variables
+        are restored by a new saver.
       **saver_kwargs: further arguments of `import_meta_graph`, such as `clear_devices`.
     Returns: the graph's message, with its signatures.
     Raises:
       NotFoundError: there is no SavedModel, no graph with the tags, or variables are missing.
       DataLossError: a file is damaged.
       PermissionDeniedError: there are other ops than `allowed_ops`; all are named with their nodes.
-      InvalidArgumentError: the graph contradicts itself, or its variables' types or shapes do.
+      InvalidArgumentError: the graph is invalid, or types or shapes of variables do not match.
 
     Examples:
       >>> x = wf.placeholder(wf.float32, [None], name="x")
@@ -118,7 +118,7 @@ class SavedModelLoader:
         return self._message
 
     def get_meta_graph_def_from_tags(self, tags: Iterable[str]) -> proto.MetaGraphDef:
-        """The graph with exactly these tags.
+        """Return the graph with exactly these tags.
 
         Raises: MetaGraphNotFoundError: there is none.
         """
@@ -142,7 +142,7 @@ class SavedModelLoader:
     ) -> tuple[Any, list[Node | Output]]:
         """Add a graph; arguments as of `load`.
 
-        Returns: its saver (None without variables), and what `return_elements` asked for.
+        Returns: its saver (None without variables), and the requested `return_elements`.
         """
         message = self.get_meta_graph_def_from_tags(tags)
         with graph.as_default():
@@ -153,7 +153,7 @@ class SavedModelLoader:
         """Restore the variables.
 
         Args:
-          saver: what `load_graph` returned.
+          saver: the saver returned by `load_graph`.
           import_scope: name scope of the graph.
         Raises: InvalidArgumentError: the graph has variables, and there is no saver.
         """
@@ -180,7 +180,7 @@ class SavedModelLoader:
         import_scope: str | None = None,
         **saver_kwargs: Any,
     ) -> proto.MetaGraphDef:
-        """All of it; arguments and result as of the function `load`."""
+        """Load graph, variables and main op; arguments and result as of the function `load`."""
         message = self.get_meta_graph_def_from_tags(tags)
         with sess.graph.as_default():
             found = import_scoped_meta_graph(message, import_scope=import_scope, **saver_kwargs)
@@ -192,7 +192,7 @@ class SavedModelLoader:
 
 
 def init_op(message: proto.MetaGraphDef, import_scope: str | None = None) -> Any:
-    """What to run when a graph was loaded into the default graph, or None.
+    """Return the node to run after a graph was loaded into the default graph, or None.
 
     Raises: InvalidArgumentError: there is more than one.
     """

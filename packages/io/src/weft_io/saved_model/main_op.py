@@ -1,4 +1,4 @@
-"""What to run when a SavedModel was loaded."""
+"""The main op of SavedModels, which runs after loading."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from weft_graph.variables.reference import (
 
 
 def main_op() -> Node:
-    """A node that initializes all variables, local ones too, and tables.
+    """Return a node that initializes all variables, local ones too, and tables.
 
     Examples:
       >>> seen = wf.Variable(0, collections=[wf.GraphKeys.LOCAL_VARIABLES])
@@ -33,10 +33,10 @@ def main_op() -> Node:
 
 
 def main_op_with_restore(restore_op_name: Any) -> Node:
-    """A node that does what `main_op` does, and then runs another.
+    """Return a node that runs `main_op`, and then another node.
 
     Args:
-      restore_op_name: that node, or its name.
+      restore_op_name: the other node, or its name.
     Raises: NotFoundError: the default graph has no node of that name.
 
     Examples:

@@ -35,7 +35,7 @@ def build_signature_def(
     method_name: str | None = None,
     defaults: Mapping[str, Any] | None = None,
 ) -> proto.SignatureDef:
-    """A signature: how callers of a saved model name its inputs and outputs.
+    """Return a signature: how callers of a saved model name its inputs and outputs.
 
     Args:
       inputs, outputs: `TensorInfo`s by the names that callers use.
@@ -79,7 +79,7 @@ def _constant(name: str, value: Any) -> Any:
 
 
 def regression_signature_def(examples: Any, predictions: Any) -> proto.SignatureDef:
-    """The signature of a regression.
+    """Return the signature of a regression.
 
     Args:
       examples: string: serialized `Example`s.
@@ -103,7 +103,7 @@ def regression_signature_def(examples: Any, predictions: Any) -> proto.Signature
 
 
 def classification_signature_def(examples: Any, classes: Any, scores: Any) -> proto.SignatureDef:
-    """The signature of a classification.
+    """Return the signature of a classification.
 
     Args:
       examples: string: serialized `Example`s.
@@ -139,7 +139,7 @@ def classification_signature_def(examples: Any, classes: Any, scores: Any) -> pr
 def predict_signature_def(
     inputs: Mapping[str, Any], outputs: Mapping[str, Any]
 ) -> proto.SignatureDef:
-    """The signature of any computation.
+    """Return the signature of any computation.
 
     Args:
       inputs, outputs: tensors by the names that callers use; at least one of each.
@@ -191,7 +191,7 @@ _TYPES = {
 
 
 def is_valid_signature(signature_def: Any) -> bool:
-    """Whether a signature is a prediction, regression or classification with the types it needs.
+    """Return True if a signature is a prediction, regression or classification with valid types.
 
     Args:
       signature_def: a `SignatureDef` message; None is not valid.
@@ -222,14 +222,14 @@ def is_valid_signature(signature_def: Any) -> bool:
 
 
 def op_signature_def(op: Node | Output, key: str) -> proto.SignatureDef:
-    """A signature that names an operation, as its output `key`."""
+    """Return a signature that names an operation, as its output `key`."""
     return build_signature_def(outputs={key: build_tensor_info_from_op(op)})
 
 
 def load_op_from_signature_def(
     signature_def: Any, key: str, import_scope: str | None = None
 ) -> Node | Output:
-    """The operation that a signature of `op_signature_def` names, in the default graph.
+    """Return the operation that a signature of `op_signature_def` names, in the default graph.
 
     Raises: NotFoundError: it is not there.
     """

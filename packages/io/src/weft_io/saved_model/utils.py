@@ -49,7 +49,7 @@ def build_tensor_info(tensor: Any) -> proto.TensorInfo:
 
 
 def build_tensor_info_from_op(op: Node | Output) -> proto.TensorInfo:
-    """A message that names an operation, which has no type and no shape."""
+    """Return a message that names an operation, which has no type and no shape."""
     from weft_graph import proto
 
     return proto.TensorInfo(name=op.name, tensor_shape=proto.TensorShapeProto(unknown_rank=True))
@@ -58,7 +58,7 @@ def build_tensor_info_from_op(op: Node | Output) -> proto.TensorInfo:
 def get_tensor_from_tensor_info(
     tensor_info: Any, graph: Graph | None = None, import_scope: str | None = None
 ) -> Output | SparseTensor:
-    """The tensor that a message names.
+    """Return the tensor that a message names.
 
     Args:
       tensor_info: a `TensorInfo`.
@@ -126,7 +126,7 @@ def _sparse_names(message: Any) -> tuple[str, str, str]:
 def get_element_from_tensor_info(
     tensor_info: Any, graph: Graph | None = None, import_scope: str | None = None
 ) -> Node | Output:
-    """The operation or tensor that a message names; arguments as of `get_tensor_from_tensor_info`.
+    """Return the named operation or tensor; arguments as of `get_tensor_from_tensor_info`.
 
     Raises: NotFoundError: there is none.
     """

@@ -1,8 +1,7 @@
-"""Work that goes on while the program does, and that the program does not end before.
+"""Background jobs that finish before the program ends.
 
-A job is a thread. Its failure is logged when it happens, and raised to whoever asks for its result
-first. When the program ends, the jobs that are not finished are named in the log and waited for; a
-second Ctrl-C ends the waiting.
+A job is a thread. Its failure is logged at once, and raised to the first caller that asks for its
+result. At exit, unfinished jobs are named in the log and waited for; a second Ctrl-C ends the wait.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ _log = logging.getLogger("weft")
 _unfinished: Final[dict[Job, None]] = {}
 _prepared = False
 _ending = False
-"""Whether nobody waits for threads any more."""
+"""True if the program no longer waits for threads."""
 
 
 class Job:
-    """Something that is being done in a thread.
+    """Work done in a thread.
 
     Args:
       what: for messages: "the checkpoint /tmp/model-5".
-      work: what to do.
-      failed: called in the thread if `work` fails, with `take_error`.
+      work: the function to run.
+      failed: called in the thread with `take_error` if `work` fails.
     """
 
     def __init__(
@@ -59,7 +58,7 @@ class Job:
         assert work is not None
         try:
             work()
-        except BaseException as error:  # because it is raised where the result is asked for
+        except BaseException as error:  # because it is raised to callers of `result`
             self._error = error
             _release(error)
             _log.error("%s failed: %s", self.what, error)
@@ -73,7 +72,7 @@ class Job:
 
     @property
     def finished(self) -> bool:
-        """Whether it is done, or failed."""
+        """True if the job has ended or failed."""
         return self._finished.is_set()
 
     def wait(self) -> None:
@@ -81,24 +80,24 @@ class Job:
         self._finished.wait()
 
     def result(self) -> None:
-        """Wait until it is done; raises what it failed with, once."""
+        """Wait until the job has ended; raise its error, once."""
         self.wait()
         error = self.take_error()
         if error is not None:
             raise error
 
     def take_error(self) -> BaseException | None:
-        """What it failed with, the first time that somebody asks."""
+        """Return the job's error to the first caller, then None."""
         error, self._error = self._error, None
         return error
 
     def _forget(self) -> None:
-        self._finished = threading.Event()  # the old one's lock may be held by nobody that lives
+        self._finished = threading.Event()  # a dead thread may hold the old one's lock
         self._finished.set()
 
 
 def _release(error: BaseException | None) -> None:
-    """Let go of what the functions held that an error came through: it may wait long to be met."""
+    """Clear the stack frames of an error, which may be kept for a long time before it is raised."""
     while error is not None:
         traceback.clear_frames(error.__traceback__)
         error = error.__cause__ or error.__context__
@@ -110,8 +109,8 @@ def _prepare() -> None:
     if _prepared:
         return
     _prepared = True
-    # Before the thread pools of libraries shut down, which those who write may need; atexit's
-    # functions come after.
+    # Register before the thread pools of libraries shut down, since writers may need them; atexit
+    # functions run later.
     register: Callable[[Callable[[], None]], Any]
     register = getattr(threading, "_register_atexit", atexit.register)
     try:

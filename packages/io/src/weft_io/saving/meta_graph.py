@@ -59,7 +59,7 @@ def import_meta_graph(
 
 
 def saver_of(found: ImportedGraph, import_scope: str | None = None) -> Any:
-    """A saver over imported nodes, or a new one of all variables; None where there are none."""
+    """Return a saver over imported nodes, or of all variables; None if there are none."""
     if found.saver_def is not None:
         return Saver.from_proto(found.saver_def, found.scope or None)
     if found.restorable:

@@ -13,7 +13,7 @@ GRAPH_KEY: Final = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
 def described_objects(reader: CheckpointReader) -> proto.TrackableObjectGraph | None:
-    """The message that describes the objects of a checkpoint; None where it is not of objects.
+    """Return the object graph of a checkpoint; None if it is not object-based.
 
     Raises: DataLossError: it is damaged.
     """

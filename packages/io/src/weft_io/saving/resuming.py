@@ -1,4 +1,4 @@
-"""What a checkpoint holds besides variables where training is to go on as if never interrupted."""
+"""The state, besides variables, that a checkpoint needs to resume training exactly."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _IteratorSaveable(SaveableObject):
             return out("IteratorSerializeState", [self._resource])
 
     def restore(self, restored_tensors: Sequence[Output], restored_shapes: Any) -> Node:
-        """The node that puts the state back."""
+        """Return the node that puts the state back."""
         with self._resource.graph.colocate_with(self._resource.node):
             return create("IteratorRestoreState", [self._resource, restored_tensors[0]])
 
@@ -53,15 +53,15 @@ class _StreamSaveable(SaveableObject):
             return out("RandomStreamState", [], {"stream": self._stream})
 
     def restore(self, restored_tensors: Sequence[Output], restored_shapes: Any) -> Node:
-        """The node that puts the place back."""
+        """Return the node that puts the place back."""
         with self.op.graph.device(self._where):
             return create("RestoreRandomStream", [restored_tensors[0]], {"stream": self._stream})
 
 
 def state_of_run(graph: Graph) -> list[SaveableObject]:
-    """The places of a graph's random ops in their streams, and of its iterators in their datasets.
+    """Return the stream positions of a graph's random ops and the positions of its iterators.
 
-    Random ops of initializers alone are left out, and so are iterators that are saved already.
+    Random ops used only by initializers are left out, and so are iterators that are saved already.
     """
     iterators = [
         saveable_of(handle, optional=True)
@@ -82,7 +82,7 @@ def _drawing(graph: Graph) -> Iterator[Node]:
 
 
 def _before_initializers(graph: Graph) -> set[Node]:
-    """The nodes that initializers of variables run."""
+    """Return the nodes that initializers of variables run."""
     found: set[Node] = set()
     left: list[Node] = [
         variable.initializer
@@ -99,9 +99,9 @@ def _before_initializers(graph: Graph) -> set[Node]:
 
 
 def saveable_of(resource: Output, optional: bool = False) -> SaveableObject:
-    """What a Saver saves of the iterator that a handle is of.
+    """Return the saveable of the iterator that a handle refers to.
 
     Args:
-      optional: a checkpoint may lack it; the iterator is at its beginning then.
+      optional: a checkpoint may lack it; the iterator then starts at its beginning.
     """
     return _IteratorSaveable(resource, optional)

@@ -1,4 +1,4 @@
-"""Which checkpoints are kept: the last N, and one every so many hours; and what a crash left."""
+"""Retention of checkpoints: the last N, one every so many hours, and cleanup after crashes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _FIRST_LINE: Final = b"weft retention journal 1\n"
 
 
 class Retention:
-    """The checkpoints that a saver knows, oldest first. It touches no files.
+    """The checkpoints that a saver knows, oldest first. It does not access files.
 
     Args:
-      max_to_keep: number to keep; None and 0 keep all, and no list of them.
-      keep_every_n_hours: of those that would go, keep for good one per so many hours.
-      clock: seconds since the epoch.
+      max_to_keep: number to keep; None and 0 keep all, without a list.
+      keep_every_n_hours: of the checkpoints to remove, keep one per this many hours permanently.
+      clock: returns seconds since the epoch.
     Attributes:
       last: (prefix, time written) of the checkpoints, oldest first.
     """
@@ -38,7 +38,7 @@ class Retention:
         self.last: list[tuple[str, float]] = []
 
     def record(self, prefix: str) -> list[str]:
-        """Note a new checkpoint; returns those that are to be removed."""
+        """Record a new checkpoint; return those to remove."""
         if not self._max_to_keep:
             return []
         self.last = [item for item in self.last if item[0] != prefix]
@@ -65,22 +65,22 @@ class Retention:
                 self.last.insert(younger[0] if younger else len(self.last), (prefix, written))
 
     def snapshot(self) -> tuple[list[tuple[str, float]], float]:
-        """What it knows now, for `rollback`."""
+        """Return the current state, for `rollback`."""
         return list(self.last), self._keep_next_after
 
     def rollback(self, before: tuple[list[tuple[str, float]], float]) -> None:
-        """Forget what was recorded since a snapshot."""
+        """Restore the state of a snapshot."""
         self.last, self._keep_next_after = before
 
 
 class RetentionJournal:
-    """A note of what a save adds to and removes from the list of checkpoints.
+    """A journal of the changes that a save makes to the list of checkpoints.
 
-    Killed between the parts of a save, a process may leave a whole checkpoint that no list names;
-    the next save in the directory finds it by this note.
+    If a process is killed during a save, it may leave a complete checkpoint that no list names; the
+    next save in the directory finds it by this journal.
 
     Args:
-      directory: where the state file is.
+      directory: the directory of the state file.
       state_file: its name.
       prefix: the checkpoint about to be written.
     Raises: OSError.
@@ -92,7 +92,7 @@ class RetentionJournal:
         try:
             self._saving.write(_FIRST_LINE)
             self._note("adds", [prefix])
-        except BaseException:  # because nothing may stay behind, whatever it is
+        except BaseException:  # because no file may be left behind after any failure
             self._saving.discard()
             raise
 
@@ -106,7 +106,7 @@ class RetentionJournal:
         self._saving.write(json.dumps({what: absolute}).encode() + b"\n")
 
     def done(self) -> None:
-        """The list and the files agree again."""
+        """End the journal: list and files agree again."""
         self._saving.discard()
 
     def abandon(self) -> None:
@@ -114,7 +114,7 @@ class RetentionJournal:
         self._saving.abandon()
 
     def give_up(self) -> None:
-        """The save failed: leave the note only if there may be a checkpoint that no list names."""
+        """End the journal after an error; keep it only if there may be an unlisted checkpoint."""
         if state.checkpoint_exists(self._prefix):
             self.abandon()
             return
@@ -125,11 +125,11 @@ class RetentionJournal:
 
 
 def recover(directory: str, state_file: str) -> list[str]:
-    """Finish what savers left undone that died while saving to a directory.
+    """Finish the saves of processes that died while saving to a directory.
 
     Removes the checkpoints that were about to be removed.
 
-    Returns: prefixes of the whole checkpoints that no list names, oldest first.
+    Returns: prefixes of the complete checkpoints that no list names, oldest first.
     Raises: OSError.
     """
     storage = paths.storage_of(directory)
@@ -141,7 +141,7 @@ def recover(directory: str, state_file: str) -> list[str]:
             continue  # another's, or one that says nothing yet, which the next save removes
         try:
             listed = _listed(directory, state_file)
-        except errors.DataLossError:  # nobody knows; this save replaces the damaged list
+        except errors.DataLossError:  # unknown; this save replaces the damaged list
             break
         adds, removes = _read(left.data)
         for path in removes:

@@ -1,4 +1,4 @@
-"""What a Saver saves under each name: variables, parts of variables, and other state."""
+"""Saveable objects: variables, parts of variables, and other state, by name."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class SaveSpec:
     """One tensor of a saveable object.
 
     Attributes:
-      tensor: what is saved: an output, or a function without arguments that makes it.
+      tensor: the output to save, or a function without arguments that makes it.
       slice_spec: the whole's shape, then start and length of the part on each axis: "10 20 0,5:-"
         is the first five rows of shape (10, 20); "" for the whole.
-      name: in the checkpoint.
+      name: its name in the checkpoint.
       dtype: element type.
-      device: where it is.
+      device: its device.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class SaveSpec:
 
     @property
     def tensor(self) -> Output:
-        """What is saved."""
+        """The output to save."""
         return self._tensor if isinstance(self._tensor, Output) else self._tensor()
 
 
@@ -73,15 +73,15 @@ class SaveableObject:
 
     @property
     def device(self) -> str:
-        """Where its first tensor is."""
+        """The device of its first tensor."""
         return self.specs[0].device
 
     def restore(self, restored_tensors: Sequence[Output], restored_shapes: Any) -> Any:
-        """A node that puts the tensors back.
+        """Return a node that restores the tensors.
 
         Args:
           restored_tensors: one per spec.
-          restored_shapes: their shapes where they were reshaped, else None.
+          restored_shapes: their shapes if they were reshaped, else None.
         """
         raise NotImplementedError
 
@@ -90,7 +90,7 @@ class Saved:
     """An object that is no variable and can be saved: a table."""
 
     def saveable(self, name: str | None = None) -> SaveableObject:
-        """How, under a name or its own."""
+        """Return the saveable object, under the given name or its own."""
         raise NotImplementedError
 
 
@@ -102,7 +102,7 @@ class ReferenceVariableSaveable(SaveableObject):
         super().__init__(ref, [SaveSpec(ref, slice_spec, name, ref.dtype.base_dtype)], name)
 
     def restore(self, restored_tensors: Sequence[Output], restored_shapes: Any) -> Any:
-        """The node that assigns the value."""
+        """Return the node that assigns the value."""
         known = is_fully_defined(self.ref.dims)
         validate = restored_shapes is None and known
         return state.assign(self.ref, restored_tensors[0], validate_shape=validate).node
@@ -121,13 +121,13 @@ class ResourceVariableSaveable(SaveableObject):
             return resource_state.read_variable_op(self.handle, self.specs[0].dtype)
 
     def restore(self, restored_tensors: Sequence[Output], restored_shapes: Any) -> Any:
-        """The node that assigns the value."""
+        """Return the node that assigns the value."""
         with self.handle.graph.colocate_with(self.handle.node):
             return resource_state.assign_variable_op(self.handle, restored_tensors[0])
 
 
 def static_dims(saveable: SaveableObject) -> Any:
-    """The shape that a variable requires; None for one of any shape, and for other state."""
+    """Return the shape that a variable requires; None for one of any shape, and for other state."""
     if isinstance(saveable, ReferenceVariableSaveable):
         return saveable.ref.dims
     if isinstance(saveable, ResourceVariableSaveable):
@@ -139,7 +139,7 @@ def static_dims(saveable: SaveableObject) -> Any:
 
 
 def all_saveable_objects(graph: Any, scope: str | None = None) -> list[Any]:
-    """The variables and other saveable objects of a graph."""
+    """Return the variables and other saveable objects of a graph."""
     return [
         *graph.get_collection(GraphKeys.GLOBAL_VARIABLES, scope),
         *graph.get_collection(GraphKeys.SAVEABLE_OBJECTS, scope),
@@ -147,7 +147,7 @@ def all_saveable_objects(graph: Any, scope: str | None = None) -> list[Any]:
 
 
 def saveables_for(var_list: Any) -> list[SaveableObject]:
-    """The objects that a Saver's `var_list` means, sorted by name.
+    """Return the objects that a Saver's `var_list` means, sorted by name.
 
     Args:
       var_list: variables, partitioned variables, outputs of variable nodes, tables that change and
@@ -179,7 +179,7 @@ def _identity(saveable: SaveableObject) -> Any:
 
 
 def by_name(var_list: Any) -> Mapping[str, Any]:
-    """The items of a Saver's `var_list` by name, the parts of one variable as a list.
+    """Return the items of a Saver's `var_list` by name, the parts of one variable as a list.
 
     Raises: as `saveables_for`.
     """
@@ -214,7 +214,7 @@ def _saveables(name: str, value: Any) -> list[SaveableObject]:
 
 
 def _slices(name: str, parts: Sequence[Any]) -> list[tuple[Variable, SaveSliceInfo]]:
-    """The parts of one variable with their slices."""
+    """Return the parts of one variable with their slices."""
     slices = []
     for part in parts:
         info = part._get_save_slice_info() if isinstance(part, Variable) else None
@@ -251,7 +251,7 @@ def _single(name: str, value: Any, spec: str) -> SaveableObject:
 
 
 def reshaped(tensors: Sequence[Output], saveable: SaveableObject) -> tuple[list[Output], Any]:
-    """The tensors in the shape that the variable has, and that shape."""
+    """Return the tensors in the shape that the variable has, and that shape."""
     dims = static_dims(saveable)
     if not is_fully_defined(dims):
         dims = None
@@ -266,11 +266,11 @@ def restore_nodes(
     reshape: bool,
     sequentially: bool,
 ) -> list[Node]:
-    """The nodes that put restored tensors back.
+    """Return the nodes that restore tensors.
 
     Args:
-      tensors: as many as all specs together, in order.
-      reshape: give each the shape of its variable.
+      tensors: one for each spec, in order.
+      reshape: reshape each to the shape of its variable.
       sequentially: one after the other.
     """
     graph = tensors[0].graph

@@ -40,7 +40,7 @@ _WRITTEN_VERSION = 2
 
 
 class _Save(NamedTuple):
-    """What one save writes: where, and under which list; None for what is not wanted."""
+    """The files that one save writes; None for those not requested."""
 
     prefix: str
     directory: str
@@ -53,25 +53,23 @@ class Saver:
     """Saves and restores variables.
 
     Its nodes are added to the default graph when it is made, so that it works on a finalized graph.
-    A checkpoint replaces an older one of the same name in one step: after a crash at any moment the
-    old one or the new one is there, whole. Restoring verifies everything before it assigns
-    anything.
+    A checkpoint replaces an older one of the same name atomically: after a crash, either the old or
+    the new one is complete. Restoring verifies everything before it assigns anything.
 
-    `save` of an asynchronous saver returns as soon as the saver holds the values. A thread writes
-    them while training goes on; an update of a variable that is still to be written copies it
-    first. One checkpoint is written at a time: the next `save` waits until the last one is in
-    place, and so do `restore`, `close` and the end of the program. An error in writing is logged at
-    once, and raised by whichever of `save`, `restore`, `close` and `wait_until_finished` is called
-    next.
+    `save` of an asynchronous saver returns as soon as the saver holds references to the values. A
+    thread writes them while training continues; updates of variables that are not written yet copy
+    them first. One checkpoint is written at a time: the next `save`, `restore`, `close` and the end
+    of the program wait for it. A write error is logged at once, and raised by the next call of
+    `save`, `restore`, `close` or `wait_until_finished`.
 
     Args:
       var_list: variables, or a dict from names in the checkpoint to variables; all variables and
         saveable objects of the graph by default.
-      reshape: give restored tensors the shapes of their variables, where the number of elements
-        is right.
+      reshape: reshape restored tensors to the shapes of their variables, if the number of
+        elements matches.
       sharded: one file per device.
       max_to_keep: how many of the latest checkpoints are kept; None or 0 keeps all.
-      keep_checkpoint_every_n_hours: of those that would be removed, keep one per so many hours.
+      keep_checkpoint_every_n_hours: of the checkpoints to remove, keep one per this many hours.
       name: name scope of the nodes; "save" by default.
       restore_sequentially: restore one variable after the other.
       saver_def: a `SaverDef` whose nodes are in the graph already, instead of new nodes.
@@ -83,11 +81,11 @@ class Saver:
       save_relative_paths: name checkpoints relative to their directory in the state file, so that
         it can be moved.
       filename: the default of the node that is fed the path.
-      asynchronous: write checkpoints while the program goes on. TensorFlow has no such argument.
-      resumable: save also where the graph's random ops are in their streams, and its iterators in
-        their datasets, so that what is restored goes on with the same numbers and examples as if
-        it had not been interrupted. Random ops in bodies of functions are not among them, nor what
-        is added to the graph later. TensorFlow has no such argument.
+      asynchronous: write checkpoints in the background. TensorFlow has no such argument.
+      resumable: also save the positions of the graph's random ops in their streams and of its
+        iterators in their datasets, so that restored training continues with the same numbers and
+        examples. Random ops in function bodies and nodes that are added to the graph later are not
+        included. TensorFlow has no such argument.
     Raises:
       InvalidArgumentError: there is nothing to save, or a name occurs twice.
       InvalidTypeError: something in `var_list` is no variable, or a setting is of a wrong type.
@@ -157,12 +155,12 @@ class Saver:
         self._filename = filename
         self._asynchronous = asynchronous
         self._resumable = resumable
-        self._held: Any = None  # the output of the node that holds what is to be saved
+        self._held: Any = None  # the output of the node that holds the values to save
         self._job: background.Job | None = None
         self._graph_cache: tuple[Any, bytes | None] = (None, None)
-        self._turn = threading.Lock()  # of those who start an asynchronous save
+        self._turn = threading.Lock()  # serializes the start of asynchronous saves
         self._is_empty = False
-        self._by_name = False  # whether it stands for one whose names a checkpoint lacks
+        self._by_name = False  # whether it replaces a saver whose names a checkpoint lacks
         self._lock = threading.Lock()  # of the list of checkpoints and its file
         self.saver_def: Any = saver_def
         if saver_def is not None:
@@ -224,7 +222,7 @@ class Saver:
                 raise errors.InvalidArgumentError(f"saver_def must have a {field}")
 
     def as_saver_def(self) -> proto.SaverDef:
-        """The names of its nodes, and its settings, as a message."""
+        """Return the names of its nodes, and its settings, as a message."""
         self.build()
         message: proto.SaverDef = self.saver_def
         return message
@@ -241,7 +239,7 @@ class Saver:
 
     @staticmethod
     def from_proto(saver_def: proto.SaverDef, import_scope: str | None = None) -> Saver:
-        """A saver over nodes that are in the graph, possibly under a name scope."""
+        """Return a saver over nodes that are in the graph, possibly under a name scope."""
         _check_saver_def(saver_def)
         if import_scope:
             prefix = import_scope.rstrip("/") + "/"
@@ -277,7 +275,7 @@ class Saver:
             self._retention.last = pairs
 
     def recover_last_checkpoints(self, checkpoint_paths: Sequence[str]) -> None:
-        """Replace the list by those of the checkpoints that exist, say from a former process."""
+        """Replace the list by the existing ones of these checkpoints, say of an earlier process."""
         paths = listed(checkpoint_paths, "checkpoint_paths")
         existing = [path for path in paths if state.checkpoint_exists(path)]
         times = state.get_checkpoint_mtimes(existing)
@@ -299,27 +297,28 @@ class Saver:
     ) -> str | None:
         """Save the variables.
 
-        An asynchronous saver returns while the checkpoint is still being written, and raises what
-        stopped the one before. It makes the path absolute: the program may change its directory.
+        An asynchronous saver returns while the checkpoint is still being written, and raises the
+        error of the previous one. It makes the path absolute, since the program may change its
+        directory.
 
         Args:
           sess: a session over the graph with the saver's nodes.
-          save_path: prefix of the checkpoint's files; its directory is made if it is missing.
+          save_path: prefix of the checkpoint's files; its directory is created if necessary.
           global_step: number, or a tensor or variable with one, appended as "-<step>".
           latest_filename: name of the state file; "checkpoint" by default.
           meta_graph_suffix: suffix of the file with the graph.
           write_meta_graph: write that file too.
           write_state: record the checkpoint in the state file, and remove those beyond
             `max_to_keep`.
-          strip_default_attrs: leave attributes with default values out of the graph's file.
+          strip_default_attrs: omit attributes with default values from the graph's file.
           save_debug_info: accepted for compatibility: nodes carry their lines in weft's own files.
-        Returns: the prefix to restore from; None when there is nothing to save but the graph.
+        Returns: the prefix to restore from; None if there is nothing to save except the graph.
         Raises:
-          InvalidTypeError, InvalidArgumentError: an argument is not what it must be, for instance
-            a `global_step` that is no whole number.
+          InvalidTypeError, InvalidArgumentError: an argument is invalid, for instance a
+            `global_step` that is not an integer.
           FailedPreconditionError: a variable has no value.
-          ResourceExhaustedError: the disk is full; what was there before still is.
-          PermissionDeniedError and others: what the operating system refused.
+          ResourceExhaustedError: the disk is full; the previous checkpoint still exists.
+          PermissionDeniedError and others: the operating system's error.
         """
         _check_session(sess)
         text(meta_graph_suffix, "meta_graph_suffix")
@@ -378,7 +377,7 @@ class Saver:
         return save.prefix
 
     def _graph_file_later(self, graph: Any, save: _Save) -> Callable[[], bytes | None]:
-        """A function that gives the graph's file while the program goes on."""
+        """Return a function that returns the graph's file while the program continues."""
         if graph.finalized or save.graph_path is None:
             return lambda: self._cached_graph_file(graph, save)
         data = self._cached_graph_file(graph, save)  # now: nodes may be added meanwhile
@@ -387,7 +386,7 @@ class Saver:
     def wait_until_finished(self) -> None:
         """Wait until the checkpoint that an asynchronous saver is writing is in place.
 
-        Raises: what stopped it, once.
+        Raises: the error of the write, once.
         """
         job = self._job
         if job is None:
@@ -438,15 +437,15 @@ class Saver:
                 list_name,
                 save_relative_paths=self._save_relative_paths,
             )
-        except BaseException:  # because the list has to go on saying what there is
+        except BaseException:  # because the list must match the existing checkpoints
             self._retention.rollback(before)
-            self._retention.add_existing([prefix])  # if it is there
+            self._retention.add_existing([prefix])  # if it exists
             note.give_up()
             raise
         try:
             for path in doomed:
                 state.remove_checkpoint(path)
-        except BaseException:  # because the next save has to go on, whatever stopped this one
+        except BaseException:  # because the next save must be possible after any error
             note.abandon()
             raise
         with reported("saving", prefix):
@@ -462,7 +461,7 @@ class Saver:
             return None
 
     def _cached_graph_file(self, graph: Any, save: _Save) -> bytes | None:
-        """The graph's file; the one of the last save where nothing was added since."""
+        """Return the graph's file, cached unless nodes were added since the last save."""
         keys = graph.get_all_collection_keys()
         collections = [(key, [id(item) for item in graph.get_collection(key)]) for key in keys]
         now = (graph, graph.version, save.strip_default_attrs, collections)
@@ -482,7 +481,7 @@ class Saver:
         save_debug_info: bool = False,
         graph: Any = None,
     ) -> proto.MetaGraphDef:
-        """The graph with this saver as a `MetaGraphDef`; arguments as of `export_meta_graph`."""
+        """Export graph and saver as a `MetaGraphDef`; arguments as of `export_meta_graph`."""
         return export_meta_graph(
             filename,
             saver_def=self.as_saver_def(),
@@ -499,21 +498,21 @@ class Saver:
     # ------------------------------------------------------------- restoring
 
     def restore(self, sess: Any, save_path: str) -> None:
-        """Give the variables the values in a checkpoint; they need not be initialized.
+        """Restore the variables from a checkpoint; they need not be initialized.
 
         Args:
           sess: a session over the graph with the saver's nodes.
-          save_path: what `save` or `latest_checkpoint` returned.
+          save_path: a result of `save` or `latest_checkpoint`.
         Raises:
-          NotFoundError: there is no such checkpoint, or it lacks variables or files; all missing
+          NotFoundError: the checkpoint does not exist, or lacks variables or files; all missing
             variables are named.
           InvalidArgumentError: a variable has another type or shape.
           DataLossError: the checkpoint is damaged. No variable was changed.
-          what the last `save` of an asynchronous saver failed with: it is waited for first.
+          the error of the last `save` of an asynchronous saver, which is waited for first.
         """
         if save_path is None:
             raise errors.InvalidArgumentError(
-                "there is no checkpoint to restore: save_path is None"
+                "save_path must be the path of a checkpoint, got None"
             )
         _check_session(sess)
         self.build()
@@ -536,9 +535,9 @@ class Saver:
             progress.log.info("Restored parameters from %s", prefix)
 
     def _by_objects(self, graph: Any, prefix: str) -> Saver | None:
-        """A saver of the same variables by the names that a checkpoint of objects has for them.
+        """Return a saver of the same variables under their names in an object-based checkpoint.
 
-        None where it is no such checkpoint, or lacks one of them.
+        None if the checkpoint is not object-based, or lacks one of the variables.
         """
         if graph.finalized or self._by_name:
             return None
@@ -556,7 +555,7 @@ class Saver:
 
 
 def _whole(step: Any) -> int:
-    """A number of steps, which may have been counted in floats."""
+    """Return a number of steps, which may have been counted in floats."""
     value = np.asarray(step)
     if value.shape == () and value.dtype.kind == "f" and float(value).is_integer():
         return int(value)
@@ -573,7 +572,7 @@ def _check_saver_def(saver_def: Any) -> None:
 
 
 def _with_state_of_run(found: Any) -> Any:
-    """What a saver saves, and what makes it resumable."""
+    """Add to a saver's list the state that makes it resumable."""
     from weft_io.saving.resuming import state_of_run
 
     state = state_of_run(get_default_graph())

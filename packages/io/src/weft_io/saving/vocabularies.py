@@ -107,7 +107,7 @@ def warm_start(
 
 
 def _started(wanted: Any, vocabularies: Mapping[str, VocabInfo]) -> dict[str, Any]:
-    """The variables by name; the parts of one variable as a list."""
+    """Return the variables by name; the parts of one variable as a list."""
     graph = get_default_graph()
     everything = graph.get_collection(GraphKeys.GLOBAL_VARIABLES)
     if wanted is None:

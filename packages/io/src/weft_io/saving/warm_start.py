@@ -72,7 +72,7 @@ def _prefix(path: Any) -> str:
 
 
 def _variable(target: Any) -> Any:
-    """The variable, or list of parts, that a value of the map stands for; None for a scope."""
+    """Return the variable, or list of parts, of a value of the map; None for a scope."""
     if isinstance(target, Variable | PartitionedVariable):
         return target
     if isinstance(target, list | tuple) and all(isinstance(part, Variable) for part in target):
@@ -85,13 +85,13 @@ def _variable(target: Any) -> Any:
 
 
 def _stored() -> dict[str, Any]:
-    """The variables of get_variable by name, partitioned ones and their slots as wholes."""
+    """Return the variables of get_variable by name, partitioned ones and their slots as wholes."""
     store = variable_scope_store()
     return group_parts(store.variables.values()) | store.partitioned
 
 
 def _scope(name: str, target: str) -> list[tuple[str, Any]]:
-    """The variables of a name scope, with their names in the checkpoint."""
+    """Return the variables of a name scope, with their names in the checkpoint."""
     if not name.endswith("/") or not (target.endswith("/") or not target):
         raise errors.InvalidArgumentError(
             f"there is no variable {target!r}; to load a scope, map 'scope/' to 'other_scope/', "

@@ -1,7 +1,7 @@
-"""What runs of a dataset.
+"""The runtime of datasets.
 
-A source describes a dataset, a stream is one pass over it (`stream.py`). The other modules hold one
-family of datasets each; they are plain objects, and know of no graph. `calls.py` runs the functions
-of a pipeline, `iterator_resource.py` is an iterator as steps see it, and `state.py` is the form in
-which its position is saved.
+A source describes a dataset, a stream is one pass over it (`stream.py`). The other modules contain
+one family of datasets each, as plain objects independent of graphs. `calls.py` runs the functions
+of a pipeline, `iterator_resource.py` is the iterator of steps, and `state.py` encodes its saved
+position.
 """

@@ -75,8 +75,8 @@ class BatchSource(Source):
 
     Args:
       size: of a batch.
-      drop: leave out a last batch that is smaller.
-      empty: where arrays come from.
+      drop: drop a last batch that is smaller.
+      empty: allocator of the arrays.
     Raises: InvalidArgumentError: the size is below 1.
     """
 
@@ -91,7 +91,7 @@ class BatchSource(Source):
         self.empty = empty
 
     def cardinality(self) -> int:
-        """How many batches there are."""
+        """Return the number of batches."""
         count = self._inner.cardinality()
         if count < 0:
             return count

@@ -24,31 +24,31 @@ _AHEAD: Final = 4
 
 
 class FunctionCall:
-    """A function of the graph's library, as what a pipeline applies to its elements.
+    """A function of the graph's library that a pipeline applies to its elements.
 
     Args:
-      function: what to run.
-      device: where; its session's variables are those that the function sees.
+      function: the function.
+      device: its device; the function uses the variables of the device's session.
     """
 
     def __init__(self, function: Function, device: Device) -> None:
         self._body = FunctionBody(function, device)
 
     def __call__(self, values: Sequence[Any]) -> Element:
-        """The results for some arguments."""
+        """Return the results for some arguments."""
         given = [graph_value(value) if type(value) is bytes else value for value in values]
         return tuple([component(value) for value in self._body(given)])
 
 
 def call_of(node: Node, attribute: str, device: Device) -> FunctionCall:
-    """The function that an attribute of a node names."""
+    """Return the function that an attribute of a node names."""
     named = node.attrs[attribute]
     assert isinstance(named, NameAttrs)
     return FunctionCall(node.graph.functions[named.name], device)
 
 
 def with_captured(call: Call, captured: Sequence[Any]) -> Call:
-    """A call whose last arguments are known."""
+    """Return a call with its last arguments bound."""
     if not captured:
         return call
     rest = tuple(captured)
@@ -56,9 +56,9 @@ def with_captured(call: Call, captured: Sequence[Any]) -> Call:
 
 
 def preserving(call: Call) -> Call:
-    """A call that cannot end a dataset: its OutOfRangeError says nothing of what comes behind.
+    """Wrap a call that must not end a dataset: its OutOfRangeError is converted.
 
-    So a StopIteration that a Python function lets out is an error, and no end of the training.
+    So a StopIteration of a Python function is an error, not the end of training.
     """
 
     def run(values: Sequence[Any]) -> Element:

@@ -103,7 +103,7 @@ class _RecordsStream(Stream):
         return True
 
     def save(self) -> Any:
-        """The number of files begun, and in the last: a place, and how many records from there."""
+        """Return the number of files begun, and the position in the last one."""
         place = None if self._file is None else [self._base, self._taken]
         return [self._next_file, place]
 

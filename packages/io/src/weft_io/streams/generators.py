@@ -1,4 +1,4 @@
-"""Datasets of what Python generators give."""
+"""Datasets of Python generators."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from weft_tensor.shape import Dims, compatible_dims, format_dims
 from weft_tensor.values import to_array
 
 Flatten = Callable[[Any], Sequence[Any]]
-"""From what a generator gives to its components."""
+"""Converts an item of a generator to its components."""
 
 _CLASSES: Final = (
     (TypeError, errors.InvalidArgumentError),
@@ -27,11 +27,11 @@ _CLASSES: Final = (
 
 
 class GeneratorFunction:
-    """A function that gives an iterable, and the form of what that gives.
+    """A function that returns an iterable, and the form of its items.
 
     Args:
-      function: makes the iterable.
-      flatten: takes what it gives apart.
+      function: returns the iterable.
+      flatten: converts an item to its components.
     """
 
     def __init__(self, function: Callable[..., Any], flatten: Flatten) -> None:
@@ -39,16 +39,16 @@ class GeneratorFunction:
         self.flatten = flatten
 
     def __call__(self, *args: Any) -> Any:
-        """The iterable."""
+        """Return the iterable."""
         return self.function(*args)
 
 
 class GeneratorSource(Source):
-    """What a Python iterable gives.
+    """The items of a Python iterable.
 
     Args:
-      function: makes it anew for each pass.
-      args: what it is called with.
+      function: makes a new one for each pass.
+      args: its arguments.
       types, shapes: of the components.
     """
 
@@ -65,7 +65,7 @@ class GeneratorSource(Source):
         self.shapes = tuple(shapes)
 
     def iterate(self, root: Root) -> Stream:
-        """Over what it gives."""
+        """Begin a pass over the items."""
         return _GeneratorStream(self)
 
 
@@ -166,7 +166,7 @@ def _iterable(made: Any) -> Any:
 
 
 def _wrapped(error: Exception) -> errors.OpError:
-    """A user's exception as an OpError that shows where it came from."""
+    """Return a user's exception as an OpError that shows its origin."""
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
         frames = frames.tb_next

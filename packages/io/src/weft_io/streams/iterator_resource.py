@@ -1,7 +1,8 @@
-"""An iterator as steps see it: where they are in a dataset.
+"""The iterator of steps: their position in a dataset.
 
-Its state is a list: the names of its components' element types; the name of the node that let it
-begin, "" where nobody had to; and the stream's kind with its state, or None if it has not begun.
+Its state is a list: the names of its components' element types; the name of the node that
+initialized it, "" if none was needed; and the stream's kind with its state, or None before the
+first element.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ _log = logging.getLogger("weft")
 
 
 class _State(NamedTuple):
-    """Where an iterator is.
+    """The position of an iterator.
 
     Attributes:
-      by: the node that let it begin, or "".
-      stream: its stream's kind and state; None before its first element was asked for.
+      by: the node that initialized it, or "".
+      stream: its stream's kind and state; None before its first element was requested.
     """
 
     by: str
@@ -36,13 +37,13 @@ class _State(NamedTuple):
 
 
 class IteratorResource(Resource):
-    """A place in a dataset.
+    """A position in a dataset.
 
     Args:
       name: in its container.
       types, shapes: of the components.
-      make: makes the dataset when it is first asked for; None for one that is given one.
-      owner: gives whose it is, while that is there; its threads end with it.
+      make: makes the dataset at first use; None if it is assigned by an initializer.
+      owner: returns its owner while that is alive; its threads end with the owner.
     """
 
     kind = "iterator"
@@ -66,7 +67,7 @@ class IteratorResource(Resource):
         self._stream: Stream | None = None
         self._by = ""
         self._waiting: _State | None = None
-        """What was restored before there was a dataset."""
+        """A state that was restored before there was a dataset."""
 
     def check_gives(self, types: Sequence[DType], shapes: Sequence[Dims]) -> None:
         """Refuse to be taken for an iterator over other elements.
@@ -84,18 +85,18 @@ class IteratorResource(Resource):
     # ------------------------------------------------------------------ what it reads
 
     def start(self, source: Source, by: str = "") -> None:
-        """Begin a pass over a dataset; one that it is in is left.
+        """Begin a new pass over a dataset, and drop the current one.
 
-        If a state was restored before, and is of a pass that the same node began, go on from there.
+        If a state of a pass that the same node began was restored before, continue from there.
 
         Args:
-          by: the name of the node that says so.
+          by: the name of the initializing node.
         Raises: InvalidArgumentError: the state is of another pipeline.
         """
         self._replace(source, _pass_over(source, self._awaited(by), self._owner), by)
 
     def _awaited(self, by: str) -> _State | None:
-        """The state that was restored for a pass that this node begins."""
+        """Return the state that was restored for a pass that this node begins."""
         waiting = self._waiting
         if waiting is None or waiting.by == by:
             return waiting
@@ -138,9 +139,9 @@ class IteratorResource(Resource):
     # ------------------------------------------------------------------ elements
 
     def get_next(self, done: Done, cancellation: Cancellation | None = None) -> None:
-        """Tell the next element, or the failure: OutOfRangeError at the end.
+        """Complete with the next element, or with an error: OutOfRangeError at the end.
 
-        What is read ahead is waited for without a thread; anything else is computed here.
+        Waiting for prefetched elements holds no thread; anything else is computed here.
         """
         with self._lock:
             stream = self._started()
@@ -176,7 +177,7 @@ class IteratorResource(Resource):
     # ------------------------------------------------------------------ state
 
     def serialize(self) -> bytes:
-        """Where it is: the state of all its streams."""
+        """Serialize the position: the state of all its streams."""
         with self._lock:
             types = [dtype.name for dtype in self.types]
             return form.encode([types, *self._state()])
@@ -187,10 +188,10 @@ class IteratorResource(Resource):
         return self._waiting or _State("", None)
 
     def restore(self, data: bytes) -> None:
-        """Go on from where `serialize` was; on an error it stays where it is.
+        """Continue from a serialized position; on an error the position is unchanged.
 
-        Where it has no dataset yet, the state waits for the one that it is given first. Nothing at
-        all is from a checkpoint without it, and puts it at its beginning.
+        Without a dataset, the state is applied to the first one assigned. Empty data are from a
+        checkpoint without the iterator, and reset it to its beginning.
 
         Raises: InvalidArgumentError, DataLossError: the state is of another pipeline, or damaged.
         """
@@ -213,13 +214,13 @@ class IteratorResource(Resource):
         wanted = [dtype.name for dtype in self.types]
         if types != wanted:
             raise errors.InvalidArgumentError(
-                f"the state is of another pipeline: elements of {', '.join(map(str, types))}, "
-                f"where those of the iterator {self.name!r} are of {', '.join(wanted)}"
+                f"the state is of another pipeline: its elements are {', '.join(map(str, types))}, "
+                f"those of the iterator {self.name!r} are {', '.join(wanted)}"
             )
         return _State(by, stream)
 
     def close(self) -> None:
-        """End its threads; those who wait fail."""
+        """End its threads and fail its waiters."""
         super().close()
         self._waiters.close(errors.CancelledError(f"the iterator {self.name!r} was closed"))
         with self._lock:
@@ -229,12 +230,12 @@ class IteratorResource(Resource):
 
 
 def _pass_over(source: Source, state: _State | None, owner: Callable[[], object] | None) -> Stream:
-    """A new pass over a dataset; from a state on, unless that has not begun."""
+    """Return a new pass over a dataset; from a state on, unless that has not begun."""
     stream = source.iterate(Root(owner))
     if state is not None and state.stream is not None:
         try:
             resume(stream, state.stream)
-        except BaseException:  # because whatever happens the stream is let go
+        except BaseException:  # because the stream must be released in any case
             stream.close()
             raise
     return stream

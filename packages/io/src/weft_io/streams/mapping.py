@@ -32,7 +32,7 @@ class MapStream(ForwardingStream):
         self._call = call
 
     def get(self) -> Element | None:
-        """The next result."""
+        """Return the next result."""
         element = self._input.get()
         if element is None:
             return None
@@ -44,13 +44,13 @@ class MapStream(ForwardingStream):
 
 
 class FilterStream(ForwardingStream):
-    """The elements of which a function is true."""
+    """The elements for which a function is true."""
 
     kind = "Filter"
 
     @staticmethod
     def cardinality(count: int, *_: Any) -> int:
-        """Nobody knows."""
+        """Return UNKNOWN."""
         return UNKNOWN
 
     def __init__(self, inner: Stream, predicate: Call) -> None:
@@ -58,7 +58,7 @@ class FilterStream(ForwardingStream):
         self._predicate = predicate
 
     def get(self) -> Element | None:
-        """The next of them."""
+        """Return the next of them."""
         while (element := self._input.get()) is not None:
             try:
                 if self._predicate(element)[0]:
@@ -73,15 +73,15 @@ class FilterStream(ForwardingStream):
 
 
 def inner_stream(call: Call, element: Element, root: Root) -> Stream:
-    """A pass over the dataset that a function makes of an element."""
+    """Begin a pass over the dataset that a function returns for an element."""
     (source,) = call(element)
     if not isinstance(source, Source):
-        raise errors.InvalidTypeError(f"the function must give a dataset, got {source!r}")
+        raise errors.InvalidTypeError(f"the function must return a dataset, got {source!r}")
     return source.iterate(root)
 
 
 class FlatMapSource(Source):
-    """The datasets that a function makes of each element, one after another."""
+    """The datasets that a function returns for each element, one after another."""
 
     def __init__(self, inner: Source, call: Call) -> None:
         self._inner = inner
@@ -143,11 +143,11 @@ class _FlatMapStream(ForwardingStream):
 
 
 class InterleaveSource(Source):
-    """The datasets that a function makes of each element, in turns.
+    """The datasets that a function returns for each element, interleaved.
 
     Args:
-      cycle: how many at once.
-      block: how many elements of each in its turn.
+      cycle: number of interleaved datasets.
+      block: number of consecutive elements of each.
     Raises: InvalidArgumentError: one of them is below 1.
     """
 
@@ -179,18 +179,18 @@ class InterleaveStream(ForwardingStream):
         self._block = block
         self._cycle = cycle
         self._open: list[tuple[Element, Stream] | None] = [None] * cycle
-        self._count = 0  # of those that are open
+        self._count = 0  # number of open streams
         self._place = 0
         self._given = 0  # of the block
         self._ended = False
         self._last: Stream | None = None  # gave the last element
 
     def place(self) -> str:
-        """That of the stream whose turn it was."""
+        """Return the location of the last used stream."""
         return "" if self._last is None else self._last.place()
 
     def get(self) -> Element | None:
-        """The next in turn."""
+        """Return the next element in round-robin order."""
         while self._count or not self._ended:
             entry = self._open[self._place]
             if entry is not None:
@@ -218,7 +218,7 @@ class InterleaveStream(ForwardingStream):
         self._count += 1
 
     def begin(self, element: Element) -> Stream:
-        """A stream for a place of the cycle."""
+        """Return a stream for a place of the cycle."""
         return inner_stream(self._call, element, self._root)
 
     def _shut(self, stream: Stream) -> None:
@@ -236,7 +236,7 @@ class InterleaveStream(ForwardingStream):
         self._place = (self._place + 1) % len(self._open)
 
     def save(self) -> Any:
-        """The places, each with the element that its dataset was made of, and its stream."""
+        """Return the places, each with the element that its dataset was made of, and its stream."""
         places = [
             None if entry is None else [list(entry[0]), saved(entry[1])] for entry in self._open
         ]
@@ -260,7 +260,7 @@ class InterleaveStream(ForwardingStream):
             self._count += 1
 
     def _fitted(self, places: list[Any]) -> list[Any]:
-        """The places of a cycle that was saved, in this one: no more of them than are in use."""
+        """Fit the saved entries of a cycle into this one, which has room for all in use."""
         missing = self._cycle - len(places)
         if missing >= 0:
             return [*places, *[None] * missing]

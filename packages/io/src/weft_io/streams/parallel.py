@@ -27,7 +27,7 @@ from weft_tensor import errors
 
 
 class _Pending:
-    """A call that was begun, or an error that takes the place of its argument."""
+    """A call that was begun, or an error in place of its argument."""
 
     __slots__ = ("element", "error", "place", "result", "task")
 
@@ -48,11 +48,11 @@ class _Pending:
         assert self.element is not None
         try:
             self.result = call(self.element)
-        except Exception as error:  # because it is raised where the result is asked for
+        except Exception as error:  # because it is raised when the result is requested
             self.error = placed(error, self.place) if isinstance(error, errors.OpError) else error
 
     def wait(self, call: Call) -> Element | None:
-        """The result; a call that no thread has begun runs here, so that nobody waits in vain."""
+        """Return the result; a call that no thread has begun runs here, which avoids deadlocks."""
         if self.task is not None:
             if self.task.claim():
                 self._run(call)
@@ -64,11 +64,11 @@ class _Pending:
 
 
 class ParallelMapStream(ForwardingStream):
-    """A function of each element, of several at once, with the results in order.
+    """A function applied to several elements concurrently, with results in order.
 
     Args:
-      most: how many.
-      pool: whose threads.
+      most: number of concurrent calls.
+      pool: their threads.
     """
 
     kind = "ParallelMap"
@@ -83,11 +83,11 @@ class ParallelMapStream(ForwardingStream):
         self._place = ""  # of the last result's argument
 
     def place(self) -> str:
-        """Where the argument of the last result came from."""
+        """Return the location of the argument of the last result."""
         return self._place
 
     def get(self) -> Element | None:
-        """The next result."""
+        """Return the next result."""
         self._fill(self._most)
         if not self._line:
             return None
@@ -114,7 +114,7 @@ class ParallelMapStream(ForwardingStream):
         self._line.append(pending)
 
     def save(self) -> Any:
-        """The arguments of the calls under way, and the state of what is behind."""
+        """Return the arguments of pending calls, and the state of the input."""
         line = [
             saved_failure(each.error) if each.element is None else list(each.element)
             for each in self._line
@@ -177,5 +177,5 @@ class _ParallelInterleaveStream(InterleaveStream):
         )
 
     def begin(self, element: Element) -> Stream:
-        """A stream that is read ahead, which its state does not tell from one that is not."""
+        """Return a prefetching stream, whose state is the same as that of one without."""
         return self._ahead(inner_stream(self._call, element, self._root))

@@ -1,4 +1,4 @@
-"""Transformations that pass elements on as they are: how many, which, from where."""
+"""Transformations that forward elements unchanged: take, skip, repeat, concatenate, zip."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TakeStream(ForwardingStream):
 
     @staticmethod
     def cardinality(count: int, *arguments: Any) -> int:
-        """So many at most."""
+        """Return the number of elements, limited by the count."""
         most = int(arguments[0])
         if most < 0 or count == UNKNOWN:
             return count
@@ -41,7 +41,7 @@ class TakeStream(ForwardingStream):
         self._taken = 0
 
     def get(self) -> Element | None:
-        """The next of them."""
+        """Return the next of them."""
         if 0 <= self._count <= self._taken:
             return None
         element = self._input.get()
@@ -50,11 +50,11 @@ class TakeStream(ForwardingStream):
         return element
 
     def save(self) -> Any:
-        """The count, and the state of what is behind."""
+        """Return the count, and the state of the input."""
         return [self._taken, saved(self._input)]
 
     def restore(self, state: Any) -> None:
-        """Go on from there."""
+        """Restore the position."""
         self._taken, inner = fields(state, int, None)
         resume(self._input, inner)
 
@@ -66,7 +66,7 @@ class SkipStream(ForwardingStream):
 
     @staticmethod
     def cardinality(count: int, *arguments: Any) -> int:
-        """So many fewer."""
+        """Return the number of elements less the count."""
         first = int(arguments[0])
         if first < 0:
             return 0
@@ -77,7 +77,7 @@ class SkipStream(ForwardingStream):
         self._left = count
 
     def get(self) -> Element | None:
-        """The next of them."""
+        """Return the next of them."""
         while self._left:
             if self._left < 0 or self._input.get() is None:
                 self._left = -1
@@ -86,11 +86,11 @@ class SkipStream(ForwardingStream):
         return self._input.get()
 
     def save(self) -> Any:
-        """The count, and the state of what is behind."""
+        """Return the count, and the state of the input."""
         return [self._left, saved(self._input)]
 
     def restore(self, state: Any) -> None:
-        """Go on from there."""
+        """Restore the position."""
         self._left, inner = fields(state, int, None)
         resume(self._input, inner)
 
@@ -121,7 +121,7 @@ class _ShardStream(ForwardingStream):
 
     @staticmethod
     def cardinality(count: int, *arguments: Any) -> int:
-        """A part of them."""
+        """Return a part of them."""
         number, index = arguments
         return count if count < 0 else (count - index + number - 1) // number
 
@@ -160,7 +160,7 @@ class RepeatSource(Source):
         self._count = count
 
     def cardinality(self) -> int:
-        """So many times as many."""
+        """Return the number of elements times the count."""
         once = self._inner.cardinality()
         if once == 0 or self._count == 0:
             return 0
@@ -224,7 +224,7 @@ class ConcatenateSource(Source):
         self._parts = (first, second)
 
     def cardinality(self) -> int:
-        """The sum."""
+        """Return the sum."""
         counts = [part.cardinality() for part in self._parts]
         if INFINITE in counts:
             return INFINITE
@@ -272,7 +272,7 @@ class ZipSource(Source):
         self._inner = tuple(inner)
 
     def cardinality(self) -> int:
-        """That of the shortest."""
+        """Return the smallest cardinality."""
         counts = [each.cardinality() for each in self._inner]
         if UNKNOWN in counts:
             return UNKNOWN
@@ -298,7 +298,7 @@ class _ZipStream(Stream):
         for stream in self._inputs:
             try:
                 element = stream.get()
-            except errors.OpError as error:  # the others go on too, so that they stay in step
+            except errors.OpError as error:  # the others advance too, so that they stay in step
                 failure = failure or error
                 continue
             if element is None:

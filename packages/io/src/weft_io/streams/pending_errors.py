@@ -12,13 +12,13 @@ _MARK: Final = "error"
 
 
 def saved_failure(error: BaseException | None) -> list[Any]:
-    """An error as a part of a state."""
+    """Return an error as a part of a state."""
     code = error.code if isinstance(error, errors.OpError) else errors.UNKNOWN
     return [_MARK, code, getattr(error, "message", None) or str(error)]
 
 
 def failure_of(state: Any) -> errors.OpError | None:
-    """The error that a part of a state holds; None if it holds something else."""
+    """Return the error that a part of a state holds; None if it holds something else."""
     if not isinstance(state, list) or not state or not isinstance(state[0], str):
         return None
     mark, code, message = fields(state, str, int, str)

@@ -48,18 +48,18 @@ class PrefetchSource(DerivedSource):
         self._size = size
 
     def iterate(self, root: Root) -> Stream:
-        """A new pass over it, whose thread ends with the owner of `root`."""
+        """Begin a pass, whose thread ends with the owner of `root`."""
         return PrefetchStream(self._inner.iterate(root), self._size, root.owner)
 
 
 class _Buffer:
-    """What the thread and those who take share; the thread refers to nothing else.
+    """Shared state of the thread and its consumers; the thread refers to nothing else.
 
-    A stream may lead to its session by the functions that it calls, and the session to who takes:
-    so the thread ends with the owner, too, which nothing of these refers to.
+    A stream may refer to its session through the functions that it calls, and the session to
+    consumers. So the thread also ends with the owner, which nothing of these refers to.
 
     Attributes:
-      changed: guards all but `stream`, and is notified of each change.
+      changed: guards everything except `stream`, and is notified of each change.
       pulling: held while the stream is used.
       items: elements, errors, and None at the end.
     """
@@ -85,7 +85,7 @@ class _Buffer:
             self.changed.notify_all()
 
     def run(self) -> None:
-        """What the thread does: it ends behind the last element, or when it is stopped."""
+        """Run the thread until the last element, or until it is stopped."""
         while self._wait_for_room():
             with self.pulling:
                 if self.stopped:
@@ -109,7 +109,7 @@ class _Buffer:
             return not self.stopped
 
     def take(self) -> Element | Exception | None:
-        """The next item, of which there is one; with the lock held. The end stays."""
+        """Return the next item, which exists, with the lock held. The end marker stays."""
         item = self.items[0]
         if item is not None:
             self.items.popleft()
@@ -117,7 +117,7 @@ class _Buffer:
         return item
 
     def is_empty(self) -> bool:
-        """Whether there is nothing; a buffer that was full before is too small then."""
+        """Return True if it is empty; a buffer that was full before is then enlarged."""
         if self.items:
             return False
         if self.grows and self.was_full:
@@ -136,17 +136,17 @@ def _call(method: weakref.WeakMethod[Callable[[], None]]) -> None:
 def _pulled(stream: Stream) -> Element | Exception | None:
     try:
         return stream.get()
-    except Exception as error:  # because it is raised where the element is asked for
+    except Exception as error:  # because it is raised when the element is requested
         return error
 
 
 class PrefetchStream(Stream):
-    """The taking end of a buffer. Its thread starts when something is first asked for.
+    """The consumer of a buffer. Its thread starts at the first request.
 
     Args:
-      stream: what is read ahead.
+      stream: the stream to prefetch.
       size: of the buffer, as for `PrefetchSource`.
-      owner: gives whom it works for, while that is there.
+      owner: returns the owner of the thread while it is alive.
     """
 
     kind = "Prefetch"
@@ -162,7 +162,7 @@ class PrefetchStream(Stream):
         call_when_gone(self, self._buffer.stop)
 
     def get(self) -> Element | None:
-        """The next element; waits for it in this thread."""
+        """Return the next element; waits for it in this thread."""
         if self._direct:
             return self._pull()
         self._start()
@@ -175,7 +175,7 @@ class PrefetchStream(Stream):
             return _given(buffer.take())
 
     def poll(self, wake: Callable[[], Any]) -> Any:
-        """The next element, or NOT_READY.
+        """Return the next element, or NOT_READY.
 
         Args:
           wake: called, from any thread, when there is something.
@@ -192,7 +192,7 @@ class PrefetchStream(Stream):
             return _given(buffer.take())
 
     def _pull(self) -> Element | None:
-        """Without a thread: what another stream had read ahead, then the rest."""
+        """Return an element without a thread: from the restored buffer, then from the stream."""
         items = self._buffer.items
         return _given(items.popleft()) if items else self._stream.get()
 
@@ -204,7 +204,7 @@ class PrefetchStream(Stream):
             self._thread.start()
 
     def save(self) -> Any:
-        """The buffer, and the state of the stream behind it."""
+        """Return the buffer, and the state of the stream behind it."""
         buffer = self._buffer
         with buffer.pulling:
             items = [
@@ -221,7 +221,7 @@ class PrefetchStream(Stream):
         self._buffer.items.extend([failure_of(item) or element_of(item) for item in items])
 
     def close(self) -> None:
-        """End the thread, then close what it read; a call that it is in is waited for a while."""
+        """End the thread, then close its stream; waits a while for the current call."""
         self._closed = True
         self._buffer.stop()
         thread = self._thread
@@ -234,7 +234,7 @@ class PrefetchStream(Stream):
 
 
 _JOIN_TIMEOUT: Final = 5.0
-"""Seconds that closing waits for a thread; what it waits for itself may never come."""
+"""Seconds that closing waits for a thread, whose own wait may never end."""
 
 
 def _given(item: Element | Exception | None) -> Element | None:

@@ -1,4 +1,4 @@
-"""Transformations that know what came before: states, ends, what was seen."""
+"""Transformations with state: scan, take_while, unique, error handling, cardinality checks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _log = logging.getLogger("weft")
 
 
 class ScanStream(ForwardingStream):
-    """A function of a state and each element gives the next state and a result.
+    """A function of a state and each element that returns the next state and a result.
 
     Args:
       state: the first one.
@@ -40,7 +40,7 @@ class ScanStream(ForwardingStream):
         self._call = call
 
     def get(self) -> Element | None:
-        """The next result."""
+        """Return the next result."""
         element = self._input.get()
         if element is None:
             return None
@@ -53,11 +53,11 @@ class ScanStream(ForwardingStream):
         return found[len(self._state) :]
 
     def save(self) -> Any:
-        """The state, and that of what is behind."""
+        """Return the state, and that of the input."""
         return [list(self._state), saved(self._input)]
 
     def restore(self, state: Any) -> None:
-        """Go on from there."""
+        """Restore the position."""
         values, inner = fields(state, list, None)
         resume(self._input, inner)
         self._state = element_of(values)
@@ -75,11 +75,11 @@ class TakeWhileStream(ForwardingStream):
 
     @staticmethod
     def cardinality(count: int, *_: Any) -> int:
-        """Nobody knows."""
+        """Return the number of elements, if it is known."""
         return UNKNOWN
 
     def get(self) -> Element | None:
-        """The next of them."""
+        """Return the next of them."""
         element = None if self._ended else self._input.get()
         if element is None:
             return None
@@ -94,17 +94,17 @@ class TakeWhileStream(ForwardingStream):
         return None
 
     def save(self) -> Any:
-        """Whether it has ended, and the state of what is behind."""
+        """Return whether it has ended, and the state of the input."""
         return [self._ended, saved(self._input)]
 
     def restore(self, state: Any) -> None:
-        """Go on from there."""
+        """Restore the position."""
         self._ended, inner = fields(state, bool, None)
         resume(self._input, inner)
 
 
 class UniqueStream(ForwardingStream):
-    """Each element once, where it came first."""
+    """The distinct elements, in order of first occurrence."""
 
     kind = "Unique"
 
@@ -114,11 +114,11 @@ class UniqueStream(ForwardingStream):
 
     @staticmethod
     def cardinality(count: int, *_: Any) -> int:
-        """Nobody knows."""
+        """Return the number of elements, if it is known."""
         return UNKNOWN
 
     def get(self) -> Element | None:
-        """The next that was not there before."""
+        """Return the next that was not there before."""
         while (element := self._input.get()) is not None:
             key = _key_of(element)
             if key not in self._seen:
@@ -127,11 +127,11 @@ class UniqueStream(ForwardingStream):
         return None
 
     def save(self) -> Any:
-        """What was there, and the state of what is behind."""
+        """Return the elements seen so far, and the state of the input."""
         return [[list(element) for element in self._seen.values()], saved(self._input)]
 
     def restore(self, state: Any) -> None:
-        """Go on from there."""
+        """Restore the position."""
         seen, inner = fields(state, list, None)
         resume(self._input, inner)
         elements = [element_of(each) for each in seen]
@@ -157,7 +157,7 @@ class IgnoreErrorsStream(ForwardingStream):
     """Elements, without those that fail.
 
     Args:
-      log: tell each failure.
+      log: log each failure.
     """
 
     kind = "IgnoreErrors"
@@ -168,11 +168,11 @@ class IgnoreErrorsStream(ForwardingStream):
 
     @staticmethod
     def cardinality(count: int, *_: Any) -> int:
-        """Nobody knows."""
+        """Return the number of elements, if it is known."""
         return INFINITE if count == INFINITE else UNKNOWN
 
     def get(self) -> Element | None:
-        """The next that does not fail."""
+        """Return the next that does not fail."""
         while True:
             try:
                 return self._input.get()
@@ -199,11 +199,11 @@ class AssertCardinalityStream(ForwardingStream):
 
     @staticmethod
     def cardinality(count: int, *arguments: Any) -> int:
-        """What is asserted."""
+        """Return the asserted number."""
         return int(arguments[0])
 
     def get(self) -> Element | None:
-        """The next; FailedPreconditionError where there are others than so many."""
+        """Return the next element; FailedPreconditionError if the number of elements is wrong."""
         element = self._input.get()
         if element is None:
             if self._given != self._count:
@@ -222,10 +222,10 @@ class AssertCardinalityStream(ForwardingStream):
         return errors.FailedPreconditionError(f"Input dataset was expected to contain {what}")
 
     def save(self) -> Any:
-        """The count, and the state of what is behind."""
+        """Return the count, and the state of the input."""
         return [self._given, saved(self._input)]
 
     def restore(self, state: Any) -> None:
-        """Go on from there."""
+        """Restore the position."""
         self._given, inner = fields(state, int, None)
         resume(self._input, inner)

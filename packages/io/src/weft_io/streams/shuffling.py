@@ -41,7 +41,7 @@ class Draws:
         return state ^ (state >> 31)
 
     def below(self, limit: int) -> int:
-        """An integer in [0, limit)."""
+        """Return an integer in [0, limit)."""
         return (self._bits() * limit) >> 64
 
 
@@ -76,12 +76,12 @@ class ShuffleSource(Source):
         return self._inner.cardinality()
 
     def reseed(self, seeds: tuple[int, int]) -> None:
-        """Take the seeds of the source whose stream was saved."""
+        """Set the seeds of the source whose stream was saved."""
         self._seeds = seeds
 
     @property
     def seeds(self) -> tuple[int, int]:
-        """Those in use."""
+        """Return the current seeds."""
         return self._seeds
 
 
@@ -96,13 +96,13 @@ class _ShuffleStream(ForwardingStream):
         self._ended = False
 
     def belongs_to(self, source: ShuffleSource, root: Root, number: int) -> None:
-        """Say what it is a pass over, and which."""
+        """Set the source of the pass, and its number."""
         self._source = source
         self._root = root
         self._number = number
 
     def place(self) -> str:
-        return ""  # whatever it has drawn, the other is further on
+        return ""  # independent of what it has drawn, the other one is further on
 
     def get(self) -> Element | None:
         buffer = self._buffer

@@ -1,4 +1,4 @@
-"""Datasets of values that are there: tensors, their slices, numbers in order."""
+"""Datasets of given values: tensors, their slices, ranges of numbers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TensorSource(Source):
         self.values = tuple([component(value) for value in values])
 
     def cardinality(self) -> int:
-        """One."""
+        """Return one."""
         return 1
 
     def iterate(self, root: Root) -> Stream:
@@ -80,7 +80,7 @@ class SliceSource(Source):
         self.size = sizes[0]
 
     def cardinality(self) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         return int(self.size)
 
     def iterate(self, root: Root) -> Stream:
@@ -112,7 +112,7 @@ class _SliceStream(Stream):
 
 
 class RangeSource(Source):
-    """Numbers.
+    """A range of numbers.
 
     Args:
       start, stop, step: as of `range`.
@@ -127,7 +127,7 @@ class RangeSource(Source):
         self._type = dtype.type
 
     def cardinality(self) -> int:
-        """How many numbers there are."""
+        """Return the number of numbers."""
         return len(self._numbers) if len(self._numbers) < 1 << 63 else INFINITE
 
     def iterate(self, root: Root) -> Stream:

@@ -44,7 +44,7 @@ _MOST_AXES: Final = 64
 
 
 def encode(value: Any) -> bytes:
-    """A value as bytes.
+    """Return a value as bytes.
 
     Args:
       value: None, bool, int, str, bytes, a list or tuple of these, an array or a NumPy scalar.
@@ -100,7 +100,7 @@ def _put_array(array: np.ndarray[Any, Any], parts: list[bytes]) -> None:
 
 
 def decode(data: bytes) -> Any:
-    """The value in `data`; tensors of rank 0 are NumPy scalars.
+    """Return the value in `data`; tensors of rank 0 are NumPy scalars.
 
     Raises:
       InvalidArgumentError: it is no state of an iterator, or of a newer version.
@@ -181,7 +181,7 @@ class _Reader:
         return self._data[at : at + count]
 
     def _size(self) -> int:
-        """A number of things that need at least a byte each."""
+        """Return a number of things that need at least a byte each."""
         size: int = _SIZE.unpack(self._take(8))[0]
         if size > self._end - self._at:
             raise _SEAL.damaged(

@@ -1,4 +1,4 @@
-"""What runs of a dataset: its source, and streams, each of which is one pass over it."""
+"""Sources of datasets, and streams, each of which is one pass over a source."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class Part(NamedTuple):
 
 
 class Root:
-    """What the streams under one iterator have in common.
+    """Shared state of the streams under one iterator.
 
     Args:
-      owner: gives what they work for while it is there: their threads end with it.
+      owner: returns the owner of their threads while it is alive; the threads end with it.
     """
 
     def __init__(self, owner: Callable[[], object] | None = None) -> None:
@@ -55,7 +55,7 @@ class Root:
         self._cached: WeakKeyDictionary[Source, Any] = WeakKeyDictionary()
 
     def next_pass(self, source: Source) -> int:
-        """The number of a new pass over a source, from 0 on."""
+        """Return the number of a new pass over a source, from 0 on."""
         with self._lock:
             number = self._passes.get(source, 0)
             self._passes[source] = number + 1
@@ -67,7 +67,7 @@ class Root:
             self._passes[source] = number + 1
 
     def cached(self, source: Source) -> Any:
-        """What was cached for a source, or None."""
+        """Return the cached data of a source, or None."""
         return self._cached.get(source)
 
     def cache(self, source: Source, what: Any) -> None:
@@ -82,11 +82,11 @@ class Source:
     ndim = 0
 
     def iterate(self, root: Root) -> Stream:
-        """A new pass over it."""
+        """Return a new pass over it."""
         raise NotImplementedError
 
     def cardinality(self) -> int:
-        """How many elements it has, `INFINITE`, or `UNKNOWN` before it is gone through."""
+        """Return the number of elements, `INFINITE`, or `UNKNOWN` before iteration."""
         return UNKNOWN
 
     def __getitem__(self, index: tuple[()]) -> Source:
@@ -97,10 +97,10 @@ class DerivedSource(Source):
     """A dataset whose passes are streams over the passes of another.
 
     Args:
-      inner: the other.
-      stream: makes one of them: `stream(a pass over inner, *arguments)`.
+      inner: the other dataset.
+      stream: makes such a stream: `stream(a pass over inner, *arguments)`.
 
-    It has as many elements as the other, unless the class of its streams says something else with
+    It has as many elements as the other, unless the class of its streams has a method
     `cardinality`.
     """
 
@@ -110,11 +110,11 @@ class DerivedSource(Source):
         self._arguments = arguments
 
     def iterate(self, root: Root) -> Stream:
-        """A new pass over it."""
+        """Return a new pass over it."""
         return self._stream(self._inner.iterate(root), *self._arguments)
 
     def cardinality(self) -> int:
-        """What its streams say, or that of the other."""
+        """Return the number given by the class of its streams, or that of the other dataset."""
         count = self._inner.cardinality()
         rule: Callable[..., int] | None = getattr(self._stream, "cardinality", None)
         return count if rule is None else rule(count, *self._arguments)
@@ -123,23 +123,23 @@ class DerivedSource(Source):
 class Stream:
     """One pass over a dataset.
 
-    Streams are used by one thread at a time. `get` may raise; what is got after that comes behind
-    the element that it failed at.
+    Streams are used by one thread at a time. `get` may raise; the next call then returns the
+    element after the failed one.
 
     Attributes:
-      kind: what it is, in saved states.
+      kind: its kind, in saved states.
     """
 
     kind: ClassVar[str]
 
     def get(self) -> Element | None:
-        """The next element; None at the end, and from then on."""
+        """Return the next element; None at the end, and from then on."""
         raise NotImplementedError
 
     def pull(self, most: int) -> list[Element]:
-        """The next elements, at most so many; none at the end.
+        """Return the next elements, at most `most`; none at the end.
 
-        What was got before an element that fails is lost, as it is to a batch.
+        Elements before a failed one are lost, as in a batch.
         """
         found: list[Element] = []
         get = self.get
@@ -148,15 +148,15 @@ class Stream:
         return found
 
     def place(self) -> str:
-        """Where the last element came from, such as "line 3 of a.csv"; "" if that is not known."""
+        """Return the location of the last element, such as "line 3 of a.csv"; "" if unknown."""
         return ""
 
     def save(self) -> Any:
-        """What `restore` needs to go on from here: plain data and arrays."""
+        """Return the state for `restore`: plain data and arrays."""
         raise NotImplementedError
 
     def restore(self, state: Any) -> None:
-        """Go on from where `save` was; on a new stream of an equal source."""
+        """Continue from a saved state; called on a new stream of an equal source."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -170,11 +170,11 @@ class ForwardingStream(Stream):
         self._input = inner
 
     def place(self) -> str:
-        """That of the other, whose last element this one's was made of."""
+        """Return the location of the input's last element, from which this one's was made."""
         return self._input.place()
 
     def save(self) -> Any:
-        """The state of the other."""
+        """Return the state of the other."""
         return saved(self._input)
 
     def restore(self, state: Any) -> None:
@@ -187,7 +187,7 @@ class ForwardingStream(Stream):
 
 
 class ElementsSource(Source):
-    """A dataset whose elements are there; it may itself be a component, in saved states too.
+    """A dataset of given elements; it may itself be a component, in saved states too.
 
     Args:
       elements: all of them.
@@ -197,11 +197,11 @@ class ElementsSource(Source):
         self.elements = elements
 
     def iterate(self, root: Root) -> Stream:
-        """Over them."""
+        """Begin a pass over the elements."""
         return _ElementsStream(self.elements)
 
     def cardinality(self) -> int:
-        """How many there are."""
+        """Return the number of elements."""
         return len(self.elements)
 
 
@@ -232,7 +232,7 @@ class _ElementsStream(Stream):
 
 
 def placed(error: errors.OpError, place: str) -> errors.OpError:
-    """The error of a function of an element, which says where the element came from."""
+    """Add the location of an element to the error of a function."""
     if place and "place" not in error.details:
         error.details["place"] = place
         error.message += f" ({place})"
@@ -244,25 +244,25 @@ def placed(error: errors.OpError, place: str) -> errors.OpError:
 
 
 def saved(stream: Stream) -> list[Any]:
-    """The state of a stream with its kind."""
+    """Return the state of a stream with its kind."""
     return [stream.kind, stream.save()]
 
 
 def resume(stream: Stream, state: Any) -> None:
-    """Restore a stream from what `saved` gave.
+    """Restore a stream from a result of `saved`.
 
     Raises: InvalidArgumentError: it is the state of something else.
     """
     kind, inner = fields(state, str, None)
     if kind != stream.kind:
         raise errors.InvalidArgumentError(
-            f"the state is of another pipeline: it has {kind} where this one has {stream.kind}"
+            f"the state is of another pipeline: it has {kind}, but this one has {stream.kind}"
         )
     stream.restore(inner)
 
 
 def fields(state: Any, *types: type | None) -> list[Any]:
-    """The fields of a list in a state, checked.
+    """Return the fields of a list in a state, checked.
 
     Args:
       types: of each; None for any.
@@ -285,7 +285,7 @@ def fields(state: Any, *types: type | None) -> list[Any]:
 
 
 def count_in(value: int, most: int, what: str) -> int:
-    """A number from a state.
+    """Return a number from a state.
 
     Raises: InvalidArgumentError: it is not in [0, most].
     """
@@ -298,7 +298,7 @@ def count_in(value: int, most: int, what: str) -> int:
 
 
 def element_of(state: Any) -> Element:
-    """An element from a state.
+    """Return an element from a state.
 
     Raises: InvalidArgumentError: it is none.
     """
@@ -314,19 +314,19 @@ def element_of(state: Any) -> Element:
 
 
 def component(value: Any) -> Any:
-    """A value of the graph as a component: strings of rank 0 as bytes."""
+    """Return a value of the graph as a component: strings of rank 0 as bytes."""
     if type(value) is np.ndarray and value.ndim == 0:
         return value[()]
     return value
 
 
 def graph_value(value: Any) -> Any:
-    """A component as a value of the graph."""
+    """Return a component as a value of the graph."""
     return np.array(value, object) if type(value) is bytes else value
 
 
 def shape_of(value: Any) -> tuple[int, ...]:
-    """The shape of a component."""
+    """Return the shape of a component."""
     return () if type(value) is bytes else value.shape
 
 

@@ -48,7 +48,7 @@ class _Splitter:
         self._rest = re.compile(inside + outside + fields)
 
     def records(self, lines: Sequence[bytes], begun: list[bytes]) -> list[bytes]:
-        """The records that end in some lines.
+        """Return the records that end in some lines.
 
         Args:
           begun: the lines of a record that goes on; it is changed.
@@ -98,7 +98,7 @@ class CsvRecords:
         self.offset = offset
 
     def read_chunk(self) -> list[bytes]:
-        """Some records; none at the end."""
+        """Return some records; none at the end."""
         records: list[bytes] = []
         begun: list[bytes] = []  # lines of a record that goes on
         while not records:
@@ -278,7 +278,7 @@ class _SqlStream(Stream):
 
 
 def _sql_value(value: Any, dtype: DType, i: int) -> Any:
-    """A value of a database as a component; NULL is nothing: 0, or the empty string."""
+    """Return a value of a database as a component; NULL is nothing: 0, or the empty string."""
     if dtype.numpy.hasobject:
         if isinstance(value, bytes):
             return value

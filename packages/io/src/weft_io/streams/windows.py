@@ -1,4 +1,4 @@
-"""What makes datasets of elements: windows and groups."""
+"""Datasets of datasets: windows and groups of elements."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def saved_elements(elements: Sequence[Element]) -> list[Any]:
 
 
 def elements_of(state: list[Any]) -> list[Element]:
-    """The elements that `saved_elements` gave."""
+    """Return the elements that `saved_elements` gave."""
     return [element_of(each) for each in state]
 
 
@@ -64,7 +64,7 @@ class WindowStream(ForwardingStream):
 
     @staticmethod
     def cardinality(count: int, *arguments: Any) -> int:
-        """How many windows there are."""
+        """Return the number of windows."""
         size, shift, stride, drop = arguments
         if count < 0:
             return count
@@ -76,7 +76,7 @@ class WindowStream(ForwardingStream):
         return ""
 
     def get(self) -> Element | None:
-        """The next window."""
+        """Return the next window."""
         while self._to_skip:
             if self._input.get() is None:
                 return None
@@ -95,18 +95,18 @@ class WindowStream(ForwardingStream):
         return tuple([ElementsSource([(value,) for value in column]) for column in columns])
 
     def save(self) -> Any:
-        """The elements of later windows, and the state of what is behind."""
+        """Return the elements of later windows, and the state of the input."""
         return [self._to_skip, saved_elements(self._buffer), saved(self._input)]
 
     def restore(self, state: Any) -> None:
-        """Go on from there."""
+        """Restore the position."""
         self._to_skip, elements, inner = fields(state, int, list, None)
         resume(self._input, inner)
         self._buffer = elements_of(elements)
 
 
 def _scalar(call: Call, element: Element, what: str, where: Stream) -> int:
-    """The integer that a function makes of an element."""
+    """Return the integer that a function computes for an element."""
     try:
         (value,) = call(element)
     except errors.OpError as error:
@@ -120,12 +120,12 @@ def _scalar(call: Call, element: Element, what: str, where: Stream) -> int:
 
 
 class GroupByWindowSource(Source):
-    """The datasets that a function makes of groups of elements of one key.
+    """The datasets that a function makes of groups of elements with the same key.
 
     Args:
       key: from an element to an integer.
       reduce: from a key and a dataset to a dataset.
-      size: from a key to how many elements make a group.
+      size: from a key to the number of elements in a group.
     """
 
     def __init__(self, inner: Source, key: Call, reduce: Call, size: Call) -> None:
@@ -133,7 +133,7 @@ class GroupByWindowSource(Source):
         self.key, self.reduce, self.size = key, reduce, size
 
     def iterate(self, root: Root) -> Stream:
-        """Over the elements of what it makes."""
+        """Begin a pass over the elements of the resulting datasets."""
         return _GroupByWindowStream(self._inner.iterate(root), self, root)
 
 
@@ -167,7 +167,7 @@ class _GroupByWindowStream(ForwardingStream):
             self._open(key, self._groups.pop(key))
 
     def _full_group(self) -> int | None:
-        """The key of a group that is full; at the end of the lowest one that is left."""
+        """Return the key of a group that is full; at the end of the lowest one that is left."""
         while not self._ended:
             element = self._input.get()
             if element is None:
@@ -223,7 +223,7 @@ class _GroupByWindowStream(ForwardingStream):
 
 
 class GroupByReducerStream(ForwardingStream):
-    """One element for each key, in the order of the keys: what is left of all its elements.
+    """Reduces the elements of each key to one element, in the order of the keys.
 
     Args:
       key: from an element to an integer.
@@ -242,7 +242,7 @@ class GroupByReducerStream(ForwardingStream):
 
     @staticmethod
     def cardinality(count: int, *_: Any) -> int:
-        """Nobody knows."""
+        """Return UNKNOWN."""
         return UNKNOWN
 
     def place(self) -> str:
@@ -250,7 +250,7 @@ class GroupByReducerStream(ForwardingStream):
         return ""
 
     def get(self) -> Element | None:
-        """The result of the lowest key that is left; the first asks for all elements."""
+        """Return the result of the lowest key that is left; the first asks for all elements."""
         while not self._ended:
             element = self._input.get()
             if element is None:
@@ -265,12 +265,12 @@ class GroupByReducerStream(ForwardingStream):
         return self._finish(self._states.pop(min(self._states)))
 
     def save(self) -> Any:
-        """The states, and that of what is behind."""
+        """Return the states, and the state of the input."""
         states = [[key, list(values)] for key, values in self._states.items()]
         return [self._ended, states, saved(self._input)]
 
     def restore(self, state: Any) -> None:
-        """Go on from there."""
+        """Restore the position."""
         self._ended, states, inner = fields(state, bool, list, None)
         resume(self._input, inner)
         self._states = {}
@@ -300,7 +300,7 @@ class SparseBatchSource(Source):
         return _SparseBatchStream(self._inner.iterate(root), self._size, self._row_shape)
 
     def cardinality(self) -> int:
-        """How many batches there are."""
+        """Return the number of batches."""
         count = self._inner.cardinality()
         return count if count < 0 else -(-count // self._size)
 

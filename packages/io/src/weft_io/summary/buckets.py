@@ -14,12 +14,12 @@ Array = np.ndarray[Any, Any]
 
 _LARGEST: Final = float(np.finfo(np.float64).max)
 _FEW: Final = 2048
-"""So many values are each looked up among the limits; of more, sorted, the limits are looked up."""
+"""Number of values up to which each is looked up among the limits; else limits among the values."""
 
 
 @cache
 def bucket_limits() -> Array:
-    """The limits, rising, float64: of what is below a limit and not below the one before."""
+    """Return the increasing bucket limits, float64: a bucket holds values below its limit."""
     positive = []
     limit = 1e-12
     while limit < 1e20:
@@ -32,11 +32,11 @@ def bucket_limits() -> Array:
 
 
 def histogram_of(values: Array, where: str) -> proto.HistogramProto:
-    """How values are distributed.
+    """Return the histogram of values.
 
     Args:
       values: real numbers, any shape.
-      where: what they belong to, for the error.
+      where: their owner, for the error.
     Raises: InvalidArgumentError: a value is not finite.
     """
     flat = _comparable(np.asarray(values).reshape(-1))
@@ -70,7 +70,7 @@ def histogram_of(values: Array, where: str) -> proto.HistogramProto:
 
 
 def _comparable(flat: Array) -> Array:
-    """The values in a type that NumPy sorts with vector instructions."""
+    """Return the values in a type that NumPy sorts with vector instructions."""
     if flat.dtype.kind in "iu":
         return flat.astype(np.int32) if flat.itemsize < 4 else flat
     return flat.astype(np.float32) if flat.itemsize < 4 else flat

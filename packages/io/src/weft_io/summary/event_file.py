@@ -35,7 +35,7 @@ class EventFile(Protocol):
 
 
 def create_event_file(logdir: str, suffix: str) -> EventFile:
-    """A new event file in a directory, which is made if it is not there.
+    """Return a new event file in a directory, which is made if it is not there.
 
     The name begins with the time, so that TensorBoard reads the files of a directory in order;
     where one of this second is there already, the file takes the next second.
@@ -123,5 +123,5 @@ def _is_there(system: FileSystem, path: str) -> bool:
 
 
 def version_event() -> proto.Event:
-    """The first event of every file."""
+    """Return the first event of every file."""
     return proto.Event(wall_time=time.time(), file_version=VERSION)

@@ -1,6 +1,6 @@
-"""What was added to an event file and is not in it yet: a plain object that its owner locks.
+"""The queue of records for an event file: a plain object that its owner locks.
 
-The owner's thread asks `take` what to do, does it, and answers with `did` or `failed`.
+The owner's thread asks `take` for work, does it, and reports it by `did` or `failed`.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from weft_tensor import errors
 
 
 class Work:
-    """What is to be done with the file, in this order.
+    """Work to do with the file, in this order.
 
     Attributes:
       records: to be written.
-      flush: whether what was written has to reach the disk.
+      flush: whether written data must reach the disk.
       close: whether to close the file, after which there is no more work.
     """
 
@@ -27,12 +27,11 @@ class Work:
 
 
 class EventQueue:
-    """A bounded line of records with requests to flush and to close.
+    """A bounded queue of records with requests to flush and close.
 
     Args:
-      limit: records that may wait; no limit where it is not positive.
-      flush_secs: what was written is flushed after so many seconds at the latest, the first record
-        at once.
+      limit: maximum number of waiting records; no limit if not positive.
+      flush_secs: maximum number of seconds between flushes; the first record is flushed at once.
     """
 
     def __init__(self, limit: int, flush_secs: float) -> None:
@@ -50,7 +49,7 @@ class EventQueue:
 
     @property
     def full(self) -> bool:
-        """Whether the queue is full."""
+        """Return True if the queue is full."""
         return 0 < self._limit <= len(self._records) and self._accepting
 
     @property
@@ -74,18 +73,18 @@ class EventQueue:
         self._records.append(record)
 
     def ask_flush(self) -> int:
-        """Ask for a flush of all that was added; returns what to ask `flushed` about.
+        """Request a flush of everything that was added; return a ticket for `flushed`.
 
-        Raises: OpError: writing failed, now or before.
+        Raises: OpError: a write has failed.
         """
         self.check()
         self._asked += 1
         return self._asked
 
     def flushed(self, ticket: int) -> bool:
-        """Whether that flush is done.
+        """Return True if that flush is done.
 
-        Raises: OpError: it never will be.
+        Raises: OpError: it has failed.
         """
         if self._flushed >= ticket:
             return True
@@ -97,7 +96,7 @@ class EventQueue:
         self._closing = True
 
     def untold_error(self) -> errors.OpError | None:
-        """The error that stopped the writing, unless it was taken before."""
+        """Return the error that stopped the writing, unless it was taken before."""
         error = None if self._told or self._error is None else self._error.copy()
         self._told = True
         return error
@@ -105,7 +104,7 @@ class EventQueue:
     # ------------------------------------------------------------------ the owner's thread
 
     def take(self, now: float) -> Work | None:
-        """What to do now; None: nothing, for `patience` or until something changes."""
+        """Return the work to do now; None for none during `patience` or until a change."""
         if self.finished:
             return None
         if self._error is not None:
@@ -133,7 +132,7 @@ class EventQueue:
         self.finished = work.close
 
     def failed(self, work: Work, error: errors.OpError) -> None:
-        """Note that this could not be done; what waits is dropped, and all who wait are woken."""
+        """Record that work has failed; drop waiting records and wake all waiters."""
         self._records = []
         self._error = self._error or error
         self.finished = work.close

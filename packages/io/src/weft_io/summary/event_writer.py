@@ -27,18 +27,17 @@ _HOW_TO_GO_ON = "what was not flushed is lost; to go on in a new file, close() a
 
 
 class EventFileWriter:
-    """Appends events to a new event file; may be used from several threads.
+    """Appends events to a new event file; thread-safe.
 
-    A writer that is dropped is closed in the background, and one that is open when the process
-    exits is closed then.
+    A writer that is garbage-collected is closed in the background; open writers are closed at the
+    exit of the process.
 
     Args:
-      logdir: a directory, made if it is not there, or a URL that fsspec knows.
-      max_queue: events that may wait to be written before `add_event` waits; no limit where it is
-        not positive.
-      flush_secs: what was added is on the disk after so many seconds.
-      filename_suffix: put at the end of the file's name.
-    Raises: OpError: the file cannot be made.
+      logdir: a directory, created if necessary, or a URL that fsspec supports.
+      max_queue: number of waiting events from which on `add_event` waits; no limit if not positive.
+      flush_secs: maximum number of seconds until an event is on the disk.
+      filename_suffix: appended to the file's name.
+    Raises: OpError: the file cannot be created.
     """
 
     def __init__(
@@ -77,16 +76,16 @@ class EventFileWriter:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed, and not reopened."""
+        """True if it was closed and not reopened."""
         return self._closed
 
     @property
     def ours(self) -> bool:
-        """Whether this process writes the file; the child of a fork does not."""
+        """True if this process writes the file; False in a forked child."""
         return self._worker.ours
 
     def get_logdir(self) -> str:
-        """The directory."""
+        """Return the directory."""
         return self._logdir
 
     def add_event(self, event: proto.Event) -> None:
@@ -110,9 +109,9 @@ class EventFileWriter:
             self._worker.flush()
 
     def close(self) -> None:
-        """Write what was added and close the file. After an interrupt it may be called again.
+        """Write all added events and close the file; after an interrupt it may be called again.
 
-        Raises: OpError: something could not be written, and no call has said so yet.
+        Raises: OpError: a write failed, and no call has reported it yet.
         """
         if not self._closed:
             self._worker.close()
@@ -120,7 +119,7 @@ class EventFileWriter:
             self._worker.report()
 
     def reopen(self) -> None:
-        """Go on in a new file, after `close`; nothing while it is open."""
+        """Continue in a new file after `close`; do nothing while it is open."""
         if self._closed:
             self._open()
             self._closed = False
@@ -142,11 +141,11 @@ class _Worker:
 
     @property
     def ours(self) -> bool:
-        """Whether this process has the thread; the child of a fork has not."""
+        """True if this process has the thread; False in a forked child."""
         return self._forks == _forks
 
-    # Of a fork's child all locks may be held by threads that it does not have, so each of these
-    # checks the process before it takes one.
+    # In a forked child, locks may be held by threads that do not exist there. So each of these
+    # methods checks the process before it takes a lock.
 
     def _check_process(self) -> None:
         if not self.ours:
@@ -178,7 +177,7 @@ class _Worker:
                 self._changed.notify_all()
 
     def abandon(self) -> None:
-        """Close when there is no caller who could get an error."""
+        """Close without a caller that could receive an error."""
         self._abandoned = True
         self.ask_close()
 
@@ -238,7 +237,7 @@ class _Worker:
             raised = type(error)(f"{error.message}; {_HOW_TO_GO_ON}")
             raised.__cause__ = error.__cause__
             return raised
-        except Exception as cause:  # because remote storage raises what it likes
+        except Exception as cause:  # because remote storage may raise anything
             unknown = errors.UnknownError(
                 f"writing events to {self.path} failed: {cause!r}; {_HOW_TO_GO_ON}"
             )

@@ -16,7 +16,7 @@ _DARK: Final = 1e-6
 
 
 def scale_to_bytes(image: Array, bad_color: Array) -> Array:
-    """A floating-point image as uint8.
+    """Return a floating-point image as uint8.
 
     Where nothing is negative, the largest value becomes 255; else 0 becomes 128, and the largest
     magnitude 127 up or down from there.

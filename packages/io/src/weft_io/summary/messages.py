@@ -1,10 +1,10 @@
-"""What readers and writers of messages share."""
+"""Functions shared by readers and writers of messages."""
 
 from __future__ import annotations
 
 
 def decode_error() -> type[Exception]:
-    """What protobuf raises for bytes that are no message; it is imported when one is raised."""
+    """Return protobuf's exception for malformed bytes; imported when one is raised."""
     from google.protobuf.message import DecodeError
 
     return DecodeError

@@ -26,10 +26,10 @@ _lock = threading.Lock()
 
 
 class SessionEventWriter:
-    """One user's share in the event file of a session and a directory.
+    """One user's writer of the event file shared by a session and directory.
 
     Args:
-      session: whose file it is.
+      session: the session.
       logdir, max_queue, flush_secs, filename_suffix: as for `EventFileWriter`; those of the first
         user count.
     """
@@ -49,16 +49,16 @@ class SessionEventWriter:
 
     @property
     def closed(self) -> bool:
-        """Whether this user has closed it, and not reopened."""
+        """True if this user has closed it and not reopened it."""
         return self._closed
 
     @property
     def ours(self) -> bool:
-        """Whether this process writes the file."""
+        """True if this process writes the file."""
         return self._shared.writer.ours
 
     def get_logdir(self) -> str:
-        """The directory."""
+        """Return the directory."""
         return self._options[0]
 
     def add_event(self, event: proto.Event) -> None:
@@ -76,7 +76,7 @@ class SessionEventWriter:
             self._shared.writer.flush()
 
     def close(self) -> None:
-        """Write what was added; the last user closes the file."""
+        """Write all added events; the last user closes the file."""
         if self._closed:
             return
         self._closed = True
@@ -89,7 +89,7 @@ class SessionEventWriter:
             self._shared.writer.flush()
 
     def reopen(self) -> None:
-        """Go on after `close`: in the file of the other users, or in a new one."""
+        """Continue after `close`: in the file of the other users, or in a new one."""
         if not self._closed:
             return
         with _lock:

@@ -84,7 +84,7 @@ class FileWriter:
         self.close()
 
     def get_logdir(self) -> str:
-        """The directory."""
+        """Return the directory."""
         return self.event_writer.get_logdir()
 
     # -------------------------------------------------------------------------------- adding
@@ -105,7 +105,7 @@ class FileWriter:
         self.event_writer.add_serialized(_summary_event(data, global_step))
 
     def _without_known_metadata(self, data: bytes) -> bytes:
-        """The bytes of a summary less the metadata of tags that came with metadata before."""
+        """Return a summary's bytes without metadata of tags that were written before."""
         summary = _parsed_summary(data)
         dropped = False
         for value in summary.value:
@@ -192,7 +192,7 @@ class FileWriter:
 
 
 def _summary_event(summary: bytes, step: Any) -> bytes:
-    """A serialized `Event` of now with a serialized `Summary` in it.
+    """Return a serialized `Event` of now with a serialized `Summary` in it.
 
     The summary is laid in as it is: it is what every step writes.
     """
@@ -242,7 +242,7 @@ def _ours(kind: Any, message: Any) -> Any:
 
 
 def _graph_def_of(graph: Any, graph_def: Any) -> Any:
-    """A `GraphDef` of what was given as one or the other."""
+    """Return a `GraphDef` of what was given as one or the other."""
     if graph is not None and graph_def is not None:
         raise errors.InvalidArgumentError("pass graph or graph_def, which is its deprecated name")
     given = graph_def if graph is None else graph

@@ -27,7 +27,7 @@ class FileWriterCache:
 
     @staticmethod
     def get(logdir: PathLike) -> FileWriter:
-        """The writer of a directory; a new one begins with the default graph.
+        """Return the writer of a directory; a new one begins with the default graph.
 
         Args:
           logdir: the directory.

@@ -149,7 +149,7 @@ class Checkpoint(Composite):
             return int(chosen.run(self._counted))
 
     def _saver_of(self, own: ObjectGraph, graph: Any) -> Saver:
-        """The saver of the objects as they are; a new one where they have changed."""
+        """Return the saver of the objects as they are; a new one where they have changed."""
         message = own.message().SerializeToString(deterministic=True)
         key = (message, graph, [id(found.value) for found in own.objects])
         if self._saver is None or key != self._saved:

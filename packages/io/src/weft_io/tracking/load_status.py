@@ -1,4 +1,4 @@
-"""What came of `Checkpoint.restore`: checks of what was found, and the nodes that restore it."""
+"""Statuses returned by `Checkpoint.restore`: checks of the match, and restore nodes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from weft_tensor import errors
 class CheckpointMatchError(errors.NotFoundError, AssertionError):
     """A checkpoint and the objects of a program do not have the same variables.
 
-    It is an AssertionError too, since that is what TensorFlow raises.
+    The class is also an AssertionError, as in TensorFlow.
     """
 
 
 def session_of(graph: Any, session: Any, call: str) -> Any:
-    """A session that runs a graph: the given one or the default one."""
+    """Return a session that runs a graph: the given one or the default one."""
     chosen = session or thread_stacks.get_default_session()
     return thread_stacks.session_for(
         chosen.graph if graph is None and chosen else graph, chosen, call
@@ -30,7 +30,7 @@ def session_of(graph: Any, session: Any, call: str) -> Any:
 
 
 class LoadStatus(Protocol):
-    """What every status can do."""
+    """Methods that every status has."""
 
     def assert_consumed(self) -> LoadStatus:
         """Check that program and checkpoint have the same objects."""
@@ -49,11 +49,11 @@ class LoadStatus(Protocol):
         ...
 
     def run_restore_ops(self, session: Any = None) -> None:
-        """Give the variables the values of the checkpoint."""
+        """Restore the variables from the checkpoint."""
         ...
 
     def initialize_or_restore(self, session: Any = None) -> None:
-        """The same, and initialize all others."""
+        """Restore the variables, and initialize all others."""
         ...
 
 
@@ -102,7 +102,7 @@ class CheckpointLoadStatus:
         return self
 
     def run_restore_ops(self, session: Any = None) -> None:
-        """Give the variables the values of the checkpoint.
+        """Restore the variables from the checkpoint.
 
         Args:
           session: the default session by default.
@@ -114,7 +114,7 @@ class CheckpointLoadStatus:
         saver.restore(session_of(_graph(found.values), session, "run_restore_ops()"), self._prefix)
 
     def initialize_or_restore(self, session: Any = None) -> None:
-        """Give the variables the values of the checkpoint, and initialize those that it lacks.
+        """Restore the variables from the checkpoint, and initialize those that it lacks.
 
         Args:
           session: the default session by default.
@@ -158,7 +158,7 @@ class NameMatches:
 
 
 class InitializationStatus:
-    """The status where there was nothing to restore: variables are initialized."""
+    """The status without a checkpoint: variables are initialized."""
 
     def __init__(self, root: Any) -> None:
         self._root = root

@@ -24,12 +24,12 @@ class CheckpointManager:
 
     Args:
       checkpoint: a `Checkpoint`.
-      directory: where they go; it is made if it is missing. A manager of a directory that another
-        one has used goes on with its checkpoints; those of other names it leaves alone.
-      max_to_keep: how many of the latest are kept; None keeps all.
-      keep_checkpoint_every_n_hours: of those that would be removed, keep one per so many hours.
-      checkpoint_name: what their names begin with.
-    Raises: InvalidTypeError, InvalidArgumentError: an argument is not what it must be.
+      directory: their directory, which is created if necessary. A manager continues with the
+        checkpoints of an earlier manager of the directory, and ignores those of other names.
+      max_to_keep: number of the latest checkpoints to keep; None keeps all.
+      keep_checkpoint_every_n_hours: of the checkpoints to remove, keep one per this many hours.
+      checkpoint_name: prefix of their names.
+    Raises: InvalidTypeError, InvalidArgumentError: an argument is invalid.
 
     Examples:
       >>> w = wf.Variable(1.0)
@@ -71,17 +71,17 @@ class CheckpointManager:
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """What is saved."""
+        """The `Checkpoint` to save."""
         return self._checkpoint
 
     @property
     def directory(self) -> str:
-        """Where the checkpoints are."""
+        """The directory of the checkpoints."""
         return self._directory
 
     @property
     def checkpoints(self) -> list[str]:
-        """The prefixes of those that are kept, oldest first."""
+        """The prefixes of the kept checkpoints, oldest first."""
         return [prefix for prefix, _ in self._retention.last]
 
     @property
@@ -146,16 +146,16 @@ def checkpoints_iterator(
     timeout: float | None = None,
     timeout_fn: Callable[[], Any] | None = None,
 ) -> Iterator[str]:
-    """The checkpoints of a directory, each as soon as it is there, as an evaluation wants them.
+    """Yield the checkpoints of a directory as they appear, for evaluation.
 
-    Where several come at once, the latest is given.
+    If several appear at once, only the latest is returned.
 
     Args:
       checkpoint_dir: the directory.
-      min_interval_secs: seconds from one to the next at least.
-      timeout: seconds that it waits for a new one; None waits for ever.
-      timeout_fn: called when that time is over; it ends where this gives something true, which it
-        does by default.
+      min_interval_secs: minimum number of seconds between them.
+      timeout: seconds to wait for a new one; None for no limit.
+      timeout_fn: called after a timeout; the iteration ends if it returns True, which is the
+        default.
     Yields: prefixes.
 
     Examples:
@@ -182,7 +182,7 @@ def checkpoints_iterator(
 
 
 def _next_checkpoint(directory: str, seen: str | None, timeout: float | None) -> str | None:
-    """The latest checkpoint once it is another than `seen`; None when the time is over."""
+    """Return the latest checkpoint once it is another than `seen`; None when the time is over."""
     until = None if timeout is None else time.monotonic() + timeout
     while True:
         found = state.latest_checkpoint(directory)

@@ -13,12 +13,12 @@ from weft_tensor import errors
 
 
 class Matches:
-    """Objects of a program beside those of a checkpoint, by local names from the root on.
+    """Objects of a program matched to those of a checkpoint, by local names from the root.
 
     Attributes:
-      values: what is restored, by names in the checkpoint.
-      states: the same of Python's part.
-      unused: paths of what the checkpoint has and the program lacks.
+      values: objects to restore, by names in the checkpoint.
+      states: the same for Python states.
+      unused: paths in the checkpoint that the program lacks.
       missing: names of the variables and states that the checkpoint lacks.
       lacking: these variables.
     """
@@ -50,7 +50,7 @@ class Matches:
 
     @property
     def trivial(self) -> bool:
-        """Whether nothing but the root was found."""
+        """True if only the root was found."""
         return len(self._numbers) == 1
 
     def _pair(self) -> None:

@@ -1,7 +1,7 @@
-"""What objects a checkpoint follows, and under which names it finds their variables.
+"""The objects that a checkpoint tracks, and the names of their variables.
 
-The names and the message that describes the objects are TensorFlow's, so that either reads what the
-other has written: "encoder/kernel/.ATTRIBUTES/VARIABLE_VALUE".
+The names and the message that describes the objects are TensorFlow's, so that either can read the
+other's checkpoints: "encoder/kernel/.ATTRIBUTES/VARIABLE_VALUE".
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _TABLE: Final = "table"
 
 
 class PythonState:
-    """Something of Python that checkpoints of objects keep, in a form of its own.
+    """Python state that object-based checkpoints save in a form of its own.
 
-    Subclasses say how it turns into a string and back.
+    Subclasses convert it to a string and back.
 
     Examples:
       >>> class Epoch(wf.train.experimental.PythonState):
@@ -59,11 +59,11 @@ class PythonState:
     """
 
     def serialize(self) -> str | bytes:
-        """The state as a string."""
+        """Return the state as a string."""
         raise NotImplementedError
 
     def deserialize(self, string_value: Any) -> None:
-        """Take the state from what `serialize` gave, as bytes."""
+        """Set the state from the bytes of a result of `serialize`."""
         raise NotImplementedError
 
 
@@ -71,7 +71,7 @@ class StringSaveable(SaveableObject):
     """A string that is saved, and that Python reads when it restores.
 
     Args:
-      make: makes the output that gives it, in the graph that is the default one now.
+      make: makes its output in the current default graph.
     """
 
     def __init__(self, make: Callable[[], Output], key: str) -> None:
@@ -79,7 +79,7 @@ class StringSaveable(SaveableObject):
         super().__init__(self, [SaveSpec(make, "", key, dtypes.string)], key)
 
     def restore(self, restored_tensors: Any, restored_shapes: Any) -> Node:
-        """A node that does nothing."""
+        """Return a node that does nothing."""
         return no_op()
 
 
@@ -94,9 +94,9 @@ class Composite:
 
 
 def check_trackable(value: Any, name: str) -> None:
-    """Refuse what no checkpoint can follow.
+    """Reject objects that no checkpoint can track.
 
-    Raises: InvalidTypeError: it is no such object.
+    Raises: InvalidTypeError: it is such an object.
     """
     if not is_trackable(value) and not isinstance(value, list | tuple | Mapping):
         raise errors.InvalidTypeError(
@@ -107,7 +107,7 @@ def check_trackable(value: Any, name: str) -> None:
 
 
 def is_trackable(value: Any) -> bool:
-    """Whether a checkpoint can follow an object."""
+    """Return True if a checkpoint can track an object."""
     if isinstance(value, list | tuple):
         return any(is_trackable(item) for item in value)
     if isinstance(value, Mapping):
@@ -120,10 +120,10 @@ _KINDS: Final = (*_LEAVES, Composite, Optimizer, Layer)
 
 
 def children_of(value: Any, graph: Any) -> Iterator[tuple[str, Any]]:
-    """What an object leads to, by local names.
+    """Yield the objects that an object refers to, by local names.
 
     Args:
-      graph: the one whose variables of an optimizer are meant.
+      graph: selects the variables of an optimizer.
     """
     found: Any = ()
     if isinstance(value, Composite):
@@ -147,7 +147,7 @@ def _non_slots(optimizer: Optimizer, graph: Any) -> list[tuple[str, Any]]:
 
 
 def _slot(optimizer: Optimizer, variable: Any, name: str) -> Any:
-    """The slot of a variable, in as many parts as that has; None if there is none."""
+    """Return the slot of a variable, in as many parts as that has; None if there is none."""
     if isinstance(variable, Variable):
         return optimizer.get_slot(variable, name)
     parts = [optimizer.get_slot(part, name) for part in variable]
@@ -174,12 +174,12 @@ def _escaped(name: str) -> str:
 
 
 class Found(NamedTuple):
-    """An object and where it was found.
+    """An object and its location.
 
     Attributes:
       value: the object.
-      path: local names from the root on, joined by "/"; "" for the root.
-      children: local name and number of each object that it leads to.
+      path: local names from the root, joined by "/"; "" for the root.
+      children: local name and number of each object that it refers to.
     """
 
     value: Any
@@ -242,7 +242,7 @@ class ObjectGraph:
                     yield Slot(at, original, name, self._add(slot, where))
 
     def saved(self) -> dict[str, Any]:
-        """What is saved, by names in the checkpoint."""
+        """Return the objects to save, by names in the checkpoint."""
         result: dict[str, Any] = {}
         for value, path, _ in self.objects:
             if isinstance(value, Variable | PartitionedVariable):
@@ -258,7 +258,7 @@ class ObjectGraph:
         return result
 
     def message(self) -> proto.TrackableObjectGraph:
-        """The message that describes the objects."""
+        """Return the message that describes the objects."""
         message = proto.TrackableObjectGraph()
         for value, path, children in self.objects:
             node = message.nodes.add()
@@ -295,7 +295,7 @@ def _attributes(value: Any, path: str) -> list[tuple[str, str, str]]:
 
 
 def _graph_of(root: Any) -> Any:
-    """The graph of the variables that a root leads to; None where there is none."""
+    """Return the graph of the variables reachable from a root; None if there are none."""
     seen = {id(root)}
     queue = deque([root])
     while queue:

@@ -1,4 +1,4 @@
-"""What a session hook is: called around the steps of a monitored session."""
+"""Session hooks: callbacks around the steps of a monitored session."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weft_io.coordination.coordinator import Coordinator
 
 
 class SessionRunArgs(NamedTuple):
-    """What a hook adds to a step, or what the program asked for.
+    """Additions of a hook to a step, or the request of the program.
 
     Args:
       fetches: any structure that `Session.run` takes; None for nothing.
@@ -38,7 +38,7 @@ class SessionRunArgs(NamedTuple):
 
 
 class SessionRunValues(NamedTuple):
-    """What a step gave; a hook's `after_run` is called with it.
+    """Results of a step, passed to a hook's `after_run`.
 
     Args:
       results: the structure of the hook's fetches with values in place; None without fetches.
@@ -65,13 +65,11 @@ class SessionRunValues(NamedTuple):
 
 
 class SessionRunContext:
-    """A step that is about to run, or has run; a hook's methods are called with it.
+    """A step that is about to run, or has run; passed to a hook's methods.
 
     Args:
-      original_args: what the program asked for.
-      session: the session, without hooks.
-
-    Examples:
+      original_args: the request of the program.
+      session: the session, without hooks. Examples:
       >>> class StopWhenSmall(wf.train.SessionRunHook):
       ...     def after_run(self, run_context, run_values):
       ...         if run_context.session.run(loss) < 1.0:
@@ -92,7 +90,7 @@ class SessionRunContext:
 
     @property
     def original_args(self) -> SessionRunArgs:
-        """What the program asked for, without what hooks add."""
+        """The request of the program, without the additions of hooks."""
         return self._original_args
 
     @property
@@ -102,7 +100,7 @@ class SessionRunContext:
 
     @property
     def stop_requested(self) -> bool:
-        """Whether a hook asked for the end of the training loop."""
+        """True if a hook requested the end of the training loop."""
         return self._stop_requested
 
     def request_stop(self) -> None:
@@ -113,8 +111,8 @@ class SessionRunContext:
 class SessionRunHook:
     """Called around the steps of a monitored session; override what is needed.
 
-    `begin`, then `after_create_session`, then `before_run` and `after_run` for each step, then
-    `end`. A session that is made again after a failure calls `after_create_session` again.
+    The order is `begin`, `after_create_session`, then `before_run` and `after_run` for each step,
+    then `end`. A session that is recreated after a failure calls `after_create_session` again.
 
     Examples:
       >>> class Count(wf.train.SessionRunHook):
@@ -134,7 +132,7 @@ class SessionRunHook:
         """Called once before the session is made; may still add nodes to the default graph."""
 
     def after_create_session(self, session: Any, coord: Coordinator) -> None:
-        """Called when a session was made; the graph is finalized.
+        """Called after a session was created; the graph is finalized.
 
         Args:
           session: the session, whose variables are initialized or restored.
@@ -142,7 +140,7 @@ class SessionRunHook:
         """
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
-        """Called before each step; returns what to add to it, if anything."""
+        """Return additions to the step that is about to run, if any."""
         return None
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:

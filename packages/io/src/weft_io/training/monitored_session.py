@@ -32,7 +32,7 @@ _HOOK_METHODS = ("begin", "after_create_session", "before_run", "after_run", "en
 
 
 class _MonitoredSession(QueueRunningSession):
-    """What `MonitoredSession` and `SingularMonitoredSession` share."""
+    """Base of `MonitoredSession` and `SingularMonitoredSession`."""
 
     StepContext = _StepContext
 
@@ -54,7 +54,7 @@ class _MonitoredSession(QueueRunningSession):
         create = self._creator.create_session
         try:
             self._sess = RecoverableSession(create) if should_recover else create()
-        except BaseException:  # because the graph is the program's again, whatever it is
+        except BaseException:  # because the graph must be released after any failure
             self._forget()
             raise
 
@@ -77,7 +77,7 @@ class _MonitoredSession(QueueRunningSession):
           fetches, feed_dict, options, run_metadata: as for `Session.run`.
         Raises:
           FailedPreconditionError: it is closed, `should_stop` is true, or a tensor is fed twice.
-          what `Session.run`, hooks and the threads of queue runners raise.
+          errors of `Session.run`, hooks and the threads of queue runners.
         """
         return self._open().run(fetches, feed_dict, options, run_metadata)
 
@@ -85,21 +85,21 @@ class _MonitoredSession(QueueRunningSession):
         """Call a function that runs a step, or several, some of them without hooks.
 
         Args:
-          step_fn: called as `step_fn(step_context)` with a `StepContext`; what it returns is
-            returned. After a preemption it is called again.
-        Raises: InvalidArgumentError: `step_fn` has other arguments; and what it raises.
+          step_fn: called as `step_fn(step_context)` with a `StepContext`; its result is returned.
+            After a preemption it is called again.
+        Raises: InvalidArgumentError: `step_fn` has other arguments; also its own errors.
         """
         _check_step_fn(step_fn)
         return self._open().run_step_fn(step_fn)
 
     def should_stop(self) -> bool:
-        """Whether the training loop is to end: a hook or a thread asked for it, or it is closed."""
+        """Return True if a hook or thread requested the end of training, or if it is closed."""
         return self._sess is None or self._sess.should_stop()
 
     def close(self) -> None:
-        """Call the hooks' `end`, end the threads and close the session.
+        """Call the hooks' `end`, stop the threads and close the session.
 
-        Raises: FailedPreconditionError: it is closed already; what hooks and threads raise.
+        Raises: FailedPreconditionError: it is closed already; also errors of hooks and threads.
         """
         self._close(None)
 
@@ -166,20 +166,20 @@ def _check_step_fn(step_fn: Any) -> None:
 
 
 class MonitoredSession(_MonitoredSession):
-    """A session for training, which begins again from the last checkpoint when it is preempted.
+    """A session for training that resumes from the last checkpoint after a preemption.
 
-    The hooks' `begin` is called, the graph finalized, the session made, its queue runners started,
-    and the hooks told of it. At the end of a `with` block, the hooks' `end` is called, the threads
-    are ended and the session is closed. `OutOfRangeError`, the end of the data, ends the block
-    without an error; other errors are raised, without the hooks' `end`. When a step fails with
-    `AbortedError` or `UnavailableError`, the session is made again and the step repeated.
-    Afterwards nodes may be added to the graph again.
+    First the hooks' `begin` is called, the graph finalized, the session created, its queue runners
+    started, and the hooks' `after_create_session` called. At the end of a `with` block, the hooks'
+    `end` is called, the threads are stopped and the session is closed. `OutOfRangeError`, the end
+    of the data, ends the block without an error; other errors are raised, without the hooks' `end`.
+    If a step fails with `AbortedError` or `UnavailableError`, the session is recreated and the step
+    repeated. Afterwards nodes may be added to the graph again.
 
     Args:
       session_creator: makes the session; a `ChiefSessionCreator()` by default.
       hooks: `SessionRunHook`s, called in this order.
-      stop_grace_period_secs: how long threads may take to end.
-    Raises: InvalidTypeError: an argument is of the wrong kind; what hooks and the creator raise.
+      stop_grace_period_secs: seconds that threads may take to stop.
+    Raises: InvalidTypeError: an argument is of the wrong kind; also errors of hooks and creator.
 
     Examples:
       >>> x = wf.Variable(1.0)
@@ -203,7 +203,7 @@ class MonitoredSession(_MonitoredSession):
 
 
 class SingularMonitoredSession(_MonitoredSession):
-    """As `MonitoredSession`, without recovery: a preemption is an error like others.
+    """A `MonitoredSession` without recovery: a preemption raises an error.
 
     Args:
       hooks: `SessionRunHook`s, called in this order.
@@ -211,7 +211,7 @@ class SingularMonitoredSession(_MonitoredSession):
       master: a session target.
       config: a ConfigProto.
       checkpoint_dir: its latest checkpoint is restored, if there is one; or
-      stop_grace_period_secs: how long threads may take to end.
+      stop_grace_period_secs: seconds that threads may take to stop.
       checkpoint_filename_with_path: the checkpoint.
     Raises: InvalidArgumentError: both a directory and a checkpoint; InvalidTypeError: an argument
       is of the wrong kind; what hooks raise.
@@ -239,5 +239,5 @@ class SingularMonitoredSession(_MonitoredSession):
         super().__init__(creator, hooks, False, stop_grace_period_secs)
 
     def raw_session(self) -> Any:
-        """The session, without hooks; None when it is closed."""
+        """Return the session, without hooks; None when it is closed."""
         return self._tf_sess()

@@ -24,18 +24,18 @@ class _Default:
 
 
 USE_DEFAULT: Final[Any] = _Default()
-"""Says that an argument was not given, where None says that there is to be none."""
+"""Marks an argument that was not given, since None requests no service."""
 
 
 class _Interval(NamedTuple):
-    """How often something is done; never where both are None."""
+    """The interval of a repeated action; never if both are None."""
 
     steps: int | None
     secs: float | None
 
     @staticmethod
     def of(steps: Any, secs: Any, name: str, default: _Interval) -> _Interval:
-        """The interval that two arguments ask for; None and 0 ask for none."""
+        """Return the interval of two arguments; None and 0 disable the action."""
         if steps is USE_DEFAULT and secs is USE_DEFAULT:
             return default
         steps = None if steps is USE_DEFAULT or steps is None else integer(steps, f"{name}_steps")
@@ -65,12 +65,12 @@ def MonitoredTrainingSession(  # noqa: N802 - TensorFlow's name of a function
     summary_dir: PathLike | None = None,
     save_graph_def: bool = True,
 ) -> MonitoredSession:
-    """A `MonitoredSession` that saves checkpoints and summaries, and counts steps.
+    """Return a `MonitoredSession` that saves checkpoints and summaries, and counts steps.
 
     Args:
       master: a session target.
-      is_chief: whether this program initializes the model, and saves; others wait for it.
-      checkpoint_dir: where checkpoints are saved, and restored from; none without it.
+      is_chief: whether this program initializes and saves the model; others wait for it.
+      checkpoint_dir: directory to save checkpoints in and restore them from; None for none.
       scaffold: the nodes that make the model ready; a `Scaffold()` by default.
       hooks: called after those below.
       chief_only_hooks: called by the chief, before all others.
@@ -80,11 +80,11 @@ def MonitoredTrainingSession(  # noqa: N802 - TensorFlow's name of a function
         or 0 for no summaries.
       save_summaries_secs: seconds between summaries.
       config: a ConfigProto.
-      stop_grace_period_secs: how long threads may take to end.
+      stop_grace_period_secs: seconds that threads may take to stop.
       log_step_count_steps: steps between reports of steps per second; None or 0 for none.
-      max_wait_secs: how long a worker waits for the chief.
+      max_wait_secs: seconds that a worker waits for the chief.
       save_checkpoint_steps: steps between checkpoints.
-      summary_dir: where event files are; `checkpoint_dir` by default.
+      summary_dir: directory of event files; `checkpoint_dir` by default.
       save_graph_def: write "graph.pbtxt", and a ".meta" file beside each checkpoint.
     Raises:
       InvalidArgumentError: both steps and seconds between the same, or an argument is too small.

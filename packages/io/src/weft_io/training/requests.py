@@ -1,4 +1,4 @@
-"""One step of what the program and its hooks ask for."""
+"""The combined request of a program and its hooks for one step."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _LARGER_WINS = (
 
 
 class StepRequest(NamedTuple):
-    """What one step runs.
+    """The fetches, feeds and options of one step.
 
     Attributes:
       fetches: the program's, then those of each hook that has any.
-      positions: where in `fetches` those of each hook are; None for a hook without any.
+      positions: the index in `fetches` of each hook's fetches; None for a hook without any.
       feed_dict: all feeds.
-      options: all options; None where nobody gave any.
+      options: the merged options; None if there are none.
     """
 
     fetches: list[Any]
@@ -34,7 +34,7 @@ class StepRequest(NamedTuple):
     options: Any
 
     def results_of(self, position: int | None, values: Sequence[Any]) -> Any:
-        """A hook's part of what the step gave."""
+        """Return a hook's part of the results of a step."""
         return None if position is None else values[position]
 
 
@@ -44,15 +44,15 @@ def ask(
     graph: Graph,
     options: Any,
 ) -> StepRequest:
-    """Ask all hooks, in order, what they add to a step.
+    """Collect, in order, what all hooks add to a step.
 
     Args:
-      context: of the step, with what the program asked for.
+      context: of the step, with the program's request.
       graph: the session's.
-      options: the program's RunOptions or None; left as they are.
+      options: the program's RunOptions or None; not modified.
     Raises:
       FailedPreconditionError: a tensor is fed twice.
-      InvalidTypeError: a hook gave something else than a SessionRunArgs.
+      InvalidTypeError: a hook did not return a SessionRunArgs.
     """
     fetches, positions = [context.original_args.fetches], []
     fed = _Feeds(graph)
@@ -106,7 +106,7 @@ class _Feeds:
 
 
 def merged_options(options: Any, more: Any) -> Any:
-    """RunOptions that ask for what both ask for: the larger of each, and all watches."""
+    """Merge two RunOptions: the larger value of each field, and all watches."""
     from weft_graph import proto
 
     result = proto.RunOptions()

@@ -37,19 +37,19 @@ _PARTS = (
 class Scaffold:
     """The nodes that initialize a model, say whether it is ready, save it and summarize it.
 
-    What is not given is found in the graph's collections, or made, by `finalize`.
+    Parts that are not given are taken from the graph's collections, or created, by `finalize`.
 
     Args:
       init_op: initializes the global variables.
-      init_feed_dict: what to feed for it.
-      init_fn: called as `init_fn(scaffold, session)` after it.
-      ready_op: string, shape (n,): names of what is not ready.
-      ready_for_local_init_op: string, shape (n,): names of what `local_init_op` still waits for.
-      local_init_op: initializes what is not in checkpoints: local variables and tables.
+      init_feed_dict: feeds of `init_op`.
+      init_fn: called as `init_fn(scaffold, session)` after `init_op`.
+      ready_op: string, shape (n,): names of variables that are not ready.
+      ready_for_local_init_op: string, shape (n,): names that `local_init_op` still waits for.
+      local_init_op: initializes state that is not in checkpoints: local variables and tables.
       summary_op: string, shape (): serialized summaries.
       saver: a `Saver`.
-      copy_from_scaffold: another scaffold, whose parts are taken where none is given here.
-      local_init_feed_dict: what to feed for `local_init_op`.
+      copy_from_scaffold: another scaffold, whose parts are used if none is given here.
+      local_init_feed_dict: feeds of `local_init_op`.
     Raises: InvalidTypeError: an argument is of the wrong kind.
 
     Examples:
@@ -95,13 +95,13 @@ class Scaffold:
         self._parts: dict[str, Any] = given
 
     def finalize(self, resumable: bool = False) -> Scaffold:
-        """Find or make what is not given, in the default graph, and finalize the graph.
+        """Find or create missing parts in the default graph, and finalize the graph.
 
         Args:
-          resumable: of the saver, as of `Saver`, where one is made.
+          resumable: whether a created saver is resumable; see `Saver`.
         Returns: itself.
         Raises: FailedPreconditionError: a collection has more than one item to choose from, or the
-          graph is finalized and lacks something.
+        graph is finalized and lacks something.
         """
         parts = self._parts
         for part, (key, default) in _DEFAULTS.items():
@@ -117,38 +117,38 @@ class Scaffold:
 
     @property
     def init_fn(self) -> Callable[[Any], Any] | None:
-        """The function that initializes what nodes cannot, called with a session."""
+        """The function that initializes everything that nodes cannot, called with a session."""
         init_fn = self._parts["init_fn"]
         return None if init_fn is None else lambda session: init_fn(self, session)
 
     @property
     def init_op(self) -> Any:
-        """What initializes the global variables."""
+        """The node that initializes the global variables."""
         return self._parts["init_op"]
 
     @property
     def init_feed_dict(self) -> Mapping[Any, Any] | None:
-        """What is fed for it."""
+        """The feeds of `init_op`."""
         return self._parts["init_feed_dict"]  # type: ignore[no-any-return]
 
     @property
     def ready_op(self) -> Any:
-        """What gives the names of what is not ready."""
+        """The output with the names of variables that are not ready."""
         return self._parts["ready_op"]
 
     @property
     def ready_for_local_init_op(self) -> Any:
-        """What gives the names of what is not ready for `local_init_op`."""
+        """The output with the names that `local_init_op` still waits for."""
         return self._parts["ready_for_local_init_op"]
 
     @property
     def local_init_op(self) -> Any:
-        """What initializes what is not in checkpoints."""
+        """The node that initializes state that is not in checkpoints."""
         return self._parts["local_init_op"]
 
     @property
     def local_init_feed_dict(self) -> Mapping[Any, Any] | None:
-        """What is fed for it."""
+        """The feeds of `local_init_op`."""
         return self._parts["local_init_feed_dict"]  # type: ignore[no-any-return]
 
     @property
@@ -165,13 +165,13 @@ class Scaffold:
     def get_or_default(
         arg_name: str, collection_key: str, default_constructor: Callable[[], Any]
     ) -> Any:
-        """The item of a collection of the default graph, made and put there where there is none.
+        """Return the item of a collection of the default graph, or create and add it.
 
         Args:
-          arg_name: the argument of `Scaffold` that decides, for the message.
+          arg_name: the corresponding argument of `Scaffold`, for the message.
           collection_key: the collection.
-          default_constructor: makes it; None is not put there.
-        Raises: FailedPreconditionError: the collection has more than one.
+          default_constructor: creates the item; None is not added.
+        Raises: FailedPreconditionError: the collection has more than one item.
         """
         graph = get_default_graph()
         found = graph.get_collection(collection_key)
@@ -190,7 +190,7 @@ class Scaffold:
 
     @staticmethod
     def default_local_init_op() -> Node:
-        """A node that initializes local variables and tables."""
+        """Return a node that initializes local variables and tables."""
         return group(variables.local_variables_initializer(), variables.tables_initializer())
 
 

@@ -14,7 +14,7 @@ _log = logging.getLogger("weft")
 
 
 class Supervised(Protocol):
-    """What the threads need of a Supervisor."""
+    """The interface of a Supervisor that its threads use."""
 
     @property
     def coord(self) -> Coordinator:
@@ -46,7 +46,7 @@ class Supervised(Protocol):
 
     @property
     def global_step(self) -> Any:
-        """The global step; None where the model has none."""
+        """The global step; None if the model has none."""
 
 
 class SummaryThread(LooperThread):

@@ -1,4 +1,4 @@
-"""Who makes the sessions of a training loop: the chief, which initializes, and workers."""
+"""Creators of training sessions: for the chief, which initializes the model, and for workers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class SessionCreator:
     """
 
     def create_session(self) -> Any:
-        """A new session whose model is ready. Raises: NotImplementedError: not overridden."""
+        """Return a session with a ready model. Raises: NotImplementedError: not overridden."""
         raise NotImplementedError(f"create_session of {type(self).__name__}")
 
 
@@ -53,7 +53,7 @@ class ChiefSessionCreator(SessionCreator):
     Args:
       scaffold: the nodes for it; a `Scaffold()` by default.
       master: a session target.
-      config: a ConfigProto; where it is deterministic, checkpoints of the default saver are
+      config: a ConfigProto; if it is deterministic, checkpoints of the default saver are
         resumable.
       checkpoint_dir: its latest checkpoint is restored, if there is one; or
       checkpoint_filename_with_path: the checkpoint.
@@ -88,7 +88,7 @@ class ChiefSessionCreator(SessionCreator):
         self._manager: SessionManager | None = None
 
     def create_session(self) -> Any:
-        """A session; the default graph is finalized.
+        """Return a session; the default graph is finalized.
 
         Raises: FailedPreconditionError: the model is not ready after all.
         """
@@ -142,7 +142,7 @@ class WorkerSessionCreator(SessionCreator):
         self._manager: SessionManager | None = None
 
     def create_session(self) -> Any:
-        """A session; the default graph is finalized.
+        """Return a session; the default graph is finalized.
 
         Raises: DeadlineExceededError: the model was not ready in time.
         """

@@ -24,7 +24,7 @@ _log = logging.getLogger("weft")
 
 
 class Readiness(NamedTuple):
-    """Whether a model is ready, and what is missing."""
+    """The readiness of a model, and a message about what is missing."""
 
     ready: bool
     missing: str
@@ -34,13 +34,14 @@ _READY = Readiness(True, "")
 
 
 def readiness(op: Any, session: Any, what: str) -> Readiness:
-    """Whether a model is ready: a node says what is not; without a node it is.
+    """Return the readiness of a model; without a node it is ready.
 
     Args:
-      op: string, shape (n,): names; or a node that fails with FailedPreconditionError.
+      op: string, shape (n,): the names that are not ready; or a node that fails with
+        FailedPreconditionError.
       session: runs it.
       what: for messages: "Model not ready".
-    Raises: OpError: the node fails, but not for a variable without a value.
+    Raises: OpError: the node fails for another reason than an uninitialized variable.
     """
     if op is None:
         return _READY
@@ -68,16 +69,16 @@ class Countdown:
 
 
 class SessionManager:
-    """Makes sessions and sees to it that the model is ready in them.
+    """Creates sessions and makes sure that the model is ready in them.
 
     Args:
-      local_init_op: run in each new session, to initialize what is not in checkpoints.
-      ready_op: string, shape (n,): names of what is not ready.
-      ready_for_local_init_op: string, shape (n,): names of what `local_init_op` still waits for.
+      local_init_op: run in each new session, to initialize state that is not in checkpoints.
+      ready_op: string, shape (n,): names of variables that are not ready.
+      ready_for_local_init_op: string, shape (n,): names that `local_init_op` still waits for.
       graph: the default graph by default.
-      recovery_wait_secs: pause before looking again whether the model is ready.
+      recovery_wait_secs: pause between checks of whether the model is ready.
       local_init_run_options: RunOptions for `local_init_op`.
-      local_init_feed_dict: what to feed for it.
+      local_init_feed_dict: feeds of `local_init_op`.
     Raises: InvalidArgumentError: `ready_for_local_init_op` without `local_init_op`, or a negative
       pause; InvalidTypeError: an argument is of the wrong kind.
 
@@ -132,21 +133,21 @@ class SessionManager:
         init_feed_dict: Mapping[Any, Any] | None = None,
         init_fn: Callable[[Any], Any] | None = None,
     ) -> Session:
-        """A session with a model that is ready: restored where there is a checkpoint.
+        """Return a session with a ready model, restored if there is a checkpoint.
 
         Args:
           master: a session target.
-          init_op: run where there is no checkpoint.
-          saver: restores.
+          init_op: run if there is no checkpoint.
+          saver: restores the checkpoint.
           checkpoint_dir: its latest checkpoint is restored; or
           checkpoint_filename_with_path: the checkpoint.
           wait_for_checkpoint: wait until there is one in `checkpoint_dir`.
-          max_wait_secs: how long to wait for that.
+          max_wait_secs: timeout of that wait.
           config: a ConfigProto.
-          init_feed_dict: what to feed for `init_op`.
+          init_feed_dict: feeds of `init_op`.
           init_fn: called with the session after `init_op`.
         Raises:
-          FailedPreconditionError: nothing initializes the model, or it is not ready then.
+          FailedPreconditionError: nothing initializes the model, or it is still not ready.
           InvalidArgumentError: both `checkpoint_dir` and `checkpoint_filename_with_path`.
           OpError: the checkpoint cannot be restored, or an initializer failed.
         """
@@ -191,15 +192,15 @@ class SessionManager:
         max_wait_secs: float = 7200,
         config: Any = None,
     ) -> tuple[Session, bool]:
-        """A session, and whether a checkpoint made its model ready.
+        """Return a session, and whether its model was restored from a checkpoint.
 
-        `local_init_op` is run in either case, where the model is ready for it.
+        `local_init_op` is run in either case if the model is ready for it.
 
         Args:
           master, saver, checkpoint_dir, checkpoint_filename_with_path, wait_for_checkpoint,
             max_wait_secs, config: as of `prepare_session`.
         Raises: InvalidArgumentError: both `checkpoint_dir` and `checkpoint_filename_with_path`;
-          OpError: the checkpoint cannot be restored.
+        OpError: the checkpoint cannot be restored.
         """
         restore = _Restore.of(saver, checkpoint_dir, checkpoint_filename_with_path)
         session = Session(master, graph=self._graph, config=config)
@@ -228,12 +229,12 @@ class SessionManager:
     def wait_for_session(
         self, master: str, config: Any = None, max_wait_secs: float | None = math.inf
     ) -> Session:
-        """A session whose model others have made ready, when they have.
+        """Wait until others have made the model ready, and return a session.
 
         Args:
           master: the session target that is shared with them.
           config: a ConfigProto.
-          max_wait_secs: how long to wait; None for without end.
+          max_wait_secs: the timeout; None for no limit.
         Raises: DeadlineExceededError: it was not ready in time.
         """
         limit = math.inf if max_wait_secs is None else number(max_wait_secs, "max_wait_secs")
@@ -271,7 +272,7 @@ class SessionManager:
         return True
 
     def _wait_for_checkpoint(self, directory: Any, limit: float) -> Any:
-        """The state of a directory with a checkpoint; None where there is none in time."""
+        """Return the state of a directory with a checkpoint; None after a timeout."""
         timer = Countdown(limit)
         while True:
             found = get_checkpoint_state(directory)
@@ -302,7 +303,7 @@ class SessionManager:
 
 
 class _Restore(NamedTuple):
-    """What to restore: a checkpoint, or the latest of a directory; nothing without a saver."""
+    """The checkpoint to restore, or the latest of a directory; nothing without a saver."""
 
     saver: Any
     directory: PathLike | None
@@ -320,7 +321,7 @@ class _Restore(NamedTuple):
 
 
 class _closed_on_failure:  # noqa: N801 - a context manager used as a function
-    """Closes a session where the block raises: nobody else has it yet."""
+    """Closes a session if the block raises, before anyone else uses it."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

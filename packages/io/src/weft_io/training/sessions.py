@@ -26,7 +26,7 @@ PREEMPTION_ERRORS = (errors.AbortedError, errors.UnavailableError)
 
 
 class StepContext:
-    """What a step function of `run_step_fn` may use.
+    """The argument of a step function of `run_step_fn`.
 
     Args:
       session: the session, without hooks.
@@ -65,7 +65,7 @@ class HookedSession:
         self._stop = False
 
     def should_stop(self) -> bool:
-        """Whether a hook asked for the end."""
+        """True if a hook requested the end."""
         return self._stop
 
     def run(
@@ -75,7 +75,7 @@ class HookedSession:
         options: Any = None,
         run_metadata: Any = None,
     ) -> Any:
-        """One step with what hooks add to it. Raises: as `Session.run`, and what hooks raise."""
+        """Run one step with hooks. Raises: as `Session.run`, and errors of hooks."""
         from weft_graph import proto
 
         if self._stop:
@@ -99,13 +99,13 @@ class HookedSession:
 
 
 class CoordinatedSession:
-    """A hooked session and the threads that work for it.
+    """A hooked session and its threads.
 
     Args:
       raw: the session, without hooks.
       hooks: called around its steps.
       coord: of the threads.
-      stop_grace_period_secs: how long they may take to end.
+      stop_grace_period_secs: seconds that they may take to stop.
     """
 
     def __init__(
@@ -121,9 +121,9 @@ class CoordinatedSession:
         self._grace = stop_grace_period_secs
 
     def should_stop(self) -> bool:
-        """Whether a hook, or a thread, asked for the end.
+        """Return True if a hook or a thread requested the end.
 
-        Raises: what a thread failed with, if that is a preemption.
+        Raises: the error of a thread, if it is a preemption.
         """
         if self._coord.should_stop():
             self._raise_preemption(None)
@@ -131,17 +131,17 @@ class CoordinatedSession:
         return self._hooked.should_stop()
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
-        """One step. Raises: as hooks and `Session.run`, or a thread's error if it was preempted."""
+        """Run one step. Raises: as hooks and `Session.run`, or a preempted thread's error."""
         try:
             return self._hooked.run(*args, **kwargs)
         except PREEMPTION_ERRORS:
             raise
-        except Exception as error:  # because a preempted thread may have caused whatever it is
+        except Exception as error:  # because a preempted thread may have caused any error
             self._raise_preemption(error)
             raise
 
     def _raise_preemption(self, effect: Exception | None) -> None:
-        """Raise what a thread failed with, if that is a preemption."""
+        """Raise the error of a thread, if it is a preemption."""
         try:
             self._coord.raise_requested_exception()
         except PREEMPTION_ERRORS as cause:
@@ -154,7 +154,7 @@ class CoordinatedSession:
         return step_fn(StepContext(self.raw, self.run))
 
     def close(self) -> None:
-        """End the threads and close the session. Raises: what a thread failed with."""
+        """Stop the threads and close the session. Raises: the error of a thread."""
         self._coord.request_stop()
         try:
             self._coord.join(stop_grace_period_secs=self._grace, ignore_live_threads=True)
@@ -163,13 +163,13 @@ class CoordinatedSession:
 
 
 class CoordinatedSessionCreator:
-    """Makes coordinated sessions: makes a session, starts its queue runners, and tells the hooks.
+    """Creates coordinated sessions: a session, its queue runners, and the hooks' callbacks.
 
     Args:
-      session_creator: makes the sessions.
+      session_creator: creates the sessions.
       hooks: of each of them.
-      graph: whose queue runners are started.
-      stop_grace_period_secs: how long threads may take to end.
+      graph: its queue runners are started.
+      stop_grace_period_secs: seconds that threads may take to stop.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class CoordinatedSessionCreator:
         self.coord: Coordinator | None = None
 
     def create_session(self) -> CoordinatedSession:
-        """A new session; what was started is ended where something fails."""
+        """Return a new session; after a failure, everything started is stopped."""
         with self._graph.as_default():
             self.tf_sess = self._creator.create_session()
             self.coord = Coordinator(clean_stop_exception_types=[])
@@ -197,18 +197,18 @@ class CoordinatedSessionCreator:
                     start_queue_runners(self.tf_sess, self.coord)
                 for hook in self._hooks:
                     hook.after_create_session(self.tf_sess, self.coord)
-            except BaseException:  # because the threads are not to outlive it, whatever it is
+            except BaseException:  # because the threads must not outlive it after any failure
                 _close_quietly(made)
                 raise
         return made
 
     def forget(self) -> None:
-        """The session is closed for good."""
+        """Forget the session, which is closed permanently."""
         self.tf_sess = self.coord = None
 
 
 def _close_quietly(session: CoordinatedSession) -> None:
-    """Close it where another error is on its way already."""
+    """Close a session while another error is being raised."""
     try:
         session.close()
     except Exception as error:  # because the first error is the one to be raised
@@ -228,9 +228,9 @@ class RecoverableSession:
         self._attempt(lambda session: None)
 
     def should_stop(self) -> bool:
-        """Whether a hook, or a thread, asked for the end.
+        """Return True if a hook or a thread requested the end.
 
-        A thread that was preempted did not: the session is made again.
+        A preempted thread does not count: the session is recreated.
         """
         if self._session is None:
             return True
@@ -238,7 +238,7 @@ class RecoverableSession:
         return stops
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
-        """One step, again in a new session as often as it is preempted."""
+        """Run one step, and repeat it in a new session after each preemption."""
         return self._attempt(lambda session: session.run(*args, **kwargs))
 
     def run_step_fn(self, step_fn: Callable[[StepContext], Any]) -> Any:

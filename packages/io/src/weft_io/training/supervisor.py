@@ -32,19 +32,19 @@ _log = logging.getLogger("weft")
 
 
 class Supervisor:
-    """Initializes or restores a model, and saves and summarizes it in threads while it is trained.
+    """Initializes or restores a model, and saves and summarizes it in threads during training.
 
-    Of the programs that train one model, one is the chief, which does all that; the others wait for
-    it. The graph is finalized. A node that is not given is found in the graph's collections, or
-    made; None stands for no node.
+    One of the programs that train a model is the chief, which does all that; the others wait for
+    it. The graph is finalized. Nodes that are not given are taken from the graph's collections, or
+    created; None disables a node.
 
     Args:
       graph: the default graph by default.
-      ready_op: string, shape (n,): names of what is not ready.
-      ready_for_local_init_op: string, shape (n,): names of what `local_init_op` still waits for.
+      ready_op: string, shape (n,): names of variables that are not ready.
+      ready_for_local_init_op: string, shape (n,): names that `local_init_op` still waits for.
       is_chief: whether this program is the chief.
       init_op: initializes the model.
-      init_feed_dict: what to feed for it.
+      init_feed_dict: feeds of `init_op`.
       local_init_op: run in each new session.
       logdir: directory for checkpoints and event files; without it, neither.
       summary_op: string, shape (): serialized summaries.
@@ -52,9 +52,9 @@ class Supervisor:
       global_step: integer, shape ().
       save_summaries_secs: seconds between summaries; 0 for none.
       save_model_secs: seconds between checkpoints; 0 for none.
-      recovery_wait_secs: pause before looking again whether the model is ready.
-      stop_grace_secs: how long threads may take to end.
-      checkpoint_basename: what the names of the checkpoints begin with.
+      recovery_wait_secs: pause between checks of whether the model is ready.
+      stop_grace_secs: seconds that threads may take to stop.
+      checkpoint_basename: prefix of the names of checkpoints.
       session_manager: makes the sessions; a `SessionManager` by default.
       summary_writer: a `FileWriter`; one in `logdir` by default.
       init_fn: called with the session after `init_op`.
@@ -152,12 +152,12 @@ class Supervisor:
 
     @property
     def is_chief(self) -> bool:
-        """Whether this program is the chief."""
+        """True if this program is the chief."""
         return self._is_chief
 
     @property
     def session_manager(self) -> SessionManager:
-        """What makes the sessions."""
+        """The object that creates the sessions."""
         return self._manager
 
     @property
@@ -167,32 +167,32 @@ class Supervisor:
 
     @property
     def init_op(self) -> Any:
-        """What initializes the model."""
+        """The node that initializes the model."""
         return self._nodes.init_op
 
     @property
     def init_feed_dict(self) -> Mapping[Any, Any] | None:
-        """What is fed for it."""
+        """The feeds of `init_op`."""
         return self._init_feed_dict
 
     @property
     def ready_op(self) -> Any:
-        """What gives the names of what is not ready."""
+        """The output with the names of variables that are not ready."""
         return self._nodes.ready_op
 
     @property
     def ready_for_local_init_op(self) -> Any:
-        """What gives the names of what is not ready for `local_init_op`."""
+        """The output with the names that `local_init_op` still waits for."""
         return self._nodes.ready_for_local_init_op
 
     @property
     def summary_writer(self) -> Any:
-        """The writer; None where there is none."""
+        """The writer; None if there is none."""
         return self._writer
 
     @property
     def summary_op(self) -> Any:
-        """The summaries; None where there are none."""
+        """The summaries; None if there are none."""
         return self._nodes.summary_op
 
     @property
@@ -202,12 +202,12 @@ class Supervisor:
 
     @property
     def global_step(self) -> Any:
-        """The global step; None where there is none."""
+        """The global step; None if there is none."""
         return self._nodes.global_step
 
     @property
     def saver(self) -> Any:
-        """The saver; None where there is none."""
+        """The saver; None if there is none."""
         return self._nodes.saver
 
     @property
@@ -217,7 +217,7 @@ class Supervisor:
 
     @property
     def save_path(self) -> str | None:
-        """What the paths of the checkpoints begin with; None without a directory."""
+        """The prefix of the paths of checkpoints; None without a directory."""
         return self._save_path
 
     # ------------------------------------------------------------- sessions
@@ -230,7 +230,7 @@ class Supervisor:
         max_wait_secs: float = 7200,
         start_standard_services: bool = True,
     ) -> Session:
-        """A session with a model that is ready, and the threads that work for it.
+        """Return a session with a model that is ready, and the threads that work for it.
 
         Args:
           master: a session target.
@@ -263,7 +263,7 @@ class Supervisor:
             )
         try:
             self._start_threads(session, start_standard_services)
-        except BaseException as error:  # because nobody else has the session, whatever it is
+        except BaseException as error:  # because no other owner closes the session after a failure
             self._coord.request_stop(error)
             session.close()
             raise
@@ -288,14 +288,14 @@ class Supervisor:
         start_standard_services: bool = True,
         close_summary_writer: bool = True,
     ) -> Iterator[Session]:
-        """A session for a `with` block, at whose end the threads are ended and it is closed.
+        """A session for a `with` block, which at its end stops the threads and closes the session.
 
         `OutOfRangeError`, the end of the data, ends the block without an error.
 
         Args:
           master, config, start_standard_services: as of `prepare_or_wait_for_session`.
           close_summary_writer: close the writer, too.
-        Raises: what the block or a thread failed with, whichever was first.
+        Raises: the first error of the block or a thread.
         """
         session: Session | None = None
         try:
@@ -303,7 +303,7 @@ class Supervisor:
                 master, config, start_standard_services=start_standard_services
             )
             yield session
-        except Exception as error:  # because the threads are to stop, whatever it is
+        except Exception as error:  # because the threads must stop after any failure
             self.request_stop(error)
         finally:
             try:
@@ -359,7 +359,7 @@ class Supervisor:
         args: Sequence[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
     ) -> LooperThread:
-        """A thread that repeats `target`, started; arguments as of `LooperThread`."""
+        """Return a started thread that repeats `target`; arguments as of `LooperThread`."""
         return LooperThread.loop(self._coord, timer_interval_secs, target, args, kwargs)
 
     def stop(
@@ -368,13 +368,13 @@ class Supervisor:
         close_summary_writer: bool = True,
         ignore_live_threads: bool = False,
     ) -> None:
-        """End the threads.
+        """Stop the threads.
 
         Args:
           threads: to wait for, in addition to those of the coordinator.
           close_summary_writer: close the writer.
-          ignore_live_threads: log those that take too long, instead of raising.
-        Raises: what was reported first; FailedPreconditionError: threads still run.
+          ignore_live_threads: log threads that take too long, instead of raising.
+        Raises: the first reported error; FailedPreconditionError: threads still run.
         """
         self._coord.request_stop()
         try:
@@ -388,15 +388,15 @@ class Supervisor:
                 self._graph_is_written = False
 
     def request_stop(self, ex: Any = None) -> None:
-        """Ask the threads to stop; as of `Coordinator.request_stop`."""
+        """Request the threads to stop; see `Coordinator.request_stop`."""
         self._coord.request_stop(ex)
 
     def should_stop(self) -> bool:
-        """Whether a stop was requested."""
+        """Return True if a stop was requested."""
         return self._coord.should_stop()
 
     def stop_on_exception(self) -> AbstractContextManager[None]:
-        """A block whose error stops the threads, instead of being raised."""
+        """Return a context in which errors stop the threads instead of being raised."""
         return self._coord.stop_on_exception()
 
     def wait_for_stop(self) -> None:
@@ -458,7 +458,7 @@ def _seconds(value: Any, what: str) -> Any:
 
 
 def _check_devices(graph: Graph) -> None:
-    """Check that a program that is not the chief knows where the variables are."""
+    """Check that a program that is not the chief has device requests for all variables."""
     for node in graph.nodes:
         if node.role is Role.VARIABLE and node.outputs[0].dtype.is_ref and not node.device:
             raise errors.InvalidArgumentError(

@@ -31,7 +31,7 @@ class SupervisedNodes(NamedTuple):
 
     @staticmethod
     def of(given: Mapping[str, Any]) -> SupervisedNodes:
-        """The nodes that are given; for a 0 the first of its collection, or a new one."""
+        """Return the nodes that are given; for a 0 the first of its collection, or a new one."""
         return SupervisedNodes(
             *[
                 _found(*_DEFAULTS[part]) if _is_default(value) else value

@@ -1,4 +1,4 @@
-"""When hooks are due: every so many steps or seconds; and the global step, which they share."""
+"""Timers of hooks, every so many steps or seconds, and their shared global step."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from weft_tensor.arguments import integer, number
 
 
 class Timer(Protocol):
-    """What `SecondOrStepTimer` and `NeverTriggerTimer` do."""
+    """Interface of `SecondOrStepTimer` and `NeverTriggerTimer`."""
 
     def reset(self) -> None:
-        """As if it had never been done."""
+        """Reset to the state before the first action."""
 
     def should_trigger_for_step(self, step: int) -> bool:
-        """Whether it is due at this step."""
+        """Return True if the action is due at this step."""
 
     def update_last_triggered_step(self, step: int) -> tuple[float | None, int | None]:
-        """It was done at this step, now; seconds and steps since it was done before."""
+        """Record the action at this step; return seconds and steps since the previous one."""
 
     def last_triggered_step(self) -> int | None:
-        """The step at which it was last done, if it ever was."""
+        """Return the step at which it was last done, if it ever was."""
 
 
 class SecondOrStepTimer:
-    """Due at the first step, and then every so many seconds or steps after it was last done.
+    """A timer that is due at the first step, then at an interval after the last action.
 
-    Ask `should_trigger_for_step`, and after doing it tell `update_last_triggered_step`. Seconds are
+    Call `should_trigger_for_step`, and after the action `update_last_triggered_step`. Seconds are
     measured by the monotonic clock.
 
     Args:
@@ -63,11 +63,11 @@ class SecondOrStepTimer:
         self.reset()
 
     def reset(self) -> None:
-        """As if it had never been done."""
+        """Reset to the state before the first action."""
         self._last: tuple[float, int] | None = None
 
     def should_trigger_for_step(self, step: int) -> bool:
-        """Whether it is due at this step; not twice at one."""
+        """Return True if the action is due at this step; False for a repeated call at a step."""
         if self._last is None:
             return True
         last_time, last_step = self._last
@@ -88,15 +88,15 @@ class SecondOrStepTimer:
         return (None, None) if last is None else (now[0] - last[0], step - last[1])
 
     def last_triggered_step(self) -> int | None:
-        """The step at which it was last done, if it ever was."""
+        """Return the step at which it was last done, if it ever was."""
         return None if self._last is None else self._last[1]
 
 
 class StepsAhead:
-    """How far the global step may be after a step, by what steps counted so far.
+    """An upper bound of the global step after a step, based on the increments so far.
 
-    Hooks know the global step from before a step; to read it afterwards is a step of its own, which
-    they make only if it may matter.
+    Hooks know the global step before a step. Reading it afterwards takes a step of its own, which
+    they run only if it may matter.
     """
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ class StepsAhead:
         self._most = 1
 
     def after(self, before: int) -> int:
-        """The furthest it may be after a step that began at `before`."""
+        """Return the upper bound after a step that began at `before`."""
         if self._before is None:
             self._before = before
             return before + _FAR
@@ -114,7 +114,7 @@ class StepsAhead:
 
 
 _FAR = 1 << 62
-"""What the first step may count, of which nothing is known."""
+"""Assumed increment of the first step."""
 
 
 class NeverTriggerTimer:
@@ -139,13 +139,13 @@ class NeverTriggerTimer:
 def timer_of(
     every_steps: int | None, every_secs: float | None, steps_name: str, secs_name: str
 ) -> SecondOrStepTimer:
-    """A timer by one of two arguments.
+    """Return a timer from one of two arguments.
 
     Args:
       every_steps, every_secs: the arguments.
-      steps_name, secs_name: what they are called in messages.
+      steps_name, secs_name: their names in messages.
     Raises: InvalidArgumentError: none or both are given, or one is too small; InvalidTypeError: it
-      is no number.
+    is not a number.
     """
     if (every_steps is None) == (every_secs is None):
         raise errors.InvalidArgumentError(
@@ -160,7 +160,7 @@ def timer_of(
 
 
 def global_step_for(hook: Any, graph: Graph | None = None) -> Any:
-    """The global step, which a hook needs.
+    """Return the global step, which a hook needs.
 
     Raises: FailedPreconditionError: the graph has none.
     """
@@ -173,9 +173,9 @@ def global_step_for(hook: Any, graph: Graph | None = None) -> Any:
 
 
 def step_before(step: Any) -> Any:
-    """What a hook fetches beside a step to get the global step as it is before that.
+    """Return the fetch with which a hook reads the global step as it was before a step.
 
-    A reference that is fetched itself is read when the step is over, other variables are not.
+    A fetched reference variable is read at the end of the step, other variables are not.
     """
     if isinstance(step, Output):
         return identity(step) if step.dtype.is_ref else step

@@ -1,1 +1,1 @@
-"""How ONNX ops become nodes, a module for each family of ops."""
+"""Rules for ONNX ops, one module for each family of ops."""

@@ -38,11 +38,11 @@ from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
 _MOST_PIECES: Final = 1 << 16
-"""That a model may split a tensor into, each a node's output."""
+"""Maximum number of pieces of a Split, each of which is a node's output."""
 
 
 def shape64(x: Output) -> Output:
-    """The sizes, int64 as ONNX counts."""
+    """Return the sizes, int64 as ONNX counts."""
     return shape(x, out_type=dtypes.int64)
 
 
@@ -61,10 +61,10 @@ def _cast_like(operation: Operation) -> Output:
 
 
 def converted(x: Output, target: DType, saturate: bool = True) -> Output:
-    """Elements as another type; text is read and written as ONNX does.
+    """Convert elements to another type; text is parsed and formatted as in ONNX.
 
     Args:
-      saturate: make small floats of what is too large the largest ones, not infinite.
+      saturate: convert overflows of small floats to the largest value, not to infinity.
     """
     if x.dtype.base_dtype is target:
         return x
@@ -100,7 +100,7 @@ def _reshape(operation: Operation) -> Output:
         known = np.asarray(operation.attribute("shape"))
     if known is not None and not np.any(known == 0):
         return reshape(x, wanted)
-    # Zeros stand for the sizes of the input.
+    # Zeros mean the sizes of the input.
     sizes = concat([shape64(x), zeros_like(wanted)], 0)[: size(wanted)]
     return reshape(x, where_v2(equal(wanted, like(0, wanted)), sizes, wanted))
 
@@ -166,13 +166,13 @@ def _unsqueeze(operation: Operation) -> Output:
 
 
 def _one_sided(axes: np.ndarray[Any, Any]) -> bool:
-    """Whether axes can be inserted one after the other, whatever the rank is."""
+    """Return True if axes can be inserted one after the other for any rank."""
     distinct = len(set(axes.reshape(-1).tolist())) == axes.size
     return distinct and bool(np.all(axes >= 0) or np.all(axes < 0))
 
 
 def _others(axes: Output, count: Output) -> Output:
-    """The axes that are not among `axes`, which may count from the end."""
+    """Return the axes that are not among `axes`, which may count from the end."""
     return setdiff1d(sequence(count), floormod(reshape(axes, [-1]), count))[0]
 
 
@@ -237,7 +237,7 @@ def _pieces(operation: Operation, x: Output, order: Sequence[int]) -> list[Outpu
 
 
 def _even_sizes(total: int, count: int) -> list[int]:
-    """Return the sizes of pieces of an axis, of which the last ones may be smaller."""
+    """Return the sizes of pieces of an axis; the last ones may be smaller."""
     largest = -(-total // count)
     return [max(min(largest, total - largest * index), 0) for index in range(count)]
 
@@ -249,7 +249,7 @@ def _pad(operation: Operation) -> Output:
 
 
 def _sides(operation: Operation, order: Sequence[int]) -> Output:
-    """The margins of each axis of what the input is a transposition of, shape (rank, 2)."""
+    """Return the margins of each axis of the untransposed input, shape (rank, 2)."""
     count, pads, axes = len(order), operation.tensor(1, "pads"), operation.get(3)
     if pads is None:
         pads = constant(operation.required("paddings"), dtypes.int64)
@@ -290,7 +290,7 @@ def _padded(operation: Operation, x: Output, sides: Output) -> Output:
 
 
 def _cropped(x: Output, sides: Output) -> tuple[Output, Output]:
-    """Return a tensor without what negative margins remove, and the margins that are left."""
+    """Crop a tensor by negative margins, and return it with the remaining margins."""
     known = constant_value(sides)
     if known is not None and np.all(known >= 0):
         return x, sides
@@ -301,7 +301,7 @@ def _cropped(x: Output, sides: Output) -> tuple[Output, Output]:
 
 
 def padded(x: Output, sides: Output, value: Any = 0) -> Output:
-    """With `value` round it, and with less at sides where a number is negative."""
+    """Pad with `value`, and crop sides with negative margins."""
     if not isinstance(value, Output):
         value = constant(value, x.dtype.base_dtype) if x.dtype is not dtypes.string else b""
     if not isinstance(value, Output) or value.dims != ():
@@ -315,7 +315,7 @@ def padded(x: Output, sides: Output, value: Any = 0) -> Output:
 
 
 def _mirrored(mode: str, count: Output, before: Output, after: Output) -> Output:
-    """The positions along an axis that a padded one shows."""
+    """Return the positions along an axis that a padded one shows."""
     places = sequence(-before, count + after)
     if mode == "edge":
         return maximum(minimum(places, count - 1), like(0, places))
@@ -516,7 +516,7 @@ def _write_mirror_pad(export: NodeExport) -> Value:
 
 
 def _write_sides(export: NodeExport) -> Value:
-    """The margins as ONNX has them: all those before, then all those behind."""
+    """Return the margins in ONNX's order: all leading ones, then all trailing ones."""
     sides = export.value(1)
     if sides is not None:
         return export.ints(sides.T.ravel())

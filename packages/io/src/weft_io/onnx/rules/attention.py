@@ -37,7 +37,7 @@ def _attention(operation: Operation) -> Sequence[Output | None]:
 
 @importer("QAttention", domain=RUNTIME)
 def _q_attention(operation: Operation) -> Sequence[Output | None]:
-    """The same where the product is one of 8 bits."""
+    """Import attention with an 8-bit product."""
     if operation.attribute("do_rotary", 0) or operation.attribute("past_present_share_buffer", 0):
         raise errors.UnimplementedError("QAttention with rotary or shared buffers is not taken")
     product = cast(exact_product(operation, (0, 6), (1, 7)), dtypes.float32)
@@ -52,7 +52,7 @@ def _split(
     past: Output | None,
     more: Output | None,
 ) -> Sequence[Output | None]:
-    """The attention of queries, keys and values beside each other, (batch, steps, widths)."""
+    """Import attention with queries, keys and values side by side, (batch, steps, widths)."""
     sizes = operation.attribute("qkv_hidden_sizes") or 3
     parts = [_heads(operation, part) for part in split(whole, sizes, -1)]
     present = None
@@ -82,10 +82,10 @@ def _multi_head_attention(operation: Operation) -> Sequence[Output | None]:
 
 
 def _given_heads(operation: Operation) -> list[Output]:
-    """Queries, keys and values, (batch, heads, steps, size of a head), of one of these forms.
+    """Return queries, keys and values, (batch, heads, steps, size of a head), from any form.
 
-    Three of (batch, steps, width), of which the last two may be heads already; or packed ones,
-    (batch, steps, heads, 3 or 2, size of a head).
+    The forms are three tensors (batch, steps, width), of which the last two may be split into heads
+    already, or packed ones, (batch, steps, heads, 3 or 2, size of a head).
     """
     count = next((i for i in (1, 2) if operation.get(i) is None), 3)
     given, bias = [operation[i] for i in range(count)], operation.get(3)
@@ -122,11 +122,11 @@ def _attended(
     more: Output | None,
     before: Output | int,
 ) -> Output:
-    """What queries find, (batch, steps, width).
+    """Return the result of attention, (batch, steps, width).
 
     Args:
       parts: queries, keys and values, (batch, heads, steps, width / heads).
-      before: how many of the keys are of the past.
+      before: number of keys from the past.
     """
     query, key, value = parts
     scale: Any = operation.attribute("scale")
@@ -164,7 +164,7 @@ def _mask(mask: Output, batch: Output, whole: Output) -> Output:
         raise errors.UnimplementedError("attention requires a mask of known rank, got <unknown>")
     rank = len(mask.dims)
     mask = cast(mask, dtypes.int32)
-    if rank == 1:  # where the keys end, and maybe where they begin or other lengths
+    if rank == 1:  # the ends of keys, and maybe their starts or other lengths
         keys = expand_dims(sequence(whole), 0)
         more = concat([mask, zeros_like(mask)], 0)[batch : 2 * batch]
         first = more * cast(equal(shape(mask)[0], 2 * batch), dtypes.int32)

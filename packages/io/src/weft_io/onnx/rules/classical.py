@@ -123,7 +123,7 @@ def _category_mapper(operation: Operation) -> Output:
 
 
 def _looked_up(same: Output, values: Any, default: Any) -> Output:
-    """The value of the first key that is the same, or the default."""
+    """Return the value of the first key that is the same, or the default."""
     place = argmax(cast(same, dtypes.int32), -1)
     return where_v2(reduce_any(same, -1), gather(constant(values), place), constant(default))
 
@@ -186,5 +186,5 @@ def _linear_classifier(operation: Operation) -> list[Output]:
 
 @importer("ZipMap", domain=_ML)
 def _zip_map(operation: Operation) -> Output:
-    """The matrix of probabilities itself: weft has no maps; labels are in the model's order."""
+    """Return the matrix of probabilities: weft has no maps; labels are in the model's order."""
     return operation[0]

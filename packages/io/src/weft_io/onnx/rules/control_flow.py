@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @importer("If")
 def _if(operation: Operation) -> list[Output]:
-    """Both branches, or the one that is taken where that is known."""
+    """Import both branches, or only the taken one if it is known."""
     known = operation.value(0)
     if known is not None:
         name = "then_branch" if known.all() else "else_branch"
@@ -58,7 +58,7 @@ def _if(operation: Operation) -> list[Output]:
 def _shapes(
     operation: Operation, graph: GraphProto, first: int, values: Sequence[Output]
 ) -> list[TensorShape]:
-    """What all turns of carried values have in common, as far as the subgraph says."""
+    """Return static shapes of carried values for all iterations, as the subgraph declares."""
     declared = operation.declared(graph)[first:]
     found = []
     for (_, dims), value in zip(declared, values, strict=False):
@@ -75,7 +75,7 @@ def _shapes(
 def _arrays(
     operation: Operation, graph: GraphProto, first: int, size: Any, inputs: Sequence[Any]
 ) -> list[TensorArray]:
-    """What collects the results of a subgraph from the `first` on.
+    """Return arrays for the results of a subgraph from the `first` on.
 
     Args:
       inputs: a type and shape for each of the subgraph's inputs.
@@ -99,7 +99,7 @@ def _arrays(
 
 
 def _tried(operation: Operation, graph: GraphProto, inputs: Sequence[Any]) -> list[Any]:
-    """The types of a subgraph's results, by nodes that no step runs."""
+    """Return the types of a subgraph's results, by nodes that no step runs."""
     with name_scope("types"):
         made = [placeholder(dtype, dims) for dtype, dims in inputs]
         return [(each.dtype.base_dtype, each.dims) for each in operation.run(graph, made)]
@@ -151,7 +151,7 @@ def _loop(operation: Operation) -> list[Output]:
 
 
 def _stacked(array: TensorArray) -> Output:
-    """All results of a loop; of none, what is not known of their shape is 0, as nobody can tell."""
+    """Stack all results of a loop; without iterations, undeclared sizes are 0."""
     dims = as_dims(array.element_shape)
     if dims is not None and None not in dims:
         return array.stack()
@@ -161,7 +161,7 @@ def _stacked(array: TensorArray) -> Output:
 
 
 def _pass_kinds(operation: Operation, values: Sequence[Output], others: Sequence[Any]) -> None:
-    """Carried sequences are made of the same in each turn, but for shapes."""
+    """Record that carried sequences have the same types in each iteration, except for shapes."""
     for value, other in zip(values, others, strict=False):
         kind = operation.kind(value)
         if kind is not None:
@@ -230,7 +230,7 @@ def _types(values: Sequence[Output], shapes: Sequence[TensorShape]) -> list[Any]
 
 
 def _row(value: Output, axes: Sequence[int] | None, index: int) -> Any:
-    """The shape of one part of what is scanned."""
+    """Return the shape of one slice of a scanned tensor."""
     if value.dims is None:
         return None
     axis = (axes[index] if axes else 0) % max(len(value.dims), 1)
@@ -238,7 +238,7 @@ def _row(value: Output, axes: Sequence[int] | None, index: int) -> Any:
 
 
 def _first(value: Output, axis: int) -> Output:
-    """The same with an axis in front."""
+    """Return the same with an axis in front."""
     if not axis:
         return value
     if value.dims is not None:
@@ -250,7 +250,7 @@ def _first(value: Output, axis: int) -> Output:
 
 
 def _places(value: Output, axis: int) -> tuple[Output, Output]:
-    """An axis of a value of unknown rank, and the axes behind it."""
+    """Return an axis of a value of unknown rank, and the axes behind it."""
     count = rank(value)
     place = constant(axis) if axis > 0 else count + axis
     return place, sequence.range(place + 1, count)
@@ -270,7 +270,7 @@ def _collected(operation: Operation, arrays: Sequence[TensorArray]) -> list[Outp
 
 
 def _first_to(value: Output, axis: int) -> Output:
-    """The same with its first axis at another place, which may be counted from the end."""
+    """Return the same with its first axis at another place, which may be counted from the end."""
     if not axis:
         return value
     if value.dims is not None:

@@ -46,11 +46,11 @@ def _conv(operation: Operation) -> Output:
 
 
 class Images(NamedTuple):
-    """How images are convolved: (x, filters, strides, padding, dilations=).
+    """Functions that convolve images: (x, filters, strides, padding, dilations=).
 
     Attributes:
       plain: with filters (KH, KW, C, M).
-      depthwise: each channel by filters of its own, (KH, KW, C, M / C).
+      depthwise: each channel by its own filters, (KH, KW, C, M / C).
     """
 
     plain: Callable[..., Output]
@@ -61,14 +61,14 @@ _FLOATS: Final = Images(conv2d, depthwise_conv2d_native)
 
 
 def slides_whole(operation: Operation, w: Output) -> bool:
-    """Whether a convolution is one of images (or lines) with margins that are known."""
+    """Return True for a convolution of images (or lines) with known margins."""
     kernel = _kernel(operation, w)
     pads = windows(operation, kernel).pads
     return len(kernel) <= 2 and all(not isinstance(each, Output) for pair in pads for each in pair)
 
 
 def convolution(operation: Operation, x: Output, w: Output, images: Images = _FLOATS) -> Output:
-    """The convolution that an operation's attributes mean.
+    """Return the convolution that an operation's attributes mean.
 
     Args:
       x: (N, ..., C).
@@ -136,7 +136,7 @@ def _plain(operation: Operation, x: Output, w: Output, found: Windows, images: I
 def _depthwise(
     operation: Operation, x: Output, w: Output, found: Windows, group: int, images: Images
 ) -> Output:
-    """Each channel by filters of its own."""
+    """Convolve each channel by its own filters."""
     filters = transpose(reshape(w, [group, -1, *found.kernel]), operation.shared((2, 3, 0, 1)))
     return images.depthwise(
         x, filters, [1, *found.strides, 1], _padding(found),
@@ -177,7 +177,7 @@ def _spread(
     kernel: Sequence[int],
     group: int,
 ) -> Output:
-    """What the windows of all elements add up to, with nothing cut off."""
+    """Return the sum of all windows' contributions, without cropping."""
     if group > 1:
         parts = zip(split(x, group, -1), split(w, group, 0), strict=True)
         return concat([_spread(a, b, strides, dilations, kernel, 1) for a, b in parts], -1)
@@ -206,7 +206,7 @@ def _cut(
     dilations: Sequence[int],
     kernel: Sequence[int],
 ) -> Output:
-    """The part of the whole that the attributes ask for; more than the whole is zeros."""
+    """Return the part of the whole that the attributes ask for; more than the whole is zeros."""
     count = len(kernel)
     more = operation.attribute("output_padding") or [0] * count
     wanted = operation.attribute("output_shape")
@@ -235,7 +235,7 @@ def _write_conv(export: NodeExport) -> Value:
 
 
 def grouped_filters(export: NodeExport) -> tuple[Value, list[int], int]:
-    """The filters (M, C / group, ...) of a convolution, their taps along each axis, and `group`.
+    """Return filters (M, C / group, ...), their taps along each axis, and `group`.
 
     Raises: UnimplementedError: the model would have to know more.
     """
@@ -267,12 +267,12 @@ def write_slid(
     op: str = "Conv",
     *more: Value,
 ) -> Value:
-    """A convolution of the first input.
+    """Export a convolution of the first input.
 
     Args:
-      w, kernel, group: as `grouped_filters` gives them.
-      op: ONNX's name; what is not Conv gives int32.
-      *more: inputs behind the filters.
+      w, kernel, group: results of `grouped_filters`.
+      op: ONNX's name; ops other than Conv return int32.
+      *more: inputs after the filters.
     """
     places, sizes = layout(export), export.dims()
     attributes = slide(export, places, kernel, [sizes[axis] for axis in places.spatial])
@@ -284,7 +284,7 @@ def write_slid(
 
 @exporter("Conv2DBackpropInput", "Conv3DBackpropInputV2")
 def _write_conv_transpose(export: NodeExport) -> Value:
-    """The gradient of a convolution, whose margins follow from the sizes of its input."""
+    """Export the gradient of a convolution, whose margins depend on the sizes of its input."""
     places = layout(export)
     count = len(places.spatial)
     kernel, wanted = _known_kernel(export, count), constant_value_as_dims(export.node.inputs[0])

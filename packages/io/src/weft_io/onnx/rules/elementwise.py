@@ -85,9 +85,9 @@ def _binary(operation: Operation) -> Output:
 
 
 def operands(operation: Operation) -> tuple[Output, Output]:
-    """Both operands; before version 7 the second one is aligned to an axis of the first.
+    """Return both operands; before version 7, the second is aligned to an axis of the first.
 
-    Raises: UnimplementedError: where their ranks are not known then.
+    Raises: UnimplementedError: their ranks are unknown in that case.
     """
     x, y = operation[0], operation[1]
     axis = operation.attribute("axis")
@@ -149,9 +149,9 @@ def _clip(operation: Operation) -> Output:
 
 
 def _in_order(low: Output, high: Output) -> bool:
-    """Whether two bounds are known numbers, the first at most the second.
+    """Return True if two bounds are known numbers in order.
 
-    Where it is above, ONNX gives the second, and `ClipByValue` the first.
+    If the first is larger, ONNX returns the second, and `ClipByValue` the first.
     """
     least, most = constant_value(low), constant_value(high)
     if least is None or most is None or least.ndim or most.ndim:
@@ -160,7 +160,7 @@ def _in_order(low: Output, high: Output) -> bool:
 
 
 def _bound(operation: Operation, index: int, name: str) -> Output | None:
-    """An input of a Clip, or the attribute that it was in old versions."""
+    """Return an input of a Clip, or the attribute that it was in old versions."""
     bound: Any = operation.get(index)
     if bound is None:
         bound = operation.attribute(name)
@@ -169,7 +169,7 @@ def _bound(operation: Operation, index: int, name: str) -> Output | None:
 
 @importer("BitShift")
 def _bit_shift(operation: Operation) -> Output:
-    """By an unsigned number of bits: what is moved out is lost, and signs are kept."""
+    """Import a shift by an unsigned number of bits; large shifts yield 0, or the sign."""
     x, by = operation[0], operation[1]
     most, zero = like(8 * x.dtype.size - 1, x), like(0, x)
     kept = comparison.logical_and(by >= zero, by <= most)
@@ -208,7 +208,7 @@ def _shape(operation: Operation) -> Output:
 
 
 def _sizes(operation: Operation) -> Output:
-    """The shape, of what the input is a transposition of where it is one."""
+    """Return the shape, computed from the untransposed input if there is one."""
     if operation[0].dims is None:
         return shape(operation[0], out_type=dtypes.int64)
     x, order = operation.plain()
@@ -344,7 +344,7 @@ def _write_expm1(export: NodeExport) -> Value:
 
 @exporter("Log1p")
 def _write_log1p(export: NodeExport) -> Value:
-    """2 atanh(x / (x + 2)) near zero, where log(x + 1) loses its digits."""
+    """Export 2 atanh(x / (x + 2)) near zero, where log(x + 1) loses precision."""
     x = export[0]
     ratio = export.elementwise("Div", x, export.elementwise("Add", x, export.like(2, x)))
     near = export.elementwise("Mul", export.elementwise("Atanh", ratio), export.like(2, x))
@@ -382,7 +382,7 @@ def _write_clip(export: NodeExport) -> Value:
 
 @exporter("DivNoNan", "MulNoNan", "Xdivy", "Xlogy")
 def _write_where_not_zero(export: NodeExport) -> Value:
-    """Zero where one operand is, whatever the other."""
+    """Export ops that are zero where one operand is zero, whatever the other one is."""
     x, y = export[0], export[1]
     op = export.node.type
     asked = y if op.endswith("NoNan") else x
@@ -402,7 +402,7 @@ def _write_shift(export: NodeExport) -> Value:
 
 @exporter("Select")
 def _write_select(export: NodeExport) -> Value:
-    """The condition is of the values' shape, or tells of each along the first axis."""
+    """Export Select: the condition has the values' shape, or one entry per row."""
     condition, x, y = export.inputs()
     missing = export.rank(1) - export.rank(0)
     if missing and export.rank(0):

@@ -1,4 +1,4 @@
-"""Ops of ONNX Runtime's own that its optimizer makes of several standard ones."""
+"""ONNX Runtime's fused ops, which its optimizer creates from several standard ones."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _PARAMETERS: Final = {"LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta"),
 
 
 def _activated(operation: Operation, x: Output, values: Sequence[float]) -> Output:
-    """What the activation that an op names makes of its result."""
+    """Apply the activation that an op names to its result."""
     name = operation.attribute("activation")
     if not name:
         return x
@@ -103,7 +103,7 @@ def _fused_matmul(operation: Operation) -> Output:
 
 
 def _turned(operation: Operation, index: int, name: str) -> Output:
-    """An operand in the order of the product; of a vector nothing is turned."""
+    """Return an operand in the order of the product; of a vector nothing is turned."""
     x = operation[index]
     matrix, batch = (operation.attribute(f"trans{kind}{name}", 0) for kind in ("", "Batch"))
     if not (matrix or batch) or operation.rank(index) < 2:
@@ -146,7 +146,7 @@ def _skip_simplified_layer_normalization(operation: Operation) -> Sequence[Outpu
 
 
 def _normal(x: Output, scale: Output, bias: Output | None, epsilon: float) -> list[Output]:
-    """The normalization over the last axis, the means, and the factors."""
+    """Return the normalization over the last axis, the means, and the factors."""
     mean = reduce_mean(x, [-1], True)
     factor = _factor(x - mean, [-1], epsilon)
     found = (x - mean) * factor * scale
@@ -160,7 +160,7 @@ def _factor(x: Output, axes: Sequence[int], epsilon: float) -> Output:
 
 @importer("EmbedLayerNormalization", domain=RUNTIME)
 def _embed_layer_normalization(operation: Operation) -> Sequence[Output | None]:
-    """The embeddings of words, places and segments, added and normalized."""
+    """Return the embeddings of words, places and segments, added and normalized."""
     ids, segments, mask = operation[0], operation.get(1), operation.get(7)
     places = operation.get(8)
     if places is None:

@@ -23,7 +23,7 @@ _LUMA: Final = np.array([19595, 38470, 7471], np.int32)
 
 @importer("ImageDecoder")
 def _image_decoder(operation: Operation) -> Output:
-    """What is no image is an error, where ONNX has an empty result."""
+    """Import an image decoder; malformed data are an error, where ONNX returns an empty result."""
     kind = operation.attribute("pixel_format", "RGB")
     if kind not in ("RGB", "BGR", "Grayscale"):
         raise errors.InvalidArgumentError(

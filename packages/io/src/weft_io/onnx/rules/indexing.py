@@ -63,13 +63,13 @@ def _gather_nd(operation: Operation) -> Output:
 
 
 def _depth(indices: Output) -> Any:
-    """Return the number of axes that an index vector addresses, as an int where it is known."""
+    """Return the number of axes that an index vector addresses, as an int if it is known."""
     known = indices.dims[-1] if indices.dims else None
     return shape64(indices)[-1] if known is None else known
 
 
 def _places(x: Output, indices: Output, axis: int) -> Output:
-    """The full positions that `indices` along an axis mean, shape (..., rank)."""
+    """Return the full positions that `indices` along an axis mean, shape (..., rank)."""
     indices = from_front(cast(indices, dtypes.int64), shape64(x)[axis])
     sizes, count = shape64(indices), len(x.dims or ())
     parts = []
@@ -159,14 +159,14 @@ def _unique(operation: Operation) -> list[Output]:
 
 
 def _rows(x: Output, axis: int) -> Output:
-    """The parts along an axis, one a row."""
+    """Return the parts along an axis, one a row."""
     order = [axis, *(i for i in range(len(x.dims or ())) if i != axis)]
     moved = transpose(x, order)
     return reshape(moved, [shape(moved)[0], -1])
 
 
 def _row_codes(rows: Output) -> Output:
-    """A number for each row, equal for equal rows, made column by column."""
+    """Return a number for each row, equal for equal rows, made column by column."""
     from weft_graph.ops.search import unique
 
     width = rows.dims[1] if rows.dims else None
@@ -179,14 +179,14 @@ def _row_codes(rows: Output) -> Output:
 
 
 def _first_places(inverse: Output, number: Output) -> Output:
-    """Where each of `number` values is first."""
+    """Return the first position of each of `number` values."""
     from weft_graph.ops.segments import unsorted_segment_min
 
     return unsorted_segment_min(sequence(shape64(inverse)[0]), inverse, number)
 
 
 def _sorted_order(rows: Output, flat: bool) -> Output:
-    """The order of rows by their first element, then their second, and so on."""
+    """Return the order of rows by their first element, then their second, and so on."""
     if flat:
         return argsort(rows, stable=True)
     width = rows.dims[1] if rows.dims else None
@@ -198,7 +198,7 @@ def _sorted_order(rows: Output, flat: bool) -> Output:
 
 @importer("TensorScatter")
 def _tensor_scatter(operation: Operation) -> Output:
-    """A cache with new entries along an axis, for each member of the batch at its own place."""
+    """Import updates of a cache along an axis, at a position for each batch member."""
     cache, update = operation[0], operation[1]
     axis = operation.axis(-2)
     sizes, count = shape64(update), operation.rank()
@@ -216,7 +216,7 @@ def _tensor_scatter(operation: Operation) -> Output:
 
 
 def _two(form: list[int], axis: int, sizes: Output, single: bool) -> Any:
-    """A shape with the batch first and the axis where it is."""
+    """Return a rank-2 shape with the batch first and the axis in its place."""
     found: list[Any] = [1] * len(form)
     found[axis] = sizes[axis]
     found[0] = constant(1, dtypes.int64) if single else sizes[0]

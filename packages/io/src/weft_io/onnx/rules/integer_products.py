@@ -109,7 +109,7 @@ def _exact_type(
 
 
 def _zero_point(operation: Operation, at: int, shape: Sequence[int]) -> Output:
-    """A zero point of int32: one, or a vector in a shape."""
+    """Return a zero point of int32: one, or a vector in a shape."""
     given = operation.get(at)
     if given is None:
         return constant(np.int32(0))
@@ -130,7 +130,7 @@ def _called(
     values: Sequence[Output],
     body: Callable[..., Output],
 ) -> Output:
-    """A call of a function whose place an op may take.
+    """Return a call of a function whose place an op may take.
 
     Args:
       name: of the function.
@@ -157,7 +157,7 @@ def _called(
 
 
 def exact_product(operation: Operation, first: tuple[int, int], second: tuple[int, int]) -> Output:
-    """The product of two inputs without their zero points, as whole numbers in floats.
+    """Return the product of two inputs without their zero points, as whole numbers in floats.
 
     Args:
       first, second: where an input and its zero point are.
@@ -175,7 +175,7 @@ def exact_product(operation: Operation, first: tuple[int, int], second: tuple[in
 def product_with_weights(
     operation: Operation, a: Output, a_zero: Output, second: tuple[int, int]
 ) -> Output:
-    """The product of integers without their zero point with an input, which has one too."""
+    """Return the product of integers without their zero point with an input, which has one too."""
     vector = operation.rank(second[0]) == 1
     whole = _known_weights(operation, *second)
     wide = _exact_type(operation, second[0], whole, [0 if vector else -2])
@@ -190,7 +190,7 @@ def product_with_weights(
 
 
 def integer_product(name: str, values: Sequence[Output], wide: DType) -> Output:
-    """The product of matrices of 8 bits, by a function whose place `MatMulInteger` may take.
+    """Return the product of matrices of 8 bits, by a function whose place `MatMulInteger` may take.
 
     Args:
       name: of the function.
@@ -216,7 +216,7 @@ def _matmul_integer(operation: Operation) -> Output:
 
 
 def exact_convolution(operation: Operation, zero: int, at: int, w_zero: int) -> Output:
-    """The convolution without zero points, as whole numbers in floats: (N, ..., C).
+    """Return the convolution without zero points, as whole numbers in floats: (N, ..., C).
 
     Those of images whose weights have 8 bits without their zero point too, are calls of functions
     that integers may take the place of; the others are of floats.
@@ -276,7 +276,7 @@ def _conv_integer(operation: Operation) -> Output:
 
 
 def _written_point(export: NodeExport, index: int, dtype: DType) -> Value | None:
-    """A zero point as ONNX has it, of the type of its operand; None where it is another number."""
+    """Return a zero point in the type of its operand; None if it does not fit."""
     value = export[index]
     if value.array is not None:
         limits = np.iinfo(dtype.numpy)

@@ -73,7 +73,7 @@ def _write_split_v(export: NodeExport) -> list[Value | None]:
 
 
 def _parts(export: NodeExport, x: Value, axis: int, sizes: list[int]) -> list[Value]:
-    """The parts of a value along an axis; those of a transposed one are transposed."""
+    """Return the parts of a value along an axis; those of a transposed one are transposed."""
     kinds = [None] * len(sizes)
     if x.untransposed is None:
         return export.add_many("Split", x, export.ints(sizes), dtypes=kinds, axis=axis)

@@ -19,7 +19,7 @@ Update = Callable[[Operation, Output, Output, Sequence[Output]], Sequence[Output
 
 
 def _each(operation: Operation, states: int, update: Update) -> list[Output]:
-    """The update of each variable; inputs and results are grouped by what they are."""
+    """Return the update of each variable; inputs and results are grouped by what they are."""
     values = [operation[index] for index in range(2, len(operation.inputs))]
     count, rest = divmod(len(values), 2 + states)
     if rest or not count:
@@ -94,7 +94,7 @@ def _adam(operation: Operation) -> list[Output]:
 
 @importer("Gradient", domain=_DOMAIN)
 def _gradient(operation: Operation) -> list[Output]:
-    """The derivatives of a value of the graph around by other values of it."""
+    """Return the derivatives of a value of the graph around by other values of it."""
     y = operation.named(operation.required("y"))
     by = [operation.named(name) for name in operation.required("xs")]
     pairs = zip(gradients(y, by), by, strict=True)

@@ -47,7 +47,7 @@ def product(x: Output, y: Output) -> Output:
 
 
 def _of_any_rank(x: Output, y: Output) -> Output:
-    """The product where only a step knows which of the two is a vector, if any."""
+    """Return the product where only a step knows which of the two is a vector, if any."""
     (row, x_sizes), (column, y_sizes) = ((_is_vector(each), shape(each)) for each in (x, y))
     found = matmul(
         reshape(x, concat([ones(row, dtypes.int32), x_sizes], 0)),
@@ -114,6 +114,6 @@ def _write_matmul(export: NodeExport) -> Value:
 
 
 def _turned(export: NodeExport, index: int) -> Value:
-    """A matrix with its last two axes exchanged."""
+    """Return a matrix with its last two axes exchanged."""
     rank = export.rank(index)
     return export.transposed(export[index], [*range(rank - 2), rank - 1, rank - 2])

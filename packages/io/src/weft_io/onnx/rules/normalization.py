@@ -61,7 +61,7 @@ def _scaled(
     variance: Output,
     epsilon: float,
 ) -> Output:
-    """Two passes over x; what is known of the factors is folded."""
+    """Normalize in two passes over x; constant factors are folded."""
     factor = scale * cast(rsqrt(variance + like(epsilon, variance)), scale.dtype)
     offset = bias - cast(mean, factor.dtype) * factor
     return x * cast(factor, x.dtype) + cast(offset, x.dtype)

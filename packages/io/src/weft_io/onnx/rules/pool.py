@@ -46,14 +46,14 @@ def _max_pool(operation: Operation) -> list[Output]:
 
 
 def _maxima(x: Output, found: Windows) -> Output:
-    """The maxima of windows, axis by axis: their taps add up then and do not multiply."""
+    """Return the maxima of windows, axis by axis: their taps add up then and do not multiply."""
     for axis in range(len(found.kernel)):
         x = reduce(maximum, found.along(axis).taps(x))
     return x
 
 
 def _slid(x: Output, found: Windows, kind: str) -> Output:
-    """A pool of windows whose taps are side by side, with all margins there."""
+    """Return a pool of windows whose taps are side by side, with all margins there."""
     kernel, strides = found.kernel, found.strides
     if len(kernel) == 1:
         wide = found._replace(kernel=[1, *kernel], strides=[1, *strides])

@@ -36,7 +36,7 @@ def _aligned(operation: Operation, value: Output, x: Output) -> Output:
     if block:
         operation.of_rank(len(value.dims))
         axis = operation.axis(1)
-        block = minimum(block, shape64(x)[axis])  # what reaches further says nothing more
+        block = minimum(block, shape64(x)[axis])  # a larger block is the same
         wide = repeat(value, block, axis=axis)
         return part(wide, [0] * len(value.dims), shape64(x))
     return value
@@ -121,7 +121,7 @@ def _dynamic_quantize(operation: Operation) -> list[Output]:
 
 
 def in_8_bits(x: Output) -> tuple[Output, Output, Output]:
-    """What stands for numbers in 8 bits, still as floats, and the scale and zero point for it."""
+    """Quantize to 8 bits, as floats; return them with scale and zero point."""
     low, high = minimum(reduce_min(x), like(0, x)), maximum(reduce_max(x), like(0, x))
     step = (high - low) / like(255, x)
     scale = where_v2(equal(step, like(0, x)), like(1, x), step)  # of zeros alone
@@ -130,7 +130,7 @@ def in_8_bits(x: Output) -> tuple[Output, Output, Output]:
 
 
 def through_8_bits(x: Output) -> Output:
-    """The numbers that are left when these are quantised dynamically."""
+    """Return the numbers that are left when these are quantised dynamically."""
     rows, scale, zero = in_8_bits(x)
     return (rows - zero) * scale
 

@@ -1,7 +1,7 @@
-"""Ops over numbers of 8 bits that ONNX Runtime has besides those of the standard.
+"""ONNX Runtime's additional 8-bit ops.
 
-Each is the standard op between floats, with the numbers taken out of 8 bits before and put back
-into them behind. Products are exact, as those of the standard are.
+Each is the standard op on floats, between a dequantization and a quantization. Products are exact,
+as those of the standard ops.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from weft_tensor import dtypes, errors
 
 
 def _real(operation: Operation, at: int) -> Output:
-    """The number for which input `at` stands, with the scale and zero point behind it."""
+    """Return the number for which input `at` stands, with the scale and zero point behind it."""
     return operation.of("DequantizeLinear", *operation.inputs[at : at + 3])
 
 
 def _stored(operation: Operation, found: Output, at: int, like: int = 0) -> Output:
-    """A number in 8 bits, of the scale and zero point in inputs `at` and after."""
+    """Return a number in 8 bits, of the scale and zero point in inputs `at` and after."""
     zero = operation.get(at + 1)
     if zero is None:
         zero = constant(0, operation[like].dtype.base_dtype)
@@ -38,7 +38,7 @@ def _stored(operation: Operation, found: Output, at: int, like: int = 0) -> Outp
 
 @importer("QuantizeLinear", "DequantizeLinear", domain=RUNTIME)
 def _plain(operation: Operation) -> Output:
-    """Those of the standard, from before it had 16 bits."""
+    """Import the forms of standard ops from before they had 16 bits."""
     return operation.of(operation.op, *operation.inputs, **operation.attributes)
 
 
@@ -96,7 +96,7 @@ def _reduce_mean(operation: Operation) -> Output:
 
 @importer("QGemm", domain=RUNTIME)
 def _q_gemm(operation: Operation) -> Output:
-    """A product of 8 bits, with a bias of 32; a result of floats where it has no scale."""
+    """Import an 8-bit product with a 32-bit bias; the result is float if it has no scale."""
     for at, name in ((0, "transA"), (3, "transB")):
         if operation.attribute(name, 0):
             operation.inputs[at] = _turned(operation, at)
@@ -154,7 +154,7 @@ def _of_few_bits(operation: Operation) -> Output:
 
 
 def _unpacked(packed: np.ndarray[Any, Any], bits: int) -> np.ndarray[Any, Any]:
-    """The numbers in the bytes of each row, the low bits first."""
+    """Return the numbers in the bytes of each row, the low bits first."""
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     found = packed[..., None] >> shifts & np.uint8(2**bits - 1)
     return found.reshape(len(packed), -1)

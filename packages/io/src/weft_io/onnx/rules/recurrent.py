@@ -50,12 +50,12 @@ _DEFAULTS: Final = {
 _OF_KERNELS: Final = {"sigmoid", "tanh", "relu"}
 _WITH_BETA: Final = {"affine", "hardsigmoid", "scaledtanh"}
 _WITH_ALPHA: Final = {*_WITH_BETA, "elu", "leakyrelu", "thresholdedrelu"}
-"""Activations that take the next of the values that a layer gives."""
+"""Activations with a parameter from the attribute `activation_alpha`."""
 _ALPHA: Final = {"leakyrelu": 0.01, "thresholdedrelu": 1.0, "hardsigmoid": 0.2, "elu": 1.0}
 
 
 def _activation(name: str, alpha: float | None, beta: float | None) -> Activation:
-    """An activation by ONNX's name.
+    """Return an activation by ONNX's name.
 
     Raises: InvalidArgumentError: ONNX has none of that name.
     """
@@ -88,7 +88,7 @@ class _Activations(NamedTuple):
 
 
 def _activations(operation: Operation, directions: int) -> list[_Activations]:
-    """The activations of each direction."""
+    """Return the activations of each direction."""
     default = _DEFAULTS[operation.op]
     names = operation.attribute("activations") or default * directions
     if len(names) < len(default) * directions:
@@ -149,19 +149,19 @@ _BACKWARD: Final = {
 
 
 def _turned(x: Output, lengths: Output | None) -> Output:
-    """The steps in the opposite order, those behind a sequence's end at their places."""
+    """Reverse each sequence's steps; steps past its end stay in place."""
     if lengths is None:
         return reverse(x, [0])
     return reverse_sequence(x, lengths, seq_axis=0, batch_axis=1)
 
 
 def _sizes(x: Output) -> list[Any]:
-    """The sizes of all axes, as ints where they are known."""
+    """Return the sizes of all axes, as ints if they are known."""
     return [shape(x)[i] if n is None else n for i, n in enumerate(x.dims or ())]
 
 
 def _shaped(x: Output, sizes: Sequence[Any]) -> Output:
-    """The same elements in other sizes, of which some may be known in a step only, or be -1."""
+    """Reshape to sizes of which some may be computed, or -1."""
     known = [0 if isinstance(size, Output) else size for size in sizes]
     if known.count(0) + known.count(-1) > 1:
         return reshape(x, stack(list(sizes)))
@@ -171,24 +171,24 @@ def _shaped(x: Output, sizes: Sequence[Any]) -> Output:
 
 
 def side_by_side(x: Output) -> Output:
-    """Columns of all directions, (directions, rows, columns), as those of one matrix."""
+    """Reshape columns of all directions, (directions, rows, columns), to one matrix."""
     return _shaped(transpose(x, [1, 0, 2]), [_sizes(x)[1], -1])
 
 
 class _Layer:
     """All directions of a layer.
 
-    What does not change from step to step is made outside of the loop: biases are added to the
-    inputs of all steps where no product with the state stands between, and gates with one
-    activation are one matrix.
+    Loop-invariant parts are computed outside the loop: biases are added to the inputs of all steps
+    unless a product with the state comes between, and gates with the same activation are one
+    matrix.
 
     Attributes:
-      backward: of each direction, whether its last step comes first.
+      backward: for each direction, whether it starts at the last step.
       w: (inputs, directions * gates).
       r: (directions, width, gates).
-      bias: (directions * gates), None where there is none.
+      bias: (directions * gates), None if there is none.
       inner_bias: (directions, width), of a GRU that resets after the product.
-      scales, points: of weights of 8 bits; empty where they are none.
+      scales, points: of 8-bit weights; else empty.
     """
 
     quantized = False
@@ -218,18 +218,18 @@ class _Layer:
         self.count = 1 if operation.op in ("RNN", "GRU") else 2
 
     def _weights(self) -> tuple[Output, Output]:
-        """The weights of the inputs and of the state, (directions, inputs or width, gates)."""
+        """Return the weights of inputs and state, (directions, inputs or width, gates)."""
         self.scales = zeros([0], self.operation[0].dtype.base_dtype)
         self.points = constant(np.zeros(0, np.int32))
         return transpose(self.operation[1], [0, 2, 1]), transpose(self.operation[2], [0, 2, 1])
 
     @property
     def width(self) -> Any:
-        """The size of the state, as an int where it is known."""
+        """The size of the state, as an int if it is known."""
         return self.operation.attribute("hidden_size") or _sizes(self.r)[1]
 
     def floats(self, r: Output, scales: Output, points: Output) -> Output:
-        """The weights of the state as numbers."""
+        """Return the weights of the state as numbers."""
         return r
 
     def of_inputs(self, x: Output) -> Output:
@@ -242,7 +242,7 @@ class _Layer:
         return found
 
     def start(self, at: int, batch: Any, dtype: Any) -> Output:
-        """A first state, zeros where none is given."""
+        """Return an initial state, zeros by default."""
         given = self.operation.get(at)
         if given is None:
             return zeros(stack([len(self.backward), batch, self.width]), dtype)
@@ -251,11 +251,11 @@ class _Layer:
         return given
 
     def run(self, x: Output) -> list[Output]:
-        """The results of all steps, (steps, directions, batch, width), and the last states."""
+        """Return the results of all steps, (steps, directions, batch, width), and final states."""
         steps, batch, depth = _sizes(x)
         lengths = self.operation.get(4)
         given = None if lengths is None else cast(lengths, dtypes.int32)
-        if self.quantized and given is not None:  # of what is behind all ends nothing is seen
+        if self.quantized and given is not None:  # past all ends nothing is read
             there = less(sequence(shape(x)[0]), reduce_max(given))
             x = where_v2(reshape(there, [-1, 1, 1]), x, like(0, x))
         rows = self.of_inputs(_shaped(x, [-1, depth]))
@@ -272,7 +272,7 @@ class _Layer:
         return [whole, *(self._last(each, 5 + i, given) for i, each in enumerate(lasts))]
 
     def _last(self, state: Output, at: int, lengths: Output | None) -> Output:
-        """A last state, 0 of sequences without steps, as ONNX Runtime has it."""
+        """Return a last state, 0 of sequences without steps, as ONNX Runtime has it."""
         known = self.operation.value(4)
         if lengths is None or self.operation.get(at) is None or (known is not None and known.all()):
             return state
@@ -286,7 +286,7 @@ class _Layer:
         lengths: Output | None,
         states: Sequence[Output],
     ) -> list[Output]:
-        """One loop for each direction."""
+        """Return one loop for each direction."""
         parts = split(rows, len(self.backward), -1)
         found = []
         for at, turned in enumerate(self.backward):
@@ -301,7 +301,7 @@ class _Layer:
     # ------------------------------------------------------------------ as one kernel
 
     def _kind(self) -> str | None:
-        """The kind of cell that there is a kernel of, or None for what is rarely seen."""
+        """Return the kind of cell that a kernel supports, or None for rare ones."""
         names = [[name.lower() for name in each.names] for each in self.activations]
         attribute = self.operation.attribute
         plain = set(names[0]) <= _OF_KERNELS and names[0] == names[-1]
@@ -317,7 +317,7 @@ class _Layer:
     def _called(
         self, kind: str, rows: Output, lengths: Output | None, states: Sequence[Output]
     ) -> list[Output]:
-        """The call of a function that does the steps, for which a kernel may take its place."""
+        """Call a function that computes the steps, which a kernel may replace."""
         bias = zeros([0], rows.dtype) if self.inner_bias is None else self.inner_bias
         given = constant(np.zeros(0, np.int32)) if lengths is None else lengths
         values = [rows, self.r, self.scales, self.points, bias, given, *states]
@@ -355,9 +355,9 @@ class _Layer:
 
 
 class _QuantizedLayer(_Layer):
-    """A layer with weights of 8 bits, to which inputs and states are quantised step by step.
+    """A layer with 8-bit weights, whose inputs and states are quantized in each step.
 
-    What is multiplied with the state are the numbers that are left then, as floats.
+    The operands of the product with the state are the dequantized numbers, as floats.
     """
 
     quantized = True
@@ -378,7 +378,7 @@ class _QuantizedLayer(_Layer):
         return cast(sums, x.dtype.base_dtype) * (scale * scales)
 
     def _scale(self, scale: int) -> tuple[Output, Output]:
-        """One scale and zero point of weights, or those of each column, for each direction."""
+        """Return one scale and zero point of weights, or those of each column, per direction."""
         places, point = [len(self.backward), -1], self.operation.get(scale + 1)
         scales = reshape(self.operation[scale], places)
         if point is None:
@@ -424,11 +424,11 @@ class _Cell:
         return [rows[..., begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
 
     def limited(self, x: Output) -> Output:
-        """What goes into an activation."""
+        """Clip the input of an activation."""
         return x if self.clip is None else clip_by_value(x, -self.clip, self.clip)
 
     def loop(self, rows: Output, lengths: Output | None, states: Sequence[Output]) -> list[Output]:
-        """The results of all steps, (steps, batch, width), and the last states."""
+        """Return the results of all steps, (steps, batch, width), and the last states."""
         steps, dtype = shape(rows)[0], rows.dtype.base_dtype
         parts = TensorArray(dtype, steps).unstack(rows)
         results = TensorArray(dtype, steps, infer_shape=False)
@@ -455,10 +455,10 @@ class _Cell:
     def _seen(
         self, old: Sequence[Output], turn: Output, lengths: Output | None
     ) -> Sequence[Output]:
-        """The states that a step is made of.
+        """Return the states that a step reads.
 
-        A state that is quantised is the result of the step before, so it has no part in the scale
-        where its sequence had ended before that.
+        A quantized state is the previous result, which does not affect the scale of a sequence that
+        had ended before.
         """
         if not self.quantized or lengths is None:
             return old

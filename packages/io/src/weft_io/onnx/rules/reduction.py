@@ -65,7 +65,7 @@ def _reduce(operation: Operation) -> Output:
 
 
 def _all_if_empty(axes: Output, x: Output) -> Output:
-    """Return axes of which only a step knows their number; all axes of x where there are none."""
+    """Return axes whose number is unknown statically; all axes of x if there are none."""
     axes = reshape(axes, [-1])
     every = sequence(cast(rank_of(x), axes.dtype.base_dtype))
     count = where_v2(equal(size(axes), 0), size(every), 0)
@@ -79,7 +79,7 @@ def _rule(operation: Operation, x: Output) -> _Reduce:
 
 
 def _over_axes(operation: Operation, axes: Sequence[int], keep: bool) -> Output:
-    """The same over known axes, of what the input is a transposition of."""
+    """Reduce over known axes of the untransposed input."""
     x, order = operation.plain()
     found = _rule(operation, x)(x, sorted(order[axis] for axis in axes), keep)
     if keep:
@@ -162,7 +162,7 @@ def _write_reduction(export: NodeExport) -> Value:
 
 @exporter("All", "Any")
 def _write_logical(export: NodeExport) -> Value:
-    """How many are true: ONNX reduces no truth values; with no elements, none is false."""
+    """Export a logical reduction as a count of true values, since ONNX does not reduce bools."""
     asked = export[0] if export.node.type == "Any" else export.elementwise("Not", export[0])
     count = export.elementwise("Cast", asked, dtype=dtypes.int64, to=onnx_type(dtypes.int64))
     found = export.cast(_reduced(export, "ReduceSum", count), dtypes.bool_)
@@ -170,7 +170,7 @@ def _write_logical(export: NodeExport) -> Value:
 
 
 def _reduced(export: NodeExport, op: str, x: Value) -> Value:
-    """A reduction; of a transposed value that of the value itself, over other axes."""
+    """Return a reduction; of a transposed value that of the value itself, over other axes."""
     keep = int(export.attribute("keep_dims", False))
     axes = export.value(1)
     if axes is None:

@@ -36,7 +36,7 @@ _NEAREST: Final[dict[str, Callable[[Output], Output]]] = {
     "ceil": ceil,
 }
 _REACH: Final = {"linear": 1, "cubic": 2}
-"""How far from a point the input counts, in pixels."""
+"""Radius of the interpolation in pixels."""
 
 
 @importer("Upsample")
@@ -70,7 +70,7 @@ def _resize(operation: Operation) -> Output:
 
 
 class _Resizing:
-    """One resizing: what becomes of each axis."""
+    """One resizing, axis by axis."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class _Resizing:
     def _targets(
         self, scales: Output | None, sizes: Output | None
     ) -> tuple[list[Output], list[Output]]:
-        """The scale and the new size of each axis."""
+        """Return the scale and the new size of each axis."""
         lengths = [self.lengths[axis] for axis in self.axes]
         if scales is not None:
             each = [cast(scales, _wide)[i] for i in range(len(self.axes))]
@@ -126,7 +126,7 @@ class _Resizing:
         return ratios, [cast(each, dtypes.int64) for each in wanted]
 
     def _part(self, index: int) -> Output | None:
-        """How much of an axis the region of interest takes."""
+        """Return the fraction of an axis covered by the region of interest."""
         if self.roi is None:
             return None
         roi = cast(self.roi, _wide)
@@ -135,7 +135,7 @@ class _Resizing:
     # ----------------------------------------------------------------------- places
 
     def places(self, index: int) -> Output:
-        """Where in the input the pixels of the output are along an axis, float64."""
+        """Return the input positions of the output pixels along an axis, float64."""
         n, scale = self.lengths[self.axes[index]], self.scales[index]
         out = self.outer[index]
         i, last = cast(sequence(out), _wide), cast(out, _wide) - 1.0
@@ -164,7 +164,7 @@ class _Resizing:
     # ------------------------------------------------------------------------ values
 
     def run(self) -> Output:
-        """The image."""
+        """Return the image."""
         dtype = self.x.dtype.base_dtype
         exact = self.mode == "nearest" or dtype in (dtypes.float32, dtypes.float64)
         found = self.x if exact else cast(self.x, dtypes.float32)
@@ -178,7 +178,7 @@ class _Resizing:
         return self.operation.transposed(found, self.order)
 
     def _stays(self, index: int) -> bool:
-        """Whether nothing happens to an axis."""
+        """Return True if an axis is unchanged."""
         scale = constant_value(self.scales[index])
         return self.roi is None and scale is not None and bool(np.all(scale == 1.0))
 
@@ -193,7 +193,7 @@ class _Resizing:
             return gather(x, cast(taken, dtypes.int64), axis=axis)
         at, weights = self._taps(places, self.scales[index], n)
         values = gather(x, cast(clip_by_value(at, like(0, n), n - 1.0), dtypes.int64), axis=axis)
-        # The axis has become two: pixels, and what each is made of.
+        # The axis has become two: output pixels, and the input pixels of each.
         after = self.operation.rank() - axis - 1
         for _ in range(after):
             weights = expand_dims(weights, -1)
@@ -218,7 +218,7 @@ class _Resizing:
         return at, weights / reduce_sum(weights, 1, True)
 
     def _weights(self, d: Output) -> Output:
-        """What counts at a distance."""
+        """Return the interpolation weights at a distance."""
         if self.mode == "linear":
             return maximum(1.0 - d, like(0, d))
         a = self.operation.attribute("cubic_coeff_a", -0.75)
@@ -227,7 +227,7 @@ class _Resizing:
         return where_v2(d <= like(1, d), near, where_v2(d < like(2, d), far, like(0, d)))
 
     def _extrapolated(self, x: Output) -> Output:
-        """With a fixed value where the region reaches over the image."""
+        """Replace pixels by a fixed value where the region exceeds the image."""
         value = like(self.operation.attribute("extrapolation_value", 0.0), x)
         for axis, outside in self.outside:
             form = [-1 if i == axis else 1 for i in range(self.operation.rank())]
@@ -257,7 +257,7 @@ def _write_resize(export: NodeExport) -> Value:
 
 
 def _whole_sizes(export: NodeExport) -> Value:
-    """The sizes of the result, (N, C, height, width)."""
+    """Return the sizes of the result, (N, C, height, width)."""
     dims, wanted = export.dims(), export.int64(export[1])
     if dims[0] is not None and dims[3] is not None:
         outer = export.ints([dims[0], dims[3]])

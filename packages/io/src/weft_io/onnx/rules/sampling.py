@@ -39,7 +39,7 @@ from weft_tensor.shape import format_dims
 
 @importer("AffineGrid")
 def _affine_grid(operation: Operation) -> Output:
-    """The points of an image of some size after an affine map, x before y before z."""
+    """Return the points of an image of some size after an affine map, x before y before z."""
     theta, size = operation[0], operation[1]
     operation.of_rank(3)
     known = None if size.dims is None else size.dims[0]
@@ -98,7 +98,7 @@ def _grid_sample(operation: Operation) -> Output:
 
 
 def _inside(place: Output, n: Output, padding: str, align: bool) -> Output:
-    """A place as one inside of the image."""
+    """Return a place as one inside of the image."""
     if padding == "border":
         place = clip_by_value(place, like(0, place), n - 1.0)
         return place
@@ -144,7 +144,7 @@ def _sampled(
 
 
 def _grid_taps(place: Output, mode: str) -> list[tuple[Output, Output]]:
-    """The places that count along an axis, and how much."""
+    """Return the places that count along an axis, and how much."""
     if mode == "nearest":
         return [(rint(place), ones_like(place))]
     base = floor(place)
@@ -171,7 +171,7 @@ def _grid_taps(place: Output, mode: str) -> list[tuple[Output, Output]]:
 
 
 _MOST_SAMPLES: Final = 1000
-"""That a cell of a region is the mean of, along an axis."""
+"""Maximum number of samples along an axis whose mean is a cell of a region."""
 
 
 @importer("RoiAlign")
@@ -215,7 +215,7 @@ def _roi_align(operation: Operation) -> Output:
 def _samples(
     operation: Operation, start: Output, size: Output, cells: int
 ) -> tuple[Output, Output]:
-    """Where each cell of each region is sampled along an axis, (regions, cells, samples)."""
+    """Return the sampling positions of cells along an axis, (regions, cells, samples)."""
     cell = size / like(cells, size)
     ratio = operation.attribute("sampling_ratio", 0)
     if not 0 <= ratio <= _MOST_SAMPLES:
@@ -262,7 +262,7 @@ def _bilinear(
 
 @importer("MaxRoiPool")
 def _max_roi_pool(operation: Operation) -> Output:
-    """The greatest pixel of each cell of each region, by masks over rows and columns."""
+    """Return the greatest pixel of each cell of each region, by masks over rows and columns."""
     x, rois = operation[0], operation[1]
     height, width = operation.required("pooled_shape")
     scale = operation.attribute("spatial_scale", 1.0)
@@ -292,7 +292,7 @@ def _max_roi_pool(operation: Operation) -> Output:
 
 
 def _sizes(*each: Any) -> Output:
-    """A shape of known sizes and tensors of int32."""
+    """Return a shape of known sizes and tensors of int32."""
     return stack([size if isinstance(size, Output) else constant(size) for size in each])
 
 
@@ -301,7 +301,7 @@ def _sizes(*each: Any) -> Output:
 
 @importer("DeformConv")
 def _deform_conv(operation: Operation) -> Output:
-    """Each tap of the window looks at a place that an input moves."""
+    """Import a deformable convolution, whose taps are moved by an input."""
     x, w, offset = operation[0], operation[1], operation[2]
     bias, mask = operation.vector(3), operation.get(4)
     if operation.rank() != 4:
@@ -346,7 +346,7 @@ def _deform_conv(operation: Operation) -> Output:
 def _moved_columns(
     x: Output, places: Sequence[Output], groups: int, count: int, sizes: Output
 ) -> Output:
-    """What all taps see: (N, groups, C / groups, taps, H', W')."""
+    """Return the inputs of all taps: (N, groups, C / groups, taps, H', W')."""
     images = split(x, groups, 1)
     found = []
     for index, image in enumerate(images):
@@ -392,7 +392,7 @@ def _col2im(operation: Operation) -> Output:
     numbers = [
         (whole[i] - dilations[i] * (taps[i] - 1) - 1) // strides[i] + 1 for i in range(count)
     ]
-    # No more than `x` has, whatever the other inputs say: lines of these lengths are made.
+    # Limited by the size of `x`: vectors of these lengths are built.
     numbers = [minimum(number, windows) for number in numbers]
     numbers = _once(reduce(multiply, numbers), windows, "windows of Col2Im's image_shape", numbers)
     rest = floormod(blocks, maximum(reduce(multiply, taps), like(1, blocks)))
@@ -419,9 +419,9 @@ def _col2im(operation: Operation) -> Output:
 
 
 def _once(found: Output, wanted: Output, what: str, values: list[Output]) -> list[Output]:
-    """Values that wait until two numbers are equal, where that is not known before."""
+    """Return values that wait until two numbers are equal, unless that is known statically."""
     check = assert_equal(found, wanted, message=f"The {what} do not fit its input")
-    if check.type == "NoOp":  # what waits for nothing can be folded
+    if check.type == "NoOp":  # values without control inputs can be folded
         return values
     with get_default_graph().control_dependencies([check]):
         return [identity(value) for value in values]
@@ -429,7 +429,7 @@ def _once(found: Output, wanted: Output, what: str, values: list[Output]) -> lis
 
 @importer("NonMaxSuppression")
 def _non_max_suppression(operation: Operation) -> Output:
-    """The chosen boxes of each image and class: rows of (image, class, box)."""
+    """Return the chosen boxes of each image and class: rows of (image, class, box)."""
     boxes, scores = operation[0], operation[1]
     given = [operation.get(index) for index in (2, 3, 4)]
     most = constant(0) if given[0] is None else cast(reshape(given[0], []), dtypes.int32)

@@ -1,4 +1,4 @@
-"""What classical models make of scores: probabilities and labels."""
+"""Post-processing of the scores of classical models: probabilities and labels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def floats(x: Output) -> Output:
 
 
 def transformed(scores: Output, kind: str) -> Output:
-    """Scores after ONNX's `post_transform`.
+    """Apply ONNX's `post_transform` to scores.
 
     Raises: InvalidArgumentError: ONNX has no such kind.
     """
@@ -44,7 +44,7 @@ def transformed(scores: Output, kind: str) -> Output:
 
 
 def labels_of(operation: Operation) -> np.ndarray[Any, Any]:
-    """The labels of the classes.
+    """Return the labels of the classes.
 
     Raises: InvalidArgumentError: there are none.
     """

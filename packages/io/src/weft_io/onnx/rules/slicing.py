@@ -29,7 +29,7 @@ from weft_tensor import dtypes, errors
 _FAR: Final = int(np.iinfo(np.int64).max)
 _BEFORE: Final = int(np.iinfo(np.int64).min)
 _COUNTED_FROM_THE_END: Final = 11
-"""The first opset whose Gather takes negative positions."""
+"""The first opset whose Gather accepts negative positions."""
 
 
 @importer("Slice")
@@ -59,7 +59,7 @@ def _slice(operation: Operation) -> Output:
 
 
 def _sliced_axes(operation: Operation, starts: Output) -> list[int] | None:
-    """The axes that are cut, None where only a step knows them."""
+    """Return the sliced axes, None if they are computed."""
     if operation.tensor(3, "axes") is None:
         count = (starts.dims or (None,))[0]
         return None if count is None else list(range(count))
@@ -72,7 +72,7 @@ def _sliced_axes(operation: Operation, starts: Output) -> list[int] | None:
 def _ranges(
     operation: Operation, x: Output, axes: Sequence[int], starts: Output, ends: Output
 ) -> Output:
-    """A range of each of some axes: all counted from the front, or all from the end."""
+    """Return a range of each of some axes: all counted from the front, or all from the end."""
     if not axes:
         return x
     steps = operation.get(4)
@@ -100,9 +100,9 @@ def _ranges(
 
 
 def _in_front(x: Output, axes: Sequence[int], starts: Output, steps: Output) -> Output:
-    """Where ranges begin: backwards from before the first element is from that one.
+    """Return the starts of ranges, clamped to the first element for negative steps.
 
-    Python has nothing there, ONNX has the first element.
+    Python returns nothing before the first element, ONNX starts at the first element.
     """
     begin, by = constant_value(starts), constant_value(steps)
     if by is not None and (np.all(by > 0) or (begin is not None and np.all(begin >= -1))):
@@ -114,7 +114,7 @@ def _in_front(x: Output, axes: Sequence[int], starts: Output, steps: Output) -> 
 
 
 def _entries(values: Output, places: Sequence[int], size: int, other: int) -> Output:
-    """A vector that has some values at these places, and another one elsewhere."""
+    """Return a vector that has some values at these places, and another one elsewhere."""
     if list(places) == list(range(size)):
         return values
     known = constant_value(values)
@@ -162,15 +162,15 @@ def _write_slice(export: NodeExport) -> Value:
 
 @dataclass
 class _Part:
-    """What a strided slice does, axis by axis of its input.
+    """The effect of a strided slice on each axis of its input.
 
     Attributes:
-      axes, steps: of the input, those that are cut.
+      axes, steps: the sliced axes of the input.
       starts, ends: for each a number, or a vector of one element.
-      gone: axes of the input of which one element is left, without the axis.
-      picked: the same by a position that a step computes, a vector of one element.
-      new: axes of the result that have one element.
-      fronts: for axes whose ends are cut off before all else, where they end then.
+      gone: axes of the input that are reduced to one element and removed.
+      picked: the same for a computed position, a vector of one element.
+      new: axes of the result with one element.
+      fronts: for axes that are cropped at the end first, the new ends.
     """
 
     axes: list[int] = field(default_factory=list)
@@ -233,7 +233,7 @@ def _part(export: NodeExport) -> _Part:
 
 
 def _shrink(export: NodeExport, found: _Part, i: int, axis: int) -> None:
-    """One element along an axis: up to the next one, or to the end after the last one."""
+    """Slice one element of an axis: up to the next one, or to the end for the last one."""
     start = _entry(export, 1, i)
     if isinstance(start, Value) and export.opset >= _COUNTED_FROM_THE_END:
         found.picked.append((axis, start))
@@ -261,7 +261,7 @@ def _cut(
     dims = export.node.inputs[0].dims
     size = None if dims is None else dims[axis]
     if step < 0 and isinstance(start, int) and start < -1 and (size is None or start < -size):
-        # Before the first element there is nothing, where ONNX begins at the first one.
+        # There is nothing before the first element, but ONNX starts at the first one.
         found.fronts[axis] = start + 1
         if isinstance(end, int) and _BEFORE < end < 0:
             end = min(end - start, 0) - 1
@@ -273,7 +273,7 @@ def _cut(
 
 
 def _entry(export: NodeExport, index: int, i: int) -> int | Value:
-    """One element of an input: a number where it is known, else a vector of one element."""
+    """Return one element of an input: a number if it is known, else a vector of one element."""
     known = export.value(index)
     if known is not None:
         return int(known[i])

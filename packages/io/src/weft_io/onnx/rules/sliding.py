@@ -1,4 +1,4 @@
-"""Windows that slide over the middle axes of (N, ..., C): what they need round the input."""
+"""Sliding windows over the middle axes of (N, ..., C), and their padding."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _LEAST_WHOLE: Final = 1_000_000
 
 
 class Windows(NamedTuple):
-    """How windows slide.
+    """The parameters of sliding windows.
 
     Attributes:
       kernel: taps along each axis.
       strides, dilations: along each axis.
       pads: margins before and after, along each axis.
-      extra: what `ceil_mode` wants after the margins.
+      extra: additional trailing padding for `ceil_mode`.
     """
 
     kernel: list[int]
@@ -46,41 +46,41 @@ class Windows(NamedTuple):
 
     @property
     def is_dilated(self) -> bool:
-        """Whether taps are not side by side."""
+        """True if taps are not adjacent."""
         return any(each != 1 for each in self.dilations)
 
     @property
     def has_margins(self) -> bool:
-        """Whether the input is not enough."""
+        """True if the input must be padded."""
         return any(not _is(each, 0) for pair in self.pads for each in pair) or self.has_extra
 
     @property
     def has_extra(self) -> bool:
-        """Whether `ceil_mode` wants more."""
+        """True if `ceil_mode` requires additional padding."""
         return any(not _is(each, 0) for each in self.extra)
 
     def sides(self, with_extra: bool = True) -> Output:
-        """The margins of all axes, int64, shape (rank, 2)."""
+        """Return the margins of all axes, int64, shape (rank, 2)."""
         rows: list[list[Any]] = [[0, 0]]
         for (before, after), extra in zip(self.pads, self.extra, strict=True):
             rows.append([before, after + extra if with_extra else after])
         return stacked([*rows, [0, 0]])
 
     def extra_sides(self) -> Output:
-        """What `ceil_mode` adds, as margins of all axes."""
+        """Return the padding of `ceil_mode`, as margins of all axes."""
         return stacked([[0, 0], *([0, each] for each in self.extra), [0, 0]])
 
     def along(self, axis: int) -> Windows:
-        """The same along one axis, and a single tap along the others."""
+        """Return the windows along one axis, with a single tap along the others."""
         parts = self.kernel, self.strides, self.dilations
         only = ([n if i == axis else 1 for i, n in enumerate(part)] for part in parts)
         kernel, strides, dilations = only
         return self._replace(kernel=kernel, strides=strides, dilations=dilations)
 
     def taps(self, x: Output) -> list[Output]:
-        """For each tap of the window what it sees, of an input with its margins.
+        """Return the input of each tap of the window, from a padded input.
 
-        Raises: UnimplementedError: they are too many for nodes of their own.
+        Raises: UnimplementedError: there are too many taps for separate nodes.
         """
         if prod(self.kernel) > _MOST_TAPS:
             raise errors.UnimplementedError(
@@ -108,7 +108,7 @@ def _is(size: Size, number: int) -> bool:
 
 
 def stacked(rows: Sequence[Sequence[Size]]) -> Output:
-    """Margins of all axes as a tensor, int64, shape (rank, 2); a constant where all are known."""
+    """Return margins of all axes as a tensor, int64, (rank, 2); a constant if all are known."""
     if all(not isinstance(each, Output) for row in rows for each in row):
         return constant([list(row) for row in rows], dtypes.int64)
     return stack([stack([_int64(each) for each in row]) for row in rows])
@@ -123,7 +123,7 @@ def _at_least_0(size: Size) -> Size:
 
 
 def windows(operation: Operation, kernel: Sequence[int]) -> Windows:
-    """The windows that the attributes of a convolution or a pool mean for its first input.
+    """Return the windows that the attributes of a convolution or a pool mean for its first input.
 
     Raises: InvalidArgumentError: they do not fit its rank.
     """
@@ -165,9 +165,9 @@ def windows(operation: Operation, kernel: Sequence[int]) -> Windows:
 
 
 def _check_margins(operation: Operation, x: Output, pads: Sequence[tuple[Size, Size]]) -> None:
-    """Refuse margins that make of a small input a large one.
+    """Reject margins that enlarge the input excessively.
 
-    Raises: ResourceExhaustedError: they take more than 1000 times what is known of the input.
+    Raises: ResourceExhaustedError: the result has more than 1000 times the known input size.
     """
     sizes = [size or 1 for size in (x.dims or ())[1:-1]]
     margins = [sum(each for each in pair if isinstance(each, int)) for pair in pads]
@@ -185,14 +185,14 @@ def _size(x: Output, axis: int) -> Size:
 
 
 def _same(size: Size, extent: int, stride: int, more_before: bool) -> tuple[Size, Size]:
-    """The margins with which there is a window for each stride."""
+    """Return the margins with which there is a window for each stride."""
     total = _at_least_0(((size + stride - 1) // stride - 1) * stride + extent - size)
     less = total // 2
     return (total - less, less) if more_before else (less, total - less)
 
 
 def _extra(size: Size, extent: int, stride: int, pads: tuple[Size, Size]) -> Size:
-    """What is missing for a last window that begins inside of the input or its front margin."""
+    """Return the padding of a last window that begins inside the input or its front margin."""
     whole = size + pads[0] + pads[1]
     count = (whole - extent + stride - 1) // stride + 1
     begin = (count - 1) * stride
@@ -205,7 +205,7 @@ def _extra(size: Size, extent: int, stride: int, pads: tuple[Size, Size]) -> Siz
 
 
 def with_margins(x: Output, found: Windows, value: Any = 0) -> Output:
-    """The input with all margins."""
+    """Return the input with all margins."""
     return padded(x, found.sides(), value) if found.has_margins else x
 
 
@@ -213,7 +213,7 @@ def with_margins(x: Output, found: Windows, value: Any = 0) -> Output:
 
 
 class Layout(NamedTuple):
-    """Where a node's images have their axes, and how its windows slide.
+    """The axes of a node's images.
 
     Attributes:
       order: the permutation to (N, C, ...).
@@ -227,7 +227,7 @@ class Layout(NamedTuple):
 
 
 def layout(export: NodeExport) -> Layout:
-    """The layout of a node of images or volumes."""
+    """Return the layout of a node of images or volumes."""
     form = export.attribute("data_format") or "NHWC"
     rank = len(form)
     if form[-1] == "C":
@@ -270,7 +270,7 @@ def slide(
 
 
 def _margin(size: int | None, extent: int, stride: int) -> int | None:
-    """The margin that SAME means, where it is known: with a stride of 1 of every size."""
+    """Return the margin of SAME padding if it is known; for stride 1 it always is."""
     if size is None:
         return extent - 1 if stride == 1 else None
     return max((-(-size // stride) - 1) * stride + extent - size, 0)

@@ -39,7 +39,7 @@ def _match(operation: Operation) -> Output:
 
 @importer("StringNormalizer")
 def _normalize(operation: Operation) -> Output:
-    """Without stop words, in one case; where nothing is left, one empty string."""
+    """Remove stop words and normalize case; an empty result becomes one empty string."""
     x = operation[0]
     change = operation.attribute("case_change_action", "NONE")
     stops = [word.encode() for word in operation.attribute("stopwords") or []]
@@ -69,7 +69,7 @@ def _normalize(operation: Operation) -> Output:
 
 @importer("StringSplit")
 def _split(operation: Operation) -> list[Output]:
-    """The pieces of each text, padded with empty ones, and how many there are."""
+    """Return the pieces of each text, padded with empty ones, and how many there are."""
     from weft_graph.ops.strings import string_split_v2
 
     x = operation[0]
@@ -85,10 +85,10 @@ def _split(operation: Operation) -> list[Output]:
     return [reshape(whole, concat([sizes, [columns]], 0)), reshape(counts, sizes)]
 
 
-# What tokens begin and end with while they are looked for, and what separates them.
+# Markers of the start and end of tokens during the search, and their separator.
 _BEGIN, _END, _BETWEEN = "\x01", "\x02", "\x03"
 _MOST_CHARACTERS: Final = 1000
-"""That a token must have, as a regular expression counts them."""
+"""Maximum number of characters of a token, which is a repetition count of an expression."""
 
 
 @importer("Tokenizer", domain="com.microsoft")
@@ -128,7 +128,7 @@ _LEAST_COLUMNS: Final = 1_000_000
 
 @importer("TfIdfVectorizer")
 def _tf_idf(operation: Operation) -> Output:
-    """How often each n-gram of a pool is in a row, with up to so many elements left out."""
+    """Count each n-gram of a pool in each row, with a limited number of skipped elements."""
     x = operation[0]
     rows = expand_dims(x, 0) if operation.rank() == 1 else x
     pool = operation.attribute("pool_strings") or operation.attribute("pool_int64s")
@@ -157,7 +157,7 @@ def _tf_idf(operation: Operation) -> Output:
 
 
 def _skips(operation: Operation, rows: Output) -> int:
-    """How many elements may be left out, each number of them a few nodes."""
+    """Return the maximum number of skipped elements, each of which adds a few nodes."""
     skips: int = operation.required("max_skip_count")
     width = rows.dims[1] if rows.dims is not None else None
     if width is not None:
@@ -170,7 +170,7 @@ def _skips(operation: Operation, rows: Output) -> int:
 
 
 def _occurrences(rows: Output, grams: list[list[object]], length: int, skips: int) -> Output:
-    """How often each n-gram is in each row, (rows, grams)."""
+    """Count each n-gram in each row, (rows, grams)."""
     wanted = constant(np.array(grams, object if isinstance(grams[0][0], bytes) else np.int64))
     if wanted.dtype is not rows.dtype.base_dtype:
         wanted = cast(wanted, rows.dtype.base_dtype)

@@ -47,7 +47,7 @@ def _table(operation: Operation, name: str, *dims: int) -> Array:
 
 
 def _kernels(operation: Operation, x: Output, vectors: Array) -> Output:
-    """What the kernel makes of rows and support vectors, (rows, vectors)."""
+    """Apply the kernel function to rows and support vectors, (rows, vectors)."""
     kind = operation.attribute("kernel_type", "LINEAR")
     parameters = operation.attribute("kernel_params") or [0.0, 0.0, 0.0]
     if len(parameters) != 3:
@@ -69,7 +69,7 @@ def _kernels(operation: Operation, x: Output, vectors: Array) -> Output:
 
 
 def _distances(x: Output, vectors: Array) -> Output:
-    """Squared distances; in float64, since what squares have in common cancels."""
+    """Return squared distances; in float64, because of cancellation between the squares."""
     exact, rows = vectors.astype(np.float64), cast(x, dtypes.float64)
     dots = matmul(rows, constant(exact.T.copy()))
     sums = reduce_sum(square(rows), 1, True) + constant(np.square(exact).sum(1))
@@ -122,7 +122,7 @@ def _classifier(operation: Operation) -> list[Output]:
 
 
 def _duels(operation: Operation, x: Output, per_class: list[int]) -> Output:
-    """The score of each class against each later one, (rows, pairs)."""
+    """Return the score of each class against each later one, (rows, pairs)."""
     count, total = len(per_class), sum(per_class)
     kernels = _kernels(operation, x, _table(operation, "support_vectors", total, -1))
     weights = _table(operation, "coefficients", count - 1, total)
@@ -158,7 +158,7 @@ class _Pairs:
 
 
 def _probabilities(operation: Operation, scores: Output, table: _Pairs) -> Output:
-    """Probabilities of classes, from those of each class against each other one."""
+    """Return probabilities of classes from pairwise probabilities."""
     pairs = table.count * (table.count - 1) // 2
     slope, offset = (_table(operation, name, pairs) for name in ("prob_a", "prob_b"))
     won = clip_by_value(sigmoid(-(scores * slope + offset)), 1e-7, 1 - 1e-7)

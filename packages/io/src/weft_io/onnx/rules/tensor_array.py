@@ -1,4 +1,4 @@
-"""Arrays of tensors, which are sequences in ONNX, or what they have as their rows."""
+"""Arrays of tensors, exported as ONNX sequences, or as tensors of their rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from weft_tensor.shape import as_dims
 
 @exporter("TensorArrayV3")
 def _write_array(export: NodeExport) -> list[Value | None]:
-    """Zeros until something is written, or where shapes are not known what has no elements."""
+    """Export a new array: zeros until written; elements of unknown shape are empty."""
     dtype, dims = export.attribute("dtype"), as_dims(export.attribute("element_shape"))
     handle = export.constant(0, dtypes.int32)  # only the flow counts
     alike = bool(export.attribute("identical_element_shapes"))
@@ -29,7 +29,7 @@ def _write_array(export: NodeExport) -> list[Value | None]:
     known = dims is not None and None not in dims
     inner = export.ints(dims if known else [0])
     sizes = export.add("Concat", export.vector(export[0]), inner, axis=0)
-    if not known:  # what has no elements is not the shape of what is written: nobody can know it
+    if not known:  # a placeholder: the shape of later writes is unknown
         sizes = export.add("Compress", sizes, export.constant([True, True]), axis=0)
     filling = Filling(export[0], dims) if alike else None
     rows = export.filled(0, sizes, dtype)
@@ -41,7 +41,7 @@ def _grows(node: Node) -> bool:
 
 
 def _made_by(handle: Output) -> Node:
-    """The node that made an array."""
+    """Return the node that made an array."""
     node = handle.node
     while node.role is not Role.TENSOR_ARRAY:
         node = node.inputs[0].node
@@ -50,7 +50,7 @@ def _made_by(handle: Output) -> Node:
 
 @exporter("TensorArrayWriteV3")
 def _write_write(export: NodeExport) -> Value:
-    """An array that grows must be written in order: else ONNX finds no such position."""
+    """Export a write; a growing array must be written in order, as ONNX requires."""
     value, index = export[2], export.reshape(export.int64(export[1]), [])
     before = export[3].filling
     flow = export.add("SequenceInsert", export.sequence(3), value, index, sequence=True)
@@ -87,7 +87,7 @@ def _write_scatter(export: NodeExport) -> Value:
 
 
 def _is_all(export: NodeExport, index: int) -> bool:
-    """Whether positions are those of all elements in order, as `stack` and `unstack` make them."""
+    """Return True if positions are those of all elements in order, as in `stack` and `unstack`."""
     known, node = export.value(index), export.node.inputs[index].node
     if known is not None:
         return bool(np.array_equal(known, np.arange(known.size)))

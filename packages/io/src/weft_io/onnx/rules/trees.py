@@ -49,24 +49,24 @@ _COMPARISONS: Final = (less_equal, less, greater_equal, greater, equal, not_equa
 _OF_KERNELS: Final = (dtypes.float32, dtypes.float64)
 _LEAF: Final = -1
 _DEEPEST: Final = 1000
-"""Tests from a root to a leaf, each of which is some ten nodes."""
+"""Maximum number of tests from a root to a leaf, each of which is about ten nodes."""
 
 Array = np.ndarray[Any, Any]
 
 
 @dataclass
 class Trees:
-    """Trees as columns: an inner node or a leaf in each row; a leaf leads to itself.
+    """Trees as columns: each row is an inner node or a leaf; the successor of a leaf is itself.
 
     Attributes:
-      feature: which feature is tested.
-      split: what with.
-      mode: place in LEQ, LT, GTE, GT, EQ, NEQ, MEMBER; -1 for leaves.
-      if_true, if_false: the rows to go on at.
+      feature: the tested feature.
+      split: the threshold.
+      mode: index in LEQ, LT, GTE, GT, EQ, NEQ, MEMBER; -1 for leaves.
+      if_true, if_false: the successor rows.
       missing: where a NaN passes the test.
-      members: for MEMBER the values that pass, NaN after them.
-      roots: the row where each tree begins.
-      weights: of leaves, (rows, targets); NaN where a leaf says nothing of a target.
+      members: for MEMBER the values that pass, padded with NaN.
+      roots: the row of each tree's root.
+      weights: of leaves, (rows, targets); NaN if a leaf has no weight for a target.
     """
 
     feature: Array
@@ -80,9 +80,9 @@ class Trees:
     weights: Array
 
     def depth(self) -> int:
-        """How many tests there are from a root to a leaf at most.
+        """Return the maximum number of tests from a root to a leaf.
 
-        Raises: InvalidArgumentError: there is no end. ResourceExhaustedError: there are too many.
+        Raises: InvalidArgumentError: there is a cycle. ResourceExhaustedError: there are too many.
         """
         rows, steps = np.unique(self.roots), 0
         while np.any(self.mode[rows] != _LEAF):
@@ -96,9 +96,9 @@ class Trees:
         return steps
 
     def leaves(self, x: Output) -> Output:
-        """The rows of the leaves that each sample reaches in each tree, (samples, trees).
+        """Return the rows of the leaves that each sample reaches in each tree, (samples, trees).
 
-        Where all tests are of one kind it is a call, in whose place a kernel may come.
+        If all tests are of one kind it is a function call, which a kernel may replace.
         """
         missing = self.missing & (self.mode != _LEAF)
         vectors = self.feature, self.split, self.if_true, self.if_false, missing, self.roots
@@ -129,7 +129,7 @@ class Trees:
         missing: Output,
         roots: Output,
     ) -> Output:
-        """The leaves by as many steps as there are levels."""
+        """Return the leaves by as many steps as there are levels."""
         at = broadcast_to(roots, stack([shape(x)[0], len(self.roots)]))
         used = sorted(set(self.mode.tolist()) - {_LEAF})
         for _ in range(self.depth()):
@@ -150,7 +150,7 @@ class Trees:
         return at
 
     def scores(self, x: Output, aggregate: str) -> Output:
-        """The weights of the leaves of all trees together, (samples, targets)."""
+        """Return the weights of the leaves of all trees together, (samples, targets)."""
         rule = {"SUM": reduce_sum, "AVERAGE": reduce_mean, "MIN": reduce_min, "MAX": reduce_max}
         if aggregate not in rule:
             raise errors.InvalidArgumentError(f"aggregate_function is {aggregate!r}")
@@ -165,7 +165,7 @@ class Trees:
 
 
 def _members(values: Sequence[float], mode: Array, dtype: Any) -> Array:
-    """The members of each node, one row a node; NaN separates them in the file."""
+    """Return the members of each node, one row a node; NaN separates them in the file."""
     lists: list[list[float]] = [[]]
     for value in values:
         if np.isnan(value):
@@ -219,7 +219,7 @@ def _padded(values: Any, more: int, dtype: Any) -> Array:
 
 
 def _check(trees: Trees) -> None:
-    """Raise InvalidArgumentError where a node leads nowhere."""
+    """Raise InvalidArgumentError if a successor is out of range."""
     count = len(trees.mode)
     for name in ("if_true", "if_false", "roots"):
         rows = getattr(trees, name)
@@ -311,7 +311,7 @@ def _base_of_one(operation: Operation, scores: Output) -> Output:
 
 
 def _binary(operation: Operation, score: Output) -> list[Output]:
-    """Two classes of which only the second has weights."""
+    """Return the results for two classes of which only the second has weights."""
     kind = operation.attribute("post_transform", "NONE")
     if kind == "LOGISTIC":
         second = transformed(score, kind)
