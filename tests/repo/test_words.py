@@ -20,7 +20,7 @@ FREE_CLAUSES = {
     "autodiff": 0,
     "compiler": 415,
     "contrib": 0,
-    "distrib": 130,
+    "distrib": 0,
     "exec": 66,
     "graph": 0,
     "io": 0,

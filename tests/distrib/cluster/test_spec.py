@@ -49,7 +49,7 @@ def test_a_job_may_know_some_of_its_tasks() -> None:
         ({"a": ["x:y"]}, "like host:2222"),
         ({"a": ["x:70000"]}, "like host:2222"),
         ({"a": [":1"]}, "like host:2222"),
-        ({"a": [1]}, "must be a text"),
+        ({"a": [1]}, "must be a string"),
         ({"a": "x:1"}, "must have a list"),
         ({1: ["x:1"]}, "name of a job"),
         ({"a": {"0": "x:1"}}, "numbers from 0 on"),

@@ -71,7 +71,7 @@ def test_a_small_message_does_not_unfold_into_a_large_one() -> None:
     builder.StartObject(len(slots))
     builder.PrependUOffsetTRelativeSlot(slots.index("feeds"), names, 0)
     builder.Finish(builder.EndObject())
-    with pytest.raises(errors.DataLossError, match="named too often"):
+    with pytest.raises(errors.DataLossError, match="referenced too often"):
         decode(messages.Signature, bytes(builder.Output()))
 
 

@@ -267,7 +267,7 @@ def feed_what_does_not_fit(link: RemoteLink, segment: np.ndarray) -> None:
             with pytest.raises(errors.InvalidArgumentError, match=r"x:0 is fed .* it is float32"):
                 tell([wrong])
     for count in (0, 2):
-        with pytest.raises(errors.InvalidArgumentError, match=f"1 feeds, and {count} values"):
+        with pytest.raises(errors.InvalidArgumentError, match=f"1 feeds, got {count} values"):
             run([fits] * count)
     for name in (fed[:-1] + "1", fed[:-1] + "-1", f"{fed};0", "x:0"):
         with pytest.raises(errors.OpError, match="no feed"):

@@ -175,11 +175,14 @@ def strings(offsets: tuple[int, ...]) -> bytes:
         (head(value(1, 4, 1, rank=2)), "rank 2, of which the sizes are cut"),
         (head(value(1, 4, -1)), r"of the shape \(-1,\)"),
         (head(value(1, 5, 1)), "5 bytes cannot have the type float32"),
-        (head(value(250, 4, 1)), "no element type 250"),
+        (head(value(250, 4, 1)), "unknown element type 250"),
         (head(value(20, 4)), "resource stay in their process"),
         (head(value(1, 8, 2, flags=2), rest=bytes(4)), "bytes of a value in the head are cut"),
         (head(value(1, 8, 2, flags=2), rest=bytes(9)), "1 bytes of a head belong to nothing"),
-        (head(value(1, 8, 2, flags=4), rest=bytes(8)), "shared memory, of which there is none"),
+        (
+            head(value(1, 8, 2, flags=4), rest=bytes(8)),
+            "in shared memory, but the connection has none",
+        ),
         (head(value(7, 4, 1, flags=2), rest=bytes(4)), "4 bytes cannot hold 1 strings"),
         (head(value(7, 8, 1 << 40, flags=2), rest=bytes(8)), "cannot hold 1099511627776 strings"),
         (head(value(1, 0, 0, 1 << 62, 1 << 62, flags=2)), "a value of the shape"),
@@ -326,5 +329,5 @@ def test_hellos_and_invitations_are_whole() -> None:
     data = Invitation(bytes(range(16)), bytes(16)).pack()
     assert Invitation.unpack(data).pack() == data
     for wrong in (data[:-1], data + b"x"):
-        with pytest.raises(errors.DataLossError, match="an invitation of"):
+        with pytest.raises(errors.DataLossError, match="an invitation cannot have"):
             Invitation.unpack(wrong)

@@ -1,4 +1,4 @@
-"""A task of a cluster: one process with a worker, a master, and what answers for them."""
+"""A task of a cluster: one process with a worker, a master, and their servers."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ from weft_tensor import errors
 _log = logging.getLogger("weft")
 
 _GROUP_SECONDS: Final = 2.0
-"""How long a task that ends waits for others to read what it has sent to a group."""
+"""Seconds that an ending task waits for others to read its values for a group."""
 
 DRAIN_SECONDS: Final = 20.0
-"""How long steps may take to end when a server is told to."""
+"""Seconds that steps may take to end when a server is drained."""
 
 _LOOK_SECONDS = 0.02
 _SIGNAL_SECONDS: Final = 1.0
-"""How late a signal may be seen by a program that waits for the end of its server."""
+"""Maximum delay in seconds of a signal in a program that waits for the end of its server."""
 
 _ROOTS = "WEFT_FILE_ROOTS"
 TCP_ONLY: Final = "grpc+tcp"
@@ -62,7 +62,7 @@ _lock = threading.Lock()
 
 
 def server_at(target: str) -> Server | None:
-    """The server of this process that has a target; None where it is another process's."""
+    """Return the server of this process with a target; None for another process's."""
     return _servers.get(target)
 
 
@@ -73,31 +73,30 @@ if hasattr(os, "register_at_fork"):  # a child has none of the threads of its pa
 class Server:
     """A task of a cluster.
 
-    Sessions whose target it is are planned by its master, over the devices of all tasks.
+    Its master plans the sessions that connect to it, over the devices of all tasks.
 
     Args:
-      server_or_cluster_def: the cluster: what `ClusterSpec` takes, or a ServerDef.
-      job_name: the job that this task belongs to; may be left out where the cluster has one.
-      task_index: its number in the job; may be left out where the job has one task.
+      server_or_cluster_def: the cluster: an argument of `ClusterSpec`, or a ServerDef.
+      job_name: the job of this task; optional if the cluster has a single job.
+      task_index: its number in the job; optional if the job has one task.
       protocol: "grpc"; or "grpc+tcp", which never uses shared memory between tasks of one machine;
-        or "inproc", by which values go between servers of one process without sockets, where both
-        have it.
-      config: a ConfigProto, for the devices and threads of this task, and for what sessions on it
-        leave open in theirs.
+        or "inproc", which transfers values without sockets between servers of one process that
+        both use it.
+      config: a ConfigProto for the devices and threads of this task, and with the defaults of its
+        sessions.
       start: whether to start at once.
-      credentials: what it shows to other tasks, and whom it lets in; those of the environment by
-        default. Without any, a server on loopback lets in processes of its own user: it draws a
-        token that they find.
-      insecure: let in whoever reaches it, without a token, on any address and without certificates.
-      file_roots: directories, and beginnings of URLs, below which sessions of other processes may
-        read and write files; those of `WEFT_FILE_ROOTS` by default, or else the directory for
-        temporary files.
-      lease: seconds after which clients and tasks that give no sign of life are given up, with
-        their sessions.
+      credentials: its credentials for other tasks and clients; those of the environment by
+        default. Without any, a server on loopback admits processes of its own user, by a token
+        that it generates in a private directory.
+      insecure: admit every caller, without a token, on any address and without certificates.
+      file_roots: directories and URL prefixes below which sessions of other processes may read
+        and write files; by default `WEFT_FILE_ROOTS`, or else the directory for temporary files.
+      lease: seconds without a sign of life after which clients and tasks are given up, with their
+        sessions.
     Raises:
       InvalidArgumentError: the cluster has no such job or task, or the protocol is unknown.
-      PermissionDeniedError: others could reach it, and it has no certificates; or there is no
-        private directory for its token.
+      PermissionDeniedError: it is reachable from other machines without certificates; or there is
+        no private directory for its token.
       UnavailableError: the port is taken.
 
     Examples:
@@ -153,7 +152,7 @@ class Server:
         self._master = Master(
             self._cluster, self._worker, self._connections, self._packages, self._config
         )
-        host = "127.0.0.1" if host == "localhost" else host  # not on one of two that it stands for
+        host = "127.0.0.1" if host == "localhost" else host  # not on only one of its addresses
         self._control = service.ControlServer(
             f"{f'[{host}]' if ':' in host else host}:{port}",
             {
@@ -188,7 +187,7 @@ class Server:
 
     @property
     def server_def(self) -> Any:
-        """What the server is, as a ServerDef."""
+        """The definition of the server as a ServerDef."""
         from weft_graph import proto
 
         return proto.ServerDef(
@@ -211,7 +210,7 @@ class Server:
 
     @property
     def master(self) -> Master:
-        """What opens sessions, for those of this process."""
+        """The master, for sessions of this process."""
         return self._master
 
     @property
@@ -220,9 +219,9 @@ class Server:
         return self._worker.resources
 
     def traffic(self) -> list[Traffic]:
-        """What has gone by the connections of this task that are open.
+        """Return the traffic of this task's open connections.
 
-        Returns: a `Traffic` for each, first of those that it has made, then of those made to it.
+        Returns: a `Traffic` for each, outgoing connections first.
 
         Examples:
           >>> server = wf.train.Server.create_local_server()
@@ -246,11 +245,10 @@ class Server:
             _log.info("%s listens on %s", self._task.to_string(), self.target)
 
     def join(self) -> None:
-        """Wait until the server is closed, which may be for ever.
+        """Wait until the server is closed, possibly forever.
 
-        Where nobody else wants to know of SIGTERM, it drains the server, and then ends the program:
-        what comes after `join` in programs written for TensorFlow, where it never returns, is often
-        another task's part.
+        Unless the program handles SIGTERM, the signal drains the server and then ends the program.
+        In TensorFlow `join` never returns, so code after it is often meant for other tasks.
 
         Raises: SystemExit: after SIGTERM.
         """
@@ -286,10 +284,10 @@ class Server:
         threading.Thread(target=end, name="weft-drain").start()
 
     def drain(self, seconds: float = DRAIN_SECONDS) -> None:
-        """Let steps that run end, refuse new ones, then close.
+        """Let running steps end, reject new ones, then close.
 
         Args:
-          seconds: how long the steps may take; those that run then are aborted.
+          seconds: the time limit; steps that still run then are aborted.
         """
         name = self._task.to_string()
         _log.info("%s drains", name)
@@ -324,7 +322,7 @@ class Server:
 
     @staticmethod
     def create_local_server(config: Any = None, start: bool = True) -> Server:
-        """A cluster of one task in this process, `/job:local/task:0`, on a free port.
+        """Start a cluster of one task in this process, `/job:local/task:0`, on a free port.
 
         Args:
           config: as of `Server`.
@@ -372,16 +370,16 @@ class Server:
         if call.method not in methods.OF_MASTERS:
             require(call.channel.caller, Role.PEER, f"method {call.method}", call.channel.peer)
         if not any(part.serve(call) for part in (self._worker, self._collectives, self._master)):
-            raise errors.UnimplementedError(f"there is no method {call.method}")
+            raise errors.UnimplementedError(f"unknown method {call.method}")
 
 
 def _leader_asked(config: Any) -> str:
-    """The task that a ConfigProto says lets groups form; "" for none."""
+    """Return the task that a ConfigProto says lets groups form; "" for none."""
     return "" if config is None else str(config.experimental.collective_group_leader)
 
 
 def default_roots() -> list[str]:
-    """Below which sessions of other processes may touch files, where nobody says it."""
+    """Return the default file roots for sessions of other processes."""
     told = os.environ.get(_ROOTS)
     if told is not None:
         return [root for root in told.split(os.pathsep) if root]
@@ -400,7 +398,7 @@ def _kernels(request: messages.KernelsOf) -> messages.KernelsOf:
 
 
 def _packages() -> list[str]:
-    """The packages that may add kernels or devices, with their versions."""
+    """Return the packages that may add kernels or devices, with their versions."""
     found = {
         f"{entry.dist.name} {entry.dist.version}"
         for group in ("weft_exec.kernels", "weft_exec.devices")
@@ -413,7 +411,7 @@ def _packages() -> list[str]:
 def _parsed(
     told: Any, job: str | None, task: int | None, protocol: str | None, config: Any
 ) -> tuple[ClusterSpec, DeviceParts, str, Any]:
-    """The cluster, task, protocol and options that a server's arguments say."""
+    """Return the cluster, task, protocol and options that a server's arguments say."""
     if getattr(getattr(told, "DESCRIPTOR", None), "name", "") == "ServerDef":
         cluster = ClusterSpec(told.cluster)
         job, task = job or told.job_name or None, told.task_index if task is None else task

@@ -37,7 +37,7 @@ class RemoteTensors:
         self._dropped: deque[str] = deque()
 
     def get(self, handle: str, dtype: DType) -> Any:
-        """A value, which belongs to the caller.
+        """Return a value, which belongs to the caller.
 
         Raises:
           InvalidArgumentError: there is none, or it is of another type.
@@ -84,7 +84,7 @@ class RemoteTensors:
 
 
 def _keeper(handle: str) -> str:
-    """The device that keeps a value, which stands last in its handle."""
+    """Return the device that keeps a value, which stands last in its handle."""
     return handle.rpartition(";")[2]
 
 

@@ -12,26 +12,26 @@ Ask = Callable[[messages.Advance, Sequence[Any], float | None], Sequence[Any]]
 
 
 class FedLater:
-    """What is fed to the step by the next call, and what was fetched from it, by name."""
+    """Values to feed to the step in the next call, and values fetched from it, by name."""
 
     def __init__(self) -> None:
         self.fed: dict[str, Any] = {}
         self.fetched: dict[str, Any] = {}
 
     def send(self, key: str, value: Any) -> None:
-        """Feed something."""
+        """Feed a value."""
         self.fed[key] = value
 
 
 class RemotePartialStep:
-    """A step on a master that its caller takes part in; as `PausedStep` in one process.
+    """A step on a master that exchanges values with its caller; see `PausedStep`.
 
     Args:
       session, step: its numbers.
       ask: calls the master, and waits for its reply.
-      tell: calls it, and does not wait, as the collector of garbage may do this.
+      tell: calls it without waiting, since finalizers may use it.
     Attributes:
-      rendezvous: where the caller puts feeds and finds fetches.
+      rendezvous: exchanges feeds and fetches with the caller.
       ended: whether nothing more can be fed or fetched.
     """
 
@@ -43,9 +43,9 @@ class RemotePartialStep:
         self.ended = False
 
     def advance(self, wanted: Collection[str], to_the_end: bool, timeout: float | None) -> None:
-        """Feed what was put down, and wait for some fetches, or for all of the step.
+        """Send the pending feeds, and wait for some fetches, or for the whole step.
 
-        Raises: OpError: the step has failed, or the time is over; it has ended then.
+        Raises: OpError: the step failed or timed out; it has ended.
         """
         fed, self.rendezvous.fed = self.rendezvous.fed, {}
         names = list(wanted)

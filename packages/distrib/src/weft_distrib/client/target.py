@@ -322,7 +322,7 @@ class ClusterBackend(Backend):
 
 
 def _fetched(value: Any) -> Any:
-    """A value as programs get it: a string of rank 0, which kernels take as an array, is bytes."""
+    """Return a value as programs get it: a string of rank 0 as bytes instead of an array."""
     return value[()] if isinstance(value, np.ndarray) and not value.ndim else value
 
 

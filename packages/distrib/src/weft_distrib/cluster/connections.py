@@ -1,4 +1,4 @@
-"""The tasks of a cluster as one of them sees the others: who is there, and connections to them."""
+"""Connections of a task to the other tasks of its cluster."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from weft_tensor import errors
 _log = logging.getLogger("weft")
 
 CONNECT_SECONDS: Final = 30.0
-"""How long it may take to reach a task that should be there."""
+"""Seconds to connect to an existing task."""
 
 _ASK_SECONDS = 5.0
 _TELL_SECONDS = 10.0
 
 
 class Connections:
-    """Control and value connections to the tasks of a cluster, made when first wanted.
+    """Control and value connections to the tasks of a cluster, created on demand.
 
     Args:
-      cluster: where the tasks are.
-      opening: who this process is to them.
+      cluster: the addresses of the tasks.
+      opening: the identity of this process in handshakes.
     """
 
     def __init__(self, cluster: ClusterSpec, opening: Opening) -> None:
@@ -56,7 +56,7 @@ class Connections:
             return found
 
     def control(self, task: DeviceParts) -> ControlClient:
-        """What makes control calls of a task.
+        """Return the client for control calls of a task.
 
         Raises: InvalidArgumentError: the cluster has no such task.
         """
@@ -65,21 +65,21 @@ class Connections:
     def status(
         self, task: DeviceParts, deadline: float, wanted: Callable[[], bool] = lambda: True
     ) -> messages.Status:
-        """Ask what a task is, waiting for one that is not there yet.
+        """Return the status of a task; waits for one that has not started.
 
         Args:
           deadline: in `time.monotonic()`.
-          wanted: whether somebody still waits for the answer.
-        Raises: UnavailableError: it did not answer; or what it answered.
+          wanted: returns False when the answer is no longer needed.
+        Raises: UnavailableError: it did not answer; also errors of the task.
         """
         return self._task(task).ask(deadline, wanted)
 
     def report(self, task: DeviceParts, seconds: float) -> messages.Report:
-        """Ask how a task does; where it does not say so itself, what can be seen from outside."""
+        """Return the report of a task; if it does not answer, its state as seen from outside."""
         return self._task(task).report(seconds)
 
     def connect(self, task: DeviceParts) -> Channel:
-        """The value connection to a task, made if there is none.
+        """Return the value connection to a task, which is created on demand.
 
         Raises:
           UnavailableError: it does not answer.
@@ -88,17 +88,17 @@ class Connections:
         return self._task(task).connect()
 
     def channel(self, task: DeviceParts) -> Channel:
-        """The value connection that `connect` has made, which may be lost by now.
+        """Return the value connection that `connect` has made, which may be lost by now.
 
         Raises: UnavailableError: there never was one.
         """
         channel = self._task(task).channel
         if channel is None:
-            raise errors.UnavailableError(f"there is no connection to {task.to_string()}")
+            raise errors.UnavailableError(f"not connected to {task.to_string()}")
         return channel
 
     def traffic(self) -> list[Traffic]:
-        """What has gone by the value connections that are open."""
+        """Return the traffic of the open value connections."""
         with self._lock:
             channels = [task.channel for task in self._tasks.values()]
         return [c.traffic for c in channels if c is not None and c.lost is None]
@@ -133,7 +133,9 @@ class _Task:
             now = time.monotonic()
             left = deadline - now
             if not wanted():
-                raise errors.CancelledError(f"nobody waits for {self._name} any more")
+                raise errors.CancelledError(
+                    f"the request to {self._name} was canceled: its caller has given up"
+                )
             if left <= 0:
                 raise errors.UnavailableError(
                     f"{self._name} at {self._address} did not answer within {now - began:.0f} s: "
@@ -162,7 +164,7 @@ class _Task:
         return found
 
     def _seen_from_outside(self, seconds: float) -> str:
-        """What the process beside the server says where the server itself does not."""
+        """Return the state of a server according to the process beside it."""
         if self._status is None:
             return "unreachable"
         return look(
@@ -197,13 +199,13 @@ class _Task:
 
 
 def dialled(host: str, peer: str, status: messages.Status, opening: Opening) -> Channel:
-    """A value connection to a task that has said what it is; it ends if the task is lost.
+    """Return a value connection to a task of known status; it ends if the task is lost.
 
     Args:
-      opening: who this process is to it.
+      opening: the identity of this process.
     Raises:
       UnavailableError: the task does not answer.
-      UnauthenticatedError: one of the two does not believe the other.
+      UnauthenticatedError: one of the ends rejects the other.
     """
     address = (host, status.wire_port)
     channel = dial(address, peer, opening, status.incarnation, CONNECT_SECONDS)
@@ -225,7 +227,7 @@ def watched_heart(
     opening: Opening,
     on_lost: Callable[[errors.OpError], None],
 ) -> Watched:
-    """A task that has said what it is, watched from now on.
+    """Watch a task of known status from now on.
 
     Raises: UnavailableError: its host has no address.
     """
@@ -238,4 +240,4 @@ def watched_heart(
 
 
 def _ignore(error: errors.OpError) -> None:
-    """Nobody has to be told."""
+    """Ignore an error."""

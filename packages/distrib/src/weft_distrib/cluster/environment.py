@@ -1,4 +1,4 @@
-"""What the environment says of a task: `TF_CONFIG`, as cluster managers set it."""
+"""The description of a task in the environment: `TF_CONFIG`, as set by cluster managers."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Task(NamedTuple):
 
 
 def task_from_environment(environment: Mapping[str, str] | None = None) -> Task | None:
-    """The task that `TF_CONFIG` describes.
+    """Return the task that `TF_CONFIG` describes.
 
     Args:
       environment: the process's by default.
-    Returns: the task; None where the variable is not set.
-    Raises: InvalidArgumentError: it is set, but describes no task.
+    Returns: the task; None if the variable is not set.
+    Raises: InvalidArgumentError: it is set, but does not describe a task.
     """
     text = (os.environ if environment is None else environment).get(VARIABLE)
     if not text:
@@ -35,7 +35,7 @@ def task_from_environment(environment: Mapping[str, str] | None = None) -> Task 
     try:
         told: Any = json.loads(text)
     except ValueError as error:
-        raise errors.InvalidArgumentError(f"{VARIABLE} is no JSON: {error}") from error
+        raise errors.InvalidArgumentError(f"{VARIABLE} is not valid JSON: {error}") from error
     task = told.get("task") if isinstance(told, dict) else None
     if not isinstance(task, dict) or "cluster" not in told or "type" not in task:
         raise errors.InvalidArgumentError(

@@ -1,4 +1,4 @@
-"""How all tasks of a cluster do, asked for by one of them."""
+"""Reports of all tasks of a cluster, collected by one of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weft_distrib.protocol import messages
 from weft_graph.ir.device_spec import DeviceParts
 
 REPORT_SECONDS: Final = 2.0
-"""How long a task may take to say how it does."""
+"""Seconds that a task may take to report."""
 
 _ASKERS = 64
 

@@ -1,4 +1,4 @@
-"""Which jobs a cluster has, and where their tasks are."""
+"""The jobs of a cluster, and the addresses of their tasks."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class ClusterSpec:
     """The jobs of a cluster, and the addresses of their tasks.
 
     Args:
-      cluster: a mapping of the names of jobs to lists of "host:port", or to mappings of numbers of
-        tasks to such addresses where not all are known; another ClusterSpec; or a ClusterDef.
+      cluster: a mapping from job names to lists of "host:port", or to mappings from task numbers to
+        such addresses if not all are known; another ClusterSpec; or a ClusterDef.
     Raises:
-      InvalidArgumentError: an address is none, or stands twice, or a job's name cannot be part of
-        a device's.
+      InvalidArgumentError: an address is invalid or repeated, or a job's name cannot be part of a
+        device's.
       TypeError: `cluster` is none of these.
 
     Examples:
@@ -33,7 +33,9 @@ class ClusterSpec:
         self._jobs: dict[str, dict[int, str]] = {}
         for job, tasks in _jobs_of(cluster):
             if not isinstance(job, str) or not job:
-                raise errors.InvalidTypeError(f"the name of a job must be a text, got {job!r}")
+                raise errors.InvalidTypeError(
+                    f"the name of a job must be a non-empty string, got {job!r}"
+                )
             if any(sign.isspace() or sign in "/:" for sign in job):
                 raise errors.InvalidArgumentError(
                     f"the name of a job is part of devices' names, and so without blanks, '/' and "
@@ -73,23 +75,23 @@ class ClusterSpec:
         return found
 
     def num_tasks(self, job_name: str) -> int:
-        """How many tasks a job has.
+        """Return the number of tasks of a job.
 
-        Raises: InvalidArgumentError: there is no such job.
+        Raises: InvalidArgumentError: the job does not exist.
         """
         return len(self._job(job_name))
 
     def task_indices(self, job_name: str) -> list[int]:
-        """The numbers of a job's tasks, in order.
+        """Return the numbers of a job's tasks, in order.
 
-        Raises: InvalidArgumentError: there is no such job.
+        Raises: InvalidArgumentError: the job does not exist.
         """
         return sorted(self._job(job_name))
 
     def task_address(self, job_name: str, task_index: int) -> str:
-        """Where a task is.
+        """Return the address of a task.
 
-        Raises: InvalidArgumentError: there is no such job or task.
+        Raises: InvalidArgumentError: the job or task does not exist.
         """
         tasks = self._job(job_name)
         if task_index not in tasks:
@@ -99,19 +101,19 @@ class ClusterSpec:
         return tasks[task_index]
 
     def job_tasks(self, job_name: str) -> list[str | None]:
-        """The addresses of a job's tasks by their numbers; None for numbers that are left out.
+        """Return the addresses of a job's tasks by number; None for missing numbers.
 
-        Raises: InvalidArgumentError: there is no such job.
+        Raises: InvalidArgumentError: the job does not exist.
         """
         tasks = self._job(job_name)
         return [tasks.get(i) for i in range(max(tasks, default=-1) + 1)]
 
     def as_dict(self) -> dict[str, list[str] | dict[int, str]]:
-        """The cluster as a mapping that makes an equal one."""
+        """Return the cluster as a mapping that makes an equal one."""
         return {job: _as_list(self._jobs[job]) for job in self.jobs}
 
     def as_cluster_def(self) -> Any:
-        """The cluster as a ClusterDef."""
+        """Return the cluster as a ClusterDef."""
         from weft_graph import proto
 
         made = proto.ClusterDef()
@@ -122,7 +124,7 @@ class ClusterSpec:
         return made
 
     def tasks(self) -> list[DeviceParts]:
-        """All tasks, as the beginnings of the names of their devices."""
+        """Return all tasks, as the beginnings of the names of their devices."""
         return [DeviceParts(job, 0, task) for job in self.jobs for task in sorted(self._jobs[job])]
 
     def __bool__(self) -> bool:
@@ -164,7 +166,7 @@ def _checked(address: Any, task: str) -> str:
     if isinstance(address, bytes):
         address = address.decode(errors="replace")
     if not isinstance(address, str):
-        raise errors.InvalidTypeError(f"the address of {task} must be a text, got {address!r}")
+        raise errors.InvalidTypeError(f"the address of {task} must be a string, got {address!r}")
     address_of(address, f"the address of {task}")
     return address
 

@@ -1,4 +1,4 @@
-"""What is done to pieces of tensors: merged, and divided in the end."""
+"""Arithmetic on pieces of tensors: merging, and the final division."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NCCL_OPS: Final[Mapping[str, str]] = {
     "Min": "NCCL_MIN",
     "Max": "NCCL_MAX",
 }
-"""What NCCL calls them."""
+"""NCCL's names of the merges."""
 
 
 def divide(values: Any, count: int) -> None:

@@ -30,7 +30,7 @@ _POLL_SECONDS = 0.005
 
 
 def leader_of(cluster: ClusterSpec, asked: str = "") -> DeviceParts:
-    """The task that lets groups form: the one asked for, or the first of the chiefs or workers.
+    """Return the task that forms groups: the requested one, else the first chief or worker.
 
     Args:
       asked: a device's name, as of `ConfigProto.experimental.collective_group_leader`.

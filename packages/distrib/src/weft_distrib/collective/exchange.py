@@ -1,4 +1,4 @@
-"""What a member of a group sends and receives in one run."""
+"""The values that a member of a group sends and receives in one run."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _AHEAD: Final = 16
 
 
 class Operation(NamedTuple):
-    """What the nodes of one instance key compute.
+    """The computation of the nodes of one instance key.
 
     Attributes:
       instance: the key.
       kind: "reduce", "gather" or "broadcast".
       dtype: of the elements.
       merge, final: of a reduction.
-      hint: how the node would have it done.
-      sends: whether this member gives what is broadcast.
-      node: by name, so that two nodes of one key are noticed.
+      hint: the node's preferred algorithm.
+      sends: whether this member is the source of a broadcast.
+      node: the node's name, to detect two nodes with one key.
       timeout: seconds that the others may take; 0 for no limit.
     """
 
@@ -50,13 +50,13 @@ class Operation(NamedTuple):
 
 
 class Place(Protocol):
-    """Where a member is in its group.
+    """The position of a member in its group.
 
     Attributes:
       key: of the group.
       members: all of them, in order.
-      rank: its own place among them.
-      own: where it keeps what it sends.
+      rank: its own index among them.
+      own: the rendezvous for the values that it sends.
     """
 
     key: int
@@ -65,11 +65,11 @@ class Place(Protocol):
     own: Rendezvous
 
     def ask(self, peer: int, name: str) -> Reply:
-        """Ask another member for a value."""
+        """Request a value from another member."""
         ...
 
     def forget(self, wait: Reply) -> None:
-        """The value of `ask` is there."""
+        """Release a completed request of `ask`."""
         ...
 
 
@@ -78,8 +78,8 @@ class Exchange:
 
     Args:
       place: the member's.
-      operation: what is computed.
-      run: which run it is, the same in all members.
+      operation: the computation.
+      run: identifies the run, the same in all members.
     Attributes:
       operation: as given.
     """
@@ -91,7 +91,7 @@ class Exchange:
         self._deadline = time.monotonic() + limit if limit else None
 
     def send(self, peer: int, name: str, value: Array) -> None:
-        """Give a member a value, which must stay as it is until it has it."""
+        """Send a value to a member; it must not change until it has been received."""
         place = self._place
         place.own.send(self.key(place.rank, peer, name), value)
 
@@ -101,11 +101,11 @@ class Exchange:
         return f"{members[sender].device};{members[receiver].device};{self._run}:{name}"
 
     def ask(self, peer: int, name: str) -> Reply:
-        """Ask a member for a value; `take` waits for it."""
+        """Request a value from a member; `take` waits for it."""
         return self._place.ask(peer, self.key(peer, self._place.rank, name))
 
     def take(self, wait: Reply, peer: int) -> Array:
-        """The value that was asked for.
+        """Return the value that was asked for.
 
         Raises: DeadlineExceededError: it did not come in time.
         """
@@ -113,9 +113,9 @@ class Exchange:
         return found
 
     def within(self, wait: Reply, late: str) -> Any:
-        """What `wait` is told in the time that the others may take.
+        """Return the result of `wait`, within the time limit of the operation.
 
-        Raises: DeadlineExceededError: nothing; `late` begins the message.
+        Raises: DeadlineExceededError: it did not arrive; `late` begins the message.
         """
         left = None if self._deadline is None else max(self._deadline - time.monotonic(), 0)
         operation = self.operation
@@ -130,13 +130,13 @@ class Exchange:
             self._place.forget(wait)
 
     def receive(self, peer: int, name: str) -> Array:
-        """A value of a member; waits for it."""
+        """Return a value of a member; waits for it."""
         return self.take(self.ask(peer, name), peer)
 
     # ------------------------------------------------------------------------- schedules
 
     def carry_out(self, actions: Schedule, flat: Array) -> None:
-        """Do what a schedule says with a buffer of rank 1."""
+        """Execute a schedule on a buffer of rank 1."""
         merge, size = MERGES[self.operation.merge], len(self._place.members)
         for action, waits in self._asked_ahead(actions):
             kind, peer, start, stop, phase = action
@@ -159,7 +159,7 @@ class Exchange:
                     mine[...] = got
 
     def _asked_ahead(self, actions: Schedule) -> Iterator[tuple[Action, list[Reply]]]:
-        """The actions, with what they receive; it is asked for some time before."""
+        """Yield the actions with their receives, which are requested ahead of time."""
         ahead: deque[tuple[Action, list[Reply]]] = deque()
         asked = 0
         for action in actions:
@@ -173,7 +173,7 @@ class Exchange:
         yield from ahead
 
     def _of(self, action: Action) -> Iterable[int]:
-        """Whom an action receives from."""
+        """Return the members from which an action receives."""
         if action.kind == schedule.FOLD:
             return [i for i in range(len(self._place.members)) if i != self._place.rank]
         return [action.peer] if action.kind in (schedule.MERGE, schedule.STORE) else []
@@ -205,12 +205,12 @@ class Exchange:
 
 
 def packed(message: dict[str, Any]) -> Array:
-    """What members tell each other, as a value."""
+    """Encode a message between members as a value."""
     return np.frombuffer(json.dumps(message).encode(), np.uint8)
 
 
 def unpacked(data: Any) -> dict[str, Any]:
-    """The message of `packed`.
+    """Return the message of `packed`.
 
     Raises: DataLossError: it is none.
     """

@@ -1,4 +1,4 @@
-"""Groups that are being formed: a plain object, told of who wants to join and who gives up."""
+"""Formation of groups: a plain object driven by members that join and leave."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Member(NamedTuple):
 
     Attributes:
       device: its full name.
-      number: under which it keeps what it sends; another one each time that it joins.
+      number: identifies its rendezvous; a new one each time that it joins.
     """
 
     device: str
@@ -27,7 +27,7 @@ Outcome = tuple[Member, ...] | errors.OpError
 
 Answer = Callable[[Outcome], None]
 Told = list[tuple[Answer, Outcome]]
-"""Whom to tell what."""
+"""Answers and the outcomes to send to them."""
 
 
 @dataclass
@@ -40,15 +40,15 @@ class _Forming:
 class Groups:
     """The groups that still lack members.
 
-    A group is formed when as many devices have come as it has members; then it is forgotten here.
-    So whoever loses a group joins again, and so do all others, before there is a new one.
+    A group is formed when all of its devices have joined, and is then forgotten here. So after a
+    group is lost, all members have to join again before a new one is formed.
     """
 
     def __init__(self) -> None:
         self._forming: dict[int, _Forming] = {}
 
     def join(self, key: int, size: int, member: Member, answer: Answer) -> Told:
-        """A device wants to be in a group."""
+        """Add a device to a group."""
         group = self._forming.setdefault(key, _Forming(size))
         if group.size != size:
             return [(answer, _sizes_differ(key, group, size, member))]
@@ -66,11 +66,11 @@ class Groups:
         return told
 
     def leave(self, key: int, number: int) -> None:
-        """Somebody gave up waiting; nothing where the group was formed meanwhile."""
+        """Remove a waiting device; does nothing if the group was formed meanwhile."""
         self._take(key, number)
 
     def expire(self, key: int, number: int, seconds: float) -> Told:
-        """Somebody's time for waiting is over; nothing where the group was formed meanwhile."""
+        """Time out a waiting device; does nothing if the group was formed meanwhile."""
         group = self._forming.get(key)
         here = [] if group is None else sorted(group.members, key=_order)
         answer = self._take(key, number)
@@ -98,7 +98,7 @@ class Groups:
 
     @property
     def waiting(self) -> int:
-        """How many wait for others."""
+        """The number of waiting devices."""
         return sum(len(group.answers) for group in self._forming.values())
 
 

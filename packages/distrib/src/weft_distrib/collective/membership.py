@@ -28,41 +28,41 @@ Empty = Callable[[tuple[int, ...], np.dtype[Any]], Array]
 """An allocator of the host's memory."""
 
 FORM_SECONDS: Final = 600.0
-"""How long the members of a group may take to come, unless the node says."""
+"""Default number of seconds in which the members of a group must join."""
 
 _PIECE_BYTES = 1 << 19
-"""What is sent, merged and sent on at a time."""
+"""Bytes that are sent, merged and forwarded at a time."""
 
 _SMALL_BYTES = 1 << 16
-"""Up to here turns count for more than bytes."""
+"""Maximum bytes at which latency dominates bandwidth."""
 
 _FEW = 4
-"""Members that may as well send all to all where that is little."""
+"""Maximum number of members that send small values all to all."""
 
 
 class Transport(Protocol):
-    """How members of groups reach each other."""
+    """Communication between members of groups."""
 
     def join(
         self, key: int, size: int, member: Member, seconds: float, wait: Reply
     ) -> Callable[[], None]:
-        """Ask to be in a group; `wait` is told the members. Returns what takes that back."""
+        """Request to join a group; `wait` receives the members. Return a function to cancel."""
         ...
 
     def begin(self, number: int) -> Rendezvous:
-        """Where a member keeps what it sends."""
+        """Return the rendezvous for the values that a member sends."""
         ...
 
     def end(self, number: int, error: errors.OpError, drained: bool) -> None:
-        """Send no more: hand over what was sent, and fail who waits for more.
+        """Stop sending: deliver values already sent, and fail all other requests.
 
         Args:
-          drained: whether the others need what they have not read.
+          drained: whether other members still need values they have not read.
         """
         ...
 
     def source(self, member: Member) -> Rendezvous:
-        """Where to ask for what another member sends; may wait for a connection."""
+        """Return the rendezvous of another member; may wait for a connection."""
         ...
 
 
@@ -70,9 +70,9 @@ class _Instance:
     """The runs of one instance key.
 
     Attributes:
-      node: whose runs they are.
-      count: of the steps that used it, as of a random op's stream.
-      verdict: what the members agreed on in the first run.
+      node: the node of the runs.
+      count: number of steps that used it, as of a random op's stream.
+      verdict: the agreement of the members in the first run.
     """
 
     def __init__(self, node: str) -> None:
@@ -85,18 +85,18 @@ class _Instance:
 class Membership:
     """One device in one group, for one session.
 
-    It is formed in the first run and lasts until the session ends or a run fails. Then it is of no
-    use any more, and neither are those of the other members, whose runs fail, too: they may have
-    run another number of times. The next run makes a new one.
+    It is formed in the first run and lasts until the session ends or a run fails. After a failure
+    it is unusable, and so are those of the other members, whose runs fail too: their run counts may
+    differ. The next run forms a new group.
 
     Args:
       transport: to the others.
       key, size: of the group.
-      device: the member's, by name.
-      in_order: whether sums on the host are made in the order of the members.
+      device: the member's name.
+      in_order: whether sums on the host are computed in the order of the members.
     Attributes:
       members, rank, own: as of `Place`.
-      error: why it has ended; None while it has not.
+      error: the reason why it ended; None before that.
     """
 
     def __init__(
@@ -121,9 +121,9 @@ class Membership:
     # -------------------------------------------------------------------------- runs
 
     def number(self, operation: Operation) -> str:
-        """Which run of its instance this is; called where the step says which iteration it is in.
+        """Return the number of an instance's run; called on the thread of the step's iteration.
 
-        Raises: InvalidArgumentError: two nodes of the step have one instance key.
+        Raises: InvalidArgumentError: two nodes of the step have the same instance key.
         """
         with self._lock:
             found = self._instances.setdefault(operation.instance, _Instance(operation.node))
@@ -137,13 +137,13 @@ class Membership:
         return f"{operation.instance}:{step}:{tag}"
 
     def run(self, operation: Operation, run: str, value: Any, device: Device) -> Any:
-        """Compute with the others; waits for them.
+        """Compute with the other members; waits for them.
 
         Args:
-          run: of `number`.
-          value: this member's, where its device has values; None where it only receives.
+          run: a result of `number`.
+          value: this member's, if it has one; None if it only receives.
           device: the member's.
-        Returns: a value of the device, of its own, or `value` where that is what is broadcast.
+        Returns: a new value of the device, or `value` itself for the source of a broadcast.
         Raises: OpError: a member is missing, lost or gone, or they do not agree.
         """
         self._form(operation.timeout)
@@ -172,7 +172,7 @@ class Membership:
         return result
 
     def _plan(self, hint: str, flat: Array) -> schedule.Schedule:
-        """How a buffer is reduced: the same in all members."""
+        """Return the schedule of a reduction, consistent over all members."""
         small = flat.nbytes <= _SMALL_BYTES
         if hint == "auto":
             hint = "tree" if small else "ring"
@@ -183,7 +183,9 @@ class Membership:
 
     def _gather(self, exchange: Exchange, value: Array, empty: Empty) -> Array:
         if not value.ndim:
-            raise errors.InvalidArgumentError("what is gathered must have rank 1 or more, got 0")
+            raise errors.InvalidArgumentError(
+                "all-gather requires inputs of rank 1 or more, got a scalar"
+            )
         result = empty((value.shape[0] * self.size, *value.shape[1:]), value.dtype)
         flat, count = result.reshape(-1), value.size
         flat[self.rank * count : (self.rank + 1) * count] = value.reshape(-1)
@@ -198,7 +200,7 @@ class Membership:
         value: Array | None,
         empty: Empty,
     ) -> Array:
-        """The shape goes ahead, since receivers may not know it."""
+        """Return the shape goes ahead, since receivers may not know it."""
         parent, children = schedule.family(self.rank, self.size, source)
         if value is None:
             shape = exchange.receive(parent, "shape")
@@ -233,7 +235,7 @@ class Membership:
             self.members = members
 
     def _agree(self, operation: Operation, device: Device) -> dict[str, Any]:
-        """What all members do in the runs of an instance; they compare notes in the first one."""
+        """Return the agreement about an instance, which is made in the first run."""
         instance = self._instances[operation.instance]
         with instance.lock:
             if not instance.verdict:
@@ -246,7 +248,7 @@ class Membership:
         return verdict
 
     def _compare(self, operation: Operation, device: Device) -> dict[str, Any]:
-        """The first member looks at what all want to do, and tells them."""
+        """Compare the operations that all members want, at the first member, which answers all."""
         exchange = Exchange(self, operation, str(operation.instance))
         mine = {
             "what": [operation.kind, str(operation.dtype), operation.merge, operation.final],
@@ -297,17 +299,17 @@ class Membership:
     # ------------------------------------------------------------------------ waiting
 
     def ask(self, peer: int, name: str) -> Reply:
-        """As of `Place`."""
+        """See `Place`."""
         wait = self.registered(Reply())
         self._sources[peer].receive(name, wait)
         return wait
 
     def watch(self, peer: int, name: str) -> None:
-        """As of `Watching`."""
+        """See `Watching`."""
         self._sources[peer].receive(name, self.registered(_Watch(self)))
 
     def registered(self, wait: Reply) -> Reply:
-        """As of `Watching`."""
+        """See `Watching`."""
         with self._lock:
             error = self.error
             self._waits.add(wait)
@@ -316,15 +318,15 @@ class Membership:
         return wait
 
     def forget(self, wait: Reply) -> None:
-        """As of `Place`."""
+        """See `Place`."""
         with self._lock:
             self._waits.discard(wait)
 
     def end(self, error: errors.OpError, drained: bool = False) -> None:
-        """Fail all runs, here and with the others; nothing where it has ended.
+        """Fail all runs, here and in other members; does nothing after it has ended.
 
         Args:
-          drained: whether no run has failed, so that others may still need what this one sent.
+          drained: whether no run has failed, so that others may still need the values sent.
         """
         with self._lock:
             if self.error is not None:
@@ -340,7 +342,7 @@ class Membership:
             wait.fail(error.copy())
 
     def leave(self, why: errors.OpError, drained: bool = False) -> None:
-        """End it for a reason that is this member's own; `drained` as of `end`."""
+        """End it for a reason of this member; `drained` as of `end`."""
         message = f"{self._me.device} has left group {self.key}: {why.message}"
         self.end(errors.AbortedError(message), drained)
 
@@ -350,7 +352,7 @@ def _piece(flat: Array) -> int:
 
 
 class _Watch(Reply):
-    """Ends a membership when what it waits for cannot come."""
+    """Ends a membership when its value cannot arrive any more."""
 
     __slots__ = ("_member",)
 

@@ -1,9 +1,9 @@
-"""Groups whose members are all GPUs: NCCL carries what they exchange.
+"""Groups of GPUs that exchange values by NCCL.
 
-NCCL wants all members of a group to begin their operations in the same order, and waits for ever
-where one does not come. So a run begins when its operation has been reached by all, in the turn
-that the first member gives it; each member watches the one before it, so that all learn of one
-that is lost; and what waits in NCCL does so in a thread of its own.
+NCCL requires all members of a group to begin their operations in the same order, and blocks forever
+if one does not. So a run begins when all members have reached its operation, in an order defined by
+the first member. Each member watches the previous one, so that all learn about a lost one. Calls
+that wait inside NCCL have their own thread.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ _THREADS: Final = WaitingThreads("weft-nccl")
 _TYPES: Final = frozenset(
     ("float16", "float32", "float64", "int8", "int32", "int64", "uint8", "uint32", "uint64")
 )
-"""What NCCL merges; its names for them are these with a prefix."""
+"""Element types that NCCL can merge; its names for them have a prefix."""
 _PAIRS: Final[Mapping[str, str]] = {"complex64": "float32", "complex128": "float64"}
-"""Types whose sums are those of two numbers each."""
+"""Types that are summed as pairs of numbers."""
 
 
 # ------------------------------------------------------------------------------- whether
 
 
 def gpu_of(device: Device) -> str:
-    """Which GPU a device is, the same for all processes that see it; empty where it is none."""
+    """Return the identity of a GPU, the same in all processes; empty for other devices."""
     if device.type != "GPU":
         return ""
     gpu: GpuDevice = device  # type: ignore[assignment] # as its type says
@@ -52,7 +52,7 @@ def gpu_of(device: Device) -> str:
 
 
 def why_not(device: Device, operation: Operation) -> str:
-    """Why NCCL cannot carry an operation of a device; empty where it can."""
+    """Return why NCCL does not support an operation of a device; empty if it does."""
     if device.type != "GPU":
         return f"{device.name} is not a GPU"
     if not nccl_module().available:
@@ -68,10 +68,10 @@ def why_not(device: Device, operation: Operation) -> str:
 
 
 def hindrance(members: Sequence[Member], told: Sequence[Mapping[str, Any]]) -> str:
-    """Why NCCL cannot carry an operation of a group; empty where it can.
+    """Return why NCCL does not support an operation of a group; empty if it does.
 
     Args:
-      told: of each member `gpu`, by `gpu_of`, and `nccl`, by `why_not`.
+      told: for each member `gpu`, by `gpu_of`, and `nccl`, by `why_not`.
     """
     seen: dict[str, str] = {}
     for member, wanted in zip(members, told, strict=True):
@@ -87,12 +87,12 @@ def hindrance(members: Sequence[Member], told: Sequence[Mapping[str, Any]]) -> s
 
 
 class Communicator:
-    """A device's end of what NCCL connects; made when the other ends are, which it waits for.
+    """A device's NCCL communicator; its creation waits for the other members.
 
     Args:
-      gpu: of the device; not the device, with which its session's state would live as long.
-      size, rank: of the group, and this member's place in it.
-      unique: what the first member has of NCCL, the same for all ends.
+      gpu: of the device; a reference to the device would keep its session's state alive.
+      size, rank: of the group, and this member's rank.
+      unique: NCCL's unique id from the first member.
     """
 
     def __init__(self, gpu: Gpu, size: int, rank: int, unique: bytes) -> None:
@@ -107,7 +107,7 @@ class Communicator:
         kind, name, count = operation.kind, operation.dtype.name, result.size
         event = self._cuda.Event
         with self._gpu.active(stream):
-            # Whatever had the result's memory before may still be under way there.
+            # Earlier uses of the result's memory may still be running there.
             stream.wait_event(self._gpu.compute.record(event(disable_timing=True)))
             to = result.data.ptr
             if kind == "reduce":
@@ -125,7 +125,7 @@ class Communicator:
         return over
 
     def check(self) -> None:
-        """Raises: NcclError: what was enqueued has failed."""
+        """Check for asynchronous errors. Raises: NcclError: an enqueued operation has failed."""
         self._ends.check_async_error()
 
     def close(self) -> None:
@@ -134,7 +134,7 @@ class Communicator:
             self._ends.destroy()
 
     def abort(self) -> None:
-        """End what is under way, which its events then tell as over."""
+        """Abort pending operations, whose events then complete."""
         with self._gpu.active():
             self._ends.abort()
 
@@ -148,14 +148,14 @@ class _Turns:
         self._error: errors.OpError | None = None
 
     def give(self) -> int:
-        """The number of another turn; asked of the first member's alone."""
+        """Return the number of the next turn; called by the first member only."""
         with self._changed:
             self._given += 1
             return self._given - 1
 
     @contextmanager
     def take(self, turn: int) -> Iterator[None]:
-        """Wait for a turn, and let the next one begin at the end of the block."""
+        """Wait for a turn, and start the next one at the end of the block."""
         with self._changed:
             self._changed.wait_for(lambda: self._error is not None or self._next == turn)
             if self._error is not None:
@@ -174,19 +174,19 @@ class _Turns:
 
 
 class Watching(Place, Protocol):
-    """A place that tells of the end of other members."""
+    """A place that reports the end of other members."""
 
     def registered(self, wait: Reply) -> Reply:
         """Let `wait` fail when the membership ends."""
         ...
 
     def watch(self, peer: int, name: str) -> None:
-        """End the membership where a value of another member cannot come any more."""
+        """End the membership when a value of another member cannot arrive any more."""
         ...
 
 
 class NcclRuns:
-    """What a member of a group does by NCCL.
+    """The NCCL operations of a member of a group.
 
     Args:
       place: the member's.
@@ -201,7 +201,7 @@ class NcclRuns:
         self._error: errors.OpError | None = None
 
     def unique(self) -> str:
-        """What ends of the group are made with, in hexadecimal; asked of the first member."""
+        """Return NCCL's unique id in hexadecimal; called by the first member only."""
         with self._lock:
             self._unique = self._unique or bytes(nccl_module().get_unique_id())
             return self._unique.hex()
@@ -209,11 +209,11 @@ class NcclRuns:
     def run(
         self, exchange: Exchange, verdict: Mapping[str, Any], value: Any, device: Device
     ) -> Any:
-        """Compute with the others; waits for them.
+        """Compute with the other members; waits for them.
 
         Args:
-          verdict: `nccl`, what `unique` gave, and of a broadcast the `source`.
-          value: this member's; None where it only receives.
+          verdict: `nccl`, a result of `unique`, and for a broadcast the `source`.
+          value: this member's; None if it only receives.
         Returns: a value of the device.
         Raises: OpError: as `Membership.run`.
         """
@@ -250,7 +250,7 @@ class NcclRuns:
         return _finished(operation, result, size, gpu)
 
     def _meet(self, exchange: Exchange, shape: Sequence[int] | None) -> dict[str, Any]:
-        """Wait until all have come; the first member looks at the shapes, and gives the turn."""
+        """Wait until all have come; the first member checks the shapes, and assigns the turn."""
         place, mine = self._place, None if shape is None else list(shape)
         if place.rank:
             exchange.send(0, "come", packed({"shape": mine}))
@@ -298,7 +298,7 @@ class NcclRuns:
         ends.check()
 
     def _open(self, gpu: GpuDevice, unique: str) -> Communicator:
-        """The ends, made in the first turn."""
+        """Create the communicator, in the first turn."""
         made = Communicator(
             gpu.hardware, len(self._place.members), self._place.rank, bytes.fromhex(unique)
         )
@@ -311,7 +311,7 @@ class NcclRuns:
         return made
 
     def end(self, error: errors.OpError, drained: bool) -> None:
-        """Fail what is under way; nothing is, where the member has `drained`."""
+        """Fail pending operations; if the member has `drained`, there are none."""
         self._turns.end(error)
         with self._lock:
             self._error = error
@@ -335,7 +335,9 @@ def _shape_of_result(operation: Operation, shape: tuple[int, ...], size: int) ->
     if operation.kind != "gather":
         return shape
     if not shape:
-        raise errors.InvalidArgumentError("what is gathered must have rank 1 or more, got 0")
+        raise errors.InvalidArgumentError(
+            "all-gather requires inputs of rank 1 or more, got a scalar"
+        )
     return (shape[0] * size, *shape[1:])
 
 

@@ -167,7 +167,7 @@ class CollectiveRuntime:
         return found
 
     def forget(self, session: int, error: errors.OpError) -> None:
-        """A session has ended: its devices leave their groups."""
+        """Let the devices of a closed session leave their groups."""
         with self._lock:
             ended = [key for key in self._memberships if key[0] == session]
             left = [self._memberships.pop(key) for key in ended]
@@ -182,7 +182,7 @@ _lock = threading.Lock()
 
 
 def local_runtime(resources: ResourceManager) -> CollectiveRuntime:
-    """The runtime of the devices of one process, with some resources."""
+    """Return the runtime of the devices of one process, with some resources."""
     with _lock:
         found = _runtimes.get(resources)
         if found is None:

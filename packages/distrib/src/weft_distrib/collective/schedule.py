@@ -1,7 +1,7 @@
-"""Who sends what to whom, and in which order: pure functions of a member's place in its group.
+"""Communication schedules: pure functions of a member's rank in its group.
 
-A buffer of elements is exchanged in pieces. A schedule is what one member does, in order; sends
-never wait, so what was received and merged is on its way before the next piece is waited for.
+A buffer of elements is exchanged in pieces. A schedule is the sequence of actions of one member.
+Sends never wait, so a received and merged piece is forwarded before the next one is waited for.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ FOLD: Final = "fold"
 STORE: Final = "store"
 """Receive a piece in place of one's own."""
 FINISH: Final = "finish"
-"""The piece is merged: do what comes last."""
+"""The piece is merged: apply the final operation."""
 
 
 class Action(NamedTuple):
-    """One thing to do.
+    """One action.
 
     Attributes:
       kind: one of the above.
-      peer: the place of the other member; the own one where all or none take part.
+      peer: the rank of the other member; the own one if all or none take part.
       start, stop: the elements of the piece.
-      phase: tells pieces apart that one member sends another twice.
+      phase: distinguishes pieces that one member sends another twice.
     """
 
     kind: str
@@ -44,20 +44,20 @@ Schedule = Iterator[Action]
 
 
 def segments(count: int, size: int) -> list[Range]:
-    """`count` elements in one segment for each member, equal but for one element."""
+    """Split `count` elements into a segment per member, with sizes that differ by at most one."""
     return [(count * i // size, count * (i + 1) // size) for i in range(size)]
 
 
 def pieces(segment: Range, piece: int) -> list[Range]:
-    """A segment in pieces of so many elements at most."""
+    """Split a segment into pieces of at most `piece` elements."""
     start, stop = segment
     return [(at, min(at + piece, stop)) for at in range(start, stop, piece)]
 
 
 def ring(rank: int, size: int, count: int, piece: int) -> Schedule:
-    """Merge by a ring: segments go round while they are merged, and then once more.
+    """Reduce by a ring: segments circulate once while they are merged, and once more.
 
-    Each member sends 2 (size - 1) / size of the buffer, whatever the size.
+    Each member sends 2 (size - 1) / size of the buffer for any size.
     """
     parts = [pieces(segment, piece) for segment in segments(count, size)]
     left, right = (rank - 1) % size, (rank + 1) % size
@@ -78,7 +78,7 @@ def ring(rank: int, size: int, count: int, piece: int) -> Schedule:
 
 
 def tree(rank: int, size: int, count: int, piece: int) -> Schedule:
-    """Merge by a binomial tree: up to the first member, and down again, in log(size) turns."""
+    """Reduce by a binomial tree: up to the first member, and down again, in log(size) rounds."""
     parent, children = family(rank, size)
     for start, stop in pieces((0, count), piece):
         for child in reversed(children):
@@ -94,7 +94,7 @@ def tree(rank: int, size: int, count: int, piece: int) -> Schedule:
 
 
 def broadcast(rank: int, size: int, count: int, piece: int, source: int) -> Schedule:
-    """Give the buffer of one member to all others, by a binomial tree."""
+    """Broadcast the buffer of one member by a binomial tree."""
     parent, children = family(rank, size, source)
     if rank != source:
         yield from _down(parent, children, count, piece)
@@ -105,7 +105,7 @@ def broadcast(rank: int, size: int, count: int, piece: int, source: int) -> Sche
 
 
 def family(rank: int, size: int, root: int = 0) -> tuple[int, list[int]]:
-    """The parent and the children of a member in a binomial tree, larger subtrees first.
+    """Return the parent and the children of a member in a binomial tree, larger subtrees first.
 
     The root is its own parent.
     """
@@ -125,7 +125,7 @@ def _down(parent: int, children: list[int], count: int, piece: int) -> Schedule:
 
 
 def direct(rank: int, size: int, count: int, piece: int) -> Schedule:
-    """Everybody sends all to everybody, and merges in the order of the members: one turn."""
+    """Send all to all, and merge in the order of the members: a single round."""
     parts = pieces((0, count), piece)
     for start, stop in parts:
         for peer in _others(rank, size):
@@ -136,9 +136,9 @@ def direct(rank: int, size: int, count: int, piece: int) -> Schedule:
 
 
 def ordered(rank: int, size: int, count: int, piece: int) -> Schedule:
-    """Each member merges one segment of all, in the order of the members, and gives it to them.
+    """Let each member merge one segment in the order of the members, and send it to all.
 
-    Each sends as much as by a ring, but to everybody.
+    Each member sends as much as in a ring, but to all others.
     """
     parts = [pieces(segment, piece) for segment in segments(count, size)]
     others = _others(rank, size)
@@ -156,7 +156,7 @@ def ordered(rank: int, size: int, count: int, piece: int) -> Schedule:
 
 
 def gather(rank: int, size: int, count: int, piece: int) -> Schedule:
-    """Let the segments of all members, of which each has its own, go round once."""
+    """Gather by a ring: each member's segment circulates once."""
     parts = [pieces(segment, piece) for segment in segments(count, size)]
     left, right = (rank - 1) % size, (rank + 1) % size
     if size > 1:
@@ -170,5 +170,5 @@ def gather(rank: int, size: int, count: int, piece: int) -> Schedule:
 
 
 def _others(rank: int, size: int) -> list[int]:
-    """The other members, the next one first, so that not all send to the same."""
+    """Return the other members, the next one first, so that not all send to the same."""
     return [(rank + turn) % size for turn in range(1, size)]

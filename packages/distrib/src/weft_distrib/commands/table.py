@@ -13,7 +13,7 @@ _STYLES = {"running": "green", "idle": "", "busy": "yellow"}
 
 
 def console() -> Any:
-    """A console of rich's, where one is of use: on a terminal.
+    """Return a console of rich's, where one is of use: on a terminal.
 
     Returns: None elsewhere.
     Raises: FailedPreconditionError: it is a terminal, and rich is not installed.
@@ -30,7 +30,7 @@ def console() -> Any:
 
 
 def table(rows: Sequence[Row]) -> Any:
-    """The rows as a table of rich's."""
+    """Return the rows as a table of rich's."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -45,5 +45,5 @@ def table(rows: Sequence[Row]) -> Any:
 
 
 def lines(rows: Sequence[Row]) -> str:
-    """The rows as lines, for other programs."""
+    """Return the rows as lines, for other programs."""
     return "".join(["\t".join(row) + "\n" for row in [HEADER, *rows]])

@@ -19,7 +19,7 @@ def create_local_cluster(
     worker_config: Any = None,
     ps_config: Any = None,
 ) -> tuple[list[Server], list[Server]]:
-    """The servers of a cluster of jobs "worker" and "ps", all in this process.
+    """Return the servers of a cluster of jobs "worker" and "ps", all in this process.
 
     Args:
       num_workers, num_ps: how many tasks the jobs have.

@@ -1,7 +1,7 @@
-"""What Kubernetes needs to start a launch: a headless Service, and Jobs, a JobSet or a TrainJob.
+"""Kubernetes manifests of a launch: a headless Service, and Jobs, a JobSet or a TrainJob.
 
-Each pod finds its place by the index that Kubernetes gives it, which `TF_CONFIG` takes up, so a
-container runs its program with nothing around it.
+Each pod determines its task from its index, which `TF_CONFIG` includes, so a container runs its
+program without a wrapper.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PORT: Final = 2222
 Form = Literal["jobs", "jobset", "trainjob"]
 
 _LABEL_CHARACTERS: Final = 63
-"""How long a part of a host's name may be, and with it the name of a pod."""
+"""Maximum length of a host name label, and so of a pod's name."""
 
 _NUMBER = "WEFT_TASK"
 _INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
@@ -29,15 +29,16 @@ _TRAINER = "trainer.kubeflow.org/trainjob-ancestor-step"
 
 
 def manifests(launch: Launch, image: str, form: Form) -> list[dict[str, Any]]:
-    """The objects that make up a launch, in the order in which to apply them.
+    """Return the objects of a launch, in the order in which to apply them.
 
     Args:
-      launch: what is wanted. A task that fails is started again in a new pod of the same name.
-      image: of the containers; it has weft and the program.
+      launch: the launch. A failed task is restarted in a new pod of the same name.
+      image: of the containers; it contains weft and the program.
       form: "jobs" for an Indexed Job for each job; "jobset" for a JobSet of them, which ends when
-        all are done but what serves; "trainjob" for a TrainingRuntime and a TrainJob of Kubeflow.
+        all jobs except servers have completed; "trainjob" for a TrainingRuntime and a TrainJob of
+        Kubeflow.
     Raises: InvalidArgumentError: the form is unknown; the names are too long for those of pods; or
-      Kubeflow has no job to train.
+      there is no job to train for Kubeflow.
 
     Examples:
       >>> from weft_distrib.launch import Job, Launch, kubernetes
@@ -55,7 +56,7 @@ def manifests(launch: Launch, image: str, form: Form) -> list[dict[str, Any]]:
 
 
 def to_yaml(objects: list[dict[str, Any]]) -> str:
-    """The objects as documents of YAML.
+    """Return the objects as documents of YAML.
 
     Raises: FailedPreconditionError: PyYAML is not installed.
     """
@@ -75,7 +76,7 @@ def _service(launch: Launch) -> dict[str, Any]:
         "metadata": {"name": launch.name, "labels": {_LABEL: launch.name}},
         "spec": {
             "clusterIP": "None",
-            "publishNotReadyAddresses": True,  # tasks look for each other before all are there
+            "publishNotReadyAddresses": True,  # tasks look for each other before all are ready
             "selector": {_LABEL: launch.name},
             "ports": [{"name": "control", "port": PORT, "protocol": "TCP"}],
         },
@@ -157,7 +158,7 @@ def _train_job(launch: Launch, image: str) -> list[dict[str, Any]]:
 
 
 def _cluster(launch: Launch, host: Callable[[Job], str]) -> ClusterSpec:
-    """Where the pods will be: the name of a job's pods, a number, and the Service."""
+    """Return the addresses of the pods: the name of a job's pods, a number, and the Service."""
     hosts = {job.name: host(job) for job in launch.jobs}
     for job in launch.jobs:
         last = f"{hosts[job.name]}-{job.tasks - 1}"
@@ -174,7 +175,7 @@ def _cluster(launch: Launch, host: Callable[[Job], str]) -> ClusterSpec:
 def _job(
     launch: Launch, job: Job, image: str, cluster: ClusterSpec, container: str = "task"
 ) -> dict[str, Any]:
-    """An Indexed Job: its pods have names, and one that fails comes back under its own."""
+    """Return an Indexed Job: its pods have names, and one that fails comes back under its own."""
     return {
         "completionMode": "Indexed",
         "completions": job.tasks,
@@ -201,7 +202,7 @@ def _job(
 
 
 def _environment(launch: Launch, job: Job, cluster: ClusterSpec) -> list[dict[str, Any]]:
-    """The variables of a container; Kubernetes puts those before into those after."""
+    """Return the variables of a container; Kubernetes expands earlier ones in later ones."""
     said = json.dumps({"cluster": cluster.as_dict()})[:-1]
     place = f'"task": {{"type": {json.dumps(job.name)}, "index": $({_NUMBER})}}'
     return [

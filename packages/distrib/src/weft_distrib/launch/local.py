@@ -21,20 +21,20 @@ from weft_distrib.launch.supervisor import Instruction, Start, Stop, Supervisor,
 from weft_tensor import errors
 
 GRACE_SECONDS: Final = 10.0
-"""How long a task has to end after SIGTERM, before it is killed."""
+"""Seconds that a task has to end after SIGTERM, before it is killed."""
 
 _LINE_BYTES = 1 << 16
 _READ_BYTES = 1 << 16
 _PORTS = range(10_000, 32_768)
-"""Below those that Linux gives to connections, one of which would take a port before its task."""
+"""Below Linux's ephemeral ports, so that a connection does not use a port before its task."""
 _TIED = Path(__file__).with_name("tied.py")
 
 Say = Callable[[Place | None, str], None]
-"""Takes a line that a task has written, or one of the launcher's own, without a task."""
+"""Receives a line of a task's output, or one of the launcher's own, without a task."""
 
 
 def free_addresses(count: int) -> list[str]:
-    """Addresses of this machine that nobody listens on, each another one.
+    """Return distinct free addresses of this machine.
 
     Raises: ResourceExhaustedError: there are too few.
     """
@@ -42,7 +42,7 @@ def free_addresses(count: int) -> list[str]:
         made: list[socket.socket] = []
         for _ in range(100 * count):
             if len(made) < count:
-                with suppress(OSError):  # somebody listens there
+                with suppress(OSError):  # the port is in use
                     address = "localhost", secrets.choice(_PORTS)
                     made.append(stack.enter_context(socket.create_server(address)))
         if len(made) < count:
@@ -55,15 +55,15 @@ def free_addresses(count: int) -> list[str]:
 class LocalCluster:
     """The tasks of a launch as processes; `run` starts them and returns when all have ended.
 
-    Run it in the main thread: tasks are told to end when the thread that started them does.
+    Run it on the main thread: tasks are terminated when the thread that started them ends.
 
     Args:
-      launch: what to run.
-      say: takes what the tasks write, line by line.
+      launch: the launch.
+      say: receives the output of tasks, line by line.
       grace: seconds that a task has to end after SIGTERM.
     Attributes:
-      cluster: where the tasks are.
-      supervisor: what decides.
+      cluster: the addresses of the tasks.
+      supervisor: decides about starts and restarts.
     """
 
     def __init__(self, launch: Launch, say: Say, grace: float = GRACE_SECONDS) -> None:
@@ -85,7 +85,7 @@ class LocalCluster:
             while not self.supervisor.over:
                 self._turn()
         finally:
-            for task in self._tasks.values():  # some are left only where something was raised
+            for task in self._tasks.values():  # tasks are left only after an error
                 task.kill()
             self._selector.close()
             self._interrupts.close()
@@ -93,19 +93,19 @@ class LocalCluster:
         return self.supervisor.code
 
     def _announce(self) -> None:
-        """Say what sessions of other programs need to use the plain servers."""
+        """Print how sessions of other programs connect to the plain servers."""
         for place in self._launch.places():
             if not self._launch.job(place.job).command:
                 address = self.cluster.task_address(place.job, place.number)
                 self._say(None, f"{place} is grpc://{address}; this user's sessions need no token")
 
     def interrupt(self) -> None:
-        """End it; for signal handlers and other threads. A second time kills what still runs."""
-        with suppress(OSError):  # it is over, or has many such wishes
+        """End the cluster; for signal handlers and other threads. A second call kills all tasks."""
+        with suppress(OSError):  # it has ended, or has pending interrupts
             self._wake.send(b"!")
 
     def process(self, place: Place) -> int | None:
-        """The process of a task; None where it does not run."""
+        """Return the process id of a task; None if it does not run."""
         task = self._tasks.get(place)
         return None if task is None else task.process.pid
 
@@ -163,7 +163,7 @@ class LocalCluster:
             task.output.close()
 
     def _ended(self, place: Place, task: _Task) -> None:
-        """Take what it still wrote, and what it left running."""
+        """Handle the end of a task: read its last output, and kill its remaining processes."""
         self._selector.unregister(task.end)
         os.close(task.end)
         task.signal(signal.SIGKILL)
@@ -181,7 +181,7 @@ class LocalCluster:
 
 
 class _Task:
-    """One process: what it writes becomes lines."""
+    """One process, whose output is split into lines."""
 
     def __init__(self, process: subprocess.Popen[bytes], line: Callable[[str], None]) -> None:
         assert process.stdout is not None
@@ -193,7 +193,7 @@ class _Task:
         os.set_blocking(self.output.fileno(), False)
 
     def read(self) -> bool:
-        """Take some of what it wrote; False at the end."""
+        """Read some output; return False at the end."""
         try:
             data = os.read(self.output.fileno(), _READ_BYTES)
         except BlockingIOError:
@@ -207,7 +207,7 @@ class _Task:
         return bool(data)
 
     def drain(self) -> None:
-        """Take all that it wrote; somebody else may hold the other end, and write on."""
+        """Read all available output; other processes may still hold the pipe and write."""
         while _ready(self.output) and self.read():
             pass
 
@@ -225,7 +225,7 @@ class _Task:
 
 
 def _ready(file: IO[bytes]) -> bool:
-    """Whether there is something to read, or the end of it."""
+    """Return True if there is something to read, or the end of file."""
     with selectors.DefaultSelector() as selector:
         selector.register(file, selectors.EVENT_READ)
         return bool(selector.select(0))

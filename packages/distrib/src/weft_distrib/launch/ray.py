@@ -21,7 +21,7 @@ from weft_tensor import errors
 _log = logging.getLogger("weft")
 
 START_SECONDS: Final = 120.0
-"""How long Ray may take to find room for all tasks and to start them."""
+"""Seconds in which Ray has to place and start all tasks."""
 
 _LOOK_SECONDS = 0.5
 _END_SECONDS = 30.0
@@ -38,10 +38,10 @@ def _ray() -> Any:
 
 
 class Task:
-    """The actor of one task, in a process of its own that Ray starts.
+    """The actor of one task, in a process started by Ray.
 
     Args:
-      host: what the others reach it by; this machine's address where it is left out.
+      host: its address for other tasks; this machine's address by default.
     """
 
     def __init__(self, host: str = "") -> None:
@@ -49,7 +49,7 @@ class Task:
         self._server: Any = None
 
     def reserve(self) -> str:
-        """An address that nobody listens on here."""
+        """Return a free address of this machine."""
         with socket.create_server((self._host, 0)) as sock:
             return f"{self._host}:{sock.getsockname()[1]}"
 
@@ -64,7 +64,7 @@ class Task:
         return self._server.incarnation, os.getpid()
 
     def incarnation(self) -> int:
-        """That of the server; 0 before `serve`, as after Ray has started this actor again."""
+        """Return the server's incarnation; 0 before `serve` and after Ray restarted this actor."""
         return 0 if self._server is None else self._server.incarnation
 
 
@@ -76,21 +76,21 @@ class RayCluster:
     """The tasks of a launch as actors of Ray, until `close`.
 
     Connect to Ray first (`ray.init`). Each task has a bundle of one placement group, so all are
-    placed or none. A task whose process dies is started again in its bundle, `restarts` times, and
-    serves at its old address. Programs are not run: sessions connect to `target`.
+    placed or none. A task whose process dies is restarted in its bundle, up to `restarts` times,
+    with its old address. Programs are not run: sessions connect to `target`.
 
     Args:
       launch: the jobs; each without a command.
-      host: the address that servers listen on; each node's own by default, which needs certificates
-        or `insecure`.
+      host: the address that servers listen on; each node's own by default, which requires
+        certificates or `insecure`.
       strategy: of the placement group: "PACK", "SPREAD", "STRICT_PACK" or "STRICT_SPREAD".
       insecure: as of `Server`.
-      on_restart: told when a task has come back.
+      on_restart: called when a task was restarted.
     Attributes:
-      cluster: where the tasks are.
+      cluster: the addresses of the tasks.
     Raises:
-      FailedPreconditionError: Ray is not installed, or not connected to.
-      UnavailableError: Ray found no room for the tasks in time.
+      FailedPreconditionError: Ray is not installed, or not connected.
+      UnavailableError: Ray could not place the tasks in time.
 
     Examples:
       A parameter server and two workers on what Ray runs on:
@@ -128,25 +128,25 @@ class RayCluster:
             self.cluster: ClusterSpec = launch.cluster(ray.get(calls, timeout=START_SECONDS))
             for place in self._actors:
                 self._serve(place)
-        except BaseException:  # because what Ray has started must not stay
+        except BaseException:  # because actors started by Ray must be stopped
             self._remove()
             raise
         self._thread = threading.Thread(target=self._watch, name="weft-ray", daemon=True)
         self._thread.start()
 
     def target(self, job: str, number: int = 0) -> str:
-        """The target of sessions on a task.
+        """Return the target of sessions on a task.
 
-        Raises: InvalidArgumentError: there is no such task.
+        Raises: InvalidArgumentError: the task does not exist.
         """
         return f"grpc://{self.cluster.task_address(job, number)}"
 
     def process(self, job: str, number: int = 0) -> int:
-        """The process of a task, on its node."""
+        """Return the process of a task, on its node."""
         return self._lives[Place(job, number)][1]
 
     def incarnation(self, job: str, number: int = 0) -> int:
-        """The number of a task's life, as it was last seen."""
+        """Return the number of a task's life, as it was last seen."""
         return self._lives[Place(job, number)][0]
 
     def _serve(self, place: Place) -> None:
@@ -156,10 +156,10 @@ class RayCluster:
         self._lives[place] = _ray().get(call, timeout=START_SECONDS)
 
     def _watch(self) -> None:
-        """See to it that actors that Ray has started again serve.
+        """Start the servers of actors that Ray has restarted.
 
-        All are asked at once, and again when they have answered: one that is busy or frozen, which
-        others judge, keeps nobody from being looked at.
+        All actors are polled concurrently, so a busy or frozen one does not delay the others.
+        Whether it is lost is decided elsewhere.
         """
         asked: dict[Any, Place] = {}
         silent: set[Place] = set()
@@ -172,7 +172,7 @@ class RayCluster:
                 try:
                     self._look(place, answer)
                     silent.discard(place)
-                except Exception as error:  # because Ray raises many; the next look tells more
+                except Exception as error:  # because Ray raises many kinds; the next poll retries
                     if place not in silent:
                         _log.warning("%s does not answer Ray: %s", place, error)
                     silent.add(place)
@@ -194,7 +194,7 @@ class RayCluster:
 
     def _remove(self) -> None:
         ray = _ray()
-        if not ray.is_initialized():  # whoever has ended Ray has ended them
+        if not ray.is_initialized():  # shutting down Ray has ended the actors
             return
         for actor in self._actors.values():
             ray.kill(actor, no_restart=True)
@@ -208,7 +208,7 @@ class RayCluster:
 
 
 def _placed(ray: Any, launch: Launch, strategy: str) -> Any:
-    """A placement group with a bundle for each task."""
+    """Return a placement group with a bundle for each task."""
     bundles = [_needs(launch.job(place.job)) for place in launch.places()]
     group = ray.util.placement_group(bundles, strategy=strategy)
     if not group.wait(START_SECONDS):
@@ -226,7 +226,7 @@ def _needs(job: Job) -> Mapping[str, float]:
 
 
 def _actors(ray: Any, launch: Launch, group: Any, host: str) -> dict[Place, Any]:
-    """An actor in each bundle."""
+    """Return an actor in each bundle."""
     made = {}
     for i, place in enumerate(launch.places()):
         job = launch.job(place.job)

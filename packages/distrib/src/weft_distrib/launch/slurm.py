@@ -1,4 +1,4 @@
-"""Where Slurm has started this task, from its environment."""
+"""The task of this process in a Slurm step, from its environment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weft_distrib.launch.spec import Launch, Place
 from weft_tensor import errors
 
 FIRST_PORT: Final = 20_000
-"""Ports are this and what follows, by the number of the Slurm job, where Slurm reserves none."""
+"""First port for Slurm job number 0 if Slurm reserves none; later jobs use later ports."""
 
 _PORTS: Final = 10_000
 _MAX_NODES: Final = 1 << 17
@@ -25,8 +25,8 @@ class SlurmTask(NamedTuple):
     """A task of a Slurm step.
 
     Attributes:
-      cluster: where all tasks are.
-      place: of this one.
+      cluster: the addresses of all tasks.
+      place: of this task.
     """
 
     cluster: ClusterSpec
@@ -36,18 +36,18 @@ class SlurmTask(NamedTuple):
 def task_from_slurm(
     launch: Launch, environment: Mapping[str, str] | None = None, port: int | None = None
 ) -> SlurmTask:
-    """The cluster that the tasks of a Slurm step make, and which of them this process is.
+    """Return the cluster of a Slurm step, and the task of this process.
 
-    The ranks are given to the jobs in their order: with one "ps" and two "worker" tasks rank 0 is
-    the parameter server.
+    Ranks are assigned to the jobs in order: with one "ps" and two "worker" tasks, rank 0 is the
+    parameter server.
 
     Args:
       launch: the jobs; together as many tasks as the step has.
       environment: the process's by default.
-      port: the first port on each node; by default what `srun --resv-ports` has reserved, or one by
-        the number of the Slurm job.
-    Raises: InvalidArgumentError: this is no Slurm step, it has another number of tasks, or they are
-      not laid out over the nodes in blocks or in turn.
+      port: the first port on each node; by default the one reserved by `srun --resv-ports`, or one
+        derived from the number of the Slurm job.
+    Raises: InvalidArgumentError: this is not a Slurm step, its number of tasks differs, or they are
+    not distributed over the nodes in block or cyclic order.
     """
     told = _Environment(os.environ if environment is None else environment)
     nodes = expand(told.text("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"))
@@ -99,11 +99,11 @@ class _Environment:
 
 
 def expand(nodes: str) -> list[str]:
-    """The names of nodes, from a list as Slurm writes it.
+    """Expand a list of nodes in Slurm's notation.
 
     Args:
       nodes: such as "tux[01-03,7],login".
-    Raises: InvalidArgumentError: it is no such list, or names more than 131,072 nodes.
+    Raises: InvalidArgumentError: it is malformed, or has more than 131,072 nodes.
 
     Examples:
       >>> from weft_distrib.launch import slurm
@@ -117,23 +117,23 @@ def expand(nodes: str) -> list[str]:
         total = 1
         for i, piece in enumerate(pieces):
             if i % 2 == 0 and re.search(r"[\[\],\s]", piece):
-                raise errors.InvalidArgumentError(f"no list of nodes: {nodes!r}")
+                raise errors.InvalidArgumentError(f"invalid list of nodes {nodes!r}")
             choices.append(list(_numbers(piece, nodes)) if i % 2 else [piece])
             total *= len(choices[-1])
             _check_size(total + len(found))
         found += ["".join(parts) for parts in itertools.product(*choices)]
     if not all(found):
-        raise errors.InvalidArgumentError(f"no list of nodes: {nodes!r}")
+        raise errors.InvalidArgumentError(f"invalid list of nodes {nodes!r}")
     return found
 
 
 def _items(nodes: str) -> Iterator[str]:
-    """What stands between the commas that are in no brackets."""
+    """Split a list at commas outside brackets."""
     depth, start = 0, 0
     for i, c in enumerate(nodes):
         depth += (c == "[") - (c == "]")
         if not 0 <= depth <= 1:
-            raise errors.InvalidArgumentError(f"no list of nodes: {nodes!r}")
+            raise errors.InvalidArgumentError(f"invalid list of nodes {nodes!r}")
         if c == "," and not depth:
             yield nodes[start:i]
             start = i + 1
@@ -144,10 +144,10 @@ def _numbers(ranges: str, nodes: str) -> Iterator[str]:
     for text in ranges.split(","):
         match = _RANGE.fullmatch(text)
         if match is None:
-            raise errors.InvalidArgumentError(f"no list of nodes: {nodes!r}: {text!r}")
+            raise errors.InvalidArgumentError(f"invalid list of nodes {nodes!r}: {text!r}")
         low, high = match[1], match[2] or match[1]
         if int(high) < int(low):
-            raise errors.InvalidArgumentError(f"no list of nodes: {nodes!r}: {text!r}")
+            raise errors.InvalidArgumentError(f"invalid list of nodes {nodes!r}: {text!r}")
         _check_size(int(high) - int(low) + 1)
         yield from (str(n).zfill(len(low)) for n in range(int(low), int(high) + 1))
 
@@ -158,11 +158,11 @@ def _check_size(count: int) -> None:
 
 
 def tasks_per_node(counts: str) -> list[int]:
-    """How many tasks each node has, from a list as Slurm writes it.
+    """Return the number of tasks of each node, from a list in Slurm's notation.
 
     Args:
       counts: such as "2(x3),1".
-    Raises: InvalidArgumentError: it is no such list.
+    Raises: InvalidArgumentError: it is malformed.
 
     Examples:
       >>> from weft_distrib.launch import slurm
@@ -173,7 +173,7 @@ def tasks_per_node(counts: str) -> list[int]:
     for text in counts.split(","):
         match = _COUNT.fullmatch(text)
         if match is None:
-            raise errors.InvalidArgumentError(f"no numbers of tasks: {counts!r}: {text!r}")
+            raise errors.InvalidArgumentError(f"malformed numbers of tasks: {counts!r}: {text!r}")
         times = int(match[2] or 1)
         _check_size(len(found) + times)
         found += [int(match[1])] * times
@@ -182,11 +182,12 @@ def tasks_per_node(counts: str) -> list[int]:
 
 
 def layout(counts: list[int], distribution: str) -> Iterator[tuple[int, int]]:
-    """The node of each rank, and its number there.
+    """Yield the node of each rank, and its number on the node.
 
     Args:
       counts: the tasks of each node.
-      distribution: as of SLURM_DISTRIBUTION: "block" or "cyclic", and what may follow a colon.
+      distribution: as SLURM_DISTRIBUTION: "block" or "cyclic", optionally followed by a colon and
+        more.
     Raises: InvalidArgumentError: it is another one.
     """
     kind = distribution.partition(":")[0].partition(",")[0]
@@ -202,7 +203,7 @@ def layout(counts: list[int], distribution: str) -> Iterator[tuple[int, int]]:
 
 
 def _first_port(told: _Environment, count: int) -> int:
-    """The first of as many ports in a row as a node has tasks."""
+    """Return the first of as many ports in a row as a node has tasks."""
     reserved = told.get("SLURM_STEP_RESV_PORTS", "")
     if reserved:
         match = _RANGE.fullmatch(reserved)

@@ -1,4 +1,4 @@
-"""What is to be launched: jobs with their numbers of tasks, and what each task runs."""
+"""The specification of a launch: jobs with numbers of tasks and their programs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from weft_distrib.cluster.spec import ClusterSpec
 from weft_tensor import errors
 
 SERVER_COMMAND: Final = ("weft", "server")
-"""What a task runs that has no program of its own: a server that others' programs use."""
+"""The program of tasks without one of their own: a server for other programs."""
 
 
 def here(program: tuple[str, ...]) -> tuple[str, ...]:
-    """A program as it is run here: servers by this interpreter, whatever the path finds."""
+    """Return the local form of a program: servers run in this interpreter, independent of PATH."""
     if program == SERVER_COMMAND:
         return (sys.executable, "-m", "weft", *program[1:])
     return program
@@ -40,15 +40,15 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Job:
-    """Tasks that are alike.
+    """A group of equal tasks.
 
     Attributes:
       name: such as "ps" or "worker"; small letters, digits and hyphens.
-      tasks: how many.
-      command: what each runs; nothing for a server.
-      cpus, gpus: what each needs, in processors.
-      memory: what each needs, in bytes; 0 where that is not said.
-    Raises: InvalidArgumentError: the name is none, or a number is out of range.
+      tasks: their number.
+      command: the program of each; empty for a server.
+      cpus, gpus: processors of each.
+      memory: bytes of each; 0 if unspecified.
+    Raises: InvalidArgumentError: the name is invalid, or a number is out of range.
     """
 
     name: str
@@ -75,26 +75,26 @@ class Job:
 
     @property
     def serves(self) -> bool:
-        """Whether its tasks are there for others, and never done of themselves."""
+        """True if its tasks are servers, which never end on their own."""
         return not self.command or self.name == "ps"
 
     @property
     def program(self) -> tuple[str, ...]:
-        """What each task runs."""
+        """The program of each task."""
         return self.command or SERVER_COMMAND
 
 
 @dataclass(frozen=True)
 class Launch:
-    """A cluster that is to be started.
+    """A cluster to start.
 
     Attributes:
-      name: of the whole; small letters, digits and hyphens.
+      name: of the launch; small letters, digits and hyphens.
       jobs: its jobs.
-      restarts: how often each task may be started again after it has failed.
-      environment: variables that every task gets.
-    Raises: InvalidArgumentError: a name is none or stands twice, a number is out of range, or the
-      environment says what is each task's own.
+      restarts: number of times that each task may be restarted after a failure.
+      environment: variables of every task.
+    Raises: InvalidArgumentError: a name is invalid or repeated, a number is out of range, or the
+      environment sets a variable that differs between tasks.
 
     Examples:
       >>> from weft_distrib.launch import Job, Launch
@@ -127,13 +127,13 @@ class Launch:
             raise errors.InvalidArgumentError(f"restarts must be 0 or more, got {self.restarts}")
 
     def places(self) -> Iterator[Place]:
-        """All tasks, job by job."""
+        """Yield all tasks, job by job."""
         for job in self.jobs:
             for number in range(job.tasks):
                 yield Place(job.name, number)
 
     def job(self, name: str) -> Job:
-        """The job of a name.
+        """Return the job of a name.
 
         Raises: InvalidArgumentError: there is none.
         """
@@ -141,11 +141,11 @@ class Launch:
             if job.name == name:
                 return job
         raise errors.InvalidArgumentError(
-            f"there is no job {name!r}; there is {', '.join(job.name for job in self.jobs)}"
+            f"there is no job {name!r}; the jobs are {', '.join(job.name for job in self.jobs)}"
         )
 
     def cluster(self, addresses: Sequence[str]) -> ClusterSpec:
-        """The cluster that stands when the tasks are at some addresses.
+        """Return the cluster that stands when the tasks are at some addresses.
 
         Args:
           addresses: "host:port" of each task, in the order of `places`.
@@ -163,10 +163,10 @@ class Launch:
 
 
 def tf_config(cluster: ClusterSpec, place: Place) -> dict[str, str]:
-    """The variable that tells a task its place.
+    """Return the environment variable that identifies a task.
 
     Args:
-      cluster: where all tasks are.
+      cluster: the addresses of all tasks.
       place: of the task.
     """
     task = {"type": place.job, "index": place.number}

@@ -1,4 +1,4 @@
-"""How the tasks of a cluster do, as rows of a table: asked for again and again, for the rates."""
+"""The status of a cluster's tasks as rows of a table, polled repeatedly to compute rates."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ class _Seen(NamedTuple):
 
 
 class Rates:
-    """Turns reports into rows; a rate is what came since the reports before."""
+    """Converts reports to rows; a rate is the increase since the previous reports."""
 
     def __init__(self) -> None:
         self._last: dict[str, _Seen] = {}
 
     def rows(self, now: float, reports: Sequence[messages.Report]) -> list[Row]:
-        """A row for each task, as `HEADER` says.
+        """Return a row for each task, with the columns of `HEADER`.
 
         Args:
-          now: in seconds, of any clock that goes on.
+          now: in seconds, of any monotonic clock.
         """
         return [self._row(_Seen(now, report)) for report in reports]
 
@@ -66,7 +66,7 @@ class Rates:
 
 
 def size(count: float) -> str:
-    """A number of bytes in a few digits: "1.5 MB"."""
+    """Return a number of bytes in a few digits: "1.5 MB"."""
     unit = 0
     while abs(count) >= 999.5 and unit + 1 < len(_UNITS):
         count /= 1000
@@ -76,16 +76,16 @@ def size(count: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time as hours, minutes and seconds: "1:02:03"."""
+    """Return a time as hours, minutes and seconds: "1:02:03"."""
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def reports_of(address: str) -> list[messages.Report]:
-    """How all tasks of a cluster do, as the task at an address sees it.
+    """Return the reports of all tasks of a cluster, as seen by the task at an address.
 
-    Raises: UnavailableError: nobody answers there.
+    Raises: UnavailableError: there is no answer.
     """
     client = ControlClient(address, "the server", _opening())
     try:
@@ -100,12 +100,12 @@ def _opening() -> Opening:
 
 
 class Watcher:
-    """Asks the tasks of a cluster how they do, in a thread of its own.
+    """Polls the tasks of a cluster on a separate thread.
 
     Args:
-      cluster: where they are.
-      show: takes the rows, each time.
-      every: seconds between two times.
+      cluster: the addresses of the tasks.
+      show: receives the rows, each time.
+      every: seconds between polls.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""When tasks are started, started again and stopped: a plain object, told which have ended."""
+"""Decisions about starting, restarting and stopping tasks: a plain object driven by exits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ INTERRUPTED: Final = 130
 
 @dataclass(frozen=True)
 class Start:
-    """Start a task, again where it has run before."""
+    """Start or restart a task."""
 
     place: Place
 
@@ -29,16 +29,16 @@ Instruction = Start | Stop
 
 
 class Supervisor:
-    """Decides what becomes of the tasks of a launch.
+    """Decides about the tasks of a launch.
 
-    A task that fails is started again, as often as the launch allows; one more failure ends all.
-    All is over, too, when every task is done that is ever done: parameter servers and plain servers
-    are not, unless there is nothing else.
+    A failed task is restarted as often as the launch allows; one more failure ends the launch. It
+    also ends when all tasks that end on their own have succeeded. Parameter servers and plain
+    servers do not end, unless there is nothing else.
 
     Attributes:
-      code: the exit code of the whole: 0, or that of the task that failed for good.
-      running: the tasks that run.
-      lives: how often each task was started.
+      code: the exit code of the launch: 0, or that of the task whose failure ended it.
+      running: the running tasks.
+      lives: the number of starts of each task.
     """
 
     def __init__(self, launch: Launch) -> None:
@@ -60,7 +60,7 @@ class Supervisor:
         return Start(place)
 
     def ended(self, place: Place, status: int) -> list[Instruction]:
-        """A task has ended.
+        """Return a task has ended.
 
         Args:
           status: its exit code; less than 0 for the signal that killed it.
@@ -78,7 +78,7 @@ class Supervisor:
         return self._stop(f"{place} {how(status)}")
 
     def interrupted(self) -> list[Instruction]:
-        """The user wants it no more."""
+        """Stop all tasks on request of the user."""
         if self._stopping:
             return []
         self.code = INTERRUPTED
@@ -90,10 +90,10 @@ class Supervisor:
 
     @property
     def over(self) -> bool:
-        """Whether nothing runs and nothing will."""
+        """True if nothing runs and nothing will."""
         return self._stopping and not self.running
 
 
 def how(status: int) -> str:
-    """How a process has ended, in words."""
+    """Describe how a process has ended."""
     return f"exited with {status}" if status >= 0 else f"was killed by signal {-status}"

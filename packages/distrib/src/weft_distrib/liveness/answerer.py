@@ -80,7 +80,7 @@ class _Door:
         self._context, self._stamp = context, stamp
 
     def accepted(self, listener: socket.socket) -> "socket.socket | None":
-        """A connection that does not block; None where it came to nothing."""
+        """Return a connection that does not block; None where it came to nothing."""
         try:
             sock, _ = listener.accept()
         except OSError:
@@ -134,7 +134,7 @@ def _answer(sock: socket.socket, beats: mmap.mmap, server: int) -> bool:
 
 
 def _vitals(server: int) -> tuple[int, bool]:
-    """The ticks of processor time of a process, and whether it is stopped."""
+    """Return the ticks of processor time of a process, and whether it is stopped."""
     with open(f"/proc/{server}/stat") as file:
         fields = file.read().rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12]), fields[0] in _STOPPED

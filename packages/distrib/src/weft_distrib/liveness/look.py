@@ -12,13 +12,13 @@ _AGAIN_SECONDS: Final = 0.05
 
 
 def look(watched: Watched, seconds: float) -> str:
-    """What is to be seen of a task from outside, in a word.
+    """Return the state of a task as seen from outside.
 
     Args:
-      watched: the task, watched from now on; it is let go.
-      seconds: how long that may take.
-    Returns: "stopped", "busy" where it computes and answers nothing meanwhile, "stuck" where it
-      does not compute, or "unreachable".
+      watched: the task, watched from now on; it is released.
+      seconds: time limit.
+    Returns: "stopped", "busy" if it computes without answering, "stuck" if it does not compute, or
+    "unreachable".
     """
     end = time.monotonic() + seconds
     while watched.heard < _ANSWERS and time.monotonic() < end:

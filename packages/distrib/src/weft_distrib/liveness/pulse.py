@@ -1,4 +1,4 @@
-"""Whether a peer is there, by what it answers: a plain object, told of answers and of the time."""
+"""Evaluation of a peer's liveness: a plain object driven by answers and the time."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from enum import Enum
 from typing import Final
 
 LIMIT_SECONDS: Final = 4.0
-"""How long a peer may give no sign of life."""
+"""Seconds without a sign of life after which a peer is lost."""
 
 
 class Verdict(Enum):
-    """What the answers of a peer say."""
+    """The state of a peer according to its answers."""
 
     ALIVE = "alive"
     STOPPED = "it is stopped"
@@ -22,8 +22,8 @@ class Pulse:
     """One peer.
 
     Args:
-      now: in seconds, of any clock that goes on.
-      limit: how long there may be no sign of life.
+      now: in seconds, of any monotonic clock.
+      limit: maximum seconds without a sign of life.
     """
 
     def __init__(self, now: float, limit: float = LIMIT_SECONDS) -> None:
@@ -32,7 +32,7 @@ class Pulse:
         self._seen: tuple[int, int] | None = None
 
     def answered(self, now: float, beats: int, ticks: int, stopped: bool) -> None:
-        """The peer has said how often it came round, its processor time, and if it is stopped."""
+        """Record a peer's answer: its round count, processor time, and whether it is stopped."""
         self._answered = now
         if not stopped:
             self._running = now
@@ -41,14 +41,14 @@ class Pulse:
             self._moved = now
 
     def pardon(self, now: float, seconds: float) -> None:
-        """Who asks was away for so long itself, and that is not held against the peer."""
+        """Extend the limits by seconds in which the polling process itself did not run."""
         self._answered = min(now, self._answered + seconds)
         self._moved = min(now, self._moved + seconds)
         self._running = min(now, self._running + seconds)
 
     @property
     def said(self) -> str | None:
-        """What the last answer says of a peer that does not answer calls; None without one."""
+        """The state of an unresponsive peer according to its last answer; None without one."""
         if self._seen is None:
             return None
         if self._running < self._answered:
@@ -56,7 +56,7 @@ class Pulse:
         return "busy" if self._moved == self._answered else "stuck"
 
     def verdict(self, now: float) -> Verdict:
-        """What is to be thought of the peer."""
+        """Return the verdict about the peer."""
         if now - self._answered > self._limit:
             return Verdict.SILENT
         if now - self._running > self._limit:

@@ -187,7 +187,7 @@ def _other_version(peer: str, version: int) -> errors.OpError:
 
 
 def _wrapped(sock: socket.socket, watched: Watched) -> socket.socket:
-    """The socket with TLS over it, where the peer is asked with certificates."""
+    """Return the socket with TLS over it, where the peer is asked with certificates."""
     if watched.credentials is None or not watched.credentials.secure:
         return sock
     context = watched.credentials.contexts()[1]
@@ -196,5 +196,5 @@ def _wrapped(sock: socket.socket, watched: Watched) -> socket.socket:
 
 @cache
 def shared_watch() -> Watch:
-    """The process's watch."""
+    """Return the process's watch."""
     return Watch()

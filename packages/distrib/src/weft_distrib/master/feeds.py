@@ -1,4 +1,4 @@
-"""What a client feeds to a step, which must be what the graph says of it."""
+"""Validation of a client's feeds against the graph."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ class Feeds:
     """The feeds of a signature.
 
     Args:
-      outputs: what is fed, in order.
+      outputs: the fed outputs, in order.
     """
 
     def __init__(self, outputs: Sequence[Output]) -> None:
         self._wanted = [(each.name, each.dtype.base_dtype, each.dims) for each in outputs]
 
     def check(self, values: Sequence[Any]) -> None:
-        """Refuse values that are not as many, or not of the dtypes and shapes that they should be.
+        """Check the number, dtypes and shapes of values.
 
         Raises: InvalidArgumentError: says which.
         """
         if len(values) != len(self._wanted):
             raise errors.InvalidArgumentError(
-                f"the step has {len(self._wanted)} feeds, and {len(values)} values came"
+                f"the step has {len(self._wanted)} feeds, got {len(values)} values"
             )
         for position, value in enumerate(values):
             self.check_one(position, value)
@@ -43,7 +43,7 @@ class Feeds:
             raise errors.InvalidArgumentError(f"the step has no feed {position}")
         name, dtype, dims = self._wanted[position]
         if dtype in (dtypes.resource, dtypes.variant):
-            return  # their kernels look at what they get
+            return  # their kernels validate their inputs
         got, shape = getattr(value, "dtype", _OBJECT), getattr(value, "shape", ())
         if value is DEAD or got != dtype.numpy or not compatible_dims(dims, shape):
             raise errors.InvalidArgumentError(

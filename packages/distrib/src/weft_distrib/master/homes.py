@@ -1,4 +1,4 @@
-"""Where state is that no task was asked for: in the task that has it already."""
+"""Location of existing state for nodes without a requested task."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from weft_tensor import errors
 
 
 class Finder(Protocol):
-    """A task that can be asked what it has."""
+    """A task that can be queried for its resources."""
 
     def find(self, request: messages.Find, answer: Answer) -> None:
-        """Ask which resources it has; `answer` gets a `messages.Found`."""
+        """Query its resources; `answer` receives a `messages.Found`."""
         ...
 
 
@@ -29,17 +29,17 @@ def homes_of(
     tasks: Mapping[DeviceParts, Finder],
     limit: WaitLimit,
 ) -> dict[str, DeviceParts | errors.OpError]:
-    """The tasks that have the state of some nodes already, or why they cannot be told.
+    """Return the tasks that own the state of some nodes, or errors if they are unknown.
 
-    What the master's own task has is there; what nobody has yet will be. A task that is lost has
-    nothing.
+    State of the master's own task, and state that does not exist yet, is in the master's task. A
+    lost task owns nothing.
 
     Args:
-      nodes: they make state, or find what others have made of the same container and name.
+      nodes: they create state, or look it up by container and name.
       own: the master's task.
       tasks: all of them.
-      limit: how long to wait for their answers.
-    Returns: by the names of nodes, of those whose state another task has.
+      limit: time limit of their answers.
+    Returns: by node name, for nodes whose state is in another task.
     """
     keys = [_key_of(node) for node in nodes]
     request = messages.Find([key[0] for key in keys], [key[1] for key in keys])
@@ -74,7 +74,9 @@ def _told(task: DeviceParts, reply: Reply, limit: WaitLimit, count: int) -> Sequ
         return [0] * count
     here = decode(messages.Found, meta).here
     if len(here) != count:
-        raise errors.DataLossError(f"{task.to_string()} told of {len(here)} of {count} resources")
+        raise errors.DataLossError(
+            f"{task.to_string()} answered for {len(here)} of {count} resources"
+        )
     return here
 
 

@@ -1,4 +1,4 @@
-"""How long planning may wait for tasks and for other threads."""
+"""Time limits of planning, which waits for tasks and other threads."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Final
 from weft_tensor import errors
 
 LONGEST_SECONDS: Final = 300.0
-"""How long planning may wait where neither the call nor the session has a timeout."""
+"""Default limit in seconds if neither the call nor the session has a timeout."""
 
 _LOOK_SECONDS: Final = 0.5
 
 
 class WaitLimit:
-    """The end of all waits of one planning call.
+    """The time limit of all waits of one planning call.
 
     Args:
       timeout: milliseconds from now; 0 for `LONGEST_SECONDS`.
-      is_wanted: returns False when nobody needs the outcome any more, as the client has given up or
-        the session is closed.
+      is_wanted: returns False when the result is no longer needed, because the client has given up
+        or the session is closed.
     """
 
     def __init__(self, timeout: int, is_wanted: Callable[[], bool] = lambda: True) -> None:
@@ -36,8 +36,8 @@ class WaitLimit:
         Args:
           purpose: what did not happen in time, for the message.
         Raises:
-          DeadlineExceededError: the time is over.
-          CancelledError: nobody needs the outcome any more.
+          DeadlineExceededError: the limit has passed.
+          CancelledError: the result is no longer needed.
         """
         if not self._is_wanted():
             raise errors.CancelledError(

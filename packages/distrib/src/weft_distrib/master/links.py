@@ -1,4 +1,4 @@
-"""Workers as a master calls them: that of its own task, and those of others."""
+"""Workers as called by a master: that of its own task, and those of others."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from weft_tensor import errors
 Fail = Callable[[errors.OpError], None]
 
 TaskParts = dict[str, Pieces]
-"""What the devices of a task do of a step, as `part_pieces`, by their names."""
+"""The partitions of a task's devices, as `part_pieces`, by device name."""
 
 
 def _told(parts: TaskParts, same_as: int) -> tuple[list[messages.Part], list[Pieces]]:
-    """The parts that a message names, and the graphs that go with it."""
+    """Return the parts that a message names, and the graphs that go with it."""
     return [messages.Part(device) for device in parts], [] if same_as else list(parts.values())
 
 
@@ -33,21 +33,21 @@ class WorkerLink(Protocol):
     def register(
         self, session: int, signature: int, parts: TaskParts, same_as: int, answer: Answer
     ) -> None:
-        """Let it keep its parts of a signature; `answer` is told when it does.
+        """Register its partitions of a signature; `answer` is called when that is done.
 
         Args:
-          same_as: an earlier signature, of which it has the same parts; 0 for none.
+          same_as: an earlier signature with the same partitions; 0 for none.
         """
         ...
 
     def run(
         self, request: RunParts, values: Sequence[Any], done: Done, fail: Fail, mine: bool
     ) -> Callable[[], None] | None:
-        """Let it run its parts; one of `done` and `fail` is called once.
+        """Run its partitions; one of `done` and `fail` is called once.
 
         Args:
           mine: this thread only waits for the step.
-        Returns: what this thread is to call next, which runs them; None where another thread does.
+        Returns: a function for this thread to call, which runs them; None if another thread does.
         """
         ...
 
@@ -80,7 +80,7 @@ class OwnWorker:
     def register(
         self, session: int, signature: int, parts: TaskParts, same_as: int, answer: Answer
     ) -> None:
-        """As of `WorkerLink`, in this thread."""
+        """See `WorkerLink`; runs on this thread."""
         told, values = _told(parts, same_as)
         try:
             request = messages.Register(session, signature, told, self._isolated, same_as)
@@ -93,19 +93,19 @@ class OwnWorker:
     def run(
         self, request: RunParts, values: Sequence[Any], done: Done, fail: Fail, mine: bool
     ) -> Callable[[], None] | None:
-        """As of `WorkerLink`."""
+        """See `WorkerLink`."""
         return self._worker.run(request, values, done, fail, mine)
 
     def forget(self, session: int) -> None:
-        """As of `WorkerLink`."""
+        """See `WorkerLink`."""
         self._worker.forget(session)
 
     def rendezvous(self, key: StepKey) -> Rendezvous:
-        """That of a step."""
+        """Return the rendezvous of a step."""
         return self._worker.open_rendezvous(key)
 
     def find(self, request: messages.Find, answer: Answer) -> None:
-        """As of `WorkerLink`."""
+        """See `WorkerLink`."""
         answer((), encode(self._worker.find(request)))
 
 
@@ -124,7 +124,7 @@ class RemoteWorker:
     def register(
         self, session: int, signature: int, parts: TaskParts, same_as: int, answer: Answer
     ) -> None:
-        """As of `WorkerLink`."""
+        """See `WorkerLink`."""
         told, values = _told(parts, same_as)
         meta = encode(messages.Register(session, signature, told, self._isolated, same_as))
         self._channel.call(methods.REGISTER, meta, values, answer)
@@ -132,22 +132,22 @@ class RemoteWorker:
     def run(
         self, request: RunParts, values: Sequence[Any], done: Done, fail: Fail, mine: bool
     ) -> Callable[[], None] | None:
-        """As of `WorkerLink`."""
+        """See `WorkerLink`."""
         self._channel.call(methods.RUN_PARTS, request.pack(), values, Told(done, fail))
         return None
 
     def abort(self, key: StepKey, error: errors.OpError) -> None:
-        """As of `WorkerLink`."""
+        """See `WorkerLink`."""
         meta = key.pack(json.dumps(error.to_dict(), default=str).encode())
         self._channel.call(methods.ABORT, meta, (), _NOBODY)
 
     def forget(self, session: int) -> None:
-        """As of `WorkerLink`."""
+        """See `WorkerLink`."""
         meta = encode(messages.SessionRequest(session))
         self._channel.call(methods.FORGET, meta, (), _NOBODY)
 
     def find(self, request: messages.Find, answer: Answer) -> None:
-        """As of `WorkerLink`."""
+        """See `WorkerLink`."""
         self._channel.call(methods.FIND, encode(request), (), answer)
 
 
@@ -159,7 +159,7 @@ class Told:
         self.fail = fail
 
     def __call__(self, values: Sequence[Any], meta: bytes) -> None:
-        """Take what the reply holds."""
+        """Handle the contents of the reply."""
         self._done(list(values), meta)
 
 

@@ -34,10 +34,10 @@ from weft_graph.ir.device_spec import DeviceParts, DeviceSpec
 from weft_tensor import errors
 
 START_SECONDS: Final = 600.0
-"""How long a new session waits for tasks that are not there yet, unless its config says."""
+"""Default number of seconds that a new session waits for tasks that have not started."""
 
 MAX_SESSIONS: Final = 4096
-"""How many a master keeps at a time."""
+"""Maximum number of open sessions of a master."""
 
 _CLEAR_SECONDS = 60.0
 _SESSIONS_A_SECOND = 100.0
@@ -57,7 +57,7 @@ class Master:
       worker: of the master's own task.
       connections: to the other tasks.
       packages: as of `messages.Status`: those of this process.
-      config: the ConfigProto of what sessions leave open in theirs; None for the defaults.
+      config: a ConfigProto with the defaults of sessions; None for weft's defaults.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Master:
 
     @property
     def running_steps(self) -> int:
-        """How many steps run, of all sessions."""
+        """The number of running steps of all sessions."""
         with self._lock:
             return sum(session.running for session in self._sessions.values())
 
@@ -103,11 +103,11 @@ class Master:
 
         Args:
           wanted: returns True while the client waits for the session.
-          owner: the client's connection; None where the client is in this process, which may do
-            what the process may do.
+          owner: the client's connection; None if the client is in this process, whose rights it
+            has.
         Raises:
           UnavailableError: a task did not answer in time; the message names all such tasks. Or this
-            one is about to end.
+            task is draining.
           ResourceExhaustedError: there are too many sessions.
           UnimplementedError: its config describes another cluster than this one.
           CancelledError: the client is gone.
@@ -116,7 +116,8 @@ class Master:
         self._created.take()
         if len(self.open_sessions) >= MAX_SESSIONS:
             raise errors.ResourceExhaustedError(
-                f"{self._worker.task.to_string()} has {MAX_SESSIONS} sessions, and no more"
+                f"{self._worker.task.to_string()} already has {MAX_SESSIONS} open "
+                "sessions, which is the maximum"
             )
         config = proto.ConfigProto()
         config.CopyFrom(self._config)
@@ -157,12 +158,12 @@ class Master:
         if told.job and ClusterSpec(told) != self._cluster:
             raise errors.UnimplementedError(
                 "cluster_def of a session's config must be the cluster of its servers, got "
-                f"{ClusterSpec(told)!r} on a server of {self._cluster!r}: servers are not told of "
-                "others than the cluster that they were started with"
+                f"{ClusterSpec(told)!r} on a server of {self._cluster!r}; a server only "
+                "supports the cluster that it was started with"
             )
 
     def leave(self) -> None:
-        """Take no new sessions and steps; those that run go on."""
+        """Reject new sessions and steps; running ones continue."""
         self._leaving = True
 
     def _check_staying(self) -> None:
@@ -173,7 +174,7 @@ class Master:
             )
 
     def _visible(self, filters: Sequence[str]) -> list[DeviceParts]:
-        """The other tasks that a session may use: all, or those that a device filter matches."""
+        """Return the other tasks that a session may use: those that its device filters match."""
         wanted = [DeviceSpec.from_string(text) for text in filters]
         return [
             task
@@ -205,7 +206,7 @@ class Master:
     def _describe(
         self, task: DeviceParts, devices: Sequence[str], packages: Sequence[str]
     ) -> list[DeviceDescription]:
-        """What placement has to know of the devices of a task."""
+        """Return the descriptions of a task's devices for placement."""
         found = []
         for text in devices:
             data = json.loads(text)
@@ -221,8 +222,8 @@ class Master:
 
         Args:
           owner: the connection of the caller; None for this process.
-        Raises: AbortedError: `owner` has no such session, or none any more. A session of another
-          connection is not told apart from none.
+        Raises: AbortedError: `owner` has no such open session. Sessions of other connections are
+        treated as nonexistent.
         """
         session = self._sessions.get(number)
         if session is None or session.owner is not owner:
@@ -238,11 +239,11 @@ class Master:
         is_wanted: Callable[[], bool] = lambda: True,
         owner: Channel | None = None,
     ) -> messages.Planned:
-        """Plan a signature; as of `MasterSession.plan`, with `owner` as of `session`."""
+        """Plan a signature; see `MasterSession.plan`, with `owner` as of `session`."""
         return self.session(request.session, owner).plan(request, is_wanted)
 
     def close_session(self, number: int, owner: Channel | None = None) -> None:
-        """Close a session; `owner` as of `session`. Does nothing where there is none."""
+        """Close a session if it exists; `owner` as of `session`."""
         with self._lock:
             session = self._sessions.get(number)
             if session is None or session.owner is not owner:
@@ -282,12 +283,12 @@ class Master:
         mine: bool = False,
         owner: Channel | None = None,
     ) -> Begun:
-        """Run a step; as of `MasterSession.run`, with `owner` as of `session`."""
+        """Run a step; see `MasterSession.run`, with `owner` as of `session`."""
         self._check_staying()
         return self.session(request.session, owner).run(request, values, done, fail, mine)
 
     def serve(self, call: Call) -> bool:
-        """Carry out a client's call; return False where the method is not one of a master."""
+        """Handle a client's call; return False if the method is not one of a master."""
         owner = call.channel
         if call.method == methods.RUN_STEP:
             step = RunStep.unpack(call.meta)
@@ -334,11 +335,11 @@ class Master:
     def explain(
         self, request: messages.Signature, owner: Channel | None = None
     ) -> list[np.ndarray]:
-        """What becomes of a step; as of `MasterSession.explain`."""
+        """Explain the plan of a step; see `MasterSession.explain`."""
         return self.session(request.session, owner).explain(request)
 
     def begin_partial(self, request: RunStep, owner: Channel | None = None) -> StepKey:
-        """Begin a partial run; as of `MasterSession.begin_partial`."""
+        """Begin a partial run; see `MasterSession.begin_partial`."""
         return self.session(request.session, owner).begin_partial(request)
 
     def advance(
@@ -349,7 +350,7 @@ class Master:
         fail: Callable[[errors.OpError], None],
         owner: Channel | None = None,
     ) -> None:
-        """Go on with a partial run; as of `MasterSession.advance`."""
+        """Continue a partial run; see `MasterSession.advance`."""
         self.session(request.session, owner).advance(request, values, reply, fail)
 
     def close(self) -> None:
@@ -364,7 +365,9 @@ def _config_of(data: bytes) -> Any:
     try:
         return proto.ConfigProto.FromString(data)
     except DecodeError as error:
-        raise errors.DataLossError(f"the config of a session is no ConfigProto: {error}") from error
+        raise errors.DataLossError(
+            f"the config of a session is not a ConfigProto: {error}"
+        ) from error
 
 
 _WAITING: Final[dict[int, Callable[[Master, Call], CallResult]]] = {
@@ -378,14 +381,14 @@ _WAITING: Final[dict[int, Callable[[Master, Call], CallResult]]] = {
 
 
 def _is_wanted(call: Call) -> Callable[[], bool]:
-    """Return a function that tells if the client still waits for the outcome of a call."""
+    """Return a function that returns True while the client waits for the result of a call."""
     cancelled = threading.Event()
     call.on_cancel = cancelled.set
     return lambda: not cancelled.is_set() and call.channel.lost is None
 
 
 def _answer(call: Call, handler: Callable[[Call], CallResult]) -> None:
-    """Reply to a call with what its handler returns or raises."""
+    """Reply to a call with the result or error of its handler."""
     try:
         values, meta = handler(call)
     except errors.OpError as error:
@@ -397,7 +400,7 @@ def _answer(call: Call, handler: Callable[[Call], CallResult]) -> None:
 
 
 def _matches(spec: DeviceSpec, task: DeviceParts) -> bool:
-    """Whether a device filter lets a task be seen."""
+    """Return True if a task matches a device filter."""
     return all(
         want is None or want == have for want, have in zip(spec.parts[:3], task[:3], strict=True)
     )

@@ -46,7 +46,7 @@ class PartialStep:
         self._waiting: list[Callable[[], None]] = []
 
     def done(self, error: errors.OpError | None) -> None:
-        """Its nodes have run, or it has failed."""
+        """Record that the nodes of the run have run or that it failed."""
         with self._lock:
             self._over, self._error = True, error
             waiting, self._waiting = self._waiting, []
@@ -139,7 +139,7 @@ class Gathered:
             rendezvous.receive(key, _Place(self, place))
 
     def take(self, place: int, value: Any) -> None:
-        """One is there; arrays belong to the client from now on."""
+        """Take a fetched value that arrived; its arrays belong to the client from now on."""
         if isinstance(value, np.ndarray):
             value = copied(np.asarray(value)) if value.ndim else value[()]
         with self._lock:
@@ -150,7 +150,7 @@ class Gathered:
             self._done(self._values)
 
     def fail(self, error: errors.OpError) -> None:
-        """One will not come."""
+        """Record that a fetched value will not arrive."""
         with self._lock:
             first, self._left = self._left > 0, -1
         if first:

@@ -44,16 +44,16 @@ from weft_graph.serialize import part_pieces, read_graph
 from weft_tensor import errors
 
 ABORT_SECONDS: Final = 2.0
-"""How long an aborted step waits for the tasks that still run parts of it."""
+"""Seconds that an aborted step waits for tasks that still run partitions of it."""
 
 _NAMED = 3  # nodes, in an error
 
 MAX_SIGNATURES: Final = 1 << 16
-"""How many a session may have planned."""
+"""Maximum number of planned signatures of a session."""
 
 
 class _Share(NamedTuple):
-    """What one task has of a signature: which feeds and fetches of the whole."""
+    """A task's share of a signature: indices of its feeds and fetches."""
 
     task: DeviceParts
     link: WorkerLink
@@ -66,15 +66,15 @@ class _Planned(NamedTuple):
     shares: tuple[_Share, ...]
     feeds: Feeds
     fetches: int
-    home: str  # where the caller takes part in a partial run; else ""
+    home: str  # the device of the caller in a partial run; else ""
 
 
 class Begun(NamedTuple):
     """A step that has begun.
 
     Attributes:
-      cancel: ends it with an error, unless it is over.
-      mine: what the thread that waits for it is to call first, which runs a part; None for nothing.
+      cancel: ends it with an error, unless it has ended.
+      mine: a function for the waiting thread to call first, which runs a partition; None for none.
     """
 
     cancel: Callable[[errors.OpError], None]
@@ -150,7 +150,7 @@ class MasterSession:
         return WaitLimit(timeout or self._timeout, lambda: is_wanted() and not self._closed)
 
     def _settle(self, limit: WaitLimit) -> None:
-        """Place new nodes without a task where their state is already."""
+        """Place new nodes without a requested task where their state exists already."""
         if self._unsettled:
             self._planner.settle(homes_of(self._unsettled, self._own, self._links, limit))
             self._unsettled = []
@@ -201,7 +201,7 @@ class MasterSession:
         return planned
 
     def explain(self, request: messages.Signature) -> list[np.ndarray]:
-        """What becomes of a step, as `StepReport.to_arrays`.
+        """Explain the plan of a step, as encoded by `StepReport.to_arrays`.
 
         Raises: OpError: as `plan`.
         """
@@ -220,7 +220,7 @@ class MasterSession:
             by_task.setdefault(task_of(device), {})[device] = part
         shares, replies = [], _Replies()
         kept: dict[tuple[DeviceParts, bytes], int] = {}
-        # This task's own worker keeps the thread, so others are told first and work meanwhile.
+        # The own worker blocks this thread, so the others are called first and work meanwhile.
         for task in sorted(by_task, key=lambda task: isinstance(self._links[task], OwnWorker)):
             own, link = by_task[task], self._links[task]
             told = {device: Pieces(part_pieces(part)) for device, part in own.items()}
@@ -251,11 +251,11 @@ class MasterSession:
     def run(
         self, request: RunStep, values: Sequence[Any], done: Done, fail: Fail, mine: bool = False
     ) -> Begun:
-        """Run a step of a signature; one of `done` and `fail` is called once, by any thread.
+        """Run a step of a signature; one of `done` and `fail` is called once, on any thread.
 
         Args:
-          mine: this thread only waits for the step, so it may run a part.
-        Raises: OpError: there is no such signature, or it has other feeds.
+          mine: this thread only waits for the step, so it may run a partition.
+        Raises: OpError: the signature does not exist, or it has other feeds.
         """
         planned = self._signature(request)
         planned.feeds.check(values)
@@ -275,7 +275,7 @@ class MasterSession:
     def _new_step(
         self, planned: _Planned, done: Done, fail: Fail, forget: Callable[[int], None]
     ) -> tuple[_Step, tuple[int, ...]]:
-        """A step of a signature, and the numbers of those that run already."""
+        """Return a step of a signature, and the numbers of steps that already run."""
         with self._lock:
             self._check_open()
             step = _Step(StepKey(self.number, next(self._steps)), planned, done, fail, forget)
@@ -286,7 +286,7 @@ class MasterSession:
     def begin_partial(self, request: RunStep) -> StepKey:
         """Begin a step that its client feeds and fetches by `advance`.
 
-        Raises: OpError: there is no such signature.
+        Raises: OpError: the signature does not exist.
         """
         planned = self._signature(request)
         if not planned.home:
@@ -298,7 +298,7 @@ class MasterSession:
             planned,
             lambda values, meta: told[0].done(None),
             lambda error: self._fail_partial(key.step, told[0], error),
-            lambda number: None,  # until the client has all that it wants
+            lambda number: None,  # kept until the client has all of its values
         )
         key = step.key
         own = self._links[self._own]
@@ -312,7 +312,7 @@ class MasterSession:
         return key
 
     def _fail_partial(self, number: int, step: PartialStep, error: errors.OpError) -> None:
-        """It runs no longer; it is found until its client, who may not have asked, knows why."""
+        """End a failed partial run, which stays known until its client has received the error."""
         with self._lock:
             self._running.pop(number, None)
         step.done(error)
@@ -324,9 +324,9 @@ class MasterSession:
         reply: Callable[[Sequence[Any]], None],
         fail: Fail,
     ) -> None:
-        """Go on with a partial run; one of `reply` and `fail` is called once, by any thread.
+        """Continue a partial run; one of `reply` and `fail` is called once, on any thread.
 
-        Raises: AbortedError: there is none of that number, or none any more.
+        Raises: AbortedError: it does not exist or has ended.
         """
         with self._lock:
             found = self._partial.get(request.step)
@@ -348,7 +348,7 @@ class MasterSession:
 
     @property
     def running(self) -> int:
-        """How many steps run."""
+        """The number of running steps."""
         with self._lock:
             return len(self._running)
 
@@ -378,14 +378,14 @@ class MasterSession:
 
 
 class _Replies:
-    """Whether all tasks keep their parts; the first that does not is not waited past."""
+    """Replies of tasks to registrations; the first error is reported at once."""
 
     def __init__(self) -> None:
         self._waiting: set[DeviceParts] = set()
         self._told: SimpleQueue[tuple[DeviceParts, errors.OpError | None]] = SimpleQueue()
 
     def of(self, task: DeviceParts) -> Answer:
-        """What a task is to tell."""
+        """Return the answer for a task."""
         self._waiting.add(task)
         return Told(
             lambda values, meta: self._told.put((task, None)),
@@ -393,14 +393,14 @@ class _Replies:
         )
 
     def check(self) -> None:
-        """Look at what was told so far. Raises: OpError: a task refuses, or is lost."""
+        """Process the replies received so far. Raises: OpError: a task rejects, or is lost."""
         while not self._told.empty():
             self._take(0)
 
     def wait(self, limit: WaitLimit) -> None:
         """Wait until all tasks have replied.
 
-        Raises: OpError: one refuses, is lost, or takes too long.
+        Raises: OpError: a task rejects, is lost, or takes too long.
         """
         while self._waiting:
             names = ", ".join(sorted(task.to_string() for task in self._waiting))
@@ -416,7 +416,7 @@ class _Replies:
 
 
 def _waits(parts: dict[str, Part]) -> str:
-    """Name the nodes that may wait for others than their inputs and other parts."""
+    """Name the nodes that may wait for something besides inputs and other partitions."""
     found = [
         f"{node.name!r} (op {node.type})"
         for part in parts.values()
@@ -428,7 +428,7 @@ def _waits(parts: dict[str, Part]) -> str:
 
 
 def _digest(parts: TaskParts) -> bytes:
-    """What two signatures' parts have in common only if they are the same."""
+    """Return a digest of partitions, to compare those of two signatures."""
     digest = hashlib.sha256()
     for device, graph in parts.items():
         digest.update(f"{len(device)} {device} {graph.nbytes} ".encode())
@@ -446,7 +446,7 @@ def _merge_in_order(parts: dict[str, Part]) -> None:
 
 
 def _records(stats: Any, graph: Graph) -> Iterator[NodeRecord]:
-    """What a trace says of nodes of the session's graph."""
+    """Yield the records in a trace of nodes of the session's graph."""
     for device in stats.dev_stats:
         for each in device.node_stats:
             node = graph.find_node(each.node_name)
@@ -458,7 +458,7 @@ def _records(stats: Any, graph: Graph) -> Iterator[NodeRecord]:
 
 
 class _Step:
-    """One step that runs: carries out what its coordinator says."""
+    """A running step: executes the instructions of its coordinator."""
 
     def __init__(
         self,
@@ -570,7 +570,7 @@ class _Step:
             self._fail(self._naming(how.error))
 
     def _naming(self, error: errors.OpError) -> errors.OpError:
-        """Name what a lost task may have waited in, where no other part waited for that."""
+        """Add to an error the node that a lost task may have waited in, if the error names none."""
         if error.node is not None or not isinstance(error, errors.UnavailableError):
             return error
         lost = error.details.get("task", "")

@@ -1,4 +1,4 @@
-"""How one step over several tasks goes: a plain object, told of replies and losses."""
+"""The course of one step over several tasks: a plain object driven by replies and losses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Abort(Generic[T]):
-    """Tell a task to end its part of the step."""
+    """Abort a task's part of the step."""
 
     task: T
     error: errors.OpError
@@ -22,10 +22,10 @@ class Abort(Generic[T]):
 
 @dataclass(frozen=True)
 class Finish:
-    """Tell the client how the step went; comes once, and last.
+    """Report the result of the step to the client; the last instruction, sent once.
 
     Attributes:
-      error: why it failed, or None.
+      error: the failure, or None.
     """
 
     error: errors.OpError | None
@@ -35,15 +35,15 @@ Instruction = Abort[T] | Finish
 
 
 class StepCoordinator(Generic[T]):
-    """Waits for the replies of the tasks that have parts of a step.
+    """Waits for the replies of the tasks that have partitions of a step.
 
-    The first failure aborts the parts that still run. The step is over when every task has replied
-    or is lost, so that nothing of it runs on when the client is told; who does not answer the abort
-    within a time is given up by `give_up`.
+    The first failure aborts the partitions that still run. The step ends when every task has
+    replied or is lost, so that nothing of it runs when the client is notified. Tasks that do not
+    answer the abort in time are dropped by `give_up`.
 
     Attributes:
       waiting: tasks that have not replied.
-      error: the first failure; one that only tells of another gives way to that.
+      error: the first failure; a consequence of another failure is replaced by that one.
     """
 
     def __init__(self, tasks: Collection[T]) -> None:
@@ -52,29 +52,29 @@ class StepCoordinator(Generic[T]):
         self._finished = False
 
     def replied(self, task: T) -> list[Instruction[T]]:
-        """A task has run its part."""
+        """Return a task has run its part."""
         self.waiting.discard(task)
         return self._over()
 
     def failed(self, task: T, error: errors.OpError) -> list[Instruction[T]]:
-        """A task's part has failed, or the task is lost."""
+        """Return a task's part has failed, or the task is lost."""
         if task not in self.waiting:
             return []
         self.waiting.discard(task)
         told = self._abort(error)
         if self.error is not None and ELSEWHERE in self.error.details:
-            self.error = error  # what came first only told of another failure, perhaps this one
+            self.error = error  # the first one was a consequence, perhaps of this one
         elif self.error is not None and _locates(error, self.error):
             error.details = self.error.details
             self.error = error
         return [*told, *self._over()]
 
     def cancel(self, error: errors.OpError) -> list[Instruction[T]]:
-        """The client does not want the step any more, or its time is over."""
+        """Cancel the step on request of the client, or after a timeout."""
         return [] if self._finished else [*self._abort(error), *self._over()]
 
     def give_up(self) -> list[Instruction[T]]:
-        """The time for answers to an abort is over: wait for nobody any more."""
+        """Stop waiting for answers to an abort."""
         if self.error is None:
             return []
         self.waiting.clear()
@@ -94,6 +94,6 @@ class StepCoordinator(Generic[T]):
 
 
 def _locates(error: errors.OpError, former: errors.OpError) -> bool:
-    """Whether an error is a former one, told by a node that waited for what it has taken away."""
+    """Return True if an error is an earlier one with the node that waited for the lost value."""
     same = type(error) is type(former) and error.message == former.message
     return same and former.node is None and error.node is not None

@@ -104,7 +104,7 @@ def all_reduce(
     timeout: float = 0,
     name: str | None = None,
 ) -> Output:
-    """The tensors of all members of a group, merged element by element.
+    """Return the tensors of all members of a group, merged element by element.
 
     Members are devices: `group_size` of them, with a node each of these keys, in one graph or in
     the graphs of several sessions on one cluster. Their order is that of their names.
@@ -151,7 +151,7 @@ def all_gather(
     timeout: float = 0,
     name: str | None = None,
 ) -> Output:
-    """The tensors of all members of a group, one after the other along the first axis.
+    """Return the tensors of all members of a group, one after the other along the first axis.
 
     Args:
       t: any number or bool, shape (N, ...), the same in all members.
@@ -219,7 +219,7 @@ def broadcast_receive(
     timeout: float = 0,
     name: str | None = None,
 ) -> Output:
-    """The tensor that the member of a group with `broadcast_send` gives.
+    """Return the tensor that the member of a group with `broadcast_send` gives.
 
     Args:
       shape: of the tensor; sizes may be unknown.

@@ -1,4 +1,4 @@
-"""Who is at the other end of control calls: certificates and tokens by gRPC's means."""
+"""Authentication of control calls: certificates and tokens through gRPC."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _configuration(files: Files) -> Any:
 
 
 def channel_to(address: str, files: Files | None, options: Sequence[tuple[str, Any]]) -> Any:
-    """A channel of gRPC's, with certificates where there are files."""
+    """Return a gRPC channel, with certificates if there are files."""
     if files is None:
         host, port = address_of(address)
         host = numeric_host(host)
@@ -50,7 +50,7 @@ def channel_to(address: str, files: Files | None, options: Sequence[tuple[str, A
 
 
 def metadata(opening: Opening, token: bytes) -> list[tuple[str, str]]:
-    """Return what a call says of its caller; the token is as of `Opening.token_for`."""
+    """Return the metadata that identifies a caller; the token is as of `Opening.token_for`."""
     told = [(_ROLE, opening.role.name.lower()), (_VERSION, str(opening.version))]
     return [*told, (_TOKEN, _BEARER + token.decode())] if token else told
 
@@ -58,13 +58,13 @@ def metadata(opening: Opening, token: bytes) -> list[tuple[str, str]]:
 def claimed_role(
     metadata: Iterable[tuple[str, str | bytes]], opening: Opening, checked: bool = True
 ) -> Role:
-    """Return the role that the metadata of a call gives its caller, certificates aside.
+    """Return the role of a caller according to its metadata, ignoring certificates.
 
     Args:
-      checked: the version must be that of `opening`; else the caller is told which that is.
+      checked: require the version of `opening`; the error names it.
     Raises:
       UnauthenticatedError: the token is wrong or absent.
-      FailedPreconditionError: the caller speaks another version of the protocol.
+      FailedPreconditionError: the caller has another version of the protocol.
     """
     told = dict(metadata)
     token = str(told.get(_TOKEN, "")).removeprefix(_BEARER).encode()
@@ -76,7 +76,7 @@ def claimed_role(
 
 
 def certified_role(context: Any, credentials: Credentials) -> Role:
-    """Return the role that the caller's certificate gives; that of a peer without certificates."""
+    """Return the role in the caller's certificate; that of a peer without certificates."""
     if not credentials.secure:
         return Role.PEER
     return role_of({uri.decode() for uri in context.auth_context().get("peer_uri", ())})

@@ -155,7 +155,7 @@ def _response(status: Serving) -> bytes:
 
 
 def _service(request: bytes) -> str | None:
-    """The service that a request names; None where it is malformed."""
+    """Return the service that a request names; None where it is malformed."""
     if not request:
         return ""
     if len(request) < 2 or request[0] != _SERVICE_FIELD or request[1] != len(request) - 2:

@@ -14,7 +14,7 @@ VERSION: Final = 2
 
 @dataclass
 class Reply:
-    """What every call is answered with: a message, or JSON of the error's `to_dict`."""
+    """The reply to every call: a message, or JSON of the error's `to_dict`."""
 
     body: bytes = b""
     error: str = ""
@@ -29,12 +29,12 @@ class Empty:
 
 @dataclass
 class Status:
-    """What a task is: asked for before anything else.
+    """The status of a task, which is requested first.
 
-    `incarnation` is another number for each life of the task. `devices` are JSON of
-    DeviceDescription.to_dict. Values travel over the port `wire_port`. `packages` are those that
-    may add kernels, with their versions; who has the same ones has the same kernels. Who wants to
-    know how the task is asks at `heart_port`.
+    `incarnation` changes with each restart of the task. `devices` are JSON of
+    DeviceDescription.to_dict. Values are transferred over the port `wire_port`. `packages` are
+    those that may add kernels, with their versions; tasks with equal ones have equal kernels. The
+    task's liveness is polled at `heart_port`.
     """
 
     version: int = VERSION
@@ -73,10 +73,10 @@ class Session:
 
 @dataclass
 class Signature:
-    """Plan a step: names of outputs and nodes; `size` stands for sizes left open.
+    """Plan a step: names of outputs and nodes; `size` is the value of unknown sizes.
 
-    Where it is `partial`, the client feeds and fetches while the step runs. `timeout` is how many
-    milliseconds planning may wait for tasks and other threads; 0 for the session's.
+    If it is `partial`, the client feeds and fetches while the step runs. `timeout` is the number of
+    milliseconds that planning may wait for tasks and other threads; 0 for the session's.
     """
 
     session: int = 0
@@ -103,9 +103,9 @@ class Planned:
 
 @dataclass
 class SessionRequest:
-    """Something about one session, such as to close it.
+    """A request about one session, such as to close it.
 
-    `timeout` is how many milliseconds an extension may wait; 0 for the session's.
+    `timeout` is the number of milliseconds that an extension may wait; 0 for the session's.
     """
 
     session: int = 0
@@ -122,7 +122,7 @@ class Reset:
 
 @dataclass
 class Part:
-    """What one device does of a step, as `part_to_bytes` writes it."""
+    """The partition of one device, as encoded by `part_to_bytes`."""
 
     device: str = ""
     graph: bytes = b""
@@ -130,9 +130,9 @@ class Part:
 
 @dataclass
 class Register:
-    """Keep the parts that a task has of one signature of a session, which may be `isolated`.
+    """Register a task's partitions of one signature of a session, which may be `isolated`.
 
-    Where they are those of an earlier signature, `same_as` is its number, and none are sent.
+    If they are those of an earlier signature, `same_as` is its number, and none are sent.
     """
 
     session: int = 0
@@ -144,9 +144,9 @@ class Register:
 
 @dataclass
 class Join:
-    """Wait until a group of devices has so many members, for some time at most.
+    """Wait, with a time limit, until a group of devices has `size` members.
 
-    What the member sends is kept under `number`.
+    The values that the member sends are stored under `number`.
     """
 
     key: int = 0
@@ -166,10 +166,11 @@ class Group:
 
 @dataclass
 class Report:
-    """How a task does: what it has done in this life, and what it does now.
+    """The report of a task: its work since its start, and its current state.
 
-    `state` is "idle", "running", or why nothing is known of it. `steps` have ended, `running` have
-    not. The bytes are those of its process's connections for values, `milliseconds` its age.
+    `state` is "idle", "running", or the reason why it is unknown. `steps` is the number of ended
+    steps, `running` that of running ones. The bytes are those of its process's value connections,
+    `milliseconds` its age.
     """
 
     version: int = VERSION
@@ -186,7 +187,7 @@ class Report:
 
 @dataclass
 class Reports:
-    """How each task of a cluster does, as one of them sees it."""
+    """Reports of all tasks of a cluster, as seen by one of them."""
 
     tasks: list[Report] = field(default_factory=list)
 
@@ -195,9 +196,9 @@ class Reports:
 class Advance:
     """Feed a partial run, and wait for some of its fetches.
 
-    Feeds and fetches are told by the names under which the step sends and receives them. `complete`
-    says that nothing will come after this, so that the reply comes when the step is over; `ends`
-    that nothing of it is wanted any more.
+    Feeds and fetches have the names under which the step sends and receives them. `complete`
+    announces that nothing will follow, so that the reply is sent at the end of the step; `ends`
+    that the run is abandoned.
     """
 
     session: int = 0
@@ -218,7 +219,7 @@ class Find:
 
 @dataclass
 class Found:
-    """For each resource of `Find`, 1 where the task has it, else 0."""
+    """For each resource of `Find`, 1 if the task has it, else 0."""
 
     here: list[int] = field(default_factory=list)
 

@@ -291,7 +291,7 @@ class ControlClient:
             )
         if code is grpc.StatusCode.UNIMPLEMENTED:
             return errors.UnimplementedError(
-                f"{where} is no server of weft, or of another version: it has no {method.name}"
+                f"{where} is not a weft server or has another version: it has no {method.name}"
             )
         if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
             return errors.ResourceExhaustedError(

@@ -1,7 +1,7 @@
 """Messages as flatbuffers: a dataclass is a table, and its annotations are the schema.
 
-`encode` and `decode` serve every message. What is decoded is not trusted: each offset is checked
-before it is followed, and a message may not unfold into more than its bytes account for.
+`encode` and `decode` handle every message. Decoded data are untrusted: each offset is checked
+before it is followed, and a message cannot expand to more than its bytes account for.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Field(typing.NamedTuple):
 
 @cache
 def fields_of(message: type) -> tuple[_Field, ...]:
-    """The fields of a message in the order of the schema."""
+    """Return the fields of a message in the order of the schema."""
     hints = typing.get_type_hints(message)
     return tuple(_field(f.name, hints[f.name]) for f in dataclasses.fields(message))
 
@@ -49,9 +49,9 @@ def _field(name: str, hint: Any) -> _Field:
 
 
 def encode(message: Any) -> bytes:
-    """The bytes of a message.
+    """Encode a message.
 
-    Raises: InvalidArgumentError: it would take 2 GiB or more.
+    Raises: InvalidArgumentError: it would exceed 2 GiB.
     """
     builder = flatbuffers.Builder(256)
     try:
@@ -122,9 +122,10 @@ def _write_list(builder: Any, kind: type, values: list[Any]) -> int:
 
 
 def decode(message: type[M], data: bytes) -> M:
-    """The message in some bytes, which are not trusted.
+    """Decode the message in untrusted bytes.
 
-    Raises: DataLossError: an offset, length or text is wrong; says of which message and where.
+    Raises: DataLossError: an offset, length or text is invalid; the error names the message and
+    position.
     """
     return typing.cast(M, _Reader(data, message.__name__).root(message))
 
@@ -148,7 +149,7 @@ class _Reader:
             self._refuse(position, f"it has only {len(self._data)} bytes")
 
     def _offset(self, position: int) -> int:
-        """Where an offset leads to."""
+        """Return the target of an offset."""
         offset = self._scalar("<I", position)
         if not 0 < offset <= len(self._data) - position:
             self._refuse(position, f"the offset {offset} leads out of {len(self._data)} bytes")
@@ -204,14 +205,14 @@ class _Reader:
         return [self._value(item, start + 4 + 4 * i) for i in range(count)]
 
     def _take(self, position: int, count: int) -> None:
-        """Account for what is unfolded, since parts of a message may be named many times."""
+        """Account for decoded items, since parts of a message may be referenced many times."""
         self._left -= count
         if self._left < 0:
-            self._refuse(position, "its parts are named too often")
+            self._refuse(position, "its parts are referenced too often")
 
 
 def _unsaid(field: _Field) -> Any:
-    """The value of a field that is left out: zero, or empty."""
+    """Return the value of a field that is left out: zero, or empty."""
     if field.several:
         return []
     return None if dataclasses.is_dataclass(field.kind) else field.kind()
@@ -221,7 +222,7 @@ def _unsaid(field: _Field) -> Any:
 
 
 def schema(messages: typing.Sequence[type], namespace: str) -> str:
-    """The messages in the language of flatbuffers' own compiler."""
+    """Return the messages in the language of flatbuffers' own compiler."""
     tables = ["// Generated from the messages in Python; do not edit.", f"namespace {namespace};"]
     for message in messages:
         doc = " ".join((message.__doc__ or "").split("\n\n")[0].split())

@@ -1,1 +1,1 @@
-"""Who may talk to whom: certificates, tokens, roles, and what bounds those who ask."""
+"""Security of connections: certificates, tokens, roles, and rate limits."""

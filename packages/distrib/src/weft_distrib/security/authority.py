@@ -25,20 +25,21 @@ _MOST_DAYS: Final = 36_500.0
 
 
 def make_certificates(folder: str | Path, tasks: dict[str, str], days: float = DAYS) -> list[Path]:
-    """Make an authority, a certificate for each task and one for clients, and a token.
+    """Create an authority, a certificate for each task and one for clients, and a token.
 
-    They are for development: the authority's key lies beside what it signs. An authority that is
-    there is kept, and signs anew. Everything but certificates can be read by the owner alone.
+    They are for development: the authority's key is stored next to the certificates that it
+    signs. An existing authority is kept and signs the new certificates. All files except
+    certificates are readable by the owner only.
 
     Args:
-      folder: gets `authority.crt`, and `<name>.crt` and `<name>.key` for the authority, for each
-        task and for "client", and `token` and `client.token`.
-      tasks: names of tasks such as "ps-0", and the hosts that others reach them by.
-      days: how long the certificates are valid, a minute to 100 years; an authority is for ten
+      folder: receives `authority.crt`, and `<name>.crt` and `<name>.key` for the authority, for
+        each task and for "client", and `token` and `client.token`.
+      tasks: names of tasks such as "ps-0", and the hosts by which others reach them.
+      days: validity of the certificates in days, a minute to 100 years; an authority is valid ten
         times as long.
     Returns: the files that were written.
     Raises:
-      InvalidArgumentError: `days` is out of range; the authority that is there cannot be read.
+      InvalidArgumentError: `days` is out of range; the existing authority cannot be read.
       UnimplementedError: the package `cryptography` is not installed.
 
     Examples:
@@ -65,9 +66,9 @@ def make_certificates(folder: str | Path, tasks: dict[str, str], days: float = D
 
 
 def credentials_in(folder: str | Path, name: str) -> Credentials:
-    """What `make_certificates` has made for a task, such as "ps-0", or for "client".
+    """Return the credentials that `make_certificates` created for a task or "client".
 
-    Raises: NotFoundError: a file is not there.
+    Raises: NotFoundError: a file does not exist.
     """
     base = Path(folder)
     token = "client.token" if name == "client" else "token"
@@ -79,8 +80,8 @@ class Authority:
     """Signs certificates.
 
     Args:
-      folder: where its own are, or will be, and what it signs.
-      days: how long what it signs will be valid.
+      folder: the directory of its own files, which are created if necessary, and of signed ones.
+      days: validity of signed certificates.
     Attributes:
       written: the files that it wrote.
     """
@@ -152,7 +153,7 @@ class Authority:
         self._write(name, key, _signed(builder, self._key))
 
     def write_tokens(self) -> None:
-        """Make `token`, unless it is there, and `client.token`."""
+        """Create `token`, unless it exists, and `client.token`."""
         path = self._folder / "token"
         if not path.exists():
             self._put(path, secrets.token_hex(32).encode(), 0o600)

@@ -1,4 +1,4 @@
-"""What a process shows to others, and whom it believes: files, read anew when they change."""
+"""Credentials of a process and its trust in others: files, reloaded when they change."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MAX_TOKEN_BYTES = 1 << 10
 
 
 class Files(NamedTuple):
-    """What the files of credentials hold."""
+    """The contents of credential files."""
 
     certificate: bytes
     key: bytes
@@ -42,17 +42,17 @@ class Files(NamedTuple):
 
 
 class Credentials:
-    """What a process shows to the other tasks of a cluster and to clients, and whom it believes.
+    """Credentials of a process for tasks of a cluster and clients, and its trust in others.
 
-    The files are read anew when they change. With certificates both ends of every connection show
-    theirs. A token is a secret that all who take part know; with `client_token` of it one may be a
-    client only.
+    The files are reloaded when they change. With certificates, both ends of every connection
+    present theirs. A token is a secret shared by all participants; its `client_token` only permits
+    the role of a client.
 
     Args:
       certificate, key: PEM files; the certificate's alternative names hold the host that others
         reach a server by, and a URI with the role: weft:peer for tasks, weft:client for clients.
-      authority: a PEM file with the certificates of those who may sign others'.
-      token: a file with 16 bytes or more, at whose ends white space does not count.
+      authority: a PEM file with the certificates of trusted authorities.
+      token: a file with 16 bytes or more, without surrounding white space.
     Attributes:
       paths: of the four files.
     Raises:
@@ -88,17 +88,17 @@ class Credentials:
 
     @property
     def secure(self) -> bool:
-        """Whether there are certificates."""
+        """True if there are certificates."""
         return bool(self.paths[0])
 
     @property
     def token(self) -> bytes:
-        """The token; b"" where there is none."""
+        """The token; b"" if there is none."""
         return self.files.token
 
     @property
     def files(self) -> Files:
-        """What the files hold now; where they cannot be read any more, what they held last."""
+        """The current contents of the files; the last valid contents if they cannot be read."""
         with self._lock:
             if self._changed():
                 try:
@@ -145,7 +145,7 @@ class Credentials:
         return made[0], made[1]
 
     def role_of_token(self, shown: bytes) -> Role | None:
-        """The role that a token gives; None if it is wrong. Where there is none, all are peers."""
+        """Return the role that a token grants, None if it is wrong; without one all are peers."""
         token = self.token
         if not token or hmac.compare_digest(shown, token):
             return Role.PEER
@@ -162,25 +162,25 @@ class Credentials:
     def from_environment(
         cls, environment: Mapping[str, str] | None = None, told: Mapping[str, str] | None = None
     ) -> Credentials:
-        """Those that `VARIABLES` of the environment name, but for the paths that are told."""
+        """Return the credentials named by environment variables, overridden by `told`."""
         found = os.environ if environment is None else environment
         named = {name: found.get(variable, "") for name, variable in VARIABLES.items()}
         return cls(**{**named, **{name: path for name, path in (told or {}).items() if path}})
 
 
 def client_token(token: bytes) -> bytes:
-    """What a client shows instead of a token that makes whoever shows it a task."""
+    """Return the token of clients, which does not permit the role of a task."""
     return hmac.new(token, b"weft client", hashlib.sha256).hexdigest().encode()
 
 
 def credentials_of_query(query: str, config: Any = None) -> Credentials:
-    """Those of a target: "certificate=…&key=…&authority=…&token=…".
+    """Return the credentials of a target: "certificate=…&key=…&authority=…&token=…".
 
-    What it does not name is of the config, and what neither names of the environment.
+    Missing names default to those of the config, then to those of the environment.
 
     Args:
       config: a ConfigProto, or None.
-    Raises: InvalidArgumentError: the query says something else.
+    Raises: InvalidArgumentError: the query contains another name.
     """
     told = dict(parse_qsl(query, keep_blank_values=True))
     unknown = sorted(set(told) - set(VARIABLES))
@@ -223,4 +223,4 @@ def _checked_token(content: bytes, path: str) -> bytes:
 
 
 def _no_password() -> str:
-    return ""  # so that nobody is asked at a terminal
+    return ""  # so that OpenSSL does not prompt on a terminal

@@ -1,4 +1,4 @@
-"""How often something may happen: a plain object that is told the time."""
+"""Rate limits: plain objects driven by the time."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from weft_tensor import errors
 
 
 class Rate:
-    """Lets so many things happen in a second, and as many at once as a burst may have.
+    """A token bucket: limits the rate of events, and the size of a burst.
 
     Args:
-      what: happens, for messages: "new connections".
-      per_second: how many on the whole.
-      burst: how many at once, after a pause.
+      what: the events, for messages: "new connections".
+      per_second: average number per second.
+      burst: maximum number at once, after a pause.
     """
 
     def __init__(self, what: str, per_second: float, burst: int) -> None:
@@ -24,10 +24,10 @@ class Rate:
         self._lock = threading.Lock()
 
     def take(self, now: float | None = None) -> None:
-        """Count one.
+        """Count one event.
 
         Args:
-          now: in seconds of a clock that goes on; `time.monotonic()` by default.
+          now: in seconds of a monotonic clock; `time.monotonic()` by default.
         Raises: ResourceExhaustedError: there were too many.
         """
         now = time.monotonic() if now is None else now

@@ -1,4 +1,4 @@
-"""Why a connection with certificates came to nothing, in words that say what to do."""
+"""Diagnosis of failed connections with certificates, with advice."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weft_distrib.security.credentials import Credentials
 from weft_tensor import errors
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0"
-"""What HTTP/2 begins with, and its first frame."""
+"""The connection preface of HTTP/2, and its first frame."""
 _PAUSE_SECONDS = 0.2
 
 _THEIRS: Final = {
@@ -43,10 +43,10 @@ _PLAIN = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "PACKE
 
 
 def refusal(error: ssl.SSLError, peer: str) -> errors.OpError:
-    """The error to raise where TLS failed.
+    """Return the error for a failure of TLS.
 
     Args:
-      peer: who is at the other end.
+      peer: the other end.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         why = _THEIRS.get(error.verify_code, f"is refused: {error.verify_message}")
@@ -69,15 +69,15 @@ def refusal(error: ssl.SSLError, peer: str) -> errors.OpError:
 
 
 def probe(host: str, port: int, peer: str, credentials: Credentials, timeout: float) -> None:
-    """Find out why a gRPC server is not to be talked to; gRPC itself does not say.
+    """Find out why a gRPC server rejects connections, which gRPC does not report.
 
-    Returns where nothing is wrong, or nobody is there.
+    Returns if nothing is wrong, or if there is no answer.
 
-    Raises: UnauthenticatedError: one of the two ends refuses the other.
+    Raises: UnauthenticatedError: one of the two ends rejects the other.
     """
     asks = _ask_tls if credentials.secure else _ask_plain
     try:
-        for pause in (0, _PAUSE_SECONDS):  # a server that is about to end says nothing, either
+        for pause in (0, _PAUSE_SECONDS):  # a server that is ending is silent, too
             time.sleep(pause)
             with socket.create_connection((host, port), timeout) as sock:
                 answer = asks(sock, host, credentials)
@@ -95,11 +95,11 @@ def probe(host: str, port: int, peer: str, credentials: Credentials, timeout: fl
     except OSError:
         return
     if answer.startswith(b"HTTP/"):
-        raise errors.UnimplementedError(f"{peer} is no server of weft: it speaks HTTP/1")
+        raise errors.UnimplementedError(f"{peer} is not a weft server: it speaks HTTP/1")
 
 
 def _ask_tls(sock: socket.socket, host: str, credentials: Credentials) -> bytes:
-    """What a server says first; nothing where it refuses the certificate that it has seen."""
+    """Return the server's first bytes; empty if it rejects the presented certificate."""
     context = credentials.contexts()[1]
     with context.wrap_socket(sock, server_hostname=host) as secure:
         return secure.recv(8)
@@ -125,7 +125,7 @@ def _speaks_tls(host: str, port: int, timeout: float) -> bool:
 
 
 def _own_fault(credentials: Credentials) -> str:
-    """Why a server refuses this process's certificate: what the own authority would say of it."""
+    """Return why a server rejects this process's certificate, by verifying it locally."""
     asking = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     asking.check_hostname, asking.verify_mode = False, ssl.CERT_NONE
     asking.load_cert_chain(*credentials.paths[:2])

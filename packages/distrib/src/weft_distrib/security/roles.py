@@ -1,4 +1,4 @@
-"""What a caller may do: as a client of sessions, or as a task among tasks."""
+"""Roles of callers: a client of sessions, or a task among tasks."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from weft_tensor import errors
 
 
 class Role(IntEnum):
-    """What a caller is; whoever may do what a peer does may do what a client does.
+    """The role of a caller; a peer may do everything that a client may do.
 
     CLIENT: opens sessions and runs steps.
-    PEER: another task of the cluster, which runs parts, pulls values and drops state.
+    PEER: another task of the cluster, which runs partitions, pulls values and drops state.
     """
 
     CLIENT = 1
@@ -20,19 +20,19 @@ class Role(IntEnum):
 
     @property
     def uri(self) -> str:
-        """How a certificate names the role, among its alternative names."""
+        """The role's name in a certificate, among its alternative names."""
         return f"weft:{self.name.lower()}"
 
 
 def role_of(uris: Iterable[str]) -> Role:
-    """The role that a certificate gives: that of a client unless it names another one."""
+    """Return the role in a certificate: that of a client unless it names another one."""
     return Role.PEER if Role.PEER.uri in uris else Role.CLIENT
 
 
 def require(role: Role, wanted: Role, what: str, who: str) -> None:
-    """Refuse what a role may not do.
+    """Reject a call that a role does not permit.
 
-    Raises: PermissionDeniedError: says what was wanted, and how to get it.
+    Raises: PermissionDeniedError: the message names the required role, and how to get it.
     """
     if role < wanted:
         raise errors.PermissionDeniedError(

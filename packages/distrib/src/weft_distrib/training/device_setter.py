@@ -50,7 +50,7 @@ class _RoundRobin:
 
 
 def byte_size_load_fn(op: Node) -> float:
-    """The bytes of a variable, as the load that it puts on its server.
+    """Return the bytes of a variable, as the load that it puts on its server.
 
     Args:
       op: the node of a variable, whose shape is known.
@@ -85,7 +85,7 @@ class GreedyLoadBalancingStrategy:
         self._loads = [0.0] * num_tasks
 
     def __call__(self, op: Node) -> int:
-        """The number of the server for a variable."""
+        """Return the number of the server for a variable."""
         task = self._loads.index(min(self._loads))
         self._loads[task] += self._load_fn(op)
         return task
@@ -131,7 +131,7 @@ def replica_device_setter(
     ps_ops: Sequence[str] | None = None,
     ps_strategy: Callable[[Any], int] | None = None,
 ) -> Callable[[Any], str] | None:
-    """A device function for `tf.device` that spreads variables over parameter servers.
+    """Return a device function for `tf.device` that spreads variables over parameter servers.
 
     Args:
       ps_tasks: how many parameter servers there are; those of `cluster` where it is given.

@@ -223,7 +223,7 @@ class SyncReplicasOptimizer(Optimizer):
     # ------------------------------------------------------------------------- chief
 
     def get_chief_queue_runner(self) -> QueueRunner:
-        """The runner of the thread in which the chief makes updates and gives out tokens.
+        """Return the runner of the thread in which the chief makes updates and gives out tokens.
 
         Raises: FailedPreconditionError: `apply_gradients` has not been called.
         """
@@ -231,7 +231,7 @@ class SyncReplicasOptimizer(Optimizer):
         return found
 
     def get_init_tokens_op(self, num_tokens: int = -1) -> Node:
-        """A node by which the chief gives out the first tokens.
+        """Return a node by which the chief gives out the first tokens.
 
         Args:
           num_tokens: how many; by default as many as replicas that may wait for nothing.
@@ -256,7 +256,7 @@ class SyncReplicasOptimizer(Optimizer):
         return found
 
     def make_session_run_hook(self, is_chief: bool, num_tokens: int = -1) -> SessionRunHook:
-        """A hook that initialises a replica, and on the chief runs what gives out tokens.
+        """Return a hook that initialises a replica, and on the chief runs what gives out tokens.
 
         Args:
           is_chief: whether this is the chief.

@@ -10,18 +10,18 @@ _PORTS = 1 << 16
 
 
 class Address(NamedTuple):
-    """Where a server is; the host without brackets."""
+    """The address of a server; the host without brackets."""
 
     host: str
     port: int
 
 
 def address_of(text: str, what: str = "an address") -> Address:
-    """The host and the port in a text.
+    """Parse an address to host and port.
 
     Args:
-      what: it is the address of, for messages.
-    Raises: InvalidArgumentError: it has no such parts.
+      what: the purpose of the address, for messages.
+    Raises: InvalidArgumentError: it is malformed.
     """
     host, _, port = text.rpartition(":")
     known = port.isascii() and port.isdecimal() and int(port) < _PORTS

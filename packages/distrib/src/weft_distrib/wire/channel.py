@@ -1,4 +1,4 @@
-"""Calls both ways over a connection: one thread reads, one writes what is large."""
+"""Bidirectional calls over a connection: a reader thread, and a writer for large values."""
 
 from __future__ import annotations
 
@@ -39,37 +39,37 @@ MAX_VALUES_BYTES: Final = 1 << 36
 """The most bytes that the values of one message may have."""
 
 MAX_CALLS: Final = 1 << 16
-"""How many calls of one connection may wait for their replies."""
+"""Maximum number of pending calls of one connection."""
 
 _OWN_BYTES = 1 << 18
-"""What a thread that has something to send may send itself; the writer sends the rest."""
+"""Maximum bytes that a calling thread sends itself; the writer sends the rest."""
 
 _IDLE_SECONDS = 5.0
-"""How long blocks of shared memory that hold nothing are kept for the next values."""
+"""Seconds that free blocks of shared memory are kept for the next values."""
 
 OK: Final = 0
 
 
 class Answer(Protocol):
-    """Who waits for the reply to a call: told once, by a thread that must not be kept waiting."""
+    """The receiver of a reply: called once, on a thread that must not be blocked."""
 
     def __call__(self, values: Sequence[Any], meta: bytes, /) -> None:
-        """Take what the reply holds."""
+        """Receive the reply."""
         ...
 
     def fail(self, error: errors.OpError) -> None:
-        """Take the reason why there is none."""
+        """Receive the error."""
         ...
 
 
 class Call:
-    """A call that came in; replied to once, by any thread.
+    """An incoming call; replied to once, on any thread.
 
     Attributes:
-      channel: by which it came.
-      method: what is called.
-      meta, values: with what.
-      on_cancel: called when the caller does not want the reply any more, or is gone.
+      channel: its connection.
+      method: the called method.
+      meta, values: the arguments.
+      on_cancel: called when the caller no longer wants the reply, or is lost.
     """
 
     __slots__ = ("_number", "_once", "channel", "meta", "method", "on_cancel", "values")
@@ -84,7 +84,7 @@ class Call:
         self.on_cancel: Callable[[], None] | None = None
 
     def reply(self, values: Sequence[Any] = (), meta: bytes = b"") -> None:
-        """Send the results; what comes second is dropped."""
+        """Send the results; a second reply is dropped."""
         if next(self._once):
             return
         try:
@@ -112,21 +112,21 @@ def _error_from(meta: bytes) -> errors.OpError:
 OnLost = Callable[[errors.OpError], None]
 
 Serve = Callable[[Call], None]
-"""Takes a call in the thread that reads, which it must not keep: replies come later or at once."""
+"""Handles a call on the reader thread, which must not be blocked; it may reply later."""
 
 
 class Channel:
-    """Calls both ways over one connection.
+    """Bidirectional calls over one connection.
 
     Args:
-      stream: what carries them; the channel closes it.
-      peer: what is at the other end, for messages: "/job:ps/task:0 at host:2223".
-      serve: takes the calls of the other end; None where it may call nothing.
-      limit: the most bytes that the values of one message may have.
-      caller: what the other end may do here, where it is known already.
+      stream: the transport; the channel closes it.
+      peer: the other end, for messages: "/job:ps/task:0 at host:2223".
+      serve: handles calls of the other end; None if it may not call.
+      limit: maximum bytes of the values of one message.
+      caller: the role of the other end, if it is known.
     Attributes:
-      caller: what the other end may do here, once it has said who it is.
-      heard: grows whenever something comes.
+      caller: the role of the other end, once it is known.
+      heard: grows with everything received.
     """
 
     def __init__(
@@ -145,8 +145,8 @@ class Channel:
         self._when_lost: dict[Any, OnLost] = {}
         self._pool: Pool | None = None
         self._mapped: Mapped | None = None
-        # For the writer: there is something to send; send this, whose values are to be copied;
-        # say that a block is free. An array's end puts the last, whatever lock its thread holds.
+        # The writer's queue: None for data to send, a message whose values are to be copied, or the
+        # number of a free block. Finalizers of arrays use it, whatever lock their thread holds.
         self._work: SimpleQueue[Message | int | None] = SimpleQueue()
         if isinstance(stream, LocalStream):
             self._pool = Pool(self._hand_over)
@@ -154,7 +154,7 @@ class Channel:
         self._inbox = Inbox(limit, mapped=self._mapped)
         self._outbox = Outbox()
         self._lock = threading.Lock()
-        self._sending = False  # whether somebody is at it, who will send what is added meanwhile
+        self._sending = False  # whether a thread is sending; it also sends what is added meanwhile
         self._writer: threading.Thread | None = None
         self._counters = Counters()
         self._let_go_again = 0.0
@@ -170,11 +170,11 @@ class Channel:
 
     @property
     def traffic(self) -> Traffic:
-        """What went by this connection so far."""
+        """Return the traffic of this connection so far."""
         return self._counters.traffic(self.peer, self._stream.transport)
 
     def link_of(self, nbytes: int) -> str:
-        """By what a value of so many bytes goes: "shared memory", "socket" or "tls"."""
+        """Return the transport of a value of `nbytes`: "shared memory", "socket" or "tls"."""
         transport = self._stream.transport
         small = self._pool is not None and nbytes < SHARED_BYTES
         return "socket" if small else transport
@@ -182,10 +182,10 @@ class Channel:
     # -------------------------------------------------------------------------- calls
 
     def call(self, method: int, meta: bytes, values: Sequence[Any], answer: Answer) -> int:
-        """Call something at the other end.
+        """Call a method of the other end.
 
         Returns: the call's number, for `cancel`.
-        Raises: InvalidArgumentError: a value cannot leave its process; `answer` is not told then.
+        Raises: InvalidArgumentError: a value cannot leave its process; `answer` is not called.
         """
         with self._lock:
             error = self._error
@@ -204,7 +204,7 @@ class Channel:
         return number
 
     def cancel(self, number: int) -> bool:
-        """Forget a call; returns whether its answer had not come. The other end is told."""
+        """Cancel a call and notify the other end; return True if it had no reply yet."""
         with self._lock:
             if self._waiting.pop(number, None) is None:
                 return False
@@ -243,10 +243,10 @@ class Channel:
         return self._error
 
     def when_lost(self, key: Any, listener: OnLost) -> None:
-        """Tell `listener` once when the connection ends, and why; at once if it has ended.
+        """Call `listener` with the error when the connection ends; at once if it has ended.
 
         Args:
-          key: a later listener with the same key takes its place.
+          key: a later listener with the same key replaces it.
         """
         with self._lock:
             error = self._error
@@ -256,12 +256,12 @@ class Channel:
             listener(error)
 
     def forget_listener(self, key: Any) -> None:
-        """Do not tell the listener of a key."""
+        """Remove the listener of a key."""
         with self._lock:
             self._when_lost.pop(key, None)
 
     def close(self, error: errors.OpError | None = None) -> None:
-        """End the connection: who waits is told `error`, and the other end sees that it ended."""
+        """End the connection: pending calls fail with `error`, and the other end notices."""
         error = error or errors.CancelledError(f"the connection to {self.peer} was closed")
         with self._lock:
             if self._error is not None:
@@ -287,7 +287,7 @@ class Channel:
     # ------------------------------------------------------------------------ sending
 
     def _add(self, message: Message) -> None:
-        """Let a message be sent, by the writer where it has values to copy first."""
+        """Add a message to send, by the writer if values have to be copied first."""
         if self._pool is not None and any(is_shared(value) for value in message.values):
             self._work.put(message)
             return
@@ -301,8 +301,8 @@ class Channel:
         counters.shared += packed.shared
 
     def _send(self) -> None:
-        """Send what the socket takes at once; leave the rest to the writer."""
-        with uninterrupted():  # else nobody would know how much of a frame is gone
+        """Send as much as the socket accepts at once; leave the rest to the writer."""
+        with uninterrupted():  # else the sent part of a frame would be unknown
             self._send_at_once()
 
     def _send_at_once(self) -> None:
@@ -329,7 +329,7 @@ class Channel:
         self._writer.start()
 
     def _send_frames(self, wait: bool) -> int | None:
-        """Send some; returns how many bytes, or None where all is sent and `_sending` is over."""
+        """Send some frames; return the number of bytes, or None if nothing is left to send."""
         with self._lock:
             buffers = self._outbox.next() if self._error is None else []
             if not buffers:
@@ -347,7 +347,7 @@ class Channel:
     def _write(self) -> None:
         try:
             self._write_all()
-        except Exception as error:  # because whoever waits for an answer must be told
+        except Exception as error:  # because receivers of answers must be notified
             _log.exception("the connection to %s is given up", self.peer)
             self.close(
                 errors.InternalError(f"the connection to {self.peer} is given up: {error!r}")
@@ -370,8 +370,8 @@ class Channel:
             elif isinstance(work, int):
                 self._tell([Message(RELEASE, False, work)])
             else:
-                # What was copied is let go of before the copy leaves: by the time of the reply
-                # nobody but its owner may have it, who would copy it to write to it.
+                # Release copied values before sending: when the reply arrives, their owner must
+                # hold the only reference, or an in-place update would copy.
                 work = self._copied(work)
                 self._add_copied(work)
             del work  # else its values live on until the next
@@ -385,7 +385,7 @@ class Channel:
     # ----------------------------------------------------------------- shared memory
 
     def _hand_over(self, number: int, file: int) -> None:
-        """Give the other end a new block, before anything that is in it."""
+        """Pass a new block to the other end, before any value in it."""
         assert isinstance(self._stream, LocalStream)
         with self._lock:
             if self._error is not None:
@@ -395,12 +395,12 @@ class Channel:
             self._outbox.add(Message(BLOCK, False, number))
 
     def _copied(self, message: Message) -> Message:
-        """A message with its large values in shared memory, as far as there is room."""
+        """Return a message with its large values in shared memory, as far as there is room."""
         values = [(self._put(v) or v) if is_shared(v) else v for v in message.values]
         return message._replace(values=values)
 
     def _add_copied(self, message: Message) -> None:
-        """Send a message some of whose values are in shared memory."""
+        """Send a message with values in shared memory."""
         shared = [value for value in message.values if isinstance(value, SharedValue)]
         with self._lock:
             if self._error is not None:
@@ -420,7 +420,7 @@ class Channel:
         self._send()
 
     def _put(self, value: Any) -> SharedValue | None:
-        """Copy a value to shared memory; None where there is no room, and it goes by the socket."""
+        """Copy a value to shared memory; None if there is no room, so that the socket is used."""
         assert self._pool is not None
         found = self._pool.put(value)
         if found is None and self._pool.idle and time.monotonic() > self._let_go_again:
@@ -472,7 +472,7 @@ class Channel:
             self.close(
                 errors.ResourceExhaustedError(f"no memory for what {self.peer} sent: {error}")
             )
-        except Exception as error:  # because whoever waits for a reply must be told
+        except Exception as error:  # because receivers of replies must be notified
             _log.exception("the connection to %s is given up", self.peer)
             self.close(
                 errors.InternalError(f"the connection to {self.peer} is given up: {error!r}")
@@ -537,4 +537,4 @@ class Channel:
 
 
 _UNANSWERED: Any = object()
-"""Keeps a call's place while an error takes that of its results."""
+"""Marks a call whose results are replaced by an error."""

@@ -16,16 +16,16 @@ BLOCK, RELEASE, FORGET = 6, 7, 8
 _EMPTY = frozenset((CANCEL, PING, PONG, RELEASE))
 
 CHUNK_BYTES: Final = 1 << 20
-"""The most bytes of one value before another message has its turn."""
+"""Maximum bytes of one value before another message is interleaved."""
 
 MAX_HEAD_BYTES: Final = 1 << 24
 BUFFER_BYTES: Final = 1 << 16
-"""Of what is read ahead; what a message has more of than that is read to where it stays."""
+"""Size of the read-ahead buffer; larger payloads are read directly to their destination."""
 
 _FRAME = struct.Struct("<BBHIQ")
 _HEAD = struct.Struct("<HHI")
 FRAME_BYTES: Final = _FRAME.size
-"""Of what comes before the payload of a frame."""
+"""Size of the header of a frame."""
 
 
 _NOTHING: Final = Packed(b"", [])
@@ -48,14 +48,14 @@ def call_bytes(frame: bytes | bytearray, limit: int) -> int:
 
 
 class Message(NamedTuple):
-    """A whole message, or a frame without content.
+    """A complete message, or a frame without content.
 
     Attributes:
       kind: HEAD for a message; else that of a frame without content.
-      reply: whether it answers a call.
+      reply: whether it is a reply to a call.
       call: the number of the call, or of a block.
-      code: the method called, or how the call went.
-      nbytes: of the values, where it was received.
+      code: the method called, or the status of the call.
+      nbytes: of the values, in a received message.
     """
 
     kind: int
@@ -68,7 +68,7 @@ class Message(NamedTuple):
 
 
 class Outbox:
-    """What is still to be sent, as frames: heads first, then chunks of large values in turn."""
+    """Outgoing messages as frames: heads first, then chunks of large values, interleaved."""
 
     def __init__(self) -> None:
         self._heads: deque[bytes] = deque()
@@ -76,9 +76,9 @@ class Outbox:
         self._frame: list[memoryview] = []
 
     def add(self, message: Message) -> Packed:
-        """Send a message, once those heads are sent that came before.
+        """Add a message, whose head is sent after earlier heads.
 
-        Returns: how its values are laid out.
+        Returns: the layout of its values.
         Raises: InvalidArgumentError: a value cannot leave its process, or the head is too long.
         """
         if message.kind != HEAD:
@@ -98,7 +98,7 @@ class Outbox:
         return packed
 
     def next(self) -> list[memoryview]:
-        """The buffers to send next, whole frames; empty where all is sent."""
+        """Return the buffers to send next, complete frames; empty if all is sent."""
         if self._frame:
             return self._frame
         if self._heads:
@@ -143,14 +143,14 @@ class _Outgoing:
 
 
 class Inbox:
-    """Puts what comes in together again. Large values go straight to where they will stay.
+    """Reassembles incoming messages. Large values are written directly to their destination.
 
-    The socket writes into `space()` and says by `received` how much.
+    The socket writes to `space()` and reports the number of bytes by `received`.
 
     Args:
-      limit: the most bytes that the values of a message may have.
-      head_limit: the most bytes that its head may have.
-      mapped: the memory of the other end, where it shares some.
+      limit: maximum bytes of the values of a message.
+      head_limit: maximum bytes of its head.
+      mapped: the shared memory of the other end, if any.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class Inbox:
         self._partial: dict[tuple[bool, int], _Incoming] = {}
 
     def space(self) -> memoryview:
-        """Where the next bytes may be written; never empty."""
+        """Return the buffer for the next bytes; never empty."""
         if self._left and self._start == self._end:
             target = self._target()
             if len(target) > BUFFER_BYTES:
@@ -180,9 +180,9 @@ class Inbox:
         return self._buffer[self._end :]
 
     def received(self, count: int) -> list[Message]:
-        """Note that `count` bytes were written into `space()`; returns what is whole by now.
+        """Process `count` bytes written to `space()`; return the completed messages.
 
-        Raises: OpError: what came breaks the protocol or a limit; the connection is of no use.
+        Raises: OpError: the data violate the protocol or a limit; the connection is unusable.
         """
         found: list[Message] = []
         if self._left and self._start == self._end and len(self._target()) > BUFFER_BYTES:
@@ -225,7 +225,7 @@ class Inbox:
         self._left = size
 
     def _target(self) -> memoryview:
-        """Where the next bytes of the frame's payload go."""
+        """Return the destination of the next bytes of the frame's payload."""
         assert self._frame is not None
         incoming = self._head or self._partial[self._frame[1:]]
         return incoming.target()[: self._left]

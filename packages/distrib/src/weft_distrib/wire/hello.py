@@ -39,7 +39,7 @@ class Hello(NamedTuple):
     offer: bytes = b""
 
     def pack(self) -> bytes:
-        """The bytes of it."""
+        """Return the bytes of it."""
         sizes = len(self.token), len(self.offer)
         fixed = _HELLO.pack(self.version, self.incarnation, self.role, *sizes)
         return fixed + self.token + self.offer
@@ -127,7 +127,7 @@ class Opening:
         return min(hello.role, role, certified)
 
     def connect(self, address: tuple[str, int], peer: str, timeout: float) -> socket.socket:
-        """A socket to a task, whose address is resolved anew.
+        """Return a socket to a task, whose address is resolved anew.
 
         Raises: UnavailableError: nobody answers there.
         """
@@ -157,7 +157,7 @@ def check_version(own: int, told: int) -> None:
 
 
 def admitted(credentials: Credentials, token: bytes) -> Role:
-    """The role that a token gives.
+    """Return the role that a token gives.
 
     Raises: UnauthenticatedError: it is wrong, or there is none and one is wanted.
     """

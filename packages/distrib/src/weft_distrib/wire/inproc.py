@@ -121,7 +121,7 @@ class InprocStream:
 
 
 def pair() -> tuple[InprocStream, InprocStream]:
-    """The two ends of a new connection."""
+    """Return the two ends of a new connection."""
     there, back = _Pipe(), _Pipe()
     return InprocStream(back, there), InprocStream(there, back)
 

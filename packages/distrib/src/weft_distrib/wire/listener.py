@@ -1,4 +1,4 @@
-"""Accepting and making connections; the first call on each says who calls."""
+"""Accepting and making connections, whose first call identifies the caller."""
 
 from __future__ import annotations
 
@@ -35,27 +35,27 @@ _log = logging.getLogger("weft")
 
 _BACKLOG = 512
 _ASKED = 4
-"""How often somebody is asked for a sign of life within the lease."""
+"""Number of polls for a sign of life during a lease."""
 
 _MAX_CONNECTIONS = 8192
 LEASE_SECONDS: Final = 120.0
-"""How long who has connected may give no sign of life."""
+"""Seconds without a sign of life after which a connection is given up."""
 
 _CONNECTIONS_A_SECOND = 1000.0
 _CONNECTIONS_AT_ONCE = 4096
 
 
 class Listener:
-    """Accepts connections for as long as the process lives.
+    """Accepts connections during the life of the process.
 
     Args:
-      host: to listen on.
-      opening: says who may connect.
-      incarnation: of this task; who expects another one is refused.
-      serve: takes the calls that come after a connection's first.
+      host: the address to listen on.
+      opening: decides who may connect.
+      incarnation: of this task; callers that expect another one are rejected.
+      serve: handles the calls after a connection's first.
       lease: seconds without a sign of life after which a connection is given up.
     Attributes:
-      port: the one it listens on.
+      port: the port it listens on.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Listener:
         self._reception.start()
 
     def _open_tcp(self, sock: socket.socket) -> tuple[SocketStreams, str, Admit]:
-        """Open a connection by the network; as of `reception.Open`."""
+        """Open a network connection; see `reception.Open`."""
         self._check_room()
         credentials = self._opening.credentials
         context = credentials.contexts()[0] if credentials.secure else None
@@ -100,7 +100,7 @@ class Listener:
         return stream_of(sock, context, caller), caller, self._admit
 
     def _open_local(self, sock: socket.socket) -> tuple[SocketStreams, str, Admit]:
-        """Open a connection within this machine; as of `reception.Open`."""
+        """Open a connection within this machine; see `reception.Open`."""
         self._check_room()
         caller = f"process {process_of(sock)} of this machine"
         if not is_own_user(sock):
@@ -116,7 +116,7 @@ class Listener:
                 raise errors.ResourceExhaustedError(f"{_MAX_CONNECTIONS} connections are open")
 
     def _enter(self, stream: SocketStreams, caller: str, call: int, admission: Admission) -> None:
-        """Serve a connection whose hello was accepted; as of `reception.Enter`."""
+        """Serve a connection after its handshake; see `reception.Enter`."""
         try:
             channel = Channel(stream, caller, self._serve, caller=admission.role)
         except RuntimeError as error:  # the system has no more threads
@@ -161,7 +161,7 @@ class Listener:
         channel.when_lost(self._tickets, lambda _: self._tickets.take_back(ticket))
 
     def traffic(self) -> list[Traffic]:
-        """What has gone by the connections that are open."""
+        """Return the traffic of the open connections."""
         with self._lock:
             return [channel.traffic for channel in self._channels if channel.lost is None]
 
@@ -180,7 +180,7 @@ class Listener:
 
 
 class _Lease:
-    """Asks the other end of a connection for signs of life, and ends it where none come."""
+    """Polls the other end of a connection for signs of life, and closes it without them."""
 
     def __init__(self, channel: Channel, seconds: float) -> None:
         self._channel, self._pause = channel, seconds / _ASKED
@@ -241,11 +241,11 @@ class _Greeting:
 def ask(
     channel: Channel, method: int, meta: bytes, values: Sequence[Any], timeout: float
 ) -> tuple[Sequence[Any], bytes]:
-    """Call, and wait for the reply.
+    """Call a method and wait for the reply.
 
     Raises:
-      DeadlineExceededError: it did not come within `timeout` seconds.
-      OpError: what the other end raised.
+      DeadlineExceededError: it did not arrive within `timeout` seconds.
+      OpError: the error of the other end.
     """
     reply = Reply()
     number = channel.call(method, meta, values, reply)
@@ -300,12 +300,12 @@ def dial(
 
 
 def _greeted(stream: Stream, peer: str, hello: Hello, timeout: float) -> tuple[Channel, bytes]:
-    """A channel by which the other end knows who calls, and what it has answered."""
+    """Return a channel after the handshake, and the reply of the other end."""
     channel = Channel(stream, peer)
     try:
         _, told = ask(channel, HELLO, hello.pack(), (), timeout)
     except errors.DeadlineExceededError as error:
-        lost = errors.UnavailableError(error.message)  # as where nobody listens: try again
+        lost = errors.UnavailableError(error.message)  # as for a missing listener: try again
         channel.close(lost)
         raise lost from error
     except errors.OpError as error:

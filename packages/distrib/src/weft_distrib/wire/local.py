@@ -1,9 +1,9 @@
-"""Finding out that two processes are on one machine, by a socket that only reaches so far.
+"""Detection of processes on the same machine, by a socket of limited reach.
 
-A task listens on a socket of the family AF_UNIX as well, whose name is drawn at random. Who has
-said by the ordinary way who it is, and offers it, is invited: it gets the name and a ticket, and
-calls again by that socket. The system tells both ends as which user the other one runs; it must be
-the same. Where the socket cannot be reached, the ordinary connection stays.
+A task also listens on a socket of the family AF_UNIX with a random name. An authenticated caller
+that offers local connections is invited: it receives the name and a ticket, and connects again to
+that socket. The operating system reports the user of the other end to both ends, which must be the
+same. If the socket is unreachable, the ordinary connection is kept.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from weft_distrib.security.roles import Role
 from weft_tensor import errors
 
 OFFER: Final = b"local"
-"""What a caller offers that could be invited."""
+"""The offer of a caller that accepts invitations."""
 
 _TICKET_BYTES = 16
 _NAME_BYTES = 16
@@ -30,44 +30,44 @@ _BACKLOG = 512
 
 
 class Invitation(NamedTuple):
-    """Where to call again, and what to show there."""
+    """The socket to connect to, and the ticket to present."""
 
     ticket: bytes
     name: bytes
 
     def pack(self) -> bytes:
-        """The bytes of it."""
+        """Encode the invitation."""
         return self.ticket + self.name
 
     @classmethod
     def unpack(cls, data: bytes) -> Invitation:
-        """What `pack` gave.
+        """Decode the result of `pack`.
 
-        Raises: DataLossError: it is none.
+        Raises: DataLossError: it is malformed.
         """
         if len(data) != _TICKET_BYTES + _NAME_BYTES:
-            raise errors.DataLossError(f"an invitation of {len(data)} bytes is none")
+            raise errors.DataLossError(f"an invitation cannot have {len(data)} bytes")
         return cls(data[:_TICKET_BYTES], data[_TICKET_BYTES:])
 
 
 class Tickets:
-    """Whom a task has invited, and as what; each ticket is good once."""
+    """Single-use tickets of invited callers, with their roles."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._roles: dict[bytes, Role] = {}
 
     def give(self, role: Role) -> bytes:
-        """A new ticket."""
+        """Return a new ticket."""
         ticket = secrets.token_bytes(_TICKET_BYTES)
         with self._lock:
             self._roles[ticket] = role
         return ticket
 
     def take(self, ticket: bytes) -> Role:
-        """What the holder of a ticket may do.
+        """Return the role of the holder of a ticket, and invalidate the ticket.
 
-        Raises: PermissionDeniedError: it is none, or was used or taken back.
+        Raises: PermissionDeniedError: it is unknown, used or revoked.
         """
         with self._lock:
             role = self._roles.pop(ticket, None)
@@ -76,13 +76,13 @@ class Tickets:
         return role
 
     def take_back(self, ticket: bytes) -> None:
-        """Who was invited does not come."""
+        """Revoke the ticket of a caller that does not come."""
         with self._lock:
             self._roles.pop(ticket, None)
 
 
 def listen() -> tuple[socket.socket, bytes]:
-    """A socket that only this machine can reach, and its name."""
+    """Return a socket that only this machine can reach, and its name."""
     name = secrets.token_bytes(_NAME_BYTES)
     sock = socket.socket(socket.AF_UNIX)
     sock.bind(_address(name))
@@ -91,7 +91,7 @@ def listen() -> tuple[socket.socket, bytes]:
 
 
 def reach(name: bytes) -> socket.socket | None:
-    """Connect to such a socket; None where it is on another machine or another user's."""
+    """Connect to a local socket; None if it is of another machine or user."""
     sock = socket.socket(socket.AF_UNIX)
     with suppress(OSError):
         sock.settimeout(_CONNECT_SECONDS)
@@ -104,12 +104,12 @@ def reach(name: bytes) -> socket.socket | None:
 
 
 def is_own_user(sock: socket.socket) -> bool:
-    """Whether the process at the other end runs as the same user as this one."""
+    """Return True if the process at the other end runs as the same user."""
     return _credentials(sock)[1] == os.geteuid()
 
 
 def process_of(sock: socket.socket) -> int:
-    """The number of the process at the other end."""
+    """Return the number of the process at the other end."""
     return _credentials(sock)[0]
 
 

@@ -1,8 +1,8 @@
-"""Memory that both ends of a connection have: blocks into which one end copies what it sends.
+"""Shared memory between the ends of a connection: blocks for copies of sent values.
 
-Each end has blocks of its own for what it sends (`Pool`) and maps those of the other (`Mapped`). A
-block is a file without a name, which only who is handed its descriptor can open. It holds one value
-at a time: from the sender's copy until the last array over it dies at the receiver.
+Each end has blocks for the values that it sends (`Pool`) and maps those of the other end
+(`Mapped`). A block is an anonymous file, which can only be opened through a passed descriptor. It
+holds one value at a time: from the sender's copy until the last array over it dies at the receiver.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ import numpy as np
 from weft_tensor import errors
 
 SHARED_BYTES: Final = 1 << 18
-"""Values of at least so many bytes go by shared memory; below, a thread sends them at once."""
+"""Minimum bytes of values in shared memory; smaller ones are sent at once by their thread."""
 
 _MAX_BLOCKS = 64
-"""Of one end of a connection. Each is an open file at both ends, of which processes have few."""
+"""Maximum number of blocks of one end. Each is an open file at both ends, which are limited."""
 
 _MAX_TOTAL_BYTES = 1 << 32
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
@@ -33,7 +33,7 @@ _BYTE = np.dtype(np.uint8)
 
 
 class SharedValue(NamedTuple):
-    """An array whose bytes are in a block, as messages describe it."""
+    """An array whose bytes are in a block, as described in messages."""
 
     block: int
     dtype: np.dtype[Any]
@@ -42,18 +42,18 @@ class SharedValue(NamedTuple):
 
 
 def is_shared(value: Any) -> bool:
-    """Whether a value goes by shared memory where there is some."""
+    """Return True if a value is transferred by shared memory where available."""
     return (
         isinstance(value, np.ndarray) and value.nbytes >= SHARED_BYTES and not value.dtype.hasobject
     )
 
 
 class Budget:
-    """What the blocks of all connections of a process may take together.
+    """The shared limit of the blocks of all connections of a process.
 
     Args:
-      limit: the most bytes.
-      blocks: the most blocks.
+      limit: maximum number of bytes.
+      blocks: maximum number of blocks.
     """
 
     def __init__(self, limit: int, blocks: int = 1 << 16) -> None:
@@ -63,7 +63,7 @@ class Budget:
 
     @property
     def used(self) -> int:
-        """How many they have."""
+        """The bytes in use."""
         return self._used
 
     def take(self, nbytes: int) -> bool:
@@ -76,7 +76,7 @@ class Budget:
             return fits
 
     def give_back(self, nbytes: int) -> None:
-        """A block is no more."""
+        """Give back a block that is no longer used."""
         with self._lock:
             self._used -= nbytes
             self._count -= 1
@@ -87,7 +87,7 @@ def _usual_limit() -> int:
 
 
 def _usual_blocks() -> int:
-    """An eighth of the files that the process may open."""
+    """Return an eighth of the files that the process may open."""
     return max(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 8, 1)
 
 
@@ -102,11 +102,11 @@ class _Block(NamedTuple):
 
 
 class Pool:
-    """The blocks into which one end of a connection copies what it sends.
+    """The blocks into which one end of a connection copies values that it sends.
 
     Args:
-      hand_over: gives the other end the descriptor of a new block, and closes it.
-      budget: what all such pools share.
+      hand_over: passes the descriptor of a new block to the other end, and closes it.
+      budget: shared by all such pools.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Pool:
         self._closed = False
 
     def put(self, array: np.ndarray) -> SharedValue | None:
-        """Copy an array into a block; None where there is no room for it."""
+        """Copy an array into a block; return None if there is no room for it."""
         block = self._take(array.nbytes)
         if block is None:
             return None
@@ -164,7 +164,7 @@ class Pool:
         return block
 
     def give_back(self, number: int) -> None:
-        """The other end does not need a block any more.
+        """Take back a block that the other end does not need any more.
 
         Raises: DataLossError: it has none of that number.
         """
@@ -187,11 +187,11 @@ class Pool:
 
     @property
     def idle(self) -> bool:
-        """Whether there are blocks that hold nothing."""
+        """True if there are free blocks."""
         return any(self._free.values())
 
     def close(self) -> None:
-        """Let go of all blocks; the other end keeps what it has mapped."""
+        """Release all blocks; the other end keeps its mappings."""
         with self._lock:
             self._closed = True
             held = list(self._used.values())
@@ -208,7 +208,7 @@ def _size_class(nbytes: int) -> int:
 
 
 def _anonymous_file(size: int) -> int:
-    """A file of some size that has no name, whose size nobody can change."""
+    """Return an anonymous file with a sealed size."""
     file = os.memfd_create("weft-values", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.posix_fallocate(file, 0, size)
@@ -220,7 +220,7 @@ def _anonymous_file(size: int) -> int:
 
 
 class _Lease(np.ndarray[Any, Any]):
-    """The base of an array over a block; tells when the last view of it has died."""
+    """The base of an array over a block; calls back when the last view of it has died."""
 
     __slots__ = ("end",)
 
@@ -229,7 +229,7 @@ class _Lease(np.ndarray[Any, Any]):
     def __del__(self) -> None:
         try:
             end = self.end
-        except AttributeError:  # a view or copy that somebody made of the lease itself
+        except AttributeError:  # a view or copy of the lease itself
             return
         end()
 
@@ -238,8 +238,8 @@ class Mapped:
     """The blocks of the other end of a connection.
 
     Args:
-      next_file: the next descriptor that the other end has handed over; None where there is none.
-      release: told when a block is free again, by any thread, which may hold any lock.
+      next_file: returns the next received descriptor; None if there is none.
+      release: called when a block is free again, on any thread, which may hold any lock.
     """
 
     def __init__(self, next_file: Callable[[], int | None], release: Callable[[int], None]) -> None:
@@ -249,15 +249,15 @@ class Mapped:
         self._leased: set[int] = set()
 
     def add(self, number: int) -> None:
-        """Map a block that was handed over.
+        """Map a block whose descriptor was received.
 
         Raises:
-          DataLossError: there is none, or its size could change under who reads it.
-          ResourceExhaustedError: there are too many.
+          DataLossError: there is no descriptor, or its size could change.
+          ResourceExhaustedError: there are too many blocks.
         """
         file = self._next_file()
         if file is None:
-            raise errors.DataLossError(f"block {number} was announced, and no file came")
+            raise errors.DataLossError(f"block {number} was announced without a file descriptor")
         try:
             if number in self._blocks or len(self._blocks) >= 2 * _MAX_BLOCKS:
                 raise errors.ResourceExhaustedError(
@@ -270,9 +270,9 @@ class Mapped:
             os.close(file)
 
     def lease(self, number: int, nbytes: int) -> np.ndarray:
-        """The first bytes of a block, which is released when all views of them have died.
+        """Return the first bytes of a block, which is released when all views of them have died.
 
-        Raises: DataLossError: there is no such block, it is shorter, or it holds another value.
+        Raises: DataLossError: the block does not exist, is shorter, or holds another value.
         """
         block = self._blocks.get(number)
         if block is None or nbytes > len(block) or number in self._leased:
@@ -287,16 +287,16 @@ class Mapped:
         self._release(number)
 
     def forget(self, number: int) -> None:
-        """The other end has let go of a block."""
+        """Forget a block that the other end has released."""
         self._blocks.pop(number, None)
 
     def close(self) -> None:
-        """Let go of all blocks but those of arrays that somebody still has."""
+        """Release all blocks except those of arrays that are still alive."""
         self._blocks.clear()
 
 
 def _checked_size(file: int) -> int:
-    """The size of a file that is memory and can be read as long as it is mapped.
+    """Return the size of a file that is memory and can be read as long as it is mapped.
 
     Raises: OSError, ValueError: it is none.
     """
@@ -304,7 +304,7 @@ def _checked_size(file: int) -> int:
         raise ValueError("it may shrink")
     found = os.fstat(file)
     if not stat.S_ISREG(found.st_mode):
-        raise ValueError("it is no file")
+        raise ValueError("it is not a regular file")
     if not found.st_size:
         raise ValueError("it is empty")
     return found.st_size

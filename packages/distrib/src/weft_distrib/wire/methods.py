@@ -1,4 +1,4 @@
-"""What tasks and clients call of each other by the wire, and the numbers that go with it."""
+"""Methods that tasks and clients call over the wire, and their argument formats."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 from weft_tensor import errors
 
 PULL: Final = 1
-"""Of a worker: the value of a key, as soon as it is there. Meta: a `StepKey`, then the key."""
+"""Of a worker: wait for the value of a key. Meta: a `StepKey`, then the key."""
 RUN_PARTS: Final = 2
-"""Of a worker: run a signature's parts. Meta: `RunParts`; values: what is fed and fetched."""
+"""Of a worker: run a signature's partitions. Meta: `RunParts`; values: feeds and fetches."""
 ABORT: Final = 3
 """Of a worker: end a step. Meta: a `StepKey`, then the error as JSON."""
 REGISTER: Final = 4
@@ -20,15 +20,15 @@ FORGET: Final = 5
 EXTEND: Final = 6
 """Of a master: add nodes to a graph. Meta: `messages.SessionRequest`; values: segments of it."""
 RUN_STEP: Final = 7
-"""Of a master: run a signature. Meta: `RunStep`; values: what is fed and fetched."""
+"""Of a master: run a signature. Meta: `RunStep`; values: feeds and fetches."""
 JOIN: Final = 16
 """Of a worker: wait for the members of a group. Meta: `messages.Join`; in reply: `Group`."""
 BEGIN_PARTIAL: Final = 18
 """Of a master: begin a partial run. Meta: `RunStep`; in reply: a `StepKey`."""
 ADVANCE: Final = 19
-"""Of a master: go on with one. Meta: `messages.Advance`; values: what is fed and fetched."""
+"""Of a master: continue a partial run. Meta: `messages.Advance`; values: feeds and fetches."""
 EXPLAIN: Final = 20
-"""Of a master: what becomes of a step. Meta: `messages.Signature`; values: of a `StepReport`."""
+"""Of a master: explain a step. Meta: `messages.Signature`; values: of a `StepReport`."""
 CREATE_SESSION: Final = 21
 """Of a master: open a session. Meta: `messages.OpenSession`; in reply: `messages.Session`."""
 PLAN: Final = 22
@@ -41,10 +41,10 @@ FIND: Final = 17
 OF_MASTERS: Final = frozenset(
     {CREATE_SESSION, EXTEND, PLAN, EXPLAIN, RUN_STEP, BEGIN_PARTIAL, ADVANCE, CLOSE_SESSION}
 )
-"""What clients may call, too; the rest is for tasks of the cluster."""
+"""Methods that clients may call, too; the others are for tasks of the cluster."""
 
 VERSION: Final = 1
-"""Of the metas below, each of which begins with it. Both ends must have the same one."""
+"""The version of the metas below, with which each of them begins; both ends must agree."""
 
 _STEP_KEY = struct.Struct("<B7xQQ")
 
@@ -56,12 +56,12 @@ class StepKey(NamedTuple):
     step: int
 
     def pack(self, rest: bytes = b"") -> bytes:
-        """The bytes of it, and what follows."""
+        """Encode the key, followed by `rest`."""
         return _STEP_KEY.pack(VERSION, *self) + rest
 
     @classmethod
     def unpack(cls, meta: bytes) -> tuple[StepKey, bytes]:
-        """What `pack` was given.
+        """Decode the result of `pack`.
 
         Raises:
           DataLossError: it is too short.
@@ -71,13 +71,13 @@ class StepKey(NamedTuple):
 
 
 class RunParts(NamedTuple):
-    """How a worker runs its parts of a step.
+    """The request to a worker to run its partitions of a step.
 
     Attributes:
-      ended: all steps of the session with smaller numbers are over, but for `running`.
+      ended: all steps of the session with smaller numbers have ended, except `running`.
       timeout: in milliseconds; 0 for none.
       traced: whether the reply's meta holds a `tracing.pack`.
-      running: the steps with smaller numbers that are not over.
+      running: the steps with smaller numbers that still run.
     """
 
     session: int
@@ -89,14 +89,14 @@ class RunParts(NamedTuple):
     running: tuple[int, ...] = ()
 
     def pack(self) -> bytes:
-        """The bytes of it."""
+        """Return the bytes of it."""
         return _RUN_PARTS.pack(VERSION, *self[:-1]) + struct.pack(
             f"<{len(self.running)}Q", *self.running
         )
 
     @classmethod
     def unpack(cls, meta: bytes) -> RunParts:
-        """What `pack` gave.
+        """Decode the result of `pack`.
 
         Raises: DataLossError: it is too short.
         """
@@ -111,7 +111,7 @@ _RUN_PARTS = struct.Struct("<B7xQQQQQ?")
 
 
 class RunStep(NamedTuple):
-    """How a master runs a step; as of `RunParts`."""
+    """The request to a master to run a step; see `RunParts`."""
 
     session: int
     signature: int
@@ -119,12 +119,12 @@ class RunStep(NamedTuple):
     traced: bool = False
 
     def pack(self) -> bytes:
-        """The bytes of it."""
+        """Return the bytes of it."""
         return _RUN_STEP.pack(VERSION, *self)
 
     @classmethod
     def unpack(cls, meta: bytes) -> RunStep:
-        """What `pack` gave.
+        """Decode the result of `pack`.
 
         Raises: DataLossError: it is too short.
         """

@@ -1,4 +1,4 @@
-"""Waiting in one thread for what another one tells."""
+"""A one-shot future."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from weft_graph.ir.interrupts import taken
 
 
 class Reply:
-    """What a call is answered, or the value that a rendezvous hands over; of several, the first."""
+    """The reply to a call, or a value of a rendezvous; only the first result counts."""
 
     __slots__ = ("_queue", "_told")
 
@@ -18,15 +18,15 @@ class Reply:
         self._told: tuple[Any, bytes, BaseException | None] | None = None
 
     def __call__(self, value: Any = None, meta: bytes = b"") -> None:
-        """Take it."""
+        """Set the result."""
         self._queue.put((value, meta, None))
 
     def fail(self, error: BaseException) -> None:
-        """Take the reason why there is none."""
+        """Set the error."""
         self._queue.put((None, b"", error))
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait until it is there, in one thread; returns whether it is."""
+        """Wait for the result, on one thread; return True if there is one."""
         if self._told is None:
             try:
                 self._told = taken(self._queue, seconds)
@@ -35,9 +35,9 @@ class Reply:
         return True
 
     def result(self) -> tuple[Any, bytes]:
-        """The values, or the value, and the meta; waits until they are there.
+        """Return the values, or the value, and the meta; waits for them.
 
-        Raises: OpError: why there are none.
+        Raises: OpError: the error that was set.
         """
         self.wait()
         assert self._told is not None

@@ -1,4 +1,4 @@
-"""Bytes both ways between two ends: what a channel stands on. A socket, or TLS over one."""
+"""Bidirectional byte streams under a channel: a socket, or TLS over one."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from weft_distrib.wire.frames import BUFFER_BYTES
 from weft_tensor import errors
 
 HANDSHAKE_SECONDS: Final = 10.0
-"""How long the other end may take to show who it is."""
+"""Seconds that the other end may take for the handshake."""
 
 LINGER_SECONDS: Final = 1.0
-"""How long a refused connection stays open for the other end to read why."""
+"""Seconds that a rejected connection stays open for the other end to read the reason."""
 
 _MAX_FILES = 64
 _MAX_WAITING = 1024
@@ -31,7 +31,7 @@ _RECORD_BYTES = 1 << 14
 """The most bytes of a record of TLS."""
 
 _TOGETHER_BYTES = 1 << 16
-"""How many bytes who reads waits for, where more than those are to come."""
+"""Number of bytes that a reader waits for if more are expected."""
 
 _ANCILLARY_BYTES = socket.CMSG_SPACE(4 * _MAX_FILES)
 
@@ -42,38 +42,38 @@ class Stream(Protocol):
     """A connection. One thread reads and another one writes; any may shut it down."""
 
     def begin(self) -> Role:
-        """Find out who is at the other end, before anything else; more than once is fine.
+        """Authenticate the other end, before anything else; may be called repeatedly.
 
-        Returns: the role that its certificate gives; that of a peer where there are none.
-        Raises: UnauthenticatedError: the ends do not believe each other.
+        Returns: the role in its certificate; that of a peer without certificates.
+        Raises: UnauthenticatedError: an end rejects the other.
         """
         ...
 
     def recv_into(self, buffer: memoryview) -> int:
-        """Wait for bytes and put them into `buffer`; returns how many, 0 at the end.
+        """Wait for bytes and write them to `buffer`; return their number, 0 at the end.
 
         Args:
-          buffer: of at most `BUFFER_BYTES`, unless so many bytes as it has are sure to come.
+          buffer: of at most `BUFFER_BYTES`, unless that many bytes are certain to come.
         Raises: OSError: the connection is lost.
         """
         ...
 
     def send(self, buffers: Sequence[memoryview], wait: bool) -> int:
-        """Send some of the bytes of `buffers`; returns how many.
+        """Send some of the bytes of `buffers`; return their number.
 
         Args:
-          wait: until some can be sent; else 0 where none can.
+          wait: until some can be sent; else return 0 if none can.
         Raises: OSError: the connection is lost.
         """
         ...
 
     def shutdown(self) -> None:
-        """End it for both ends; who reads or writes is woken."""
+        """End the stream for both ends; blocked readers and writers are woken."""
         ...
 
     @property
     def transport(self) -> str:
-        """What carries large values: "socket", "tls", "shared memory" or "inproc"."""
+        """The transport of large values: "socket", "tls", "shared memory" or "inproc"."""
         ...
 
     def close(self) -> None:
@@ -82,7 +82,7 @@ class Stream(Protocol):
 
 
 class _NonBlockingSocket:
-    """The calls of a stream that never wait, for one whose caller is not known yet."""
+    """Non-blocking calls of a stream, for callers that are not authenticated yet."""
 
     _sock: socket.socket
 
@@ -91,7 +91,7 @@ class _NonBlockingSocket:
         return self._sock.fileno()
 
     def begin(self) -> Role:
-        """As of `Stream`."""
+        """See `Stream`."""
         return Role.PEER
 
     def try_begin(self) -> tuple[Role | None, int]:
@@ -104,7 +104,7 @@ class _NonBlockingSocket:
         return self.begin(), _READS
 
     def try_receive(self, size: int) -> bytes | None:
-        """Receive up to `size` bytes; return None where none have come.
+        """Receive up to `size` bytes; return None if there are none.
 
         Raises: OSError: the connection is lost, or has ended.
         """
@@ -150,21 +150,21 @@ class SocketStream(_NonBlockingSocket):
     transport = "socket"
 
     def send(self, buffers: Sequence[memoryview], wait: bool) -> int:
-        """As of `Stream`."""
+        """See `Stream`."""
         try:
             return self._sock.sendmsg(buffers, (), 0 if wait else socket.MSG_DONTWAIT)
         except BlockingIOError:
             return 0
 
     def shutdown(self) -> None:
-        """As of `Stream`."""
+        """See `Stream`."""
         self._sock.shutdown(socket.SHUT_RDWR)
 
 
 class LocalStream(_NonBlockingSocket):
-    """A socket between processes of one machine, which carries open files as well.
+    """A socket between processes of one machine, which also carries file descriptors.
 
-    A file that is attached goes with the next bytes, so it is there before them.
+    An attached file is sent with the next bytes, so it arrives before them.
 
     Args:
       sock: of the family AF_UNIX, connected, blocking; the stream closes it.
@@ -179,15 +179,15 @@ class LocalStream(_NonBlockingSocket):
         self._closed = False
 
     def attach(self, file: int) -> None:
-        """Send a file along with what is sent next, and close it here."""
+        """Send a file descriptor with the next bytes, and close it here."""
         self._attached.append(file)
 
     def next_file(self) -> int | None:
-        """The next file that the other end has attached; who asks closes it."""
+        """Return the next received file descriptor; the caller closes it."""
         return self._arrived.popleft() if self._arrived else None
 
     def recv_into(self, buffer: memoryview) -> int:
-        """As of `Stream`."""
+        """See `Stream`."""
         count, told, flags, _ = self._sock.recvmsg_into(
             [buffer], _ANCILLARY_BYTES, socket.MSG_CMSG_CLOEXEC
         )
@@ -199,7 +199,7 @@ class LocalStream(_NonBlockingSocket):
         return count
 
     def send(self, buffers: Sequence[memoryview], wait: bool) -> int:
-        """As of `Stream`."""
+        """See `Stream`."""
         files = [self._attached.popleft() for _ in range(min(len(self._attached), _MAX_FILES))]
         rights = struct.pack(f"{len(files)}i", *files)
         told = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)] if files else []
@@ -217,11 +217,11 @@ class LocalStream(_NonBlockingSocket):
         return count
 
     def shutdown(self) -> None:
-        """As of `Stream`."""
+        """See `Stream`."""
         self._sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """As of `Stream`."""
+        """See `Stream`."""
         self._closed = True
         self._sock.close()
         _close_all(self._attached)
@@ -236,14 +236,14 @@ def _close_all(files: deque[int]) -> None:
 class TlsStream(_NonBlockingSocket):
     """TLS over a socket.
 
-    OpenSSL lets one thread at a time use a connection, so nobody waits in it: the socket does not
-    block, and whoever has to wait does so outside.
+    OpenSSL lets one thread at a time use a connection, so no thread waits inside it: the socket is
+    non-blocking, and threads wait outside.
 
     Args:
       sock: connected; the stream closes it.
       context: of this end.
-      peer: who is at the other end, for messages.
-      host: the server's, as clients know it; None at the server's end.
+      peer: the other end, for messages.
+      host: the server's name for clients; None at the server's end.
     """
 
     _sock: ssl.SSLSocket
@@ -266,7 +266,7 @@ class TlsStream(_NonBlockingSocket):
     transport = "tls"
 
     def begin(self) -> Role:
-        """As of `Stream`."""
+        """See `Stream`."""
         if self._role is not None:
             return self._role
         self._sock.settimeout(HANDSHAKE_SECONDS)
@@ -284,7 +284,7 @@ class TlsStream(_NonBlockingSocket):
         return self._role
 
     def try_begin(self) -> tuple[Role | None, int]:
-        """As of `SocketStream`."""
+        """See `SocketStream`."""
         self._sock.setblocking(False)
         try:
             self._sock.do_handshake()
@@ -313,7 +313,7 @@ class TlsStream(_NonBlockingSocket):
                 pass
 
     def recv_into(self, buffer: memoryview) -> int:
-        """As of `Stream`; as many of TLS's small records as are there."""
+        """See `Stream`; reads as many small TLS records as are available."""
         size = len(buffer)
         certain = size > BUFFER_BYTES
         enough = _TOGETHER_BYTES if certain else 1
@@ -340,7 +340,7 @@ class TlsStream(_NonBlockingSocket):
         return count
 
     def send(self, buffers: Sequence[memoryview], wait: bool) -> int:
-        """As of `Stream`."""
+        """See `Stream`."""
         total = 0
         for buffer in _in_records(buffers):
             count = 0
@@ -368,9 +368,9 @@ class TlsStream(_NonBlockingSocket):
             self._wait(events)
 
     def _wait_for(self, certain: int) -> None:
-        """Wait for bytes, of which so many are certain to come: for many at once if there are.
+        """Wait for bytes, for many at once if many are certain to come.
 
-        OpenSSL may have a part of the record already that it waits for.
+        OpenSSL may already have a part of the record that it waits for.
         """
         together = max(min(certain - 2 * _RECORD_BYTES, _TOGETHER_BYTES), 1)
         if together != self._together:
@@ -384,17 +384,17 @@ class TlsStream(_NonBlockingSocket):
         waiter.poll()
 
     def shutdown(self) -> None:
-        """As of `Stream`."""
-        # TLS's own would go on in plain text.
+        """See `Stream`."""
+        # TLS's own shutdown would continue in plain text.
         socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """As of `Stream`."""
+        """See `Stream`."""
         self._sock.close()
 
 
 def _in_records(buffers: Sequence[memoryview]) -> Sequence[memoryview]:
-    """The same bytes, with short buffers and what follows them in one record."""
+    """Return the same bytes, with short buffers merged with the following ones into one record."""
     if len(buffers) < 2 or len(buffers[0]) >= _RECORD_BYTES:
         return buffers
     first, *rest = buffers
@@ -414,11 +414,11 @@ SocketStreams = SocketStream | LocalStream | TlsStream
 def stream_of(
     sock: socket.socket, context: ssl.SSLContext | None, peer: str, host: str | None = None
 ) -> SocketStream | TlsStream:
-    """What a channel stands on: the socket, or TLS over it where there is a context.
+    """Return the stream of a channel: the socket, or TLS over it with a context.
 
     Args:
       host: as of `TlsStream`.
-    Raises: UnavailableError: the socket is not connected any more.
+    Raises: UnavailableError: the socket is no longer connected.
     """
     if sock.family != socket.AF_UNIX:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,4 +1,4 @@
-"""What has gone by a connection."""
+"""Traffic of a connection."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Final, NamedTuple
 
 
 class Traffic(NamedTuple):
-    """What has gone by one connection between two tasks, or a client and a task.
+    """The traffic of one connection between two tasks, or a client and a task.
 
     Attributes:
-      peer: what is at the other end.
-      transport: what carries large values: "socket", "tls" or "shared memory".
+      peer: the other end.
+      transport: of large values: "socket", "tls" or "shared memory".
       messages_sent, messages_received: calls and replies.
       bytes_sent, bytes_received: of their values.
-      bytes_shared: of those sent, what went by shared memory, into which it was copied once.
-      bytes_copied: of those sent, what was copied before a socket took it: strings, and large
-        values that do not lie in one piece. All else goes from where it is to where it stays.
+      bytes_shared: sent bytes that were copied once to shared memory.
+      bytes_copied: sent bytes that were copied before a socket accepted them: strings, and large
+        non-contiguous values. All others are sent without a copy.
     """
 
     peer: str
@@ -30,7 +30,7 @@ class Traffic(NamedTuple):
 
 
 class Counters:
-    """What a connection counts: who sends does so under its lock, and one thread receives."""
+    """Counters of a connection: senders update them under its lock, and one thread receives."""
 
     __slots__ = ("copied", "received", "received_bytes", "sent", "sent_bytes", "shared")
 
@@ -39,7 +39,7 @@ class Counters:
         self.received = self.received_bytes = 0
 
     def traffic(self, peer: str, transport: str) -> Traffic:
-        """The counts now."""
+        """Return the current counts."""
         return Traffic(
             peer,
             transport,
@@ -53,7 +53,7 @@ class Counters:
 
 
 class Carried:
-    """What the connections of this process have carried, those included that have ended."""
+    """Totals of all connections of this process, including ended ones."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -73,7 +73,7 @@ class Carried:
             self._went += counters.sent_bytes
 
     def bytes(self) -> tuple[int, int]:
-        """The bytes of the values that have come in, and of those that went out."""
+        """Return the bytes of received values, and of sent values."""
         with self._lock:
             came = self._came + sum(each.received_bytes for each in self._open)
             return came, self._went + sum(each.sent_bytes for each in self._open)

@@ -1,4 +1,4 @@
-"""How values are described and laid out in messages; see `weft_distrib.wire`."""
+"""Description and layout of values in messages; see `weft_distrib.wire`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INLINE_BYTES: Final = 1 << 14
 """Values of more bytes than this follow the head of their message."""
 
 _MAX_INLINE_BYTES = 1 << 20
-"""What the small values of a message may have together; more of them follow the head, too."""
+"""Maximum total bytes of small values inside a message's head; others follow it."""
 
 _DEAD_FLAG, _INLINE_FLAG, _SHARED_FLAG = 1, 2, 4
 _BLOCK = struct.Struct("<Q")
@@ -34,7 +34,7 @@ _codes: dict[np.dtype[Any], int] = {}
 
 
 class Pieces:
-    """Bytes that lie in several pieces, and arrive as one array of uint8.
+    """Bytes in several pieces, which arrive as one array of uint8.
 
     Args:
       buffers: the pieces, in order; none is copied.
@@ -48,12 +48,12 @@ class Pieces:
         self.nbytes = sum(view.nbytes for view in self.buffers)
 
     def joined(self) -> np.ndarray:
-        """A copy in one piece."""
+        """Return a copy in one piece."""
         return np.frombuffer(b"".join(self.buffers), np.uint8)
 
 
 class Packed(NamedTuple):
-    """Values, laid out.
+    """The layout of values.
 
     Attributes:
       head: their descriptions and the bytes of small ones.
@@ -71,13 +71,13 @@ class Packed(NamedTuple):
 
 
 def pack(values: Sequence[Any]) -> Packed:
-    """Lay values out, without a copy of large ones.
+    """Lay values out, without copying large ones.
 
     Args:
-      values: arrays, NumPy scalars, bytes, `Pieces`, `DEAD`, or what `Pool.put` gave.
+      values: arrays, NumPy scalars, bytes, `Pieces`, `DEAD`, or results of `Pool.put`.
     Raises:
-      InvalidArgumentError: one is a handle or the like, which stays in its process; or there are
-        too many of them, or of the dimensions of one.
+      InvalidArgumentError: a value, such as a handle, cannot leave its process; or there are too
+        many values or dimensions.
     """
     if len(values) > _MAX_VALUES:
         raise errors.InvalidArgumentError(
@@ -163,10 +163,10 @@ def _pack_strings(array: np.ndarray) -> bytes:
 
 
 class Slot:
-    """A value that is on its way in.
+    """An incoming value.
 
     Attributes:
-      buffer: where its bytes go; empty where there are none to come.
+      buffer: the destination of its bytes; empty if there are none.
       inline: whether they are in the head.
     """
 
@@ -198,7 +198,7 @@ class Slot:
             self.buffer = _bytes_of(self._array)
 
     def take(self) -> Any:
-        """The value, as kernels take it; all of its bytes are there."""
+        """Return the complete value in the form used by kernels."""
         array = self._array
         if array is None:
             return DEAD
@@ -210,7 +210,7 @@ class Slot:
 def _array_for(
     shape: tuple[int, ...], dtype: np.dtype[Any], nbytes: int, shared: np.ndarray | None
 ) -> np.ndarray:
-    """An array for the bytes of a value, or that over those that are there."""
+    """Return an array for the bytes of a value, or one over shared memory."""
     if math.prod(shape) * dtype.itemsize != nbytes:
         raise errors.DataLossError(
             f"a value of {nbytes} bytes cannot have the type {dtype} and the shape {shape}"
@@ -229,7 +229,7 @@ def _dtype(code: int) -> np.dtype[Any]:
     try:
         found = dtypes.as_dtype(code)
     except (TypeError, errors.OpError) as error:
-        raise errors.DataLossError(f"there is no element type {code}") from error
+        raise errors.DataLossError(f"unknown element type {code}") from error
     if found is not found.base_dtype or found in (dtypes.resource, dtypes.variant):
         raise errors.DataLossError(f"values of type {found.name} stay in their process")
     return np.dtype(found.as_numpy_dtype)
@@ -253,14 +253,14 @@ def _strings(data: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 def describe(
     head: memoryview, count: int, limit: int, mapped: Mapped | None = None
 ) -> tuple[list[Slot], int, int]:
-    """The values that a head describes, how many of its bytes this takes, and how many they have.
+    """Parse the values that a head describes, with the length of the descriptions and of bytes.
 
     Args:
-      limit: the most bytes that they may have together.
-      mapped: where the bytes of those are that come by shared memory.
+      limit: maximum total bytes.
+      mapped: the shared memory of the other end.
     Raises:
-      DataLossError: a description is cut, or its numbers do not fit together.
-      ResourceExhaustedError: the values are larger than `limit`.
+      DataLossError: a description is truncated or inconsistent.
+      ResourceExhaustedError: the values exceed `limit`.
     """
     slots: list[Slot] = []
     position = total = 0
@@ -283,7 +283,9 @@ def describe(
         shared = None
         if flags & _SHARED_FLAG:
             if mapped is None or len(head) - position < _BLOCK.size:
-                raise errors.DataLossError("a value is in shared memory, of which there is none")
+                raise errors.DataLossError(
+                    "a value is in shared memory, but the connection has none"
+                )
             shared = mapped.lease(_BLOCK.unpack_from(head, position)[0], nbytes)
             position += _BLOCK.size
         slots.append(Slot(code, shape, flags, nbytes, shared))

@@ -1,1 +1,1 @@
-"""What a task does of a step: parts, and the values that they exchange with others."""
+"""A task's side of a step: partitions, and the values that they exchange with others."""

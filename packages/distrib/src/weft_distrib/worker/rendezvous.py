@@ -1,4 +1,4 @@
-"""Where the parts of a step meet that are in several tasks: values are pulled from who has them."""
+"""The rendezvous of steps over several tasks: receivers pull values from senders."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ ChannelTo = Callable[[DeviceParts], Channel]
 
 @lru_cache(4096)
 def task_of(device: str) -> DeviceParts:
-    """The task of a device, from its full name."""
+    """Return the task of a device, from its full name."""
     return DeviceParts(*parse(device)[:3])
 
 
 class StepRendezvous(Rendezvous):
     """One task's side of the rendezvous of a step.
 
-    What is sent stays here until who receives it asks: a part of this task, or another task by
-    `serve`. What other tasks send is asked for as soon as it is wanted.
+    Sent values stay here until their receiver requests them: a partition of this task, or another
+    task by `serve`. Values of other tasks are requested as soon as they are needed.
 
     Args:
       key: the step.
-      task: the one this is in.
+      task: this task.
       devices: of this task, by name.
-      channel_to: the connection to another task.
+      channel_to: returns the connection to another task.
     Attributes:
-      passages: takes note of what goes to other tasks and comes from them; None for no notes.
+      passages: records of transfers from and to other tasks; None to record none.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class StepRendezvous(Rendezvous):
         self.passages: list[Passage] | None = None
 
     def send(self, key: str, value: Any) -> None:
-        """As the base's; what leaves the task is taken out to the host's memory first."""
+        """See the base class; values that leave the task are copied to the host's memory first."""
         sender, receiver = ends_of(key)
         device = None if receiver == CALLER or sender == CALLER else self._devices[sender]
         if device is None:
@@ -68,7 +68,7 @@ class StepRendezvous(Rendezvous):
             super().send(key, value)
 
     def receive(self, key: str, done: Done) -> None:
-        """As the base's; what another task sends is pulled from there."""
+        """See the base class; values of another task are pulled from there."""
         device = ends_of(key)[0]
         sender = self._task if device == CALLER else task_of(device)
         if sender == self._task:
@@ -88,7 +88,7 @@ class StepRendezvous(Rendezvous):
             pull.fail(raised)
 
     def serve(self, key: str, call: Call) -> None:
-        """Answer another task's pull as soon as the value is there."""
+        """Answer another task's pull as soon as the value is available."""
         super().receive(key, _Served(self, key, call))
 
     def abort(self, error: errors.OpError) -> None:
@@ -107,18 +107,18 @@ class StepRendezvous(Rendezvous):
         return super().pending + pulls
 
     def note(self, key: str, nbytes: int = 0, link: str = "", asked: int = 0) -> None:
-        """Take note that a value leaves, or has come by some link, where somebody wants to know."""
+        """Record that a value leaves, or has arrived by some link, if recording is on."""
         if self.passages is not None:
             self.passages.append(Passage(key, time.time_ns(), nbytes, link, asked))
 
     def take(self, key: str) -> bool:
-        """Forget a pull; true for whoever asks first, who then tells the receiver."""
+        """Remove a pull; return True to the first caller, which then notifies the receiver."""
         with self._lock:
             return self._pulls.pop(key, None) is not None
 
 
 class _Outbound:
-    """Takes a value that a device has taken out to the host's memory."""
+    """Receives a value that a device has copied to the host's memory."""
 
     def __init__(self, rendezvous: StepRendezvous, key: str) -> None:
         self._rendezvous, self._key = rendezvous, key
@@ -133,7 +133,7 @@ class _Outbound:
 
 
 class _Served:
-    """Takes the value that another task has pulled."""
+    """Receives the value that another task has pulled."""
 
     def __init__(self, rendezvous: StepRendezvous, key: str, call: Call) -> None:
         self._rendezvous, self._key, self._call = rendezvous, key, call
@@ -148,7 +148,7 @@ class _Served:
 
 
 class _Pull:
-    """A value that was asked for; tells the receiver once."""
+    """A requested value; notifies the receiver once."""
 
     def __init__(self, rendezvous: StepRendezvous, key: str, done: Done) -> None:
         self._rendezvous, self._key, self._done = rendezvous, key, done

@@ -1,4 +1,4 @@
-"""What one session sees of a task: its devices and state, and what its parts may do there."""
+"""A session's scope in a task: its devices and state, and the permissions of its partitions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from weft_graph.ir.traits import State
 from weft_tensor import errors
 
 _PATHS: Final = frozenset({"filename", "filenames", "data_source_name"})
-"""Inputs that name files which are opened later than the kernel runs, such as a dataset's."""
+"""Inputs with names of files that are opened after the kernel, such as a dataset's."""
 
 
 class Scope:
@@ -24,7 +24,7 @@ class Scope:
 
     Attributes:
       devices: by name.
-      resources: the state; what of it is the session's own goes with it.
+      resources: the state; the session's private state ends with it.
     """
 
     def __init__(self, devices: Mapping[str, Device], resources: ResourceManager) -> None:
@@ -37,8 +37,8 @@ class Scopes:
 
     Args:
       task: its name.
-      devices, resources: as sessions see them whose client is in this process.
-      roots: what files others may touch.
+      devices, resources: for sessions whose client is in this process.
+      roots: the file roots of other sessions.
     """
 
     def __init__(
@@ -58,11 +58,11 @@ class Scopes:
         return Scope(seen, resources)
 
     def host(self, trusted: bool) -> Device:
-        """A device that belongs to no session; `trusted` is as of `of`."""
+        """Return a device that belongs to no session; `trusted` is as of `of`."""
         return next(iter(self._seen(self._resources, trusted).devices.values()))
 
     def of(self, session: int, isolated: bool, trusted: bool) -> Scope:
-        """The view of a session.
+        """Return the view of a session.
 
         Args:
           isolated: it shares no state with others.
@@ -75,14 +75,14 @@ class Scopes:
         return found
 
     def forget(self, session: int) -> None:
-        """Drop what a session had of its own."""
+        """Drop the private state of a session."""
         scope = self._of.pop(session, None)
         if scope is not None:
             scope.resources.own.clear()
 
 
 class _Guard:
-    """Watches over sessions whose client is in another process."""
+    """Restricts sessions whose client is in another process."""
 
     def __init__(self, task: str, roots: FileRoots) -> None:
         self._task = task

@@ -1,4 +1,4 @@
-"""Which steps a task takes part in: a plain object, told of what arrives in any order."""
+"""The steps in which a task takes part: a plain object driven by events in any order."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ S = TypeVar("S", bound=Abortable)
 
 
 class Steps(Generic[S]):
-    """The steps of all sessions that have parts here.
+    """The steps of all sessions that have partitions here.
 
-    A step begins with whatever comes first of it: the order to run, a pull of another task, or the
-    order to abort. What comes after its end is refused, so no step is ever begun again.
+    A step begins with its first event: the order to run, a pull of another task, or the order to
+    abort. Events after its end are rejected, so no step is ever begun again.
 
     Args:
-      make: makes what stands for a step.
+      make: creates the object of a step.
     """
 
     def __init__(self, make: Callable[[StepKey], S]) -> None:
@@ -42,12 +42,12 @@ class Steps(Generic[S]):
             self._sessions.setdefault(session, _Session())
 
     def has_session(self, session: int) -> bool:
-        """Whether a session may have steps here: it was added, and not removed since."""
+        """Return True if a session may have steps here: it was added, and not removed since."""
         with self._lock:
             return session in self._sessions
 
     def open(self, key: StepKey) -> S:
-        """The step of a key, begun if it is new.
+        """Return the step of a key, begun if it is new.
 
         Raises: AbortedError: the session has no parts here, or the step is over.
         """
@@ -66,7 +66,7 @@ class Steps(Generic[S]):
             return step
 
     def abort(self, key: StepKey, error: errors.OpError) -> None:
-        """End a step, which may not have begun; nothing where it is over."""
+        """Abort a step, which may not have begun; does nothing if it has ended."""
         try:
             step = self.open(key)
         except errors.AbortedError:
@@ -74,10 +74,10 @@ class Steps(Generic[S]):
         step.abort(error)
 
     def end_before(self, session: int, number: int, running: Collection[int] = ()) -> None:
-        """Forget the steps of a session with smaller numbers: they are over everywhere.
+        """Forget the steps of a session with smaller numbers, which have ended everywhere.
 
         Args:
-          running: those that are not. One that waits for long must not keep all later ones here.
+          running: exceptions, so that a long-running step does not keep all later ones here.
         """
         with self._lock:
             found = self._sessions.get(session)
@@ -90,7 +90,7 @@ class Steps(Generic[S]):
             step.abort(errors.CancelledError("the step has ended"))
 
     def remove_session(self, session: int, error: errors.OpError) -> None:
-        """Abort the steps of a session, and forget it; nothing where it is unknown."""
+        """Abort the steps of a session, and forget it; does nothing if it is unknown."""
         with self._lock:
             found = self._sessions.pop(session, None)
         for step in found.steps.values() if found is not None else ():
@@ -98,7 +98,7 @@ class Steps(Generic[S]):
 
     @property
     def count(self) -> int:
-        """How many steps are known."""
+        """The number of known steps."""
         with self._lock:
             return sum(len(session.steps) for session in self._sessions.values())
 

@@ -27,14 +27,14 @@ SEND_THREAD = 0xFFFFFFFF
 
 
 class Passage(NamedTuple):
-    """One end of a value's way between two tasks.
+    """One end of the transfer of a value between two tasks.
 
     Attributes:
-      key: its name in the rendezvous of the step.
-      at: when it left or came, in nanoseconds since the epoch.
-      nbytes: of the value, where it came.
-      link: by what it came: "shared memory", "socket" or "tls"; "" where it left.
-      asked: when it was asked for, where it came.
+      key: its rendezvous key.
+      at: when it left or arrived, in nanoseconds since the epoch.
+      nbytes: size of an arrived value.
+      link: transport of an arrived value: "shared memory", "socket" or "tls"; "" if it left.
+      asked: request time of an arrived value.
     """
 
     key: str
@@ -45,7 +45,7 @@ class Passage(NamedTuple):
 
 
 class Traced(NamedTuple):
-    """What a worker recorded of its parts, by the clock of the master."""
+    """A worker's trace of its partitions, by the clock of the master."""
 
     stats: Any
     passages: list[Passage]
@@ -54,14 +54,14 @@ class Traced(NamedTuple):
 def pack(
     trace: StepTrace, began: int, devices: Mapping[str, Device], passages: Sequence[Passage] = ()
 ) -> bytes:
-    """What a worker recorded of its parts: StepStats, and when it began and ended by its own clock.
+    """Encode a worker's trace: StepStats, and its start and end by the worker's clock.
 
     Args:
       began: in nanoseconds since the epoch.
       devices: of the worker, by their full names.
     """
     for record in trace.records:
-        if record.device not in devices:  # what the node asks for
+        if record.device not in devices:  # the node's requested device
             asked = DeviceSpec.from_string(record.device)
             record.device = next(n for n, device in devices.items() if asked.matches(device.spec))
     metadata = proto.RunMetadata()
@@ -73,14 +73,14 @@ def pack(
 
 
 def unpack(data: bytes, sent: int, got: int) -> Traced:
-    """What a worker packed, by the clock of the master.
+    """Decode a worker's trace, and convert it to the clock of the master.
 
     Args:
-      sent, got: when the master sent its order and got the reply, by its own clock.
-    Raises: DataLossError: it is no trace.
+      sent, got: when the master sent its order and received the reply, by its own clock.
+    Raises: DataLossError: it is not a trace.
     """
     if len(data) < _TIMES.size:
-        raise errors.DataLossError(f"a trace of {len(data)} bytes is none")
+        raise errors.DataLossError(f"a trace cannot have {len(data)} bytes")
     began, ended, size = _TIMES.unpack_from(data)
     rest = data[_TIMES.size :]
     try:
@@ -102,11 +102,11 @@ def unpack(data: bytes, sent: int, got: int) -> Traced:
 
 
 def add_transfers(stats: Any, passages: Iterable[Passage]) -> None:
-    """Add the values that went between tasks to the StepStats of a step.
+    """Add transfers between tasks to the StepStats of a step.
 
-    Each is on the device that sent it, from when it was there and wanted until it had come. The
-    label of the execution tells how many bytes went by what, and how long that took. Of what left
-    when the trace of its sender was packed already, it is known when its node had ended.
+    Each is shown on the sending device, from ready-and-requested to received. The label has the
+    number of bytes, the transport and the duration. For a value that left after its sender's trace
+    was encoded, the end of its node is used.
     """
     ended, receives = _by_iteration(stats)
     left: dict[str, int] = {}
@@ -151,7 +151,7 @@ def _by_iteration(
 
 
 def _iteration_of(key: str) -> int:
-    """The tag of the iteration in the name that a value has in the rendezvous."""
+    """Return the tag of the iteration in the name that a value has in the rendezvous."""
     tag = 0
     for around in reversed(key.split(";")[3:]):
         tag = iteration_tag(tag, int(around.rpartition(":")[2]))
@@ -159,7 +159,7 @@ def _iteration_of(key: str) -> int:
 
 
 def _begin_at(receive: Any, sent: int) -> None:
-    """Let a Receive begin when its value was sent, and note what it waited before."""
+    """Let a Receive begin when its value was sent, and record its waiting time before."""
     asked, end = receive.all_start_nanos, receive.all_start_nanos + receive.all_end_rel_nanos
     start = min(max(asked, sent), end)
     label = NodeLabel.parse(receive.timeline_label, receive.node_name)
@@ -170,10 +170,10 @@ def _begin_at(receive: Any, sent: int) -> None:
 
 
 def clock_ahead(sent: int, began: int, ended: int, got: int) -> int:
-    """How many nanoseconds a worker's clock is ahead of the master's.
+    """Return the nanoseconds that a worker's clock is ahead of the master's.
 
-    Both messages are taken to be equally long on their way. Where one clock explains the four
-    times, it is taken to be one.
+    Both messages are assumed to take the same time. If the four times are consistent with a single
+    clock, the result is 0.
     """
     if sent <= began and ended <= got:
         return 0

@@ -49,14 +49,14 @@ class Peers(Protocol):
     """Connections to the workers of other tasks. `connect` may wait, `channel` does not."""
 
     def connect(self, task: DeviceParts) -> Channel:
-        """The connection to a task, made if there is none.
+        """Return the connection to a task, made if there is none.
 
         Raises: UnavailableError: it does not answer.
         """
         ...
 
     def channel(self, task: DeviceParts) -> Channel:
-        """The connection that `connect` has made.
+        """Return the connection that `connect` has made.
 
         Raises: UnavailableError: it is lost.
         """
@@ -72,18 +72,18 @@ class WorkerStep:
         self.cancellation.register(rendezvous.abort)
 
     def abort(self, error: errors.OpError) -> None:
-        """As of `Abortable`."""
+        """See `Abortable`."""
         self.cancellation.cancel(error)
 
 
 class _Signature:
-    """The parts that a task has of a signature.
+    """A task's partitions of a signature.
 
     Attributes:
-      graphs: their durable form, by device.
-      executable: what runs them.
-      scope: what the session sees of the task.
-      host_code: whether a part calls Python functions, which may take any time.
+      graphs: their serialized form, by device.
+      executable: the executable of the partitions.
+      scope: the session's view of the task.
+      host_code: whether a partition calls Python functions, which may take any time.
       epoch: of the state when they were derived.
     """
 
@@ -98,18 +98,18 @@ class _Signature:
 
 
 class Worker:
-    """One task's devices, state and parts.
+    """One task's devices, state and partitions.
 
     Args:
-      task: the one that it is.
+      task: this task.
       config: of the server, whose devices and threads all sessions share.
       peers: the other tasks.
-      roots: what files sessions of other processes may touch.
+      roots: the file roots of sessions of other processes.
       machine: as of `DeviceDescription`.
     Attributes:
-      incarnation: another number for each life of the task.
-      collectives: what runs collective operations of its steps.
-      when_forgotten: told the number of each session that is dropped, and why.
+      incarnation: changes with each restart of the task.
+      collectives: runs collective operations of its steps.
+      when_forgotten: called with the number of each dropped session, and the reason.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class Worker:
         self._begun = self._ended = 0
 
     def host(self, trusted: bool) -> Device:
-        """A device that folds constants, as a session sees it.
+        """Return a device that folds constants, as a session sees it.
 
         Args:
           trusted: the session's client is in this process.
@@ -155,7 +155,7 @@ class Worker:
         return WorkerStep(rendezvous)
 
     def describe(self) -> list[str]:
-        """The devices, as JSON of their descriptions."""
+        """Return the devices, as JSON of their descriptions."""
         devices = list(self.devices.values())
         described = [replace(device.describe(devices), machine=self._machine) for device in devices]
         return [json.dumps(each.to_dict()) for each in described]
@@ -198,7 +198,7 @@ class Worker:
         self._signatures[request.session, request.signature] = made
 
     def _senders(self, parts: Any) -> set[DeviceParts]:
-        """The other tasks whose values some parts receive."""
+        """Return the other tasks from which some partitions receive values."""
         found = {
             task_of(node.attrs["send_device"])
             for part in parts
@@ -226,9 +226,9 @@ class Worker:
             listener(session, error)
 
     def find(self, request: messages.Find) -> messages.Found:
-        """Which resources the task has, of those that sessions share.
+        """Return which shared resources the task has.
 
-        Raises: DataLossError: there are not as many containers as names.
+        Raises: DataLossError: the numbers of containers and names differ.
         """
         if len(request.containers) != len(request.names):
             raise errors.DataLossError(
@@ -238,7 +238,7 @@ class Worker:
         return messages.Found([int(self.resources.has(*pair)) for pair in pairs])
 
     def open_rendezvous(self, key: StepKey) -> StepRendezvous:
-        """The rendezvous of a step that may be run later, or of none: other tasks can pull from it.
+        """Open the rendezvous of a step that may run later or never; other tasks can pull from it.
 
         Args:
           key: of a session's step; or with a number that no session has.
@@ -248,18 +248,18 @@ class Worker:
         return self._steps.open(key).rendezvous
 
     def find_rendezvous(self, key: StepKey) -> StepRendezvous:
-        """One that `open_rendezvous` made.
+        """Return a rendezvous that `open_rendezvous` made.
 
         Raises: AbortedError: there is none, or none any more.
         """
         return self._steps.open(key).rendezvous
 
     def close_rendezvous(self, key: StepKey, error: errors.OpError) -> None:
-        """End one that `open_rendezvous` made; nothing where there is none."""
+        """Abort a rendezvous made by `open_rendezvous`; does nothing if there is none."""
         self._steps.remove_session(key.session, error)
 
     def rendezvous_of(self, key: StepKey) -> StepRendezvous:
-        """Another task's rendezvous of this key, to receive from."""
+        """Return another task's rendezvous of this key, to receive from."""
         return self._make_step(key).rendezvous
 
     # -------------------------------------------------------------------------- steps
@@ -272,13 +272,13 @@ class Worker:
         fail: Callable[[errors.OpError], None],
         mine: bool = False,
     ) -> Callable[[], None] | None:
-        """Run the parts of a step on a thread that may wait, and tell one of `done` and `fail`.
+        """Run the partitions of a step on a thread that may block, and call `done` or `fail`.
 
         Args:
-          done: takes what they fetch and, where the step is traced, a `tracing.pack`.
-          mine: this thread only waits for the step. It saves waking two to run the parts itself,
-            but not where a kernel could keep it past a deadline, or a Python function for ever.
-        Returns: what runs the parts, for this thread to call; None where another one does.
+          done: receives the fetches and, if the step is traced, a `tracing.pack`.
+          mine: this thread only waits for the step. Running the partitions on it saves two thread
+            switches, unless a kernel could block it past a deadline, or a Python function forever.
+        Returns: a function for this thread to call; None if another thread runs the partitions.
         """
         found = self._signatures.get((request.session, request.signature))
         run = partial(self._run, request, values, done, fail)
@@ -289,7 +289,7 @@ class Worker:
 
     @property
     def steps(self) -> tuple[int, int]:
-        """How many steps have ended here, and how many run."""
+        """Return the numbers of ended and of running steps."""
         with self._counting:
             return self._ended, self._begun - self._ended
 
@@ -335,7 +335,7 @@ class Worker:
         values: Sequence[Any],
         trace: StepTrace | None,
     ) -> list[Any]:
-        """Run the parts of a step in this thread; returns what they fetch."""
+        """Run the partitions of a step on this thread and return the fetches."""
         executable = self._executable(request.session, request.signature)
         deadline = time.monotonic() + request.timeout / 1000 if request.timeout else None
         return self._runner.run_watched(
@@ -348,7 +348,7 @@ class Worker:
         )
 
     def _executable(self, session: int, signature: int) -> Executable:
-        """What runs a signature here, derived anew where state was dropped since."""
+        """Return the executable of a signature, derived again if state was dropped since."""
         found = self._signature(session, signature)
         epoch = found.scope.resources.epoch
         if found.epoch != epoch:
@@ -370,7 +370,7 @@ class Worker:
         self._steps.abort(key, error)
 
     def leave(self) -> None:
-        """Take no new steps and parts; those that run go on."""
+        """Reject new steps and partitions; running ones continue."""
         self._leaving = True
 
     def _check_staying(self) -> None:
@@ -381,13 +381,13 @@ class Worker:
 
     @property
     def running_steps(self) -> int:
-        """How many steps run here."""
+        """The number of running steps."""
         return self._runner.running
 
     # ------------------------------------------------------------------------ service
 
     def serve(self, call: Call) -> bool:
-        """Carry out a call of another task; False where it is none of a worker's."""
+        """Handle a call of another task; return False if it is not one of a worker's."""
         found = _METHODS.get(call.method)
         if found is not None:
             found(self, call)
@@ -417,11 +417,11 @@ class Worker:
             raise errors.DataLossError(
                 f"{len(request.parts)} parts were announced and {len(call.values)} came"
             )
-        self._steps.add_session(request.session)  # here, in the order of what its master says
+        self._steps.add_session(request.session)  # here, in the order of the master's calls
         self._threads.submit(lambda: self._register(call, request))
 
     def _register(self, call: Call, request: messages.Register) -> None:
-        # What a master that is gone has begun must not go on, such as to take from queues.
+        # Steps of a lost master must not continue, for example to take elements from queues.
         session = request.session
         call.channel.when_lost((self, session), lambda error: self.forget(session, error))
         try:
@@ -467,9 +467,9 @@ def _ascending(places: Sequence[int]) -> bool:
 
 
 def _renumber(parts: Any, attribute: str) -> int:
-    """Let parts count their feeds or fetches among those of this task; returns how many there are.
+    """Renumber the feeds or fetches of partitions among those of this task; return their number.
 
-    The master sends and expects them in the order of their places in the whole.
+    The master sends and expects them in the order of the whole step.
     """
     places = sorted({place for part in parts for place in getattr(part, attribute)})
     at = {place: i for i, place in enumerate(places)}
