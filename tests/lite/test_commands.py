@@ -112,12 +112,12 @@ def eval_list(text: str) -> list[list[float]]:
 
 
 REFUSED = [
-    (["run", "model.weftlite", "-i", "z=1"], 2, "there is no input 'z'; there are ['x']"),
-    (["run", "model.weftlite", "-i", "x"], 2, "NAME=VALUE, not 'x'"),
-    (["run", "model.weftlite", "-i", "x=1,2"], 2, "input 'x' has 32 elements, not 2"),
+    (["run", "model.weftlite", "-i", "z=1"], 2, "there is no input 'z'; the inputs are ['x']"),
+    (["run", "model.weftlite", "-i", "x"], 2, "NAME=VALUE, got 'x'"),
+    (["run", "model.weftlite", "-i", "x=1,2"], 2, "input 'x' has 32 elements, got 2"),
     (["run", "model.weftlite", "-i", "x=one"], 2, "input 'x' is of float32"),
     (["run", "model.weftlite", "-s", "x=9,4"], 2, "may be at most 8, not 9"),
-    (["run", "model.weftlite", "-s", "x=a,4"], 2, "a shape is given as NAME=1,224,224,3"),
+    (["run", "model.weftlite", "-s", "x=a,4"], 2, "a shape must be given as NAME=1,224,224,3"),
     (["run", "model.weftlite", "-t", "0"], 2, "num_threads must be 1 to 64, not 0"),
     (["inspect", "model.nothing"], 2, "No such file"),
     (["verify", "graph.pb"], 1, "no weftlite file"),
@@ -130,7 +130,7 @@ REFUSED = [
     (
         ["convert", "graph.pb", "-o", "out", "-b", "x=8,4", "--activations", "int16"],
         2,
-        "'int16' needs calibration",
+        "'int16' requires calibration",
     ),
     (["convert", "graph.pb", "-o", "out", "--outputs", "z", "--inputs", "x"], 2, "no tensor 'z:0'"),
     (["convert", "graph.pb", "-o", "out", "--from", "checkpoint"], 2, "needs --inputs and --out"),
@@ -215,7 +215,7 @@ def test_npy_files_are_those_of_numpy(tmp_path: Path, dtype: str) -> None:
 )
 def test_a_damaged_npy_file_is_refused(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "x.npy").write_bytes(data)
-    with pytest.raises(DataLossError, match=r"is no \.npy file"):
+    with pytest.raises(DataLossError, match=r"is not an \.npy file"):
         read_npy(str(tmp_path / "x.npy"))
 
 

@@ -110,7 +110,7 @@ def test_an_interpreter_is_usable_after_errors(net: tuple[bytes, Any]) -> None:
     for value in (image(2), image().astype("float64"), image()[0]):
         with pytest.raises(errors.InvalidArgumentError, match=r"input 0 \('x'\) takes float32"):
             interpreter.set_tensor(0, value)
-    with pytest.raises(errors.InvalidArgumentError, match="is no input"):
+    with pytest.raises(errors.InvalidArgumentError, match="is not an input"):
         interpreter.set_tensor(5, image())
     with pytest.raises(errors.InvalidArgumentError, match="no tensor 999"):
         interpreter.get_tensor(999)
@@ -170,7 +170,9 @@ def test_ten_thousand_invocations_take_no_memory(net: tuple[bytes, Any]) -> None
 
 @pytest.mark.parametrize("content", ["net.weftlite", [1, 2]])
 def test_content_that_is_no_buffer_is_refused(content: Any) -> None:
-    with pytest.raises(errors.InvalidArgumentError, match="model_content takes bytes, or what has"):
+    with pytest.raises(
+        errors.InvalidArgumentError, match="model_content must be bytes or an object with"
+    ):
         Interpreter(model_content=content)
 
 

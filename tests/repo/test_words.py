@@ -24,7 +24,7 @@ FREE_CLAUSES = {
     "exec": 66,
     "graph": 0,
     "io": 0,
-    "lite": 79,
+    "lite": 0,
     "tensor": 0,
     "weft": 0,
 }

@@ -71,9 +71,9 @@ GRAPHS: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda x: wf.nn.max_pool(x, [1, 1, 1, 2], [1, 1, 1, 2], "VALID"), "height",
     ),
     "pieces of several sizes": (lambda x: split(x, [24, 40]), "pieces must be of equal sizes"),
-    "pieces into an array in use": (lambda x: split(x, [32, 32], True), "an array that is new"),
+    "pieces into an array in use": (lambda x: split(x, [32, 32], True), "to a new array"),
     "a value of one branch": (branch, "is computed in a branch or a loop only"),
-    "a loop variable that grows": (longer, r"makes shape \[8, 16\] of \[4, 16\]: give the largest"),
+    "a loop variable that grows": (longer, r"changes shape \[4, 16\] to \[8, 16\]: give"),
     "batch normalization": (normalised, "is in training mode"),
     "empty range": (lambda x: FAKE.fake_quant_with_min_max_vars(x, 1.0, 1.0), "range is empty"),
     "bits": (lambda x: FAKE.fake_quant_with_min_max_args(x, num_bits=4), "8 bits only"),
@@ -102,12 +102,12 @@ def test_inputs_need_a_rank() -> None:
 
 
 NPY = {
-    "no file": (lambda d: b"numpy", "no .npy file"),
+    "no file": (lambda d: b"numpy", "not an .npy file"),
     "size": (lambda d: d[:-4], r"shape \(2, 3\) of float32 is not 20 bytes"),
     "order": (lambda d: d.replace(b"order': False", b"order': True "), "Fortran"),
-    "type": (lambda d: d.replace(b"<f4", b"<c8"), "of a type that lite has"),
+    "type": (lambda d: d.replace(b"<f4", b"<c8"), "of a supported type"),
     "long header": (lambda d: d[:6] + b"\2\0\0\0\0\1" + bytes(1 << 24), "too long"),
-    "no dictionary": (lambda d: d[:10] + b"(" * 40 + d[50:], "no .npy file of a type"),
+    "no dictionary": (lambda d: d[:10] + b"(" * 40 + d[50:], "not an .npy file of a"),
 }  # fmt: skip
 
 
@@ -129,13 +129,13 @@ def test_values_on_the_command_line_fit_their_input(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.ones(2, "f"))
     for text, words in [
         ("1.5,2", "input 'n' is of int32: invalid literal"),
-        ("1", "has 2 elements, not 1"),
+        ("1", "has 2 elements, got 1"),
         (f"1,{1 << 40}", "input 'n' is of int32"),
         (f"@{tmp_path / 'a.npy'}", "input 'n' takes int32, not float32"),
     ]:
         with pytest.raises(lite_errors.InvalidArgumentError, match=words):
             feed(Interpreter(model_content=content), {"n": text}, {})
-    with pytest.raises(lite_errors.InvalidArgumentError, match="no input 'm'; there are"):
+    with pytest.raises(lite_errors.InvalidArgumentError, match="no input 'm'; the inputs are"):
         feed(Interpreter(model_content=content), {"m": "1"}, {})
 
 

@@ -158,5 +158,7 @@ def test_bounds_of_nothing_are_refused() -> None:
     with wf.Graph().as_default(), wf.Session() as session:
         x = wf.placeholder(wf.float32, [2], name="x")
         made = Converter.from_session(session, [x], [x + 1.0], {"z": [1]})
-    with pytest.raises(wf.errors.InvalidArgumentError, match=r"nothing in the graph: \['z'\]"):
+    with pytest.raises(
+        wf.errors.InvalidArgumentError, match=r"no nodes of these names in bounds: \['z'\]"
+    ):
         made.convert()

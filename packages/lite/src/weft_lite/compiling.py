@@ -50,7 +50,7 @@ VECTORS: Final = {
 
 
 def system_compiler() -> list[str] | None:
-    """The command of the compiler that `CC` or the system has."""
+    """Return the command of the compiler that `CC` or the system has."""
     for name in (os.environ.get("CC"), "cc", "gcc", "clang"):
         if name and shutil.which(name.split()[0]):
             return name.split()
@@ -58,7 +58,7 @@ def system_compiler() -> list[str] | None:
 
 
 def compiler() -> list[str]:
-    """The command to compile with.
+    """Return the command to compile with.
 
     Raises: FileNotFoundError: neither the system nor the package index gave one.
     """
@@ -71,13 +71,13 @@ def compiler() -> list[str]:
 
 
 def machine() -> str:
-    """The processor family, by the name that its vector files go by."""
+    """Return the processor family, by the name that its vector files go by."""
     name = platform.machine().lower()
     return {"amd64": "x86_64", "arm64": "aarch64"}.get(name, name)
 
 
 def sources(processor: str | None = None) -> list[Path]:
-    """The C files of the runtime for a processor family, this machine's by default."""
+    """Return the C files of the runtime for a processor family, this machine's by default."""
     own = VECTORS.get(processor or machine(), {})
     others = {name for group in VECTORS.values() for name in group} - own.keys()
     found = sorted(RUNTIME.glob("*.c"))
@@ -119,7 +119,7 @@ def build(target: Path, extra: Sequence[str] = (), kept: Path | None = None) -> 
 
 
 def built() -> Path:
-    """The library of the sources as they are, in a checkout.
+    """Return the library of the sources as they are, in a checkout.
 
     The first process that asks builds it; others that ask meanwhile wait.
     """

@@ -1,4 +1,4 @@
-"""Reads what an ELF object file of 64 bits defines, needs and weighs."""
+"""Reader of 64-bit ELF object files: symbols that they define and need, and their size."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _SYMTAB, _NOBITS, _ALLOCATED, _UNDEFINED, _LOCAL = 2, 8, 2, 0, 0
 
 
 class Object(NamedTuple):
-    """What an object file says.
+    """Symbols and size of an object file.
 
     Attributes:
-      defined: names of symbols that others may use.
-      undefined: names of symbols that others must define.
-      size: bytes of what is loaded.
+      defined: names of symbols that other files may use.
+      undefined: names of symbols that other files must define.
+      size: number of bytes that are loaded.
     """
 
     defined: set[str]
@@ -25,14 +25,14 @@ class Object(NamedTuple):
 
 
 def read_object(data: bytes) -> Object:
-    """What an object file says.
+    """Read the symbols and the size of an object file.
 
     Args:
-      data: its bytes.
-    Raises: ValueError: it is no little-endian ELF file of 64 bits.
+      data: the content of the file.
+    Raises: ValueError: it is not a little-endian 64-bit ELF file.
     """
     if data[:6] != b"\x7fELF\x02\x01":
-        raise ValueError("this is no little-endian ELF file of 64 bits")
+        raise ValueError("this is not a little-endian 64-bit ELF file")
     (start,) = struct.unpack_from("<Q", data, 40)
     (count,) = struct.unpack_from("<H", data, 60)
     sections = [_SECTION.unpack_from(data, start + i * _SECTION.size) for i in range(count)]

@@ -1,6 +1,7 @@
-"""What the runtime refuses, one class for each canonical code.
+"""Errors that the runtime raises, a class for each canonical code.
 
-Each is also the builtin exception that a program would expect, so a device needs no other package.
+Each class also derives from the builtin exception that a program would expect, so a device needs
+no other package.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ class LiteError(Exception):
 
 
 class InvalidArgumentError(LiteError, ValueError):
-    """A value, shape or type does not fit what the graph declares."""
+    """Error for a value, shape or type that does not match what the graph declares."""
 
     code = 3
 
@@ -41,7 +42,7 @@ class ConcurrentUseError(FailedPreconditionError):
 
 
 class OutOfRangeError(LiteError, IndexError):
-    """A size or index is above what is possible."""
+    """Error for a size or index above its limit."""
 
     code = 11
 

@@ -9,7 +9,7 @@ import mmap
 import operator
 import os
 import sys
-from _thread import RLock  # `threading` would take a part of the time that importing this takes
+from _thread import RLock  # importing `threading` is slow
 
 from weft_lite import library
 from weft_lite.errors import (
@@ -68,12 +68,12 @@ def _aligned(size: int) -> tuple[Any, int]:
 
 
 def _shaped(block: Any, form: Any, shape: tuple[int, ...]) -> memoryview[Any]:
-    """A view of a block as elements of a shape; a single one where there are no axes."""
+    """Return a view of a block as elements of a shape; a scalar has a view of one element."""
     return memoryview(block).cast("B").cast(form, shape or (1,))
 
 
 def _cast(numpy: Any, array: Any, name: str) -> Any:
-    """Python's numbers as elements of a type, or None where that is not what they are."""
+    """Convert Python numbers to a type; return None if that would lose information."""
     floats = name.startswith("float")
     if array.size and array.dtype.kind not in ("iubf" if floats else "iub"):
         return None
@@ -102,7 +102,7 @@ class _File:
             view = memoryview(content).cast("B")
         except TypeError as error:
             raise InvalidArgumentError(
-                f"model_content takes bytes, or what has the buffer protocol: {error}"
+                f"model_content must be bytes or an object with the buffer protocol: {error}"
             ) from error
         self.size = view.nbytes
         self._block, self.address = _aligned(self.size)
@@ -110,7 +110,7 @@ class _File:
 
 
 class _Input:
-    """What `set_tensor` needs to know of an input."""
+    """Type, address, shape and size of an input, as `set_tensor` needs them."""
 
     def __init__(self, kind: _Type, data: int, shape: tuple[int, ...], size: int) -> None:
         self.type, self.data, self.shape, self.bytes = kind, data, shape, size
@@ -134,17 +134,17 @@ class _Exclusive:
 
 
 class Interpreter:
-    """Runs a graph; the methods are those of `tf.lite.Interpreter`.
+    """Interpreter of a graph, with the methods of `tf.lite.Interpreter`.
 
     One thread at a time may use it; calls that overlap raise `ConcurrentUseError`. It is usable
     after an error, and in a process that was forked between calls. It cannot be copied or pickled.
 
     Args:
       model_path: a `.weftlite` file, which is mapped into memory.
-      model_content: its bytes, instead; anything with the buffer protocol.
-      num_threads: how many threads a large op is spread over.
-      work_limit: what one invocation may cost, in units of about a microsecond; meant to end
-        loops that do not end by themselves.
+      model_content: its bytes, instead; any object with the buffer protocol.
+      num_threads: number of threads that compute a large op.
+      work_limit: maximum cost of one invocation, in units of about a microsecond; stops loops
+        that do not end by themselves.
     Raises:
       DataLossError: the file is damaged or hostile; says what is wrong and where.
       UnimplementedError: it needs a newer runtime.
@@ -194,7 +194,7 @@ class Interpreter:
         config = library.Config(tasks=threads, work_limit=work_limit)
         if threads > 1:
             self._pool = self._library.wl_pool_create(threads)
-            if not self._pool and sys.platform != "win32":  # where the pool has no threads
+            if not self._pool and sys.platform != "win32":  # if the pool has no threads
                 raise ResourceExhaustedError(f"no memory for a pool of {threads} threads")
             if self._pool:
                 run = ctypes.cast(self._library.wl_pool_run, ctypes.c_void_p)
@@ -231,11 +231,11 @@ class Interpreter:
         )
 
     def _require_idle(self) -> None:
-        """Refuse a change from within an invocation, where only a watch's calls come from."""
+        """Raise an error if called during an invocation, as a callback of a watch may do."""
         if self._is_running:
             raise FailedPreconditionError(
-                "the interpreter is running: what is called within an invocation may read tensors, "
-                "and not change or invoke it"
+                "the interpreter is running: callbacks during an invocation may read tensors, but "
+                "not change or invoke the interpreter"
             )
 
     def _check(self, status: int) -> None:
@@ -243,9 +243,9 @@ class Interpreter:
             library.check(status, self._error)
 
     def allocate_tensors(self) -> None:
-        """Derive all shapes from those of the inputs; `invoke` does so when it has to.
+        """Derive all shapes from those of the inputs; `invoke` does so if it is needed.
 
-        Raises: InvalidArgumentError: the shapes of the inputs do not go together.
+        Raises: InvalidArgumentError: the shapes of the inputs are incompatible.
 
         Examples:
           >>> x = wf.placeholder(wf.float32, [None], name="x")
@@ -263,14 +263,14 @@ class Interpreter:
     def resize_tensor_input(
         self, input_index: int, tensor_size: Sequence[int], strict: bool = False
     ) -> None:
-        """Give an input another shape.
+        """Change the shape of an input.
 
         Args:
-          input_index: the number of the input.
-          tensor_size: sizes; those that the graph leaves open may be anything up to their bound.
-          strict: taken for compatibility; sizes that the graph states never change.
+          input_index: the index of the input.
+          tensor_size: the new shape; sizes that the graph leaves open may be up to their bound.
+          strict: accepted for compatibility; fixed sizes can never change.
         Raises:
-          InvalidArgumentError: there is no such input, or the rank is another.
+          InvalidArgumentError: there is no such input, or it has a different rank.
           OutOfRangeError: a size is fixed, or above its bound.
 
         Examples:
@@ -285,7 +285,7 @@ class Interpreter:
         sizes = [operator.index(size) for size in tensor_size]
         for place, size in enumerate(sizes):
             if not 0 <= size < 1 << 31:
-                raise OutOfRangeError(f"size {place} of the input may not be {size}")
+                raise OutOfRangeError(f"size {place} of the input cannot be {size}")
         dims = (ctypes.c_int32 * len(sizes))(*sizes)
         call = self._library.wl_resize
         with self._exclusive:
@@ -295,13 +295,13 @@ class Interpreter:
             self._changed = True
 
     def set_tensor(self, tensor_index: int, value: Any) -> None:
-        """Give an input its value.
+        """Set the value of an input.
 
         Args:
           tensor_index: the number of the input.
-          value: of exactly its type and shape; any object with the buffer protocol, or with NumPy
-            whatever it makes an array of that type of without loss.
-        Raises: InvalidArgumentError: the type, or the shape, is another, or it is no input.
+          value: a value of exactly its type and shape: any object with the buffer protocol, or
+            with NumPy anything that converts to an array of that type without loss.
+        Raises: InvalidArgumentError: the type or shape is wrong, or the tensor is not an input.
 
         Examples:
           >>> x = wf.placeholder(wf.float32, [None], name="x")
@@ -319,7 +319,7 @@ class Interpreter:
                 self._copy_buffer(tensor_index, wanted, value)
 
     def _set_resized(self, index: int, value: Any) -> None:
-        """Give an input its value, and the shape of that where the graph leaves sizes open."""
+        """Set the value of an input; open sizes become those of the value."""
         wanted = self._cached.get(index) or self._input(index)
         shape = getattr(value, "shape", None)
         if shape is None:
@@ -370,7 +370,9 @@ class Interpreter:
 
     def _require_input(self, index: int) -> None:
         if index not in self._inputs:
-            raise InvalidArgumentError(f"tensor {index} is no input; inputs are {self._inputs}")
+            raise InvalidArgumentError(
+                f"tensor {index} is not an input; the inputs are {self._inputs}"
+            )
 
     def _input(self, index: int) -> _Input:
         self._require_input(index)
@@ -415,15 +417,16 @@ class Interpreter:
             self._changed = False
 
     def tensor(self, tensor_index: int) -> Callable[[], Any]:
-        """A function that gives a view of a tensor, without a copy.
+        """Return a function that returns a view of a tensor, without a copy.
 
         Args:
           tensor_index: the number of the tensor.
-        Returns: a function; the view it gives shows what later invocations write. Reading or
-          writing it during an invocation in another thread gives undefined values.
+        Returns: a function whose view shows what later invocations write. Reading or writing the
+          view during an invocation in another thread yields undefined values.
         Raises:
           InvalidArgumentError: there is no such tensor.
-          FailedPreconditionError: of the function: an input was resized, and nothing planned since.
+          FailedPreconditionError: raised by the function if an input was resized and shapes were
+            not derived since.
 
         Examples:
           >>> x = wf.placeholder(wf.float32, [None], name="x")
@@ -439,15 +442,15 @@ class Interpreter:
         return lambda: self._view(tensor_index)
 
     def get_tensor(self, tensor_index: int) -> Any:
-        """A copy of a tensor's value.
+        """Return a copy of a tensor's value.
 
         Args:
-          tensor_index: the number of the tensor: an output, or another one whose bytes no later
-            op has taken.
+          tensor_index: the index of an output, or of another tensor whose memory no later op
+            has reused.
         Returns: an array with NumPy, else a memoryview, of the tensor's type and shape.
         Raises:
           InvalidArgumentError: there is no such tensor.
-          FailedPreconditionError: an input was resized, and nothing planned since.
+          FailedPreconditionError: an input was resized and shapes were not derived since.
 
         Examples:
           >>> x = wf.placeholder(wf.float32, [None], name="x")
@@ -482,10 +485,10 @@ class Interpreter:
         return _shaped(block, kind.format, shape)
 
     def get_input_details(self) -> list[dict[str, Any]]:
-        """What the inputs are.
+        """Return the properties of the inputs.
 
         Returns: a dict for each: name, index, shape, shape_signature (-1 for open sizes), dtype,
-          quantization (scale and zero point, zeros without), quantization_parameters.
+          quantization (scale and zero point, zeros if there is none), quantization_parameters.
 
         Examples:
           >>> x = wf.placeholder(wf.float32, [None], name="x")
@@ -498,9 +501,9 @@ class Interpreter:
         return [self._details(index) for index in self._inputs]
 
     def get_output_details(self) -> list[dict[str, Any]]:
-        """What the outputs are.
+        """Return the properties of the outputs.
 
-        Returns: a dict for each, as of `get_input_details`.
+        Returns: a dict for each, as `get_input_details` returns.
 
         Examples:
           >>> x = wf.placeholder(wf.float32, [None], name="x")
@@ -512,9 +515,9 @@ class Interpreter:
         return [self._details(index) for index in self._outputs]
 
     def get_tensor_details(self) -> list[dict[str, Any]]:
-        """What all tensors are.
+        """Return the properties of all tensors.
 
-        Returns: a dict for each, as of `get_input_details`.
+        Returns: a dict for each, as `get_input_details` returns.
 
         Examples:
           >>> x = wf.placeholder(wf.float32, [None], name="x")
@@ -551,7 +554,7 @@ class Interpreter:
         }
 
     def reset_all_variables(self) -> None:
-        """Give the variables of the graph the values that they had at first.
+        """Reset the variables of the graph to their initial values.
 
         Examples:
           >>> step = wf.placeholder(wf.float32, [], name="step")
@@ -574,7 +577,7 @@ class Interpreter:
             self._library.wl_reset_variables(self._handle)
 
     def get_signature_list(self) -> dict[str, dict[str, list[str]]]:
-        """The signatures by their keys, with the names of inputs and outputs.
+        """Return the signatures by their keys, with the names of inputs and outputs.
 
         Examples:
           >>> x = wf.placeholder(wf.float32, [None], name="x")
@@ -589,10 +592,10 @@ class Interpreter:
         }
 
     def get_signature_runner(self, signature_key: str | None = None) -> SignatureRunner:
-        """A function that runs the graph on inputs by name.
+        """Return a function that runs the graph on inputs by name.
 
         Args:
-          signature_key: which signature; may be left out if there is one only.
+          signature_key: the signature; may be omitted if there is only one.
         Raises: InvalidArgumentError: there is no such signature, or several.
 
         Examples:
@@ -628,12 +631,12 @@ class Interpreter:
 
 
 class SignatureRunner:
-    """Runs a signature: `runner(x=value)` gives a dict of the outputs by name.
+    """Function that runs a signature: `runner(x=value)` returns a dict of outputs by name.
 
     Args:
-      interpreter: whose graph it runs; `Interpreter.get_signature_runner` gives it.
-      inputs: numbers of tensors by name.
-      outputs: as `inputs`.
+      interpreter: the interpreter of the graph.
+      inputs: indices of the input tensors by name.
+      outputs: indices of the output tensors by name.
 
     Examples:
       >>> x = wf.placeholder(wf.float32, [2], name="x")
@@ -652,14 +655,13 @@ class SignatureRunner:
         self._outputs = outputs
 
     def __call__(self, **values: Any) -> dict[str, Any]:
-        """Set the inputs, run, and copy the outputs.
+        """Set the inputs, run the graph and return copies of the outputs.
 
         Args:
-          values: of the inputs by name, as `set_tensor` takes them. Sizes that the graph leaves
-            open become those of the value.
+          values: the inputs by name, as for `set_tensor`. Open sizes become those of the value.
         Returns: the values of the outputs by name.
         Raises:
-          FailedPreconditionError: an input is missing, or is not one of the signature.
+          FailedPreconditionError: an input is missing, or the signature has no such input.
           InvalidArgumentError: a value has another type, rank or fixed size than its input.
           OutOfRangeError: a size is above its bound.
 

@@ -119,7 +119,7 @@ _loaded: list[Any] = []
 
 
 def load() -> Any:
-    """The library, with the types of its functions.
+    """Return the library, with the types of its functions.
 
     Raises:
       FileNotFoundError: in a checkout, without a C compiler.

@@ -30,15 +30,15 @@ sinhf sqrt sqrtf tanf tanhf trunc truncf fmaxf fminf fabsf
 """
 
 ANDROID: Final = frozenset(_ANDROID.split())
-"""What Android's libc and libm have since API level 21, as far as the runtime may ask for it."""
+"""Functions of Android's libc and libm since API level 21 that the runtime may call."""
 
 
 class Built(NamedTuple):
-    """What was built.
+    """Result of a build.
 
     Attributes:
       files: the libraries and headers.
-      size: bytes that the runtime adds to a program: those of the shared library, stripped.
+      size: bytes that the runtime adds to a program: the size of the stripped shared library.
       kernels: the kinds of ops that it computes.
     """
 
@@ -48,7 +48,7 @@ class Built(NamedTuple):
 
 
 def kinds_of(models: Iterable[Path]) -> list[str]:
-    """The kinds of ops in some files, which are verified on the way.
+    """Return the kinds of ops in some files, which are verified on the way.
 
     Raises: DataLossError: a file is damaged.
     """
@@ -57,13 +57,13 @@ def kinds_of(models: Iterable[Path]) -> list[str]:
 
 
 def all_kinds() -> list[str]:
-    """The kinds of ops that there are kernels for."""
+    """Return the kinds of ops that there are kernels for."""
     text = (RUNTIME / "schema.h").read_text("utf-8")
     return re.findall(r"^  OP\((\w+)\)", text, re.MULTILINE)
 
 
 def parts_of(target: str) -> tuple[str, str]:
-    """The processor and the system of a target.
+    """Return the processor and the system of a target.
 
     Raises: InvalidArgumentError: it is not of the form `aarch64-linux-musl`.
     """
@@ -71,14 +71,14 @@ def parts_of(target: str) -> tuple[str, str]:
                          r"(-\w+)?(\.[\d.]+)?", target)  # fmt: skip
     if not match:
         raise InvalidArgumentError(
-            f"target {target!r} is not one such as aarch64-linux-musl, x86_64-linux-gnu.2.17, "
-            "wasm32-wasi, aarch64-macos, x86_64-windows-gnu, aarch64-android"
+            f"target {target!r} is not supported; examples are aarch64-linux-musl, "
+            "x86_64-linux-gnu.2.17, wasm32-wasi, aarch64-macos, x86_64-windows-gnu, aarch64-android"
         )
     return match[1], match[2]
 
 
 def zig() -> list[str]:
-    """The command of zig.
+    """Return the command of zig.
 
     Raises: LiteError: the package is not there.
     """
@@ -98,19 +98,20 @@ def build(
 ) -> Built:
     """Build a static and a shared library.
 
-    For Android there is a static library alone, which needs no headers of the system; what it asks
-    of the system's libraries is checked.
+    For Android there is only a static library, which needs no headers of the system; the build
+    checks the functions of the system that it calls.
 
     Args:
-      target: such as `aarch64-linux-musl`: processor, system, and C library.
+      target: processor, system and C library, such as `aarch64-linux-musl`.
       out: the folder to write to.
       kinds: the kinds of ops to compute; all by default.
-      say: gets a line of text as each step begins.
-      level: of optimisation; -O3 is larger by a third.
-    Returns: what was built.
+      say: called with a line of text as each step begins.
+      level: level of optimization; -O3 is larger by a third.
+    Returns: the libraries and headers, their size and kernels.
     Raises:
       InvalidArgumentError: the target is not known.
-      LiteError: zig is not there; it refused; the library for Android asks for what is not there.
+      LiteError: zig is missing or fails, or the library for Android needs symbols that Android
+        does not have.
     """
     _, system = parts_of(target)
     kept = list(all_kinds() if kinds is None else kinds)
@@ -143,13 +144,13 @@ def _shared_name(system: str) -> str:
 
 
 def zig_target(target: str) -> str:
-    """The target in zig's words."""
+    """Return the target in zig's words."""
     processor, system = parts_of(target)
     return f"{processor}-linux-android" if system == "android" else target
 
 
 def flags_of(target: str, stem: str) -> list[str]:
-    """The flags of a source."""
+    """Return the flags of a source."""
     processor, system = parts_of(target)
     flags = [flag for flag in COMMON if flag != "-O3"] + SMALL
     if system == "android":
@@ -173,7 +174,7 @@ def chosen_kernels(kinds: Sequence[str]) -> list[str]:
 
 
 def is_needed(source: Path, kinds: Sequence[str]) -> bool:
-    """Whether a source has one of some kernels, or is for all."""
+    """Return True if a source has one of some kernels or is needed by all builds."""
     has = set(re.findall(r"\b(?:wl_op_|KERNEL\(|TEST\()(\w+)", source.read_text("utf-8")))
     return not has & set(all_kinds()) or bool(has & set(kinds))
 
@@ -217,9 +218,9 @@ def _link(target: str, objects: Sequence[Path], shared: Path) -> None:
 
 
 def call(command: list[str]) -> str:
-    """Run a command; what it prints.
+    """Run a command and return its output.
 
-    Raises: LiteError: it fails; has what it said.
+    Raises: LiteError: the command fails; contains its error output.
     """
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -231,9 +232,9 @@ def call(command: list[str]) -> str:
 
 
 def _check_android(objects: Sequence[Path], archive: Path) -> int:
-    """The bytes of code and data, after a look at what the archive leaves open.
+    """Check the undefined symbols of an archive and return the size of its code and data.
 
-    Raises: LiteError: it asks for what Android does not have.
+    Raises: LiteError: it needs symbols that Android does not have.
     """
     from weft_lite.elf import read_object
 
@@ -241,7 +242,7 @@ def _check_android(objects: Sequence[Path], archive: Path) -> int:
     defined = {name for each in found for name in each.defined}
     missing = {name for each in found for name in each.undefined} - defined - ANDROID
     if missing:
-        raise LiteError(f"{archive} asks for what Android does not have: {sorted(missing)}")
+        raise LiteError(f"{archive} needs symbols that Android does not have: {sorted(missing)}")
     return sum(each.size for each in found)
 
 

@@ -1,4 +1,4 @@
-"""What happens inside of an invocation: the time of each op, and the values that it gives."""
+"""Observation of an invocation: the time and the results of each op."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Op(NamedTuple):
     """An op of a file.
 
     Attributes:
-      place: its place in the order in which ops run.
+      place: its position in the order of execution.
       kind: what it computes, such as Conv2D.
-      name: of the node that it comes from.
-      inputs: numbers of tensors; -1 for an operand that is not there.
-      outputs: numbers of tensors.
+      name: the name of the node that it was converted from.
+      inputs: indices of tensors; -1 for an omitted operand.
+      outputs: indices of tensors.
     """
 
     place: int
@@ -30,12 +30,12 @@ class Op(NamedTuple):
 
 
 class Timed(NamedTuple):
-    """An op with what it took.
+    """An op with its measured time.
 
     Attributes:
       op: the op.
-      seconds: of one invocation, with the ops of its subgraphs.
-      calls: how often it ran in an invocation.
+      seconds: time per invocation, including the ops of its subgraphs.
+      calls: number of times that it ran per invocation.
     """
 
     op: Op
@@ -54,7 +54,7 @@ def verify_weights(interpreter: Interpreter) -> None:
 
 
 def ops_of(interpreter: Interpreter) -> list[Op]:
-    """The ops of a graph and its subgraphs.
+    """Return the ops of a graph and its subgraphs.
 
     Args:
       interpreter: of the file.
@@ -77,12 +77,12 @@ def _tensors(lib: Any, handle: Any, op: int, results: int) -> list[int]:
 
 
 def watched(interpreter: Interpreter, watch: Callable[[int, bool], None]) -> None:
-    """Invoke once, with calls around each op.
+    """Invoke once, with a callback before and after each op.
 
     Args:
-      interpreter: whose inputs are set.
-      watch: gets the number of the op, and whether it has ended.
-    Raises: LiteError: as `Interpreter.invoke`; or what `watch` raised, after the invocation.
+      interpreter: an interpreter whose inputs are set.
+      watch: called with the index of the op and whether it has ended.
+    Raises: LiteError: as `Interpreter.invoke`. An error of `watch` is raised after the invocation.
     """
     raised: list[BaseException] = []
 
@@ -106,11 +106,11 @@ def watched(interpreter: Interpreter, watch: Callable[[int, bool], None]) -> Non
 
 
 def profile(interpreter: Interpreter, runs: int) -> list[Timed]:
-    """What each op takes, on average over some invocations.
+    """Measure the average time of each op over some invocations.
 
     Args:
-      interpreter: whose inputs are set.
-      runs: how many invocations; positive.
+      interpreter: an interpreter whose inputs are set.
+      runs: the number of invocations; positive.
     Returns: an entry for each op, in the order of the file.
     """
     ops = ops_of(interpreter)

@@ -23,7 +23,7 @@ _MOST_HEADER = 1 << 16
 
 
 def name_of(dtype: Any) -> str:
-    """The name of a type, as details give it with NumPy (a class) and without (a text)."""
+    """Return the name of a dtype: in details a class with NumPy, and a string without."""
     name = dtype if isinstance(dtype, str) else dtype.__name__
     return "bool" if name == "bool_" else name
 
@@ -35,13 +35,13 @@ def shaped(data: bytes | bytearray, dtype: str, shape: Sequence[int]) -> Any:
 
 
 def read_npy(path: str) -> tuple[str, tuple[int, ...], bytes]:
-    """The type, the shape and the elements of an `.npy` file, in the order of C.
+    """Read the type, the shape and the elements of an `.npy` file, in C order.
 
-    Raises: DataLossError: it is no such file, or has other types than lite has.
+    Raises: DataLossError: it is not an `.npy` file, or has a type that lite does not support.
     """
     data = Path(path).read_bytes()
     if data[:6] != b"\x93NUMPY" or len(data) < 12:
-        raise DataLossError(f"{path} is no .npy file")
+        raise DataLossError(f"{path} is not an .npy file")
     wide = data[6] > 1
     (length,) = struct.unpack_from("<I" if wide else "<H", data, 8)
     start = (12 if wide else 10) + length
@@ -54,7 +54,7 @@ def read_npy(path: str) -> tuple[str, tuple[int, ...], bytes]:
         if header["fortran_order"] and len(shape) > 1:
             raise ValueError("its elements are in Fortran's order")
     except (ValueError, KeyError, TypeError, SyntaxError) as error:
-        raise DataLossError(f"{path} is no .npy file of a type that lite has: {error}") from error
+        raise DataLossError(f"{path} is not an .npy file of a supported type: {error}") from error
     size = math.prod(shape) * int(_LETTERS[dtype][1])
     if size != len(data) - start:
         raise DataLossError(f"{path}: shape {shape} of {dtype} is not {len(data) - start} bytes")
@@ -72,7 +72,7 @@ def write_npy(path: Path, dtype: str, shape: Sequence[int], data: bytes) -> None
 
 
 def assignments(given: Sequence[str]) -> dict[str, str]:
-    """What `NAME=VALUE` says, by name.
+    """Parse arguments of the form `NAME=VALUE` to a mapping.
 
     Raises: InvalidArgumentError: there is no `=`.
     """
@@ -80,34 +80,36 @@ def assignments(given: Sequence[str]) -> dict[str, str]:
     for text in given:
         name, equals, value = text.partition("=")
         if not equals:
-            raise InvalidArgumentError(f"an input is given as NAME=VALUE, not {text!r}")
+            raise InvalidArgumentError(f"an input must be given as NAME=VALUE, got {text!r}")
         found[name] = value
     return found
 
 
 def shapes(given: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """What `NAME=1,224,224,3` says, by name."""
+    """Parse arguments of the form `NAME=1,224,224,3` to shapes by name."""
     try:
         return {
             name: tuple(int(size) for size in value.split(",") if size)
             for name, value in assignments(given).items()
         }
     except ValueError as error:
-        raise InvalidArgumentError(f"a shape is given as NAME=1,224,224,3: {error}") from error
+        raise InvalidArgumentError(f"a shape must be given as NAME=1,224,224,3: {error}") from error
 
 
 def feed(interpreter: Interpreter, given: Mapping[str, str], sizes: Mapping[str, Any]) -> None:
-    """Resize and set all inputs: to what is given, else to seeded random numbers.
+    """Resize and set all inputs: to given values, or else to seeded random numbers.
 
     Args:
-      given: by name: numbers such as "1,2,3", or @FILE.npy.
+      given: values by name: numbers such as "1,2,3", or @FILE.npy.
       sizes: shapes by name, for inputs whose sizes are open.
-    Raises: InvalidArgumentError: a name or value does not fit.
+    Raises: InvalidArgumentError: a name or value does not match the inputs.
     """
     details = {each["name"]: each for each in interpreter.get_input_details()}
     unknown = sorted({*given, *sizes} - set(details))
     if unknown:
-        raise InvalidArgumentError(f"there is no input {unknown[0]!r}; there are {sorted(details)}")
+        raise InvalidArgumentError(
+            f"there is no input {unknown[0]!r}; the inputs are {sorted(details)}"
+        )
     source = random.Random(0)
     read = {name: read_npy(text[1:]) for name, text in given.items() if text[:1] == "@"}
     for name, each in details.items():
@@ -136,7 +138,7 @@ def _single(view: Any) -> Any:
 
 
 def _elements(name: str, text: str | None, dtype: str, count: int, source: random.Random) -> bytes:
-    """What a text says, or random numbers: normal ones of floats, else zeros and ones."""
+    """Parse a text to elements, or return random ones: normal floats, or zeros and ones."""
     whole = not dtype.startswith("float")
     if text is None:
         numbers = [source.randrange(2) if whole else source.gauss(0, 1) for _ in range(count)]
@@ -146,7 +148,7 @@ def _elements(name: str, text: str | None, dtype: str, count: int, source: rando
         except ValueError as error:
             raise InvalidArgumentError(f"input {name!r} is of {dtype}: {error}") from error
     if len(numbers) != count:
-        raise InvalidArgumentError(f"input {name!r} has {count} elements, not {len(numbers)}")
+        raise InvalidArgumentError(f"input {name!r} has {count} elements, got {len(numbers)}")
     try:
         if dtype == "float16":
             return struct.pack(f"<{count}e", *numbers)

@@ -43,7 +43,7 @@ def add(actions: Any) -> None:
 
 
 def of_the_extra(name: str, *more: str) -> Callable[[argparse.Namespace], int]:
-    """The function `call` of a module beside the converter, which a device lacks.
+    """Return the function `call` of a module beside the converter, which a device lacks.
 
     Args:
       more: packages that it needs besides those of the extra.

@@ -15,7 +15,7 @@ BROKEN_PIPE = 141
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parser of all commands."""
+    """Return the parser of all commands."""
     made = argparse.ArgumentParser(
         prog="weft-lite", description="Frozen graphs on small devices: make, run and look at them."
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def printable(text: str) -> str:
-    """A text from a file, with what is not printable escaped: it may hold a terminal's commands."""
+    """Escape unprintable characters of a text from a file, which may be terminal commands."""
     if text.isprintable():
         return text
     return "".join([c if c.isprintable() else c.encode("unicode_escape").decode() for c in text])

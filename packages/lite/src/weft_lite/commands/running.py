@@ -52,7 +52,7 @@ def add(actions: Any) -> None:
 
 
 def common(parser: argparse.ArgumentParser, call: Any) -> None:
-    """The arguments of what runs a file."""
+    """Add the arguments of commands that run a file."""
     parser.add_argument("model", help=".weftlite file")
     parser.add_argument(
         "-i", "--input", action="append", default=[], metavar="NAME=VALUE",
@@ -69,7 +69,7 @@ def common(parser: argparse.ArgumentParser, call: Any) -> None:
 
 
 def opened(arguments: argparse.Namespace) -> Interpreter:
-    """An interpreter with its inputs set as the arguments say."""
+    """Return an interpreter with its inputs set as the arguments say."""
     interpreter = Interpreter(arguments.model, num_threads=arguments.threads)
     given, shapes = arrays.assignments(arguments.input), arrays.shapes(arguments.shape)
     arrays.feed(interpreter, given, shapes)

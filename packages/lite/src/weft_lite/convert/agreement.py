@@ -1,4 +1,4 @@
-"""The round trip: what a file gives for a sample is held beside what the full runtime gives."""
+"""Round-trip check: the results of a file are compared with those of the full runtime."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ INT8_LIMIT: Final = 0.1
 """Of graphs in int8."""
 
 LEAST_SCALE: Final = 1e-3
-"""Outputs below this are compared with it: what should be zero is rounding."""
+"""Smallest scale of a comparison: smaller outputs are rounding errors of zeros."""
 
 
 def complete(
     samples: Mapping[str, Any], inputs: Mapping[str, Output], bounds: Sequence[tuple[int, ...]]
 ) -> list[Array]:
-    """A value for each input: the given one, else normal numbers, or zeros of other types.
+    """Return a value for each input: the given one, else normal numbers, or zeros of other types.
 
     Raises: InvalidArgumentError: a sample is of no input, or does not fit it.
     """
@@ -59,11 +59,11 @@ def complete(
 
 
 def require(content: bytes, source: Source, values: Sequence[Array], limit: float | None) -> None:
-    """Refuse a file that does not give what the graph gives.
+    """Refuse a file whose results differ from those of the graph.
 
     Raises:
       DataLossError: they differ by more than the limit.
-      InvalidArgumentError: the graph refuses the sample.
+      InvalidArgumentError: the graph fails on the sample.
     """
     try:
         with source.session() as session:
@@ -77,7 +77,7 @@ def require(content: bytes, source: Source, values: Sequence[Array], limit: floa
         got = run(content, values)
     except LiteError as error:
         raise errors.DataLossError(
-            f"the converted graph refuses what the graph takes: {error}"
+            f"the converted graph fails on a sample that the graph accepts: {error}"
         ) from error
     for output, ours, theirs in zip(source.outputs.values(), got, wanted, strict=True):
         most = limit
@@ -92,7 +92,7 @@ def require(content: bytes, source: Source, values: Sequence[Array], limit: floa
 
 
 def run(content: bytes, values: Sequence[Array]) -> list[Array]:
-    """The outputs of a file for values of its inputs."""
+    """Return the outputs of a file for values of its inputs."""
     interpreter = Interpreter(model_content=content)
     for details, value in zip(interpreter.get_input_details(), values, strict=True):
         if tuple(details["shape"]) != value.shape:
@@ -104,10 +104,11 @@ def run(content: bytes, values: Sequence[Array]) -> list[Array]:
 
 
 def difference(got: Array, wanted: Array) -> float:
-    """How far two values are apart.
+    """Return how far two values differ.
 
-    Returns: of floats the largest difference, as a part of the largest finite value; infinity where
-      one is not a number, or infinite, and the other is not; of others the part that is not equal.
+    Returns: for floats the largest difference, relative to the largest finite value, or infinity if
+      only one of them is NaN or infinite at some place; for other types the fraction of unequal
+      elements.
     """
     if got.shape != wanted.shape:
         return float("inf")

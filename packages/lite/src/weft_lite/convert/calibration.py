@@ -45,7 +45,7 @@ class Range(NamedTuple):
         return self.low == self.high
 
     def scale(self, dtype: DataType = DataType.INT8) -> Scale:
-        """The scale that has the range, and zero exactly; of int16 that of both signs."""
+        """Return the scale that has the range, and zero exactly; of int16 that of both signs."""
         low, high = min(self.low, 0.0), max(self.high, 0.0)
         if dtype is DataType.INT16:
             return Scale(float(np.float32(max(-low, high) / 32767)) or 1.0, 0)

@@ -1,6 +1,6 @@
-"""Recurrent cells that graphs spell out, and that the runtime computes at once: LSTM and GRU.
+"""Fusion of recurrent cells that graphs express in small ops: LSTM and GRU.
 
-They are looked for after biases have gone into the products. What only the cell read is dropped.
+It runs after biases have been fused into the products. Ops that only the cell read are dropped.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Cells:
         self._makers = {value: op for op in graph.ops for value in op.outputs}
 
     def made(self, value: Value | None, kind: OpKind) -> Operation | None:
-        """What makes a value, if it is an op of a kind and does nothing else to the result."""
+        """Return the op that makes a value, if it has this kind and no activation; else None."""
         op = self._makers.get(value) if value is not None else None
         if op is None or op.kind is not kind:
             return None
@@ -42,7 +42,7 @@ class _Cells:
         return op if plain else None
 
     def operands(self, value: Value | None, kind: OpKind) -> Iterator[Pair]:
-        """The two operands of what makes a value, in both orders."""
+        """Yield the two operands of the op that makes a value, in both orders."""
         op = self.made(value, kind)
         if op is not None and len(op.inputs) == 2:
             a, b = op.inputs
@@ -51,12 +51,12 @@ class _Cells:
                 yield b, a
 
     def operand(self, value: Value | None, kind: OpKind) -> Value | None:
-        """The operand of what makes a value."""
+        """Return the operand of the op that makes a value."""
         op = self.made(value, kind)
         return op.inputs[0] if op is not None else None
 
     def product(self, value: Value | None) -> Product | None:
-        """The product that makes a value."""
+        """Return the product that makes a value."""
         op = self.made(value, OpKind.FullyConnected)
         joined = self.made(op.inputs[0], OpKind.Concat) if op is not None else None
         if op is None or joined is None or len(joined.inputs) != 2:
@@ -73,7 +73,7 @@ class _Cells:
         return Product(x, h, weights, bias)
 
     def split(self, values: list[Value | None]) -> Value | None:
-        """What is split along its columns into just these values."""
+        """Return the value that is split along its columns into exactly these values."""
         op = self._makers.get(values[0]) if values[0] is not None else None
         if op is None or op.kind is not OpKind.Split or list(op.outputs) != values:
             return None
@@ -83,7 +83,7 @@ class _Cells:
     # ------------------------------------------------------------------ LSTM
 
     def lstm(self, op: Operation) -> tuple[Operation, Operation] | None:
-        """The cell whose last result an op makes, and the op whose place it takes."""
+        """Return the cell whose last result an op makes, and the op that it replaces."""
         for squashed, opened in self.operands(op.outputs[0], OpKind.Mul):
             c_next = self.operand(squashed, OpKind.Tanh)
             o = self.operand(opened, OpKind.Sigmoid)

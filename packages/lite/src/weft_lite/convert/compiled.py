@@ -30,11 +30,11 @@ _FLAGS: Final = ["-std=c11", "-O2", "-fvisibility=hidden", "-g0"]
 
 
 class Library(NamedTuple):
-    """A model as a library.
+    """A model compiled to a library.
 
     Attributes:
       files: the static library, the shared one where the system has them, and the headers.
-      compiled: the model in it.
+      compiled: the compiled model.
     """
 
     files: list[Path]
@@ -50,18 +50,19 @@ def build_compiled(
     cpu: str = "",
     features: str = "",
 ) -> Library:
-    """Build a library that is one model, with the functions of `weft_lite.h`.
+    """Build a library of a single model, with the functions of `weft_lite.h`.
 
     Args:
-      model: a `.weftlite` file, or what `weft compile` takes.
-      target: as of `weft_lite.targets.build`, on Linux, Android and WASI; "native" is this machine.
+      model: a `.weftlite` file, or any source of `weft compile`.
+      target: as for `weft_lite.targets.build`, on Linux, Android and WASI; "native" is this
+        machine.
       out: the folder to write to.
-      shapes: of inputs whose sizes are open.
-      cpu, features: as of `weft_compiler.ahead.compile_graph`.
-    Returns: what was built.
+      shapes: shapes of inputs whose sizes are open.
+      cpu, features: as for `weft_compiler.ahead.compile_graph`.
+    Returns: the library and the compiled model.
     Raises:
       InvalidArgumentError: the target is not known, or a shape is open.
-      UnimplementedError: something cannot be compiled; lists all of it.
+      UnimplementedError: some nodes cannot be compiled; lists all of them.
       LiteError: there is no C compiler for the target.
     """
     from weft_compiler.ahead import compile_graph
@@ -92,7 +93,7 @@ def build_compiled(
 
 
 def machine_of(target: str) -> str:
-    """The compiler's name for a target.
+    """Return the compiler's name for a target.
 
     Raises: InvalidArgumentError: there is no code for its system.
     """
@@ -113,7 +114,7 @@ def weftlite(
     signature: str | None,
     tags: Sequence[str],
 ) -> tuple[dict[str, Output], dict[str, Output]]:
-    """A `.weftlite` file, for `weft compile`."""
+    """Return a `.weftlite` file, for `weft compile`."""
     if inputs or outputs or signature or tags:
         raise errors.InvalidArgumentError(f"{path} is read whole: no names, and no signature")
     source = graph_of(_content(path))
@@ -121,7 +122,7 @@ def weftlite(
 
 
 def _content(path: Path) -> bytes:
-    """The bytes of a `.weftlite` file, all of which is verified.
+    """Read and verify a `.weftlite` file, and return its bytes.
 
     Raises: DataLossError: it is damaged.
     """
@@ -134,7 +135,7 @@ def _content(path: Path) -> bytes:
 
 
 def _linked(target: str, folder: Path, out: Path) -> list[Path]:
-    """The static and the shared library of an object and what stands before it."""
+    """Link the static and the shared library of an object and its shim."""
     own = system_compiler() if target == "native" else None
     compiler = own or [
         *zig(),
@@ -170,7 +171,7 @@ def _linked(target: str, folder: Path, out: Path) -> list[Path]:
 def _tables(
     compiled: Compiled, inputs: Mapping[str, Output], content: bytes, key: str, processor: str
 ) -> str:
-    """What the shim includes."""
+    """Return the C source that the shim includes."""
     from weft_compiler.ahead.header import quoted
 
     every = [*compiled.inputs, *compiled.outputs]

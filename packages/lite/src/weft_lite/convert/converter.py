@@ -1,4 +1,4 @@
-"""`Converter`: from a graph whose variables have values to the bytes of a `.weftlite` file."""
+"""`Converter`: conversion of a graph whose variables have values to a `.weftlite` file."""
 
 from __future__ import annotations
 
@@ -39,25 +39,26 @@ Shapes = Mapping[str, Sequence[int]]
 
 
 class Converter:
-    """Converts a frozen graph.
+    """Converter of a frozen graph.
 
-    Inputs and outputs go by the names of their nodes, or by those of a signature or an ONNX model
-    where the graph has these: in `bounds`, in samples, and in the file's own signature.
+    Inputs and outputs are named after their nodes, or as in a signature or an ONNX model if the
+    graph comes from one: in `bounds`, in samples, and in the file's own signature.
 
-    Placeholders that are no inputs become constants: those in `values` have the value given there,
-    others their default. Conditionals that these decide are folded, so a batch normalization with
-    `training = placeholder_with_default(False, [])` converts as it is at inference.
+    Placeholders that are not inputs become constants: those in `values` take the value given
+    there, others their default. Conditionals that depend only on these are folded, so a batch
+    normalization with `training = placeholder_with_default(False, [])` converts to its inference
+    form.
 
     Args:
       graph: a graph without variables.
-      inputs: the tensors that the file takes; outputs of nodes of the graph.
+      inputs: the inputs of the file; outputs of nodes of the graph.
       outputs: the tensors that the file computes.
       bounds: by name, the largest shapes: of inputs that leave sizes open, of loop variables that
-        grow, and the most elements of a TensorArray that does.
-      values: the values of tensors that the file does not take, by tensor or by name, such as
-        `{"keep_prob": 1.0}`. An input in it is no input of the file.
+        grow, and the maximum number of elements of a TensorArray that grows.
+      values: the values of tensors that are not inputs of the file, by tensor or by name, such
+        as `{"keep_prob": 1.0}`. An input named here is no longer an input of the file.
       shapes: by name, the shapes of inputs that leave sizes open. Unlike with `bounds`, the file
-        takes this shape alone, and what depends on sizes is computed by the conversion.
+        only accepts this shape, and the conversion computes all that depends on sizes.
 
     Examples:
       >>> x = wf.placeholder(wf.float32, [2], name="x")
@@ -100,22 +101,22 @@ class Converter:
         values: Values | None = None,
         shapes: Shapes | None = None,
     ) -> Converter:
-        """A converter of a session's graph, with its variables as constants.
+        """Return a converter of a session's graph, with its variables as constants.
 
         Args:
           session: a session that has initialised the variables.
-          inputs: tensors that are given a value.
-          outputs: tensors that are computed.
-          bounds: as of the class.
-          variables: those that keep their value between invocations, or their names; they begin
-            with what they hold now, also after `Interpreter.reset_all_variables`.
-          values: as of the class.
-          shapes: as of the class.
+          inputs: the tensors to feed.
+          outputs: the tensors to compute.
+          bounds: as for the class.
+          variables: variables, or their names, that keep their value between invocations; their
+            initial value, also after `Interpreter.reset_all_variables`, is their current one.
+          values: as for the class.
+          shapes: as for the class.
         Returns: a converter.
         Raises:
           FailedPreconditionError: a variable has no value.
           NotFoundError: the graph has no such variable, or no tensor of a name in `values`.
-          InvalidArgumentError: a value does not fit its tensor.
+          InvalidArgumentError: a value does not match its tensor.
 
         Examples:
           >>> x = wf.placeholder(wf.float32, [None, 2], name="x")
@@ -140,20 +141,20 @@ class Converter:
         values: Values | None = None,
         shapes: Shapes | None = None,
     ) -> Converter:
-        """A converter of a graph whose variables are constants already.
+        """Return a converter of a graph whose variables are already constants.
 
         Args:
-          frozen: a GraphDef, its bytes, or a file with these.
-          inputs: names of tensors that are given a value; ":0" may be left out.
-          outputs: names of tensors that are computed.
-          bounds: as of the class.
-          values: as of the class.
-          shapes: as of the class.
+          frozen: a GraphDef, its bytes, or a path of a file of these bytes.
+          inputs: names of the tensors to feed; ":0" may be omitted.
+          outputs: names of the tensors to compute.
+          bounds: as for the class.
+          values: as for the class.
+          shapes: as for the class.
         Returns: a converter.
         Raises:
           FileNotFoundError: there is no such file.
           NotFoundError: there is no such tensor.
-          DataLossError: the file holds no GraphDef.
+          DataLossError: the file does not contain a GraphDef.
           InvalidArgumentError: the graph has variables.
 
         Examples:
@@ -177,16 +178,16 @@ class Converter:
         values: Values | None = None,
         shapes: Shapes | None = None,
     ) -> Converter:
-        """A converter of a signature of a SavedModel.
+        """Return a converter of a signature of a SavedModel.
 
         Args:
           saved_model_dir: its directory.
-          signature_key: which signature.
-          tags: those of its graph.
-          bounds: as of the class, by the signature's names of inputs.
+          signature_key: the key of the signature.
+          tags: the tags of its graph.
+          bounds: as for the class, by the signature's names of inputs.
           variables: names of variables that keep their value between invocations.
-          values: as of the class, also by the signature's names of inputs.
-          shapes: as of the class, by the signature's names of inputs.
+          values: as for the class, also by the signature's names of inputs.
+          shapes: as for the class, by the signature's names of inputs.
         Returns: a converter.
         Raises: NotFoundError: there is no SavedModel, no graph with the tags, or no such signature.
 
@@ -214,16 +215,16 @@ class Converter:
         values: Values | None = None,
         shapes: Shapes | None = None,
     ) -> Converter:
-        """A converter of the graph beside a checkpoint, with the values that the checkpoint has.
+        """Return a converter of the graph of a checkpoint, with the values of the checkpoint.
 
         Args:
           prefix: of the checkpoint, as `Saver.save` returned it; `<prefix>.meta` has the graph.
-          inputs: names of tensors that are given a value; ":0" may be left out.
-          outputs: names of tensors that are computed.
-          bounds: as of the class.
+          inputs: names of the tensors to feed; ":0" may be omitted.
+          outputs: names of the tensors to compute.
+          bounds: as for the class.
           variables: names of variables that keep their value between invocations.
-          values: as of the class.
-          shapes: as of the class.
+          values: as for the class.
+          shapes: as for the class.
         Returns: a converter.
         Raises: NotFoundError: there is no such checkpoint, or no such tensor.
 
@@ -249,13 +250,13 @@ class Converter:
         values: Values | None = None,
         shapes: Shapes | None = None,
     ) -> Converter:
-        """A converter of an ONNX model; needs the extra `onnx` of weftml-io.
+        """Return a converter of an ONNX model; needs the extra `onnx` of weftml-io.
 
         Args:
           model: path, bytes or ModelProto.
-          bounds: as of the class, by the model's names of inputs.
-          values: as of the class, by the model's names of inputs.
-          shapes: as of the class, by the model's names of inputs.
+          bounds: as for the class, by the model's names of inputs.
+          values: as for the class, by the model's names of inputs.
+          shapes: as for the class, by the model's names of inputs.
         Returns: a converter.
         Raises: as `wf.onnx.import_model`.
 
@@ -279,37 +280,38 @@ class Converter:
         ranges: str = "extremes",
         activations: str = "int8",
     ) -> bytes:
-        """The bytes of the file, after a trial: it must give what the graph gives for a sample.
+        """Return the bytes of the file, whose results on a sample are checked against the graph's.
 
         Args:
-          samples: values of inputs by name, for the trial; floats that are not given are random
-            normal numbers, and others zeros.
-          limit: how far an output may be from the graph's: the largest difference as a part of its
-            largest value, of integers and booleans the part that differs; 1e-3 if not given, and
-            1e-2 for outputs of float16, and 0.1 in int8.
-          calibration: samples of all inputs, by name; if given, the file computes in int8 what it
-            can, with the ranges that values have on these. Inputs and outputs stay what they are.
-            The first sample is also that of the trial.
-          keep_float: names of inputs, results or ops that stay in float all the same, such as those
-            that `noise` or an error gives; of an input, what it goes into.
-          weights: how the file holds weights that floats are computed with: "float32", "float16",
-            or "int8" with a scale for each channel; half and a quarter of the bytes. "dynamic" is
-            "int8" whose convolutions, dense layers and recurrent cells multiply bytes: each image
-            or row that comes in gets a scale.
-          ranges: how calibration finds them: "extremes" of all samples; "percentile", without the
-            lowest and the highest hundredth of a percent of each sample; or the "average" of the
-            samples' extremes. Where fake-quant ops say a range, it is that. With "trained" they say
-            all, and the file computes in int8 without calibration.
-          activations: "int8", or "int16" for values between int8 weights: as with floats, but for
-            what the weights lose; twice the memory of "int8", and about the time of floats.
+          samples: values of inputs by name, for the check; omitted floats are random normal
+            numbers, and others zeros.
+          limit: how far an output may differ from the graph's: the largest difference relative to
+            its largest value, for integers and booleans the fraction of unequal elements. The
+            default is 1e-3, 1e-2 for outputs of float16, and 0.1 in int8.
+          calibration: samples of all inputs, by name; if given, the file computes in int8 where
+            possible, with the ranges of values on these samples. Inputs and outputs keep their
+            types. The first sample is also used for the check.
+          keep_float: names of inputs, results or ops that stay in float, such as those that `noise`
+            or an error lists; for an input, the ops that read it.
+          weights: how the file stores the weights of float ops: "float32", "float16" (half the
+            size), or "int8" with a scale per channel (a quarter). With "dynamic", int8 weights are
+            multiplied by int8 activations in convolutions, dense layers and recurrent cells: each
+            incoming image or row is quantized with its own scale.
+          ranges: how calibration determines ranges: "extremes" of all samples; "percentile",
+            without the lowest and the highest hundredth of a percent of each sample; or the
+            "average" of the samples' extremes. The range of a fake-quant op takes precedence. With
+            "trained" these give all ranges, and the file computes in int8 without calibration.
+          activations: "int8", or "int16" with int8 weights: the only loss is that of the weights,
+            at twice the memory of "int8" and about the time of floats.
         Returns: the content of a `.weftlite` file.
         Raises:
           UnimplementedError: lite cannot compute some nodes; lists all of them.
           InvalidArgumentError: an input leaves sizes open without a bound; a sample does not fit;
-            a form, method or type is none, or has nothing to do;
+            a form, method or type is unknown, or has no effect;
             the calibration set is empty; on it a result is NaN, or is constant though inputs vary;
-            fake-quant ops leave ranges open; there is nothing of a name in keep_float.
-          DataLossError: an output differs by more than the limit; says which and by how much.
+            fake-quant ops do not give all ranges; a name in keep_float is not found.
+          DataLossError: an output differs by more than the limit; the message says which and by
+            how much.
 
         Examples:
           >>> x = wf.placeholder(wf.float32, [1, 2], name="x")
@@ -346,18 +348,18 @@ class Converter:
         ranges: str = "extremes",
         activations: str = "int8",
     ) -> list[Noise]:
-        """What int8 or int16 does to each result, the worst first: candidates for `keep_float`.
+        """Return the error that int8 or int16 causes in each result, worst first, for `keep_float`.
 
         Args:
-          calibration: samples of all inputs, by name, as `convert` takes them.
-          keep_float: as `convert` takes it.
-          weights: "int8", "dynamic" or "float16" to look at smaller weights alone.
-          ranges: as `convert` takes it.
-          activations: as `convert` takes it.
-        Returns: for each result of int8, or of floats with smaller weights: its name, the ratio of
-          the signal to the error that it and what comes before it make, in decibels, infinite
-          without an error; and its form, which is "hybrid" for recurrent cells of a graph of int8:
-          they multiply bytes, and have floats for gates and states.
+          calibration: samples of all inputs, by name, as for `convert`.
+          keep_float: as for `convert`.
+          weights: "int8", "dynamic" or "float16" to measure the effect of smaller weights only.
+          ranges: as for `convert`.
+          activations: as for `convert`.
+        Returns: for each result in int8, or in float with smaller weights: its name; its signal to
+          noise ratio in decibels, with the errors of preceding ops, infinite without an error; and
+          its form, which is "hybrid" for recurrent cells of an int8 graph: they multiply int8
+          numbers, with gates and states in float.
         Raises: InvalidArgumentError: as `convert`.
 
         Examples:
@@ -391,7 +393,7 @@ class Converter:
         ranges: str = "extremes",
         activations: str = "int8",
     ) -> bytes:
-        """The bytes of the file, which nobody has tried yet."""
+        """Return the bytes of the file, without a check."""
         lowered = self._lowered(bounds)
         if calibration is not None or ranges == TRAINED:
             kept = value_names(lowered, keep_float, self._source.inputs)
@@ -403,7 +405,7 @@ class Converter:
         return Writer(lowered).content([(KEY, inputs, outputs)])
 
     def _lowered(self, bounds: Sequence[tuple[int, ...]]) -> Lowered:
-        """The graph as ops of lite."""
+        """Return the graph as ops of lite."""
         others = {k: v for k, v in self._bounds.items() if k not in self._source.inputs}
         return lower(self._source, bounds, {k: tuple(map(int, v)) for k, v in others.items()})
 
@@ -425,7 +427,7 @@ class Converter:
             example = [16 if size is None else size for size in dims]
             raise errors.InvalidArgumentError(
                 f"input {source.name} has shape {format_dims(dims)}, got the bound "
-                f"{format_dims(tuple(bound))}: give its largest shape whole, such as "
+                f"{format_dims(tuple(bound))}: give its complete largest shape, such as "
                 f"bounds={{{name!r}: {example}}} or --bound {name}={','.join(map(str, example))}"
             )
         return tuple(int(b) for b in bound if b is not None)

@@ -1,8 +1,8 @@
-"""Products of floats that multiply bytes: activations become bytes as they come, weights before.
+"""Dynamic quantization: float products multiply int8 weights by activations quantized at run time.
 
-Weights have a scale for each channel. A row of a dense layer or of a recurrent cell has a scale of
-its own, in a cell one for what comes in and one for the state; an image that goes into a
-convolution has one, found by an op in front of it.
+Weights have a scale per channel. Each row that goes into a dense layer or a recurrent cell has its
+own scale, in a cell one for the input and one for the state; each image that goes into a
+convolution has one, computed by an op in front of it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ CELLS: Final = {OpKind.LstmCell: (3,), OpKind.GruCell: (2, 4)}
 
 CONVOLUTIONS: Final = {OpKind.Conv2D: (1,), OpKind.DepthwiseConv2D: (1,)}
 PRODUCTS: Final = {**CONVOLUTIONS, **CELLS, OpKind.FullyConnected: (1,)}
-"""What multiplies bytes so, and its weights."""
+"""Ops that can multiply int8 numbers, with the positions of their weights."""
 
 LEAST: Final = 256
 """Elements below which a constant stays as it is."""
 
 
 def is_large(value: Value | None) -> bool:
-    """Whether a value is a constant of floats that is worth another form."""
+    """Return True if a value is a float constant that is large enough to be worth quantizing."""
     array = value.array if value is not None and value.dtype is DataType.FLOAT32 else None
     return array is not None and array.size >= LEAST
 
@@ -41,13 +41,15 @@ def scaled(numbers: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
 
 
 class Bytes:
-    """Lets products of a graph and its bodies multiply bytes; weights that are shared stay so.
+    """Pass that makes products of a graph and its bodies multiply int8 numbers.
+
+    Weights that are shared stay shared.
 
     Args:
-      kinds: those that do.
+      kinds: the kinds of products to change.
       kept: names of results that stay as they are.
     Attributes:
-      changed: the results of what multiplies bytes.
+      changed: the results of the changed products.
     """
 
     def __init__(self, kinds: Collection[OpKind] = tuple(PRODUCTS), kept: Collection[str] = ()):
@@ -56,7 +58,7 @@ class Bytes:
         self.changed: set[Value] = set()
 
     def ops(self, ops: Sequence[Operation]) -> list[Operation]:
-        """Those of a graph or a body, with what they need before them."""
+        """Return the ops of a graph or a body with changed products and the ops that these need."""
         made: list[Operation] = []
         images: dict[Value, tuple[Value, Value]] = {}
         for op in ops:

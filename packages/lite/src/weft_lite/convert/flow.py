@@ -1,8 +1,8 @@
-"""Conditionals and loops: what Switch, Merge, Enter and Exit route becomes If and While.
+"""Conditionals and loops: Switch, Merge, Enter and Exit become If and While.
 
-The functional form of a step (`weft_graph.passes.structure`) has blocks. A branch is a subgraph
-that reads what is around it, and gives what is used outside. A loop is two: the test, and the
-body, which computes once more what it needs of the test. What does not change from turn to turn is
+The functional form of a step (`weft_graph.passes.structure`) consists of blocks. A branch becomes a
+subgraph that reads values around it and returns those that are used outside. A loop becomes two:
+the test, and the body, which recomputes the parts of the test that it needs. Loop invariants are
 computed before the loop.
 """
 
@@ -29,17 +29,17 @@ _MADE_ELSEWHERE = (Role.EXIT, Role.NEXT_ITERATION, Role.ENTER, Role.TRIGGER)
 
 
 def is_handle(output: Output) -> bool:
-    """Whether it is what stands for a variable or a TensorArray."""
+    """Return True if an output is a handle or reference of a variable or a TensorArray."""
     return output.dtype.is_ref or output.dtype.name == "resource"
 
 
 class FlowLowering:
-    """Lowers the nodes of a step.
+    """Lowering of the nodes of a step, including its conditionals and loops.
 
     Args:
-      nodes: inputs before users.
-      builder: what is added to.
-      rule: lowers a node that routes nothing.
+      nodes: nodes in topological order.
+      builder: receives the lowered ops.
+      rule: lowers a node that is not control flow.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class FlowLowering:
 
     @contextmanager
     def _subgraph(self) -> Iterator[Lowered]:
-        """Add ops to a new subgraph, whose number is the length of the list."""
+        """Add ops to a new subgraph; its number is the length of the list."""
         builder, made = self._builder, Lowered()
         around = builder.scope, builder.channels_last
         builder.lowered.bodies.append(made)
@@ -137,7 +137,7 @@ class FlowLowering:
         self._if(branch.pred, numbers, results)
 
     def _merge(self, node: Node) -> None:
-        """A Merge whose two values are there already."""
+        """Lower a Merge whose two values are already computed."""
         numbers, sides = [], []
         for _ in range(2):
             with self._subgraph() as made:
@@ -151,18 +151,19 @@ class FlowLowering:
         self._builder.add(OpKind.If, [self._builder.value(pred)], results, options, pred.node.name)
 
     def _sides_of(self, merge: Node) -> tuple[Output, list[Output]]:
-        """What decides a Merge, and what it is for False and for True."""
+        """Return the predicate of a Merge, and its inputs for False and for True."""
         lower, upper = [self._flow.output_guard(source) for source in merge.inputs]
         differing = upper - lower
         if len(differing) != 1:
             raise errors.UnimplementedError(
-                f"lite computes conditionals: {merge.name} joins what no predicate tells apart"
+                f"lite supports a Merge only in a conditional: no predicate selects an input of "
+                f"{merge.name}"
             )
         ((pred, side),) = differing
         return pred, list(merge.inputs if side else merge.inputs[::-1])
 
     def _join(self, merge: Node, pair: Sequence[Output], sides: Sequence[Lowered]) -> list[Value]:
-        """Let two subgraphs end with the two values of a Merge; what it is."""
+        """Add the two values of a Merge to the results of two subgraphs; return its results."""
         builder = self._builder
         values = [builder.value(source) for source in pair]
         if any(value in builder.arrays for value in values):
@@ -186,7 +187,7 @@ class FlowLowering:
         return found
 
     def _exported(self, block: Block, position: int, sides: Sequence[Lowered]) -> list[Value]:
-        """What others use of a branch, beside what a Merge joins: zeros if it is not taken."""
+        """Return other values of a branch that are used outside; zeros if it is not taken."""
         builder, inside, results = self._builder, set(_nodes_of(block)), []
         for node in _made_in(block):
             for output in node.outputs:
@@ -238,7 +239,7 @@ class FlowLowering:
         self._leave(frame, dict(zip(merges, results, strict=True)))
 
     def _variables(self, merges: Sequence[Node]) -> tuple[list[Value], list[Value]]:
-        """The first values of loop variables, and what these are from turn to turn."""
+        """Return the initial values of loop variables, and the variables inside the loop."""
         builder = self._builder
         initial, variables = [], []
         for merge in merges:
@@ -286,13 +287,13 @@ def _refused(node: Node, error: NotInLiteError) -> NotInLiteError:
 
 
 def _following(merge: Node) -> Output:
-    """What a loop variable is in the next turn."""
+    """Return the value of a loop variable in the next iteration."""
     (back,) = [source for source in merge.inputs if is_back_edge(merge, source)]
     return back.node.inputs[0]
 
 
 def _made_in(block: Sequence[Step]) -> Iterator[Node]:
-    """The nodes that a block runs, and with which its loops end; not those inside of loops."""
+    """Yield the nodes of a block and the exits of its loops, without the nodes inside loops."""
     for step in block:
         if isinstance(step, Branch):
             for side in step.sides:
@@ -304,7 +305,7 @@ def _made_in(block: Sequence[Step]) -> Iterator[Node]:
 
 
 def _nodes_of(block: Sequence[Step]) -> Iterator[Node]:
-    """All nodes of a block, and of the branches and loops in it."""
+    """Yield all nodes of a block, and of the branches and loops in it."""
     for step in block:
         if isinstance(step, Branch):
             for side in step.sides:
@@ -323,7 +324,7 @@ def _values_of(graph: Lowered) -> set[Value]:
 
 
 def _changing(loop: Loop, merges: Sequence[Node]) -> set[Node]:
-    """What a turn of a loop may change: loop variables, and what is made of them."""
+    """Return the nodes that an iteration may change: loop variables and what depends on them."""
     found = {*merges, *_nodes_of(loop.body)}
     stack = [*merges]
     inside = {*_nodes_of(loop.test)}
@@ -336,7 +337,7 @@ def _changing(loop: Loop, merges: Sequence[Node]) -> set[Node]:
 
 
 def _needed(test: Sequence[Step], users: Iterable[Step]) -> list[Step]:
-    """Those steps of a test that make what `users` take, and what these take."""
+    """Return the steps of a test that `users` depend on, directly or through other steps."""
     wanted = {source.node for node in _nodes_of([*users]) for source in node.inputs}
     wanted.update(step for step in users if isinstance(step, Node))
     wanted.update(_predicate_nodes(users))
@@ -351,7 +352,7 @@ def _needed(test: Sequence[Step], users: Iterable[Step]) -> list[Step]:
 
 
 def _predicate_nodes(block: Iterable[Step]) -> Iterator[Node]:
-    """What decides branches: a Merge takes it from no input."""
+    """Yield the nodes of the predicates of branches, which are not inputs of a Merge."""
     for step in block:
         if isinstance(step, Branch):
             yield step.pred.node

@@ -17,7 +17,7 @@ CLAMPING = (*PRODUCTS, OpKind.Add, OpKind.Sub, OpKind.Mul, OpKind.MaxPool, OpKin
 
 def fuse(lowered: Lowered) -> int:
     """Functions become one op; factors, biases and activations go into the products before them."""
-    drop_unread(lowered)  # what nothing reads must not count as a further reader
+    drop_unread(lowered)  # an unread op must not count as a further reader
     joined = join(lowered)
     for graph in lowered.graphs():
         uses = Uses(lowered)
@@ -29,13 +29,13 @@ def fuse(lowered: Lowered) -> int:
 
 
 class Uses:
-    """Who reads the values of a graph and its bodies."""
+    """Readers of the values of a graph and its bodies."""
 
     def __init__(self, whole: Lowered) -> None:
         self._users, self._results = whole.consumers(), whole.results()
 
     def only_one(self, op: Operation) -> bool:
-        """Whether one op takes the first result, and it is no output."""
+        """Return True if a single op reads the first result, and it is not an output."""
         result = op.outputs[0]
         return len(self._users.get(result, ())) == 1 and result not in self._results
 
@@ -114,7 +114,7 @@ def _scale(product: Operation, factor: Array) -> None:
 
 
 def fuse_activations(graph: Lowered, uses: Uses) -> int:
-    """`Relu` and `Relu6` behind what can keep its results within bounds."""
+    """Fuse `Relu` and `Relu6` into preceding ops that can clamp their results."""
     joined = 0
     made: dict[Value | None, Operation] = {}
     for op in list(graph.ops):

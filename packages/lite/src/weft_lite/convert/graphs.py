@@ -16,7 +16,7 @@ _FAMILIES = (elements, moves, products)  # which register their rules
 
 
 def graph_of(content: bytes) -> Source:
-    """The graph that a verified file computes, with the inputs and outputs of its first signature.
+    """Return the graph of a verified file, with the inputs and outputs of its first signature.
 
     Raises: UnimplementedError: there are ops that no graph here has; lists all.
     """

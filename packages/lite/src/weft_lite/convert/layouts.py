@@ -22,7 +22,7 @@ _TO_NCHW: Final = (0, 3, 1, 2)
 
 
 def layout(node: Node) -> str:
-    """The layout of a node's images.
+    """Return the layout of a node's images.
 
     Raises: NotInLiteError: lite has no such layout.
     """
@@ -33,19 +33,19 @@ def layout(node: Node) -> str:
 
 
 def spatial(node: Node, values: Any) -> tuple[int, int]:
-    """The entries for height and width of an attribute with one for each axis."""
+    """Return the entries for height and width of an attribute with one for each axis."""
     first = 1 if layout(node) == NHWC else 2
     return int(values[first]), int(values[first + 1])
 
 
 def explicit_pads(node: Node) -> list[int]:
-    """The explicit paddings of height and width: before and after each."""
+    """Return the explicit paddings of height and width: before and after each."""
     first = 2 if layout(node) == NHWC else 4
     return [int(pad) for pad in node.attrs["explicit_paddings"][first : first + 4]]
 
 
 def image(b: Builder, node: Node, output: Output) -> Value:
-    """An input of a node with the channels last."""
+    """Return an input of a node with the channels last."""
     value = b.value(output)
     if layout(node) == NHWC:
         return value

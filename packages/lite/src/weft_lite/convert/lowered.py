@@ -1,4 +1,4 @@
-"""A graph on its way to a file: what rules add to, and later passes edit."""
+"""A graph under conversion: rules add ops to it, and later passes edit it."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ NAMES = {kind: name for name, kind in TYPES.items()}
 
 @dataclass(eq=False)
 class Value:
-    """A tensor of the file: a constant where `array` is there.
+    """A tensor of the file; a constant if `array` is not None.
 
     Attributes:
-      shape: at the bound, where a size is open.
+      shape: the shape, with open sizes at their bound.
       declared: the shape with -1 for open sizes.
     """
 
@@ -62,9 +62,10 @@ class Operation:
 
 @dataclass(eq=False)
 class Lowered:
-    """A graph of such ops, in the order in which they run.
+    """A graph of operations, in the order in which they run.
 
-    `bodies` are subgraphs of If and While: their options name them by place in this list, from 1.
+    `bodies` are the subgraphs of If and While, whose options refer to them by position in this
+    list, from 1.
     """
 
     inputs: list[Value] = field(default_factory=list)
@@ -73,7 +74,7 @@ class Lowered:
     bodies: list[Lowered] = field(default_factory=list)
 
     def consumers(self) -> dict[Value, list[Operation]]:
-        """Who reads each value, in bodies as well."""
+        """Return the ops that read each value, including those in bodies."""
         found: dict[Value, list[Operation]] = {}
         for graph in self.graphs():
             for op in graph.ops:
@@ -83,21 +84,21 @@ class Lowered:
         return found
 
     def graphs(self) -> list[Lowered]:
-        """The whole, and its bodies."""
+        """Return the whole, and its bodies."""
         return [self, *self.bodies]
 
     def results(self) -> set[Value]:
-        """The outputs of the whole and of bodies."""
+        """Return the outputs of the whole and of bodies."""
         return {value for graph in self.graphs() for value in graph.outputs}
 
 
 def constant(name: str, array: Any, layout: Layout = Layout.PLAIN) -> Value:
-    """A constant of the file."""
+    """Return a constant of the file."""
     kept = np.require(array, requirements="C")  # which keeps rank 0
     kind, shape = TYPES[kept.dtype.name], tuple(kept.shape)
     return Value(name, kind, shape, shape, kept, Storage.CONSTANT, layout)
 
 
 def floats(values: Sequence[Value | None] | Iterable[Value | None]) -> bool:
-    """Whether all are of float32."""
+    """Return True if all values are of float32."""
     return all(value is None or value.dtype is DataType.FLOAT32 for value in values)

@@ -28,7 +28,7 @@ from weft_tensor import errors
 Shape = tuple[int, ...]
 
 _CHECKS = ("Assert",)
-"""What stops a step and gives nothing: a device does without."""
+"""Ops that only stop a step and return nothing; a device runs without them."""
 
 _SMALL_BYTES = 1 << 16
 """Size of a constant that may be folded although its operands are smaller."""
@@ -39,11 +39,11 @@ _SKIPPED = (Role.CONSTANT, Role.ARGUMENT, Role.TRIGGER)
 
 
 def lower(source: Source, bounds: Sequence[Shape], named: Mapping[str, Shape]) -> Lowered:
-    """A graph as ops of lite.
+    """Lower a graph to ops of lite.
 
     Args:
       bounds: the largest shape of each input.
-      named: the largest shapes of nodes by name, for what nothing else tells.
+      named: the largest shapes of nodes by name, for shapes that cannot be inferred.
     Raises:
       UnimplementedError: lite cannot compute some nodes; lists all of them.
       InvalidArgumentError: there is no node of a name in `named`.
@@ -51,7 +51,9 @@ def lower(source: Source, bounds: Sequence[Shape], named: Mapping[str, Shape]) -
     inputs, outputs = list(source.inputs.values()), list(source.outputs.values())
     unknown = [name for name in named if source.graph.find_node(name) is None]
     if unknown:
-        raise errors.InvalidArgumentError(f"bounds are of nothing in the graph: {unknown}")
+        raise errors.InvalidArgumentError(
+            f"the graph has no nodes of these names in bounds: {unknown}"
+        )
     host = make_devices(ResourceManager(), SessionConfig())[0]
     with source.graph.as_default():
         step = prepare(inputs, outputs, [], host)
@@ -74,7 +76,7 @@ def lower(source: Source, bounds: Sequence[Shape], named: Mapping[str, Shape]) -
 
 
 def _drop_checks(step: StepGraph) -> None:
-    """Take out checks, and what only they use."""
+    """Remove checks and the nodes that only they use."""
     for node in list(step.graph.nodes):
         if any(control.type in _CHECKS for control in node.controls):
             kept = [c for c in node.controls if c.type not in _CHECKS]
@@ -110,7 +112,7 @@ def _input(builder: Builder, source: Output, bound: Shape, fed: Output) -> Value
 
 
 def _measuring(source: Source, bounds: Sequence[Shape]) -> Callable[[Output], Shape]:
-    """What tells the shape of an output by runs on numbers of the largest sizes."""
+    """Return a function that finds shapes of outputs by runs on inputs of the largest sizes."""
 
     def measure(output: Output) -> Shape:
         try:
@@ -148,7 +150,7 @@ def _wants_bound(output: Output, told: str) -> str:
 
 
 class _Lowering:
-    """Calls the rules, and notes what none can lower."""
+    """Application of the rules to all nodes; collects those that no rule can lower."""
 
     def __init__(self, builder: Builder, host: Device) -> None:
         self._builder = builder
@@ -184,7 +186,7 @@ class _Lowering:
             rule(node, self._builder)
         except NotInLiteError as error:
             self._refused[node.name] = f"{node.name} ({node.type}): {error}{made_at(node)}"
-            for output in node.outputs:  # so that what follows is looked at as well
+            for output in node.outputs:  # so that its users are checked too
                 self._builder.same(output, _stand_in(output))
 
     def _fold(self, node: Node) -> bool:
@@ -204,7 +206,7 @@ class _Lowering:
         return True
 
     def _computed(self, node: Node) -> list[Array]:
-        """The results of a node's kernel; none if they are not known, or take much more memory."""
+        """Return the results of a node's kernel; none if unknown or much larger than its inputs."""
         operands = [self._builder.array(source) for source in node.inputs]
         kernel = find_kernel(node, self._host.type)
         if not operands or any(array is None for array in operands):
@@ -214,7 +216,7 @@ class _Lowering:
         try:
             found = quietly(kernel.make(node, self._host), *operands)
         except errors.OpError:
-            return []  # the file fails with it as well, if it comes to run the node
+            return []  # the file will fail with it too, if it runs the node
         results = [np.asarray(x) for x in (found if isinstance(found, tuple | list) else [found])]
         most = max(_SMALL_BYTES, sum(array.nbytes for array in operands))
         return results if sum(array.nbytes for array in results) <= most else []
@@ -227,7 +229,7 @@ def _require_dtypes(node: Node) -> None:
 
 
 def _missing_reason(node: Node) -> str:
-    """Why there is no rule for a node, and what to do instead."""
+    """Return why there is no rule for a node, and what to do about it."""
     if node.role is Role.PLACEHOLDER:
         return f"name it in `inputs`, or give its value by values={{{node.name!r}: ...}}"
     if node.role is Role.VARIABLE:
@@ -241,14 +243,14 @@ def _missing_reason(node: Node) -> str:
 
 
 def _stand_in(output: Output) -> Value:
-    """A value that is never written, in the place of one that lite cannot compute."""
+    """Return a value that is never written, in the place of one that lite cannot compute."""
     kind = TYPES.get(output.dtype.base_dtype.name, TYPES["float32"])
     shape = tuple(size or 1 for size in output.dims or ())
     return Value(output.name, kind, shape, shape)
 
 
 def _results(builder: Builder, fetches: Sequence[Output]) -> list[Value]:
-    """The outputs: an input, a constant or a value that is one already is copied."""
+    """Return the outputs: an input, a constant or a value that is one already is copied."""
     found: list[Value] = []
     for output in fetches:
         value = builder.value(output)

@@ -19,7 +19,7 @@ def saved_model(
     signature: str | None,
     tags: Sequence[str],
 ) -> Ends:
-    """A signature of a SavedModel."""
+    """Return a signature of a SavedModel."""
     _require_none(path, "a SavedModel", names=[*inputs, *outputs])
     return _ends(of_saved_model(str(path), signature or "serving_default", tags or ["serve"], ()))
 
@@ -31,7 +31,7 @@ def checkpoint(
     signature: str | None,
     tags: Sequence[str],
 ) -> Ends:
-    """A checkpoint, with the graph beside it."""
+    """Return a checkpoint, with the graph beside it."""
     _require_none(path, "a checkpoint", signature=signature, tags=tags)
     if not (inputs and outputs):
         raise errors.InvalidArgumentError("a checkpoint needs the names of inputs and outputs")
@@ -45,7 +45,7 @@ def onnx(
     signature: str | None,
     tags: Sequence[str],
 ) -> Ends:
-    """An ONNX model."""
+    """Return an ONNX model."""
     _require_none(path, "an ONNX model", names=[*inputs, *outputs], signature=signature, tags=tags)
     return _ends(of_onnx(str(path)))
 

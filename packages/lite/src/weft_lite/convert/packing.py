@@ -41,7 +41,7 @@ def panels4(matrix: Array) -> Array:
 
 
 def unpacked(packed: Array, columns: int) -> Array:
-    """The matrix (taps, depth, columns) of weights in Layout PANELS."""
+    """Return the matrix (taps, depth, columns) of weights in Layout PANELS."""
     count, taps, depth, _ = packed.shape
     whole = packed.transpose(1, 2, 0, 3).reshape(taps, depth, count * PANEL)
     return np.asarray(whole[:, :, :columns])

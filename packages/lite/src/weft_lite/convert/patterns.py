@@ -1,8 +1,8 @@
-"""Functions that graphs spell out in small ops, and that the runtime computes at once.
+"""Fusion of functions that graphs express in small ops and that the runtime computes at once.
 
-A pattern is what a result may be made of: an `Op` of a kind over patterns, `Oneof` several, the
-name of a value, which is the same value wherever the name stands, or a number, which a constant
-must be.
+A pattern describes how a result may be computed: an `Op` of a kind with patterns of its inputs,
+`Oneof` several, the name of a value, which is the same value wherever the name is repeated, or a
+number, which must be a constant.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Op:
 
 @dataclass
 class Oneof:
-    """What is written in several ways."""
+    """Alternative ways to write a function."""
 
     ways: tuple[Pattern, ...]
 
@@ -98,7 +98,7 @@ class Matcher:
         self._makers = {value: op for op in lowered.ops for value in op.outputs}
 
     def matches(self, pattern: Pattern, value: Value | None, found: Found) -> Iterator[Found]:
-        """Every way to read a value as a pattern: the values of names, with those known before."""
+        """Yield each match of a pattern: the values of its names, including those known before."""
         if value is None:
             return
         if isinstance(pattern, str):
@@ -140,17 +140,17 @@ def _array(value: Value) -> Any:
 
 
 def _same(a: Value, b: Value) -> bool:
-    """Whether two constants hold the same."""
+    """Return True if two constants are equal."""
     return a.array is not None and b.array is not None and np.array_equal(a.array, b.array)
 
 
 def is_number(value: Value) -> bool:
-    """Whether a value is a constant of one element."""
+    """Return True if a value is a constant of one element."""
     return value.array is not None and value.array.size == 1
 
 
 def _normalised(found: Mapping[str, Value]) -> tuple[list[Value | None], AxisOptions] | None:
-    """What LayerNorm or L2Normalize takes; None where it is not over the last axis."""
+    """Return the inputs and options of LayerNorm or L2Normalize; None if not over the last axis."""
     x, axes, epsilon = found["x"], found["axes"], found["epsilon"]
     rank = len(x.shape)
     if (
@@ -170,13 +170,13 @@ def join(lowered: Lowered) -> int:
     joined = 0
     for graph in lowered.graphs():
         matcher = Matcher(graph)
-        for place, op in reversed(list(enumerate(graph.ops))):  # what has more in it comes first
+        for place, op in reversed(list(enumerate(graph.ops))):  # larger functions come first
             made = _joined(op, matcher) if len(op.outputs) == 1 else None
             if made is not None:
                 graph.ops[place] = made
                 joined += 1
     if joined:
-        drop_unread(lowered)  # so that what was joined has one reader
+        drop_unread(lowered)  # so that each fused value has a single reader
     return joined
 
 

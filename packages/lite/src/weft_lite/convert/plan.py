@@ -46,7 +46,7 @@ def size_of(value: Value) -> int:
 
 
 def plan(lowered: Lowered) -> Plan:
-    """Largest first, each at the lowest offset where it fits among those alive with it."""
+    """Place values, largest first, at the lowest offset that is free during their lifetime."""
     alive = Lives(lowered)
     homes = shared_places(lowered, alive)
     lives = {value: life for value, life in alive.found.items() if value not in homes}
@@ -73,7 +73,7 @@ def plan(lowered: Lowered) -> Plan:
 
 
 def shared_places(lowered: Lowered, alive: Lives) -> dict[Value, Value]:
-    """Results that lie where an operand does that nobody reads later, and whose place it is."""
+    """Return the results that overwrite an operand not read later, with the operand."""
     homes: dict[Value, Value] = {}
     for op in _all_ops(lowered):
         if not in_place(op.kind) or len(op.outputs) != 1:
@@ -92,7 +92,7 @@ def shared_places(lowered: Lowered, alive: Lives) -> dict[Value, Value]:
 
 
 def _as_long(op: Operation, operand: Value, result: Value) -> bool:
-    """Whether the two have the same bytes, whatever open sizes are."""
+    """Return True if both have the same number of bytes, whatever the open sizes are."""
     is_open = -1 in operand.declared or -1 in result.declared
     return size_of(operand) == size_of(result) > 0 and (len(op.inputs) == 1 or not is_open)
 

@@ -1,4 +1,4 @@
-"""Takes out what nobody reads."""
+"""Removal of ops and subgraphs that are never read."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ CALLED = {
 
 
 def called(op: Operation, whole: Lowered) -> list[Lowered]:
-    """The subgraphs that an op calls."""
+    """Return the subgraphs that an op calls."""
     return [whole.bodies[getattr(op.options, name) - 1] for name in CALLED.get(op.kind, ())]
 
 
 def read_inside(op: Operation, whole: Lowered) -> set[Value]:
-    """What the subgraphs of an op read or give, theirs and what is around them."""
+    """Return the values that the subgraphs of an op read or return, also from outer graphs."""
     found: set[Value] = set()
     for body in called(op, whole):
         found.update(body.outputs)
@@ -29,7 +29,7 @@ def read_inside(op: Operation, whole: Lowered) -> set[Value]:
 
 
 def drop_unread(lowered: Lowered) -> None:
-    """Take out ops whose results nobody reads, and subgraphs that nobody calls then."""
+    """Remove ops whose results are not read, and then subgraphs that are not called."""
     _drop(lowered, lowered, set(lowered.outputs))
     kept: list[Lowered] = []
     _renumber(lowered, lowered, kept)
@@ -58,7 +58,7 @@ def _has_effect(op: Operation, whole: Lowered) -> bool:
 
 
 def _narrow(op: Operation, whole: Lowered, read: set[Value]) -> None:
-    """Leave out results of a conditional that nobody reads."""
+    """Remove the results of a conditional that are not read."""
     places = [place for place, value in enumerate(op.outputs) if value in read]
     op.outputs = [op.outputs[place] for place in places]
     for body in called(op, whole):

@@ -1,11 +1,11 @@
-"""Full int8: ranges from a calibration set or fake-quant ops, then ops of int8 for those of floats.
+"""Full int8: ranges from a calibration set or fake-quant ops, then int8 ops instead of float ops.
 
-Activations have one scale and a zero point, weights a scale for each channel, biases int32. What
-has no kernel for int8 stays in float, between a Dequantize and a Quantize; recurrent cells among it
-multiply bytes all the same (`dynamic`), since gates and states want more than 8 bits.
+Activations have one scale and a zero point, weights a scale per channel, biases are int32. Ops
+without an int8 kernel stay in float, between a Dequantize and a Quantize. Recurrent cells are among
+them but multiply int8 numbers (`dynamic`), because gates and states need more than 8 bits.
 
-With activations of int16, which have no zero point, weights are the same, and biases and sums of
-int64: a few hundred products are beyond 32 bits.
+With int16 activations, which have no zero point, weights are the same, and biases and sums are
+int64, because a few hundred products exceed 32 bits.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ COMPUTED: Final = {
     OpKind.Silu, OpKind.Gelu,
     OpKind.Softmax, OpKind.Mean,
 }  # fmt: skip
-"""What computes from values of any scale to a value of any other."""
+"""Ops that compute from inputs of any scale to a result of any other."""
 
 SHARING: Final = {
     OpKind.MaxPool, OpKind.AvgPool, OpKind.Reshape, OpKind.Squeeze, OpKind.ExpandDims,
     OpKind.Transpose, OpKind.Slice, OpKind.StridedSlice, OpKind.Tile, OpKind.BroadcastTo,
     OpKind.Reverse, OpKind.SpaceToDepth, OpKind.DepthToSpace,
 }  # fmt: skip
-"""What gives its first operand's numbers, so that the result has its scale."""
+"""Ops whose results are elements or means of the first operand, and so share its scale."""
 
 MOVING: Final = SHARING | {OpKind.Pad}
 """The same, with numbers of a constant besides."""
@@ -65,15 +65,15 @@ ACTIVATIONS: Final = ("int8", "int16")
 FIXED: Final = {
     OpKind.Softmax: {DataType.INT8: Scale(1 / 256, -128), DataType.INT16: Scale(1 / 32768, 0)}
 }
-"""What is the same for all that goes in."""
+"""Scales of results that do not depend on the inputs."""
 
 
 class Noise(NamedTuple):
-    """What a result in another form loses: its name, and its signal over the error, in decibels.
+    """Error of a result in another form: its name, and its signal to noise ratio in decibels.
 
     Attributes:
-      form: "int8" or "int16"; "float16", "int8" or "dynamic" of the weights; "hybrid" for
-        recurrent cells of a graph of int8, which multiply bytes, with floats for gates and states.
+      form: "int8" or "int16"; "float16", "int8" or "dynamic" for weights; "hybrid" for recurrent
+        cells of an int8 graph, which multiply int8 numbers, with gates and states in float.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Noise(NamedTuple):
 def noise_of_weights(
     exact: Lowered, small: Lowered, samples: Sequence[Sequence[Array]], form: str
 ) -> list[Noise]:
-    """How far the results of a graph with smaller weights are from its own; worst first."""
+    """Measure the error of a graph with smaller weights for each result; worst first."""
     names = {out.name for op in exact.ops for out in op.outputs}
     graphs = [
         Lowered(
@@ -111,7 +111,7 @@ def noise_of_weights(
 
 
 def _add_energies(signal: Array, error: Array, i: int, exact: Array, close: Array) -> None:
-    """Add the energy of a result, and of its error, where the result is finite."""
+    """Add the energy of a result and of its error, where the result is finite."""
     finite = np.isfinite(exact)
     wide = exact[finite].astype(np.float64)
     signal[i] += np.square(wide).sum()
@@ -138,12 +138,12 @@ def require_activations(activations: str, quantised: bool) -> None:
         )
     if activations != ACTIVATIONS[0] and not quantised:
         raise errors.InvalidArgumentError(
-            f"activations={activations!r} needs calibration: else all is in float"
+            f"activations={activations!r} requires calibration: without it, all is in float"
         )
 
 
 def take_out_fakes(source: Lowered) -> dict[Value, Scale]:
-    """Let who takes what went to int8 and back take it as it was; the scales that were said."""
+    """Remove pairs of Quantize and Dequantize, and return the scales that they give."""
     said: dict[Value, Scale] = {}
     stored: dict[Value | None, Operation] = {}
     real: dict[Value, Value] = {}
@@ -171,7 +171,7 @@ def take_out_fakes(source: Lowered) -> dict[Value, Scale]:
 
 
 def _say_of_operands(source: Lowered, said: dict[Value, Scale]) -> None:
-    """What is moved alone before its range is said has that range, if nobody else reads it."""
+    """Give values that are only moved the scale of the result, if they have no other reader."""
     every = [*source.ops, *(op for body in source.bodies for op in body.ops)]
     readers = Counter(value for op in every for value in op.inputs)
     ends = source.results()
@@ -183,16 +183,16 @@ def _say_of_operands(source: Lowered, said: dict[Value, Scale]) -> None:
 
 
 class Quantiser:
-    """Makes the graph of int8 or int16 of one of floats.
+    """Conversion of a float graph to int8 or int16.
 
-    Each value of floats is there as it was, as its quantised twin, or as both, where each is made
-    of the other once somebody asks for it.
+    Each float value exists as it was, as its quantised twin, or as both, where one is computed from
+    the other on demand.
 
     Args:
-      source: the graph of floats, which is changed.
-      ranges: of values, as `calibration.measure` returns them.
+      source: the float graph, which is changed.
+      ranges: ranges of values, as `calibration.measure` returns them.
       kept: names of inputs and results that stay in float.
-      trained: whether fake-quant ops have to say all ranges.
+      trained: whether fake-quant ops must give all ranges.
       activations: one of `ACTIVATIONS`.
     """
 
@@ -226,9 +226,9 @@ class Quantiser:
         self._hybrid: list[Value] = []
 
     def result(self) -> Lowered:
-        """The graph; what goes in and comes out is of the types it was.
+        """Convert the graph; its inputs and outputs keep their types.
 
-        Raises: InvalidArgumentError: what would be quantised has no range, by names.
+        Raises: InvalidArgumentError: results to be quantised have no range; lists their names.
         """
         for op in self._source.ops:
             if op.kind in PRODUCTS and self._may(op):
@@ -247,7 +247,7 @@ class Quantiser:
         return Lowered(self._source.inputs, outputs, self._ops, self._bodies)
 
     def _take_cells(self) -> None:
-        """Let recurrent cells multiply bytes, also in bodies, but where results are kept."""
+        """Let recurrent cells, also in bodies, multiply int8 numbers, except for kept results."""
         if self._dtype is not DataType.INT8:
             return
         kept = [op for op in self._ops if any(out.name in self._kept for out in op.outputs)]
@@ -279,7 +279,7 @@ class Quantiser:
         self._floats.update(op.outputs)
 
     def _is_stored(self, op: Operation) -> bool:
-        """Whether an op makes what is there as a twin: the fake-quant op of an output."""
+        """Return True if an op's result exists as a twin: for the fake-quant op of an output."""
         twin = (
             self._twins.get(op.inputs[0]) if op.kind is OpKind.Quantize and op.inputs[0] else None
         )
@@ -290,7 +290,7 @@ class Quantiser:
         return True
 
     def _may(self, op: Operation) -> bool:
-        """Whether all of it is of floats whose ranges are known."""
+        """Return True if an op can be quantised: float operands and results with known ranges."""
         first, out = op.inputs[0], op.outputs[0]
         if first is None or first.dtype is not DataType.FLOAT32 or out.name in self._kept:
             return False
@@ -309,7 +309,7 @@ class Quantiser:
         return self._have_ranges(needed, op)
 
     def _multiplies(self, x: Value, others: Sequence[Value], out: Value) -> bool:
-        """Whether a product is of what varies and constants, and its sums fit."""
+        """Return True if a product has constant weights and its sums cannot overflow."""
         most = MOST_PRODUCTS if self._dtype is DataType.INT8 else MOST_BIAS[self._dtype]
         constants = [each.array for each in others]
         return x.array is None and all(
@@ -332,8 +332,9 @@ class Quantiser:
     def _require_ranges(self) -> None:
         if self._trained and self._without:
             raise errors.InvalidArgumentError(
-                "no fake-quant op says the ranges of these results, or of what they are computed "
-                f"from: {sorted(self._without)}; give calibration, or name them in keep_float"
+                "no fake-quant op gives the ranges of these results, or of the values that they "
+                f"are computed from: {sorted(self._without)}; give calibration, or name them in "
+                "keep_float"
             )
         if self._same:
             raise errors.InvalidArgumentError(
@@ -349,7 +350,7 @@ class Quantiser:
             )
 
     def noise(self, samples: Sequence[Sequence[Array]]) -> list[Noise]:
-        """How far each quantised result is from that of floats; worst first. After `result`."""
+        """Measure the error of each quantised result, worst first; needs `result` before."""
         pairs = [*self._computed_twins.items(), *((value, value) for value in self._hybrid)]
         source = self._source
         exact = _giving(source.inputs, [value for value, _ in pairs], source.ops, source.bodies)
@@ -373,7 +374,7 @@ class Quantiser:
         self._ops.append(Operation(kind, inputs, [out], op.options, op.name))
 
     def _float(self, value: Value) -> Value:
-        """A value as it was; made of its twin if that is all there is."""
+        """Return a value as it was; made of its twin if that is all there is."""
         twin = self._twins.get(value)
         if twin is not None and value not in self._floats and value.array is None:
             name = f"{value.name}/dequantize"
@@ -382,7 +383,7 @@ class Quantiser:
         return value
 
     def _twin(self, value: Value) -> Value:
-        """A quantised value; made of the one of floats if that is all there is."""
+        """Return a quantised value; made of the one of floats if that is all there is."""
         if value not in self._twins:
             if value.array is not None:
                 self._twins[value] = _quantised(value, self._dtype)
@@ -393,7 +394,7 @@ class Quantiser:
         return self._twins[value]
 
     def _scale(self, value: Value) -> Scale:
-        """What a fake-quant op says, or else calibration."""
+        """Return the scale of a value from its fake-quant op, or else from calibration."""
         said = self._said.get(value)
         if said is not None and self._dtype is DataType.INT8:
             return said
@@ -423,10 +424,10 @@ class Quantiser:
         self._add(op.kind, [twin, *op.inputs[1:]], self._new_twin(out, scale), op)
 
     def _pad_number(self, op: Operation) -> int | None:
-        """Return the number of int8 that a Pad adds; None if it is not one for the operand's scale.
+        """Return the int8 number that a Pad adds; None if the operand's scale cannot represent it.
 
-        What is below the range of the operand is the type's least number where MaxPool alone reads
-        it, which takes it for none of its results.
+        A number below the range of the operand becomes the least number of the type if only MaxPool
+        reads the result, which never selects it.
         """
         x, value = op.inputs[0], op.inputs[2] if len(op.inputs) > 2 else None
         assert x is not None
@@ -464,7 +465,7 @@ class Quantiser:
         bias = op.inputs[2].array if len(op.inputs) > 2 and op.inputs[2] is not None else None
         offset = np.zeros(out.shape[-1]) if bias is None else bias.astype(np.float64)
         most = np.abs(matrix).max(axis=(0, 1), initial=0)
-        # A bias whose channel has tiny weights must fit as well.
+        # A large bias must fit, even if the weights of its channel are tiny.
         scales = np.maximum(most / 127, np.abs(offset) / (twin.scales[0] * MOST_BIAS[self._dtype]))
         scales = np.where(scales > 1e-30, scales, 1.0).astype(np.float32)
         numbers = np.clip(np.rint(matrix / scales), -127, 127).astype(np.int8)
@@ -495,12 +496,12 @@ def _following(source: Lowered, inputs: Collection[Value]) -> set[Value]:
 def _giving(
     inputs: list[Value], outputs: list[Value], ops: list[Operation], bodies: list[Lowered]
 ) -> bytes:
-    """A file that gives out some values."""
+    """Return the content of a file that outputs some values."""
     return Writer(Lowered(inputs, outputs, ops, bodies)).content([])
 
 
 def _called(op: Operation, whole: Lowered) -> list[Lowered]:
-    """The bodies that an op calls, and those that these call."""
+    """Return the bodies that an op calls, directly or through other bodies."""
     found = called(op, whole)
     return [
         *found,
@@ -517,7 +518,7 @@ def _matrix(weights: Value, columns: int) -> Array:
 
 
 def _quantised(value: Value, dtype: DataType) -> Value:
-    """A constant of int8 or int16."""
+    """Return a constant of int8 or int16."""
     assert value.array is not None
     low, high = float(value.array.min(initial=0)), float(value.array.max(initial=0))
     scale, info = Range(low, high).scale(dtype), np.iinfo(dtype.name.lower())

@@ -25,11 +25,11 @@ rules: Final[Registry[Rule]] = Registry("lite rule", "weft_lite.convert.rules")
 
 
 class NotInLiteError(Exception):
-    """A node that lite has no way to compute; `advice` says what to do instead."""
+    """Error for a node that lite cannot compute; `advice` says what to do instead."""
 
 
 def made_at(node: Node) -> str:
-    """The end of a message about a node: the user's line, which nodes of a file do not have."""
+    """Return the end of a message about a node: the user's line, empty for nodes of a file."""
     return f"; made at {node.line}" if node.line else ""
 
 
@@ -49,7 +49,7 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
 @cache
 def types_of(kind: OpKind) -> int:
-    """The types that the runtime's kernel takes as its first operand: a bit for each."""
+    """Return the types that the runtime's kernel supports for its first operand, as a bit mask."""
     types, in_place = c_uint32(), c_int()
     load().wl_kernel_name(int(kind), byref(types), byref(in_place))
     return types.value or ~0
@@ -57,14 +57,14 @@ def types_of(kind: OpKind) -> int:
 
 @cache
 def in_place(kind: OpKind) -> int:
-    """How many operands there are that the runtime's kernel may write its result over."""
+    """Return the number of operands that the runtime's kernel may overwrite with its result."""
     types, answer = c_uint32(), c_int()
     load().wl_kernel_name(int(kind), byref(types), byref(answer))
     return answer.value
 
 
 def computes(kind: OpKind, value: Value, first: bool) -> bool:
-    """Whether the runtime's kernel takes such an operand; of others than the first less is known.
+    """Return True if the runtime's kernel supports an operand; only a partial check unless `first`.
 
     Small integers without a scale are moved and compared, but not computed with.
     """
@@ -77,16 +77,16 @@ def computes(kind: OpKind, value: Value, first: bool) -> bool:
 
 
 class Builder:
-    """What a rule adds to: values and ops of the file.
+    """Values and ops of a file under construction, which rules add to.
 
     Args:
-      shapes: the shapes of outputs, at the bound where sizes are open.
+      shapes: the shapes of outputs, with open sizes at their bound.
       open_sizes: whether sizes may be open.
     Attributes:
       scope: the graph that ops are added to: the whole, or a branch or a body of it.
-      arrays: values that TensorArrays are, whose elements lie along the first axis.
+      arrays: values of TensorArrays, whose elements lie along the first axis.
       variables: variables that keep their value between invocations, by name.
-      channels_last: images in NHWC, by the values that are the same in NCHW.
+      channels_last: images in NHWC, by the equal values in NCHW.
     """
 
     def __init__(self, shapes: Shapes, open_sizes: bool) -> None:
@@ -102,7 +102,7 @@ class Builder:
         self._folded: dict[Output, Any] = {}
 
     def value(self, output: Output) -> Value:
-        """The value of an output that was computed, or is a constant."""
+        """Return the value of an output that was computed, or is a constant."""
         if output not in self._values:
             array = self.array(output)
             if array is None:
@@ -113,7 +113,7 @@ class Builder:
         return self._values[output]
 
     def array(self, output: Output) -> Any:
-        """What a constant holds, also one that comes into a loop or a branch; None for others."""
+        """Return the value of a constant, also from outside a loop or a branch; else None."""
         if output.node.role is Role.CONSTANT:
             return np.asarray(output.node.attrs["value"])
         if output in self._folded:
@@ -127,11 +127,11 @@ class Builder:
         return known or output.node.role is Role.CONSTANT
 
     def fold(self, output: Output, array: Any) -> None:
-        """Let an output be a constant, of any dtype as long as no op of the file takes it."""
+        """Make an output a constant, of any dtype as long as no op of the file reads it."""
         self._folded[output] = array
 
     def known(self, output: Output) -> Any:
-        """The value of shape arithmetic, which static shapes determine; None for others."""
+        """Return the value of shape arithmetic if static shapes determine it, else None."""
         dtype = output.dtype.base_dtype
         arithmetic = dtype.is_integer or dtype.name not in TYPES
         if self.open or not arithmetic or len(output.dims or ()) > 1:
@@ -140,9 +140,9 @@ class Builder:
         return None if value is None else np.asarray(value, dtype.as_numpy_dtype)
 
     def require_array(self, output: Output, what: str) -> Any:
-        """What a constant holds.
+        """Return the value of a constant.
 
-        Raises: NotInLiteError: it is computed.
+        Raises: NotInLiteError: the output is not a constant.
         """
         found = self.array(output)
         if found is None:
@@ -150,7 +150,7 @@ class Builder:
         return found
 
     def result(self, output: Output) -> Value:
-        """A new value for an output."""
+        """Return a new value for an output."""
         shape = self.shape_of(output)
         made = self.new(output.name.removesuffix(":0"), output.dtype.base_dtype.name, shape)
         if self.open and output.dims is not None:
@@ -159,9 +159,9 @@ class Builder:
         return made
 
     def new(self, name: str, dtype: str, shape: tuple[int, ...]) -> Value:
-        """A new value, which no output of the graph has.
+        """Return a new value, which does not belong to an output of the graph.
 
-        Raises: NotInLiteError: lite has no such type of elements.
+        Raises: NotInLiteError: lite does not support this dtype.
         """
         if dtype not in TYPES:
             raise NotInLiteError(f"lite has no values of {dtype}")
@@ -178,7 +178,7 @@ class Builder:
         return any(output in self._values or output in self._folded for output in node.outputs)
 
     def constant(self, name: str, array: Any) -> Value:
-        """A constant."""
+        """Return a constant."""
         return constant(name, array)
 
     def zeros(self, value: Value, scope: Lowered) -> Value:
@@ -190,7 +190,7 @@ class Builder:
         return made
 
     def like(self, value: Value, name: str) -> Value:
-        """A new value of the type and shape of another."""
+        """Return a new value of the type and shape of another."""
         made = Value(name, value.dtype, value.shape, value.declared)
         if self.open:
             made.declared = (-1,) * len(value.shape)
@@ -199,13 +199,13 @@ class Builder:
         return made
 
     def same(self, output: Output, value: Value) -> None:
-        """An output that is another value under a new name."""
+        """Make an output another name of a value."""
         self._values[output] = value
 
     def emit(
         self, kind: OpKind, node: Node, inputs: list[Value | None], options: Any = None
     ) -> Operation:
-        """Add an op whose results are the outputs of a node."""
+        """Add an op for a node; its results are the outputs of the node."""
         return self.add(
             kind, inputs, [self.result(out) for out in node.outputs], options, node.name
         )
@@ -232,11 +232,11 @@ class Builder:
         return op
 
     def ints(self, name: str, values: Any) -> Value:
-        """A constant of int32."""
+        """Return a constant of int32."""
         return constant(name, np.asarray(values, np.int32))
 
     def inputs(self, node: Node) -> list[Value | None]:
-        """The values of all inputs of a node."""
+        """Return the values of all inputs of a node."""
         return [self.value(output) for output in node.inputs]
 
 

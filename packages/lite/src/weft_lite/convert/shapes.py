@@ -1,7 +1,7 @@
-"""Shapes at the bound: the graph once more, with inputs as large as they may be and loops cut open.
+"""Shapes at the bound: a copy of the graph with inputs of their largest shapes and loops cut open.
 
-A loop variable has the shape it begins with; one that grows needs a bound of its own. What depends
-on values has the shape that a run on zeros gives.
+A loop variable has its initial shape; one that grows needs a bound of its own. A shape that depends
+on values is taken from a run on zeros.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ def _known(dims: Sequence[int | None] | None) -> Shape | None:
 
 
 class Shapes:
-    """The shapes of the outputs of a step, where sizes are as large as they may be.
+    """Shapes of the outputs of a step, with open sizes at their bound.
 
     Args:
-      step: the graph; the shapes of its feeds are in `bounds`.
+      step: the graph; `bounds` has the shapes of its feeds.
       bounds: a shape for each feed, and for nodes by name.
-      measure: the shape of an output outside of loops, by a run on zeros.
+      measure: returns the shape of an output outside of loops by a run on zeros.
     """
 
     def __init__(
@@ -71,9 +71,9 @@ class Shapes:
                 self._twins = None
 
     def __call__(self, output: Output) -> Shape:
-        """The shape of an output.
+        """Return the shape of an output.
 
-        Raises: NotInLiteError: it is not known, and a run on zeros does not tell it.
+        Raises: NotInLiteError: it is unknown, and a run on zeros does not determine it.
         """
         if output.name in self._pins:
             return self._pins[output.name]
@@ -86,16 +86,16 @@ class Shapes:
         return found
 
     def value(self, output: Output) -> Any:
-        """What an output is at the bound, if that does not depend on values; else None."""
+        """Return the value of an output at the bound if shapes determine it; else None."""
         return constant_value(self._twin(output))
 
     def element(self, array: Node) -> Shape:
-        """The shape of the elements of a TensorArray.
+        """Return the shape of the elements of a TensorArray.
 
-        Raises: NotInLiteError: nothing is written to it whose shape is known.
+        Raises: NotInLiteError: no value of known shape is written to it.
         """
         if array.name not in self._elements:
-            raise NotInLiteError("nothing tells the shape of its elements: give element_shape")
+            raise NotInLiteError("the shape of its elements is unknown: give element_shape")
         return self._elements[array.name]
 
     def _twin(self, output: Output) -> Output:
@@ -105,7 +105,7 @@ class Shapes:
         return node.outputs[0 if output.node.role is Role.SWITCH else output.index]
 
     def _learn_elements(self) -> bool:
-        """Whether what is written tells the elements of another TensorArray."""
+        """Learn the shapes of elements from written values; return True if any was new."""
         before = len(self._elements)
         for node in self._step.graph.nodes:
             if node.role is Role.TENSOR_ARRAY:
@@ -186,7 +186,7 @@ class Shapes:
         copy.input.extend(inputs)
 
     def _reference(self, source: Output) -> str:
-        """How an input is written: controls are left out, both sides of a Switch are one."""
+        """Return a reference to an input: without controls; both sides of a Switch are one."""
         if source.name in self._pins:
             return f"p{list(self._pins).index(source.name)}"
         index = 0 if source.node.role is Role.SWITCH else source.index
@@ -194,8 +194,8 @@ class Shapes:
 
 
 def grown(name: str, first: Shape, following: Shape) -> NotInLiteError:
-    """The error about a loop variable whose shape a turn changes."""
+    """Return an error for a loop variable whose shape changes in an iteration."""
     return NotInLiteError(
-        f"a turn of the loop makes shape {list(following)} of {list(first)}: give the largest "
-        f"one by bounds={{{name!r}: [...]}}"
+        f"an iteration of the loop changes shape {list(first)} to {list(following)}: give the "
+        f"largest one by bounds={{{name!r}: [...]}}"
     )

@@ -62,7 +62,7 @@ def _with_bodies(op: Operation, whole: Lowered) -> list[Operation]:
 
 
 def _floats(value: Value, form: str, made: dict[Value, Value], ops: list[Operation]) -> Value:
-    """The value that a small one is made into; made again if it is used far from the first use."""
+    """Add an op that converts a small constant to float; uses far apart get an op of their own."""
     small = made.get(value)
     if small is None:
         small = made[value] = _half(value) if form == "float16" else _bytes(value)

@@ -51,7 +51,7 @@ class Source:
     initializers: list[Node] = field(default_factory=list)
 
     def session(self) -> Session:
-        """A session in which the variables have their first values."""
+        """Return a session in which the variables have their first values."""
         made = Session(graph=self.graph)
         if self.initializers:
             made.run(self.initializers)
@@ -78,7 +78,7 @@ def of_session(
     values: Mapping[Any, Any] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> Source:
-    """The computation of a session's graph, with its variables as constants except `variables`.
+    """Return the source of a session's graph; all variables except `variables` become constants.
 
     Args:
       values, shapes: as of `specialized`.
@@ -112,7 +112,7 @@ def specialized(
     values: Mapping[Any, Any] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> Source:
-    """The part of a graph between inputs and outputs, with all other placeholders bound.
+    """Return the part of a graph between inputs and outputs, with all other placeholders bound.
 
     Args:
       values: by tensor, by the name of a tensor, or by the name of an input, which is no input of
@@ -139,7 +139,7 @@ def specialized(
 
 
 def _with_shapes(source: Source, shapes: Mapping[str, Sequence[int]]) -> Source:
-    """The same graph with other static shapes of inputs, and with those that follow from them."""
+    """Return the same graph with other static shapes of inputs, and of what depends on them."""
     if unknown := sorted(shapes.keys() - source.inputs.keys()):
         raise errors.NotFoundError(
             f"shapes are of no inputs: {unknown}; there are {sorted(source.inputs)}"
@@ -199,7 +199,7 @@ def _imported_source(
     outputs: Mapping[str, str],
     origin: Graph | None = None,
 ) -> Source:
-    """A graph, with the names of its input and output tensors.
+    """Return a graph, with the names of its input and output tensors.
 
     Args:
       origin: the graph that the message was made from; errors show its lines.
@@ -234,7 +234,7 @@ def _clear_lines(graph: Graph) -> None:
 
 
 def imported(definition: proto.GraphDef) -> Graph:
-    """The graph that a GraphDef describes.
+    """Return the graph that a GraphDef describes.
 
     Raises: InvalidArgumentError: it contradicts itself.
     """
@@ -245,7 +245,7 @@ def imported(definition: proto.GraphDef) -> Graph:
 
 
 def read_definition(frozen: Any) -> proto.GraphDef:
-    """A GraphDef as it is, from its bytes, or from a file.
+    """Return a GraphDef as it is, from its bytes, or from a file.
 
     Raises:
       FileNotFoundError: there is no such file.
@@ -272,7 +272,7 @@ def of_frozen_graph(
     values: Mapping[Any, Any] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> Source:
-    """The computation of a GraphDef: a message, its bytes, or a file.
+    """Return the computation of a GraphDef: a message, its bytes, or a file.
 
     Args:
       values, shapes: as of `specialized`.
@@ -300,7 +300,7 @@ def of_saved_model(
     values: Mapping[Any, Any] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> Source:
-    """A signature of a SavedModel.
+    """Return a signature of a SavedModel.
 
     Args:
       values, shapes: as of `specialized`.
@@ -331,7 +331,7 @@ def of_checkpoint(
     values: Mapping[Any, Any] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> Source:
-    """The graph beside a checkpoint (`prefix.meta`), with the values that it has.
+    """Return the graph beside a checkpoint (`prefix.meta`), with the values that it has.
 
     Args:
       values, shapes: as of `specialized`.
@@ -355,7 +355,7 @@ def of_onnx(
     values: Mapping[Any, Any] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> Source:
-    """An ONNX model.
+    """Return an ONNX model.
 
     Args:
       values, shapes: by the names of inputs, as of `specialized`.

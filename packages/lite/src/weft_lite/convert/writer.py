@@ -29,7 +29,7 @@ class Writer:
     def content(
         self, signatures: Iterable[tuple[str, dict[str, Value], dict[str, Value]]]
     ) -> bytes:
-        """The bytes of the file; the runtime says how much scratch its kernels need."""
+        """Return the bytes of the file; the runtime says how much scratch its kernels need."""
         graphs = [self._lowered, *self._lowered.bodies]
         for value in self._lowered.inputs:
             self._number(value)

@@ -34,7 +34,7 @@ class File(NamedTuple):
 
 
 def encode(model: Model, weights: bytes) -> bytes:
-    """The bytes of a file.
+    """Return the bytes of a file.
 
     Args:
       model: what `tables.Model` says; offsets of constants are offsets in `weights`.
@@ -53,12 +53,12 @@ def encode(model: Model, weights: bytes) -> bytes:
 
 
 def aligned(offset: int) -> int:
-    """The next multiple of the alignment."""
+    """Return the next multiple of the alignment."""
     return -(-offset // ALIGNMENT) * ALIGNMENT
 
 
 def decode(data: bytes | bytearray | memoryview) -> File:
-    """The tables of a file that the runtime has verified, or that this program has just written."""
+    """Decode a file that the runtime has verified or that this program has just written."""
     _, _, size, length, start, count, _, _ = HEADER.unpack_from(data)
     metadata = bytes(data[size : size + length])
     (root,) = struct.unpack_from("<I", metadata)

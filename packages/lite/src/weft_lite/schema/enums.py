@@ -19,10 +19,10 @@ class DataType(IntEnum):
 
 
 class Storage(IntEnum):
-    """Where the bytes of a tensor are.
+    """Storage class of a tensor.
 
     ARENA: in the arena, for as long as the plan says. CONSTANT: in the weights. VARIABLE: in the
-    arena, for good; they keep their value between invocations.
+    arena permanently; the value is kept between invocations.
     """
 
     ARENA = 0
@@ -31,11 +31,12 @@ class Storage(IntEnum):
 
 
 class Layout(IntEnum):
-    """How the elements of a tensor lie.
+    """Order of a tensor's elements in memory.
 
-    PLAIN: in the order of the indices. PANELS: a matrix (taps, depth, columns) for a product, which
-    kernels read in place: [columns / 16][taps][depth][16], zeros where there is no column. PANELS4:
-    the same of int8, [columns / 16][taps][depth / 4][16][4], with zeros where there is no depth.
+    PLAIN: in the order of the indices. PANELS: a matrix (taps, depth, columns) of a product, packed
+    so that kernels read it in place: [columns / 16][taps][depth][16], with zeros as padding of the
+    columns. PANELS4: the same for int8, [columns / 16][taps][depth / 4][16][4], with zeros as
+    padding of the depth too.
     """
 
     PLAIN = 0
@@ -44,7 +45,7 @@ class Layout(IntEnum):
 
 
 class Padding(IntEnum):
-    """What windows do at borders: stay inside, yield one result a stride, or what `pads` says."""
+    """Padding of windows at borders: none, one result per stride, or explicit `pads`."""
 
     VALID = 0
     SAME = 1
@@ -52,7 +53,7 @@ class Padding(IntEnum):
 
 
 class Activation(IntEnum):
-    """What a kernel does to its results before it writes them."""
+    """Activation that a kernel applies to its results before it writes them."""
 
     NONE = 0
     RELU = 1
@@ -61,7 +62,7 @@ class Activation(IntEnum):
 
 
 class PadMode(IntEnum):
-    """What stands in the border that Pad adds."""
+    """Content of the border that Pad adds."""
 
     CONSTANT = 0
     REFLECT = 1
@@ -69,7 +70,7 @@ class PadMode(IntEnum):
 
 
 class OpKind(IntEnum):
-    """The operations. Where a graph has an op of the same name, inputs and results are as there."""
+    """Operations; an op named as one of a graph has the same inputs and results."""
 
     # Products: filters and matrices of weights may be packed (Layout).
     Conv2D = 1  # x, filter (Kh, Kw, C, O), bias?, scales of x?
@@ -215,6 +216,6 @@ class OpKind(IntEnum):
 
     # State and control flow
     Copy = 190  # x
-    Assign = 191  # variable, value: what the variable holds from then on
+    Assign = 191  # variable, value: the new value of the variable
     If = 192  # condition -> the results of the branch
     While = 193  # initial values -> last values

@@ -1,4 +1,4 @@
-"""What the annotations of a table say: its fields, in the order of the schema."""
+"""Fields of a table, in the order of the schema, from its annotations."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ class Field(NamedTuple):
 
     @property
     def scalar(self) -> bool:
-        """Whether it is a number, not a list of them."""
+        """True for a single number, bool or enum, not a list."""
         return isinstance(self.kind, str) and not self.several
 
 
 @cache
 def fields_of(table: type) -> tuple[Field, ...]:
-    """The fields of a table."""
+    """Return the fields of a table."""
     hints = typing.get_type_hints(table, include_extras=True)
     return tuple(_field(f.name, hints[f.name]) for f in dataclasses.fields(table))
 
 
 def slots_of(table: type) -> list[tuple[int, Field]]:
-    """Fields with the numbers that flatbuffers gives them; of a union the second."""
+    """Return the fields with their flatbuffers slots; for a union its second slot."""
     slot, found = 0, []
     for field in fields_of(table):
         slot += isinstance(field.kind, tuple)

@@ -1,1 +1,1 @@
-"""What `weft-lite convert` and `compare` do; `weft_lite.commands.extra` has their arguments."""
+"""Commands `weft-lite convert` and `compare`; `weft_lite.commands.extra` has their arguments."""

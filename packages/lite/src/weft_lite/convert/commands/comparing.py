@@ -22,7 +22,7 @@ _INT8 = "/int8"
 
 
 def call(arguments: argparse.Namespace) -> int:
-    """Run both on the same inputs: what each op gives is held beside the node of its name."""
+    """Run the file and the graph on the same inputs, and compare results of the same name."""
     with plain_errors():
         graph = imported(read_definition(arguments.graph))
         interpreter = running.opened(arguments)
@@ -45,7 +45,7 @@ def call(arguments: argparse.Namespace) -> int:
 
 
 def _values(interpreter: Interpreter) -> list[tuple[Op, str, Any]]:
-    """What each op outside of subgraphs gives, with the name that its node has in the graph."""
+    """Return the results of each op outside of subgraphs, with the names of their nodes."""
     ops, found, depth = ops_of(interpreter), [], 0
     details = interpreter.get_tensor_details()
 
@@ -67,7 +67,7 @@ def _values(interpreter: Interpreter) -> list[tuple[Op, str, Any]]:
 
 
 def _wanted(graph: Graph, interpreter: Interpreter, names: list[str]) -> Mapping[str, Any]:
-    """What the graph gives for the nodes of these names, as far as it has them."""
+    """Return the graph's values of the nodes of these names, as far as it has them."""
     known = {node.name: node for node in graph.get_operations()}
 
     def output_of(name: str) -> Output | None:

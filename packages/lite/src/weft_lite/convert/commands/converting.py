@@ -1,4 +1,4 @@
-"""`weft-lite convert`: from what was saved to a `.weftlite` file."""
+"""`weft-lite convert`: conversion of a saved model to a `.weftlite` file."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def call(arguments: argparse.Namespace) -> int:
 
 
 def kind_of(source: Path) -> str:
-    """What a source is, by its name and what lies beside it."""
+    """Return the kind of a source, from its name and the files next to it."""
     if source.is_dir():
         return SAVED_MODEL
     if source.suffix == ".onnx":
@@ -84,7 +84,7 @@ def _names(text: str | None) -> list[str]:
 
 
 def _values(texts: Sequence[str]) -> dict[str, Any]:
-    """The values of `--value`: Booleans, numbers, numbers with commas, or files of NumPy."""
+    """Return the values of `--value`: Booleans, numbers, numbers with commas, or files of NumPy."""
     return {name: _value(name, text) for name, text in arrays.assignments(texts).items()}
 
 

@@ -11,7 +11,7 @@ from weft_tensor.errors import OpError
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """What these packages raise, as errors of this one."""
+    """Convert errors of other weft packages to those of this package."""
     try:
         yield
     except OpError as error:

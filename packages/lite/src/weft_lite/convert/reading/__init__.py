@@ -1,1 +1,1 @@
-"""What the ops of files compute, by ops of graphs: rules of kinds, a module for each family."""
+"""Rules that compute ops of files by ops of graphs, in a module for each family."""

@@ -52,7 +52,7 @@ def _transposed(r: Reader, op: t.Op) -> Output:
 
 
 def _windows(options: t.ConvOptions) -> dict[str, Any]:
-    """The attributes of a convolution."""
+    """Return the attributes of a convolution."""
     attrs: dict[str, Any] = {
         "strides": [1, options.stride_h or 1, options.stride_w or 1, 1],
         "dilations": [1, options.dilation_h or 1, options.dilation_w or 1, 1],
@@ -104,12 +104,12 @@ def _product(
     multiply: Callable[..., Output],
     multiply_bytes: Callable[..., Output],
 ) -> Output:
-    """A product of real numbers, or of integers.
+    """Return a product of real numbers, or of integers if the operands are quantized.
 
     Args:
-      axes: those of weights that are summed over.
-      multiply: from real numbers and weights to their product.
-      multiply_bytes: the same of bytes, weights of bytes and a zero point.
+      axes: the axes of the weights to sum over.
+      multiply: returns the product of real numbers and weights.
+      multiply_bytes: returns the product of int8 numbers, int8 weights and a zero point.
     """
     x, out = r.tensor(op.inputs[0]), r.tensor(op.outputs[0])
     bias = r.array(op.inputs[2]) if r.has(op, 2) else None
@@ -160,7 +160,7 @@ def _product(
 def _by_bytes(
     x: Output, weights: Array, scales: Sequence[float], multiply: Callable[..., Output]
 ) -> Output:
-    """A product of real rows with weights of bytes: each row becomes bytes with its own scale.
+    """Multiply real rows by int8 weights: each row is quantized with its own scale.
 
     Args:
       multiply: from bytes, weights of bytes and a zero point to their product.
@@ -174,14 +174,14 @@ def _as_bytes(x: Output, axes: Sequence[int]) -> tuple[Output, Output]:
     most = node("Max", node("Abs", x), np.array(axes, np.int32), keep_dims=True)
     step = node("Div", most, np.float32(127))
     tiny = node("Less", step, np.finfo(np.float32).tiny)
-    step = node("SelectV2", tiny, np.float32(1), step)  # of zeros alone, as far as bytes can tell
+    step = node("SelectV2", tiny, np.float32(1), step)  # so small that int8 numbers are zeros
     scaled = node("Rint", node("Mul", x, node("Div", np.float32(1), step)))
     cut = node("Minimum", node("Maximum", scaled, np.float32(-128)), np.float32(127))
     return _cast(cut, dtypes.int8), step
 
 
 def _real(sums: Output, step: Output, scales: Sequence[float]) -> Output:
-    """Sums of products of bytes as the numbers that they stand for: a scale for each column."""
+    """Return real numbers for sums of products of int8 numbers, with a scale per column."""
     factors = node("Mul", step, np.array(scales, np.float32))
     return node("Mul", _cast(sums, dtypes.float32), factors)
 
@@ -238,7 +238,7 @@ def _gru(r: Reader, op: t.Op) -> Output:
 
 
 def _gates(r: Reader, op: t.Op, parts: list[Output], weights: int, bias: int) -> Output:
-    """What comes in beside the state, times weights. Bytes have the rows of either by fours."""
+    """Multiply input and state by weights; int8 weights of each are padded to 4k rows."""
     first, second = (int(part.shape[1]) for part in parts)
     number = op.inputs[weights]
     fours = Layout(r.tensor(number).layout) is Layout.PANELS4

@@ -1,9 +1,9 @@
-"""Values of a file in a graph, and the rules that add what its ops compute.
+"""Values of a file as nodes of a graph, and the registry of rules that add them.
 
-A tensor of bytes with a scale stays bytes; products of such tensors are products of integers, and
-their results are rounded as the runtime rounds them; those of int16 are products of float32, which
-are exact as long as sums are below 2 ** 24. Everything else is computed of the real values, and
-stored again.
+A quantized int8 tensor stays int8; products of such tensors are products of integers, and their
+results are rounded as the runtime rounds them. Products of int16 tensors are products of float32,
+which are exact as long as sums are below 2 ** 24. Everything else is computed from real numbers and
+quantized again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RULES: Final[dict[OpKind, Rule]] = {}
 
 
 def reads(*kinds: OpKind) -> Callable[[Rule], Rule]:
-    """Decorator that registers what some kinds compute."""
+    """Return a decorator that registers a rule for some kinds."""
 
     def register(rule: Rule) -> Rule:
         RULES.update(dict.fromkeys(kinds, rule))
@@ -46,10 +46,10 @@ class Reader:
         self.model = model
         self.weights = weights
         self.values: dict[int, Output] = {}
-        self.made: dict[int, Array] = {}  # of constants, by ops in front of who takes weights
+        self.made: dict[int, Array] = {}  # constants made by ops that feed weights
 
     def source(self, graph: Graph) -> Source:
-        """All of the file."""
+        """Add all nodes of the file to a graph and return it with its inputs and outputs."""
         signature = self.model.signatures[0] if self.model.signatures else None
         ends = self.model.subgraphs[0]
         given = signature.inputs if signature else [t.Binding(f"x{i}", i) for i in ends.inputs]
@@ -75,15 +75,15 @@ class Reader:
     # ------------------------------------------------------------------------- values
 
     def tensor(self, number: int) -> t.Tensor:
-        """What the file says of a tensor."""
+        """Return the description of a tensor in the file."""
         return self.model.tensors[number]
 
     def has(self, op: t.Op, at: int) -> bool:
-        """Whether an operand is there."""
+        """Return True if an op has an operand at a position."""
         return at < len(op.inputs) and op.inputs[at] >= 0
 
     def array(self, number: int) -> Array:
-        """A constant as it is stored, or as an op made it of one.
+        """Return a constant as it is stored, or as an op made it of one.
 
         Raises: UnimplementedError: it is known when the file runs only.
         """
@@ -98,17 +98,17 @@ class Reader:
         return found.reshape(tensor.shape).astype(dtype.newbyteorder("="))
 
     def is_constant(self, number: int) -> bool:
-        """Whether a tensor is in the weights."""
+        """Return True if a tensor is stored in the weights."""
         return self.tensor(number).storage == Storage.CONSTANT
 
     def stored(self, number: int) -> Output:
-        """A tensor as it is stored."""
+        """Return a tensor as it is stored."""
         if number not in self.values:
             self.values[number] = convert_to_tensor(self.array(number))
         return self.values[number]
 
     def real(self, number: int) -> Output:
-        """The numbers that a tensor stands for."""
+        """Return the real numbers that a tensor represents."""
         q = self.tensor(number).quantization
         if q is None or not q.scales:
             return self.stored(number)
@@ -122,14 +122,14 @@ class Reader:
         return node("Mul", node("Sub", x, zeros), scales)
 
     def real_array(self, number: int) -> Array:
-        """The numbers that a constant stands for, in its layout."""
+        """Return the real numbers that a constant represents, in its layout."""
         stored, tensor = self.array(number), self.tensor(number)
         if tensor.quantization is None or not tensor.quantization.scales:
             return stored.astype(np.float32)
         return real_numbers(stored, tensor.quantization, Layout(tensor.layout))
 
     def result(self, op: t.Op, x: Output, at: int = 0) -> Output:
-        """A real result, after the op's activation, as the file stores it."""
+        """Return a real result, after the op's activation, as the file stores it."""
         return self.quantised(op.outputs[at], activated(x, activation_of(op)))
 
     def quantised(self, number: int, x: Output) -> Output:
@@ -154,7 +154,7 @@ class Reader:
 
 
 def node(op: str, *inputs: Any, **attrs: Any) -> Output:
-    """The first result of a new node."""
+    """Return the first result of a new node."""
     given = [each if isinstance(each, list) else convert_to_tensor(each) for each in inputs]
     return create(op, given, attrs).outputs[0]
 
@@ -171,14 +171,14 @@ def _along(values: Array, q: t.Quantization, rank: int, layout: Layout = Layout.
 
 
 def real_numbers(stored: Array, q: t.Quantization, layout: Layout = Layout.PLAIN) -> Array:
-    """What stored numbers stand for."""
+    """Return the real numbers that quantized numbers represent."""
     zeros = _along(np.array(q.zero_points or [0], np.float32), q, stored.ndim, layout)
     scales = _along(np.array(q.scales, np.float32), q, stored.ndim, layout)
     return (stored.astype(np.float32) - zeros) * scales
 
 
 def activation_of(op: t.Op) -> Activation:
-    """What an op does to its results before it stores them."""
+    """Return the activation that an op applies to its results."""
     return Activation(getattr(op.options, "activation", 0))
 
 

@@ -75,7 +75,7 @@ def integer_product(node: Node, b: Builder) -> None:
 
 
 def _centered(node: Node, b: Builder, index: int) -> Value:
-    """An operand without its zero point, in float32."""
+    """Return an operand without its zero point, in float32."""
     values = []
     for output in (node.inputs[index], node.inputs[index + 2]):
         value = b.value(output)
@@ -91,7 +91,7 @@ def _centered(node: Node, b: Builder, index: int) -> Value:
 
 
 def _chunks(weights: Any, depth: int) -> list[int]:
-    """Where to cut the axis that a product sums over, so that sums stay below 2 ** 24."""
+    """Return the positions at which to cut the summed axis so that sums stay below 2 ** 24."""
     if weights is None:
         return list(range(0, depth, _EXACT // (_LARGEST * _LARGEST)))
     starts, sums = [0], 0.0
@@ -104,7 +104,7 @@ def _chunks(weights: Any, depth: int) -> list[int]:
 
 
 def _part(node: Node, b: Builder, value: Value, axis: int, start: int, end: int) -> Value:
-    """A range of a value along an axis."""
+    """Return a range of a value along an axis."""
     size = end - start
     if size == value.shape[axis]:
         return value

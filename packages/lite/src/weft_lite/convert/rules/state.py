@@ -19,7 +19,7 @@ _UPDATES = {
 
 
 def variable(output: Output, b: Builder) -> Value:
-    """The variable behind a reference or a handle."""
+    """Return the variable behind a reference or a handle."""
     source = producer(output)
     if source.name not in b.variables:
         raise NotInLiteError(f"{source.name} has no value: name it in variables=")
@@ -39,7 +39,7 @@ def read(node: Node, b: Builder) -> None:
 
 
 def copied(node: Node, source: Value, b: Builder) -> None:
-    """A node that gives what a variable holds now."""
+    """Add an op that copies the current value of a variable to the output of a node."""
     result = b.like(source, node.name)
     b.add(OpKind.Copy, [source], [result], None, node.name)
     b.same(node.outputs[0], result)

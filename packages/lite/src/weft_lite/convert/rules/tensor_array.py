@@ -1,7 +1,7 @@
 """TensorArrays: a value whose first axis counts the elements; the flow is the value.
 
-The size and the elements of an array are known when it is made, but for open sizes: an array that
-nothing is in has elements of none there, until the first is written.
+The size and the element shape of an array are known when it is created, except for open sizes: an
+array with open sizes has no elements until the first is written.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ def make(node: Node, b: Builder) -> None:
 
 
 def array_of(flow: Output, b: Builder) -> Value:
-    """The array that a flow stands for."""
+    """Return the array of a flow."""
     found = b.value(flow)
     if found not in b.arrays:
-        raise NotInLiteError("its TensorArray is not for lite")
+        raise NotInLiteError("its TensorArray cannot be converted")
     return found
 
 
 def _whole(indices: Output, handle: Output, rows: int | None, b: Builder) -> bool:
-    """Whether indices are those of all elements, in order."""
+    """Return True if indices are those of all elements, in order."""
     node = indices.node
     known = b.array(indices)
     if known is not None:
@@ -89,7 +89,7 @@ def write(node: Node, b: Builder) -> None:
 
 
 def _fills(indices: Output, handle: Output, rows: Value, b: Builder) -> bool:
-    """Whether a scatter gives all elements: those of `unstack` do, by a range up to the rows."""
+    """Return True if a scatter writes all elements, as `unstack` does by a range of rows."""
     if _whole(indices, handle, rows.shape[0], b):
         return True
     node = indices.node
@@ -145,7 +145,7 @@ def split(node: Node, b: Builder) -> None:
     if b.open or known.size == 0 or (known != known[0]).any():
         raise NotInLiteError("pieces must be of equal sizes that are known")
     if flow.node.role is not Role.TENSOR_ARRAY:
-        raise NotInLiteError("what is split must go into an array that is new")
+        raise NotInLiteError("the pieces of a split must be written to a new array")
     rows = b.value(value)
     shape = (known.size, int(known[0]), *rows.shape[1:])
     result = b.new(node.name, value.dtype.name, shape)
@@ -171,4 +171,4 @@ def size(node: Node, b: Builder) -> None:
 
 @rule("TensorArrayCloseV3")
 def nothing(node: Node, b: Builder) -> None:
-    """What a device does not have to do."""
+    """Do nothing: a device does not have to close arrays."""
