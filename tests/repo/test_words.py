@@ -21,7 +21,7 @@ FREE_CLAUSES = {
     "compiler": 415,
     "contrib": 0,
     "distrib": 0,
-    "exec": 66,
+    "exec": 0,
     "graph": 0,
     "io": 0,
     "lite": 0,

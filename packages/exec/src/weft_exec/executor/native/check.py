@@ -1,4 +1,4 @@
-"""Comparing what compiled functions compute with what kernels do, for `jit_check`."""
+"""Comparison of the results of compiled functions with those of kernels, for `jit_check`."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from weft_graph.ir.traits import Role, State
 from weft_tensor import errors
 
 TOLERANCE: Final = {"float16": 1e-2, "bfloat16": 5e-2, "float32": 1e-4, "float64": 1e-9}
-"""How far compiled values may be from those of kernels, of the largest number of both tensors."""
+"""Tolerances by dtype, relative to the largest number of both tensors."""
 
 ROUNDING: Final = 16
-"""How many times as far from kernels as nodes that are right by themselves a value may be."""
+"""Factor by which a value may exceed the rounding errors of nodes that are right by themselves."""
 
 Compute = Callable[[Sequence[Any]], Any]
-"""From inputs to a value, or a tuple of several."""
+"""Function from inputs to a value, or to a tuple of several."""
 
 
 class Checked:
-    """Computes the members of a region by kernels, and compares what was compiled of them."""
+    """Computation of the members of a region by kernels, to compare the compiled results with."""
 
     def __init__(self, region: Region, device: Device) -> None:
         self._region = region
@@ -47,14 +47,15 @@ class Checked:
         arrays: Sequence[Any],
         every: Callable[[], Compute],
     ) -> Any:
-        """What kernels compute, which the compiled results have to be like.
+        """Compute the results by kernels and compare the compiled ones with them.
 
         Args:
-          inputs, results: of the compiled function.
+          inputs, results: those of the compiled function.
           updates: the positions of the inputs whose variables it changes.
-          before, arrays: what variables had that it changes, and what it made of that.
-          every: makes a compiled function that gives the results of all members.
-        Raises: InternalError: a node differs, the first of all that do.
+          before, arrays: old values of the variables that it changes, and new ones.
+          every: compiles a function that returns the results of all members.
+        Returns: the results of the kernels.
+        Raises: InternalError: a node differs; names the first of all that do.
         """
         region = self._region
         found = results if isinstance(results, tuple) else (results,)
@@ -75,7 +76,7 @@ class Checked:
             values |= dict(zip(results_of(region.members), made, strict=True))
             self._raise_first(values, by_kernels)
             if self._went_elsewhere(values, by_kernels):
-                wrong = []  # by predicates that are right of what rounding has left
+                wrong = []  # the predicates only differ by rounding
             for node, output, value, want in wrong:
                 if not self._explained(output, value, want, values):
                     raise _error(node, self._host(value), self._host(want))
@@ -85,7 +86,7 @@ class Checked:
         return differs(self._host(value), self._host(want))
 
     def _last_to_change(self, source: Output, by_kernels: Mapping[Output, Any]) -> Node:
-        """The last member that has changed a variable, or might have."""
+        """Return the last member that changed a variable, or may have."""
         variable = variable_of(source)
         changing = [
             member
@@ -95,7 +96,7 @@ class Checked:
         return ([each for each in changing if self._runs(each, by_kernels)] or changing)[-1]
 
     def _runs(self, member: Node, values: Mapping[Output, Any]) -> bool:
-        """Whether a member is in no side of a branch but one that is taken."""
+        """Return True if all branches that a member is in are taken."""
         path = self._region.branches.paths.get(member, ())
         return all(bool(values[self._region.predicate(switch)]) == side for switch, side in path)
 
@@ -107,7 +108,7 @@ class Checked:
         return values
 
     def _given(self, member: Node, values: Mapping[Output, Any]) -> Sequence[Any]:
-        """What a member gives, by its kernel if it has one."""
+        """Return the results of a member, by its kernel if it has one."""
         if member.role is Role.MERGE:
             switch, side = self._region.branches.sides[member]
             at = int(bool(values[self._region.predicate(switch)]) == side)
@@ -123,13 +124,13 @@ class Checked:
         if member.role is Role.SWITCH:
             return taken[0], taken[0]
         if member.traits.state is State.READS and not isinstance(taken[0], ResourceHandle):
-            return taken  # which was read when the region began
+            return taken  # read when the region began
         return _several(self._kernels[member](*taken))
 
     def _raise_first(self, values: dict[Output, Any], by_kernels: dict[Output, Any]) -> None:
-        """Raise the error of the first node whose kernel makes something else of the same inputs.
+        """Raise the error of the first node whose kernel has other results for the same inputs.
 
-        What rounding left of terms that cancel is then no error of those who compute with it.
+        Rounding errors left by terms that cancel are then not blamed on the nodes that read them.
         """
         for member in self._region.members:
             if member.role is Role.SWITCH:
@@ -148,7 +149,7 @@ class Checked:
                     scales = _several(self._kernels[member](*magnitudes))
             for at, (output, want) in enumerate(zip(results, wanted, strict=False)):
                 if want is None:
-                    continue  # kernels have not come here
+                    continue  # not run by kernels
                 value, want = self._host(values[output]), self._host(want)
                 scale = largest(self._host(scales[at])) if scales else 0.0
                 if differs(value, want, scale):
@@ -157,7 +158,7 @@ class Checked:
     def _went_elsewhere(
         self, values: Mapping[Output, Any], by_kernels: Mapping[Output, Any]
     ) -> bool:
-        """Whether compiled code took another side of a branch than kernels did."""
+        """Return True if compiled code took another side of a branch than kernels did."""
         return any(
             bool(values[decided]) != bool(by_kernels[decided])
             for member in self._region.members
@@ -172,7 +173,7 @@ class Checked:
         want: Any,
         values: dict[Output, Any],
     ) -> bool:
-        """Whether nodes that are right by themselves are about as far from the kernels."""
+        """Return True if nodes that are right by themselves differ from kernels about as much."""
         if output is None:
             return False
         want, other = self._host(want), self._host(values[output])
@@ -189,7 +190,7 @@ def _several(given: Any) -> Sequence[Any]:
 
 
 def _magnitudes(inputs: Sequence[Any], signs: Sequence[int]) -> list[Any]:
-    """Inputs of which no terms cancel: see `Traits.adds`."""
+    """Return inputs for which no terms cancel: see `Traits.adds`."""
     return [
         abs(value) * value.dtype.type(signs[min(at, len(signs) - 1)])
         if value.dtype.name in TOLERANCE
@@ -208,9 +209,9 @@ def _error(node: Node, value: Any, want: Any) -> errors.InternalError:
 
 
 def results_of(members: Sequence[Node]) -> list[Output]:
-    """All values that some nodes give.
+    """Return all values that some nodes compute.
 
-    What changes variables gives none, and what leads to branches gives no new one.
+    A node that changes variables has no value, and a Switch no new one.
     """
     return [
         output
@@ -222,7 +223,7 @@ def results_of(members: Sequence[Node]) -> list[Output]:
 
 
 def differs(value: Any, want: Any, scale: float = 0.0) -> bool:
-    """Whether a compiled value is another than that of kernels.
+    """Return True if a compiled value differs from that of kernels.
 
     Args:
       scale: the largest sum of magnitudes that was rounded, where terms may have cancelled.
@@ -234,7 +235,7 @@ def differs(value: Any, want: Any, scale: float = 0.0) -> bool:
 
 
 def _far(value: Any, want: Any, scale: float = 0.0) -> Any:
-    """Where two arrays differ by more than rounding explains."""
+    """Return a mask of the elements that differ by more than rounding explains."""
     if want.dtype.name not in TOLERANCE:
         return value != want
     x, y = value.astype(np.float64), want.astype(np.float64)
@@ -247,13 +248,13 @@ def _far(value: Any, want: Any, scale: float = 0.0) -> Any:
 
 
 def largest(value: Any) -> float:
-    """The largest magnitude among finite numbers."""
+    """Return the largest magnitude among finite numbers."""
     x = np.asarray(value).astype(np.float64)
     return float(np.abs(x[np.isfinite(x)]).max(initial=0.0))
 
 
 def shown(value: Any, want: Any) -> str:
-    """How a compiled value differs from that of kernels."""
+    """Describe how a compiled value differs from that of kernels."""
     value, want = np.asarray(value), np.asarray(want)
     if value.dtype != want.dtype or value.shape != want.shape:
         return (

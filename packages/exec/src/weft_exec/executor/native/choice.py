@@ -1,8 +1,8 @@
-"""Which nodes of a part are compiled together.
+"""Choice of the nodes of a part that are compiled together.
 
-Nodes may be in one region if they wait for the same things: those that give values late (receives,
-dequeues and whatever else is asynchronous), and as many nodes in a row that are not compiled.  So
-no path leaves a region and comes back, and no region waits for more than each of its nodes does.
+Nodes may be in one region if they wait for the same late values (of receives, dequeues and other
+asynchronous nodes), and for the same number of alternations with nodes that are not compiled. So no
+path leaves a region and comes back, and a region waits for no more than each of its nodes does.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from weft_graph.passes.flow import needs_of, only_waits
 from weft_tensor import dtypes
 
 LEAST: Final = 2
-"""How many nodes that compute something make a region worth its call."""
+"""Minimum number of computing nodes that makes a region worth its call."""
 MOST: Final = 1000
-"""Nodes of a region: a step gains nothing by one until all of it is compiled."""
+"""Maximum number of nodes of a region: a step gains nothing by one until all of it is compiled."""
 
 
 class Choice(NamedTuple):
-    """What of a part is compiled.
+    """Nodes of a part that are compiled.
 
     Attributes:
       regions: sets of nodes that are compiled together.
-      left: of each other node that computes something, why it runs by its kernel.
-      conditionals: those that are in regions.
-      loops: of loops that are not compiled as wholes, by their names, why.
+      left: reasons why other computing nodes run by their kernels.
+      conditionals: the conditionals that are in regions.
+      loops: reasons why loops are not compiled as wholes, by name.
     """
 
     regions: list[list[Node]]
@@ -47,10 +47,10 @@ class Choice(NamedTuple):
 def choose(
     offer: Offer, generator: Choosing, asked: Collection[Node], device_type: str = "CPU"
 ) -> Choice:
-    """Sets of the nodes asked for that may be compiled together, and are worth it.
+    """Choose sets of the requested nodes that can be compiled together, and are worth it.
 
     Args:
-      device_type: of the devices that the generator compiles for.
+      device_type: the type of the devices that the generator compiles for.
     """
     plain = offer if device_type == "CPU" else offer._replace(flow=None)
     conditionals = Conditionals(plain, generator, asked)
@@ -67,7 +67,7 @@ def _with_reads(
     conditionals: Conditionals,
     device_type: str,
 ) -> Choice:
-    """What may be compiled, with reads of variables whose values nobody else takes."""
+    """Choose nodes, including reads of variables whose values only members use."""
     offer = offer._replace(where=conditionals.where)
     variables = Variables(offer)
     later = _later_reads(offer, generator, variables, asked)
@@ -82,7 +82,7 @@ def _with_reads(
 def _later_reads(
     offer: Offer, generator: Choosing, variables: Variables, asked: Collection[Node]
 ) -> set[Node]:
-    """Reads of variables in their turn whose values may be taken by compiled nodes alone."""
+    """Return reads of variables, in their order, whose values only compiled nodes may use."""
     return {
         node
         for node in offer.nodes
@@ -97,7 +97,7 @@ def _later_reads(
 
 
 def _is_for_others(read: Node, regions: Sequence[list[Node]], variables: Variables) -> bool:
-    """Whether a read in a region copies a variable for others, or does not read what is changed."""
+    """Return True if others use a read in a region, or the region does not change its variable."""
     for members in regions:
         if read in members:
             inside = set(members)
@@ -115,10 +115,10 @@ def _choose(
     conditionals: Conditionals,
     device_type: str,
 ) -> Choice:
-    """What may be compiled.
+    """Choose sets of nodes.
 
     Args:
-      later: reads of variables, in their turn, that may be members.
+      later: reads of variables, in their order, that may be members.
     """
     left: dict[Node, str] = {}
     offered = set(offer.nodes)
@@ -127,7 +127,7 @@ def _choose(
     groups: dict[tuple[object, _Waits], list[Node]] = {}
     sizes: set[Node] = set()
     for node in _sources_first(list(needs), needs):
-        if node not in offered:  # others compute it
+        if node not in offered:  # computed by another compiler
             known[node] = _waits(None, 0, [known[need] for need in needs[node]], False)
             continue
         why = "" if node in asked else "no scope or option asks for it"
@@ -176,7 +176,7 @@ def _snapshots(
     asked: Collection[Node],
     conditionals: Conditionals,
 ) -> list[Node]:
-    """Reads of variables whose values members alone take, and so may read where they are.
+    """Return reads of variables that only members use, so that they need no copy.
 
     A value that is held while its variable is updated makes the update copy the variable.
     """
@@ -196,7 +196,7 @@ def _snapshots(
 
 
 def _pieces(members: list[Node], conditionals: Conditionals) -> list[list[Node]]:
-    """Nodes, sources first, in pieces of about one size, each of which needs earlier ones alone.
+    """Split nodes, in topological order, into pieces of similar size that only need earlier ones.
 
     A conditional is in one piece, unless that would be twice as large as others.
     """
@@ -209,7 +209,7 @@ def _pieces(members: list[Node], conditionals: Conditionals) -> list[list[Node]]
 
 
 def _beside(end: int, spans: Iterable[tuple[int, int]]) -> int:
-    """Where to cut nodes instead of inside of a conditional, if that is near."""
+    """Move a cut out of a conditional to its beginning, if that is near."""
     place = end
     for first, last in sorted(spans, reverse=True):
         if first < place <= last:
@@ -218,10 +218,10 @@ def _beside(end: int, spans: Iterable[tuple[int, int]]) -> int:
 
 
 def _needs(offer: Offer, variables: Variables, offered: Collection[Node]) -> dict[Node, list[Node]]:
-    """What each node waits for; what leaves a loop waits for all that is in it.
+    """Return the nodes that each node waits for; an exit of a loop waits for all nodes of the loop.
 
-    Who touches a variable waits for those that are to touch it before. Nodes that are not offered
-    any more, since another compiler took them, lead from some that are to others as well.
+    A node that accesses a variable waits for those that access it before. Paths also lead through
+    nodes that are not offered any more because another compiler took them.
     """
     loops: dict[object, list[Node]] = {}
     for node in offer.nodes:
@@ -241,7 +241,7 @@ def _needs(offer: Offer, variables: Variables, offered: Collection[Node]) -> dic
 
 
 def _through_constants(node: Node) -> list[Node]:
-    """What a node waits for; what its constants wait for in their places."""
+    """Return the nodes that a node waits for, with constants replaced by what they wait for."""
     found = needs_of(node)
     known = {need for need in found if need.role is Role.CONSTANT and need.controls}
     if known:
@@ -256,9 +256,9 @@ def _loop(offer: Offer, node: Node) -> object:
 
 
 def _sources_first(nodes: Sequence[Node], needs: Mapping[Node, Sequence[Node]]) -> list[Node]:
-    """Nodes in an order in which each comes after what it waits for.
+    """Sort nodes topologically.
 
-    Returns: none of them where some wait for each other; derivation refuses these by their names.
+    Returns: nothing for nodes that wait for each other; derivation refuses these by their names.
     """
     found: dict[Node, None] = {}
     begun: set[Node] = set()
@@ -278,14 +278,15 @@ def _sources_first(nodes: Sequence[Node], needs: Mapping[Node, Sequence[Node]]) 
 
 
 class _Waits(NamedTuple):
-    """What a node waits for.
+    """Dependencies of a node.
 
     Attributes:
-      where: what it may be compiled together with; None if it is not compiled.
-      steps: how often, on the way to it, compiled nodes follow what is compiled elsewhere or not.
-      late: the nodes among its sources that give their values late, a bit for each.
-      ends: whether it changes places of a variable, so that who waits for it is compiled apart:
-        what members leave is read where it is, or copied.
+      where: key of the nodes that it may be compiled together with; None if it is not compiled.
+      steps: number of transitions, on the longest path to it, into compiled nodes from other
+        places.
+      late: bit set of the nodes among its sources whose values come late.
+      ends: True if it changes variables in place, so that nodes that wait for it are in another
+        region: results of members are read in place, or copied.
     """
 
     where: object
@@ -295,10 +296,10 @@ class _Waits(NamedTuple):
 
 
 def _waits(where: object, late: int, needs: Iterable[_Waits], ends: bool) -> _Waits:
-    """What a node waits for.
+    """Combine the dependencies of a node's needs to those of the node.
 
     Args:
-      late: its own bit, if it gives its values late.
+      late: its own bit, if its value comes late.
     """
     steps = 0
     for other in needs:
@@ -308,7 +309,7 @@ def _waits(where: object, late: int, needs: Iterable[_Waits], ends: bool) -> _Wa
 
 
 def _passed(needs: Sequence[_Waits]) -> _Waits:
-    """What who waits for a node that only waits waits for: all that may be compiled with that."""
+    """Return the dependencies of a node that only waits; it may join the region of its needs."""
     places = {other.where for other in needs}
     where = places.pop() if len(places) == 1 and not any(n.ends for n in needs) else None
     return _waits(where, 0, needs, False)
@@ -317,7 +318,7 @@ def _passed(needs: Sequence[_Waits]) -> _Waits:
 def _asks_for_values(
     generator: Choosing, node: Node, known: Mapping[Node, _Waits], sizes: Collection[Node]
 ) -> bool:
-    """Whether a value that decides what is compiled is itself compiled, so nobody knows it."""
+    """Return True if an input whose value must be known to compile a node is itself compiled."""
     deciding = generator.needs_value(node)
     if not deciding:
         return False
@@ -329,17 +330,17 @@ def _asks_for_values(
 
 
 def deciding_inputs(generator: Choosing, node: Node) -> Sequence[int]:
-    """Positions of the inputs of a compiled node whose values decide what is compiled."""
+    """Return the positions of inputs of a compiled node whose values decide what is compiled."""
     if are_sizes(node):
         return () if node.role is Role.SWITCH else _evaluated_from(node)
     return generator.needs_value(node)
 
 
 def _follow_from_shapes(node: Node, sizes: Collection[Node]) -> bool:
-    """Whether sizes are known wherever shapes are.
+    """Return True if sizes are known whenever shapes are.
 
     Args:
-      sizes: the nodes whose results are.
+      sizes: nodes whose results are known so.
     """
     if node.op_def.value_rule is None:
         return False
@@ -351,7 +352,7 @@ def _follow_from_shapes(node: Node, sizes: Collection[Node]) -> bool:
 
 
 def _evaluated_from(node: Node) -> Sequence[int]:
-    """Positions of the inputs by whose values sizes are evaluated; none where shapes suffice."""
+    """Return the positions of inputs whose values sizes depend on; none if shapes suffice."""
     rule = node.op_def.value_rule
     return range(len(node.inputs)) if rule is None or rule.needs is None else rule.needs
 
@@ -363,7 +364,7 @@ def _why_not(
     sizes: Collection[Node],
     conditionals: Conditionals,
 ) -> str:
-    """Why a node is not to be compiled, or ""."""
+    """Return why a node cannot be compiled, or ""."""
     changes = generator.changes(node)
     traits = node.traits
     if node in conditionals and (traits.routes or generator.reads(node)):
@@ -393,7 +394,7 @@ def _why_not(
 def _why_not_in(
     generator: Choosing, variables: Variables, node: Node, sizes: Collection[Node]
 ) -> str:
-    """Why what is special of a conditional is not to be compiled, or ""."""
+    """Return why a control-flow node or a read of a variable cannot be compiled, or ""."""
     if node.traits.routes:
         if are_sizes(node) and not _follow_from_shapes(node, sizes):
             return "it may be sizes or axes, which others ask for"
@@ -404,7 +405,7 @@ def _why_not_in(
 
 
 def _decides(node: Node, conditionals: Conditionals) -> bool:
-    """Whether nodes that route values by kernels take a node's result."""
+    """Return True if nodes that route values by kernels use a node's result."""
     return any(user.traits.routes and user not in conditionals for user in node.consumers)
 
 
@@ -420,7 +421,7 @@ def _why_not_there(offer: Offer, generator: Choosing, node: Node, device_type: s
 
 
 def _is_worth_it(generator: Choosing, members: Sequence[Node], sizes: Collection[Node]) -> bool:
-    """Whether nodes are worth a call; an update of several variables is many passes by kernels."""
+    """Return True if nodes are worth a call; kernels update several variables in many passes."""
     work = [
         node
         for node in members

@@ -1,4 +1,4 @@
-"""Conditionals that are compiled with what is around them: both sides in one region."""
+"""Conditionals that are compiled with the nodes around them: both sides in one region."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from weft_graph.passes.flow import Flow, needs_of, only_waits, predicate
 
 
 class Conditionals:
-    """The conditionals of a part, all of whose nodes may still be in one region each.
+    """Conditionals of a part whose nodes can still be in one region each.
 
     Args:
-      asked: the nodes that are to be compiled.
+      asked: the nodes that should be compiled.
     """
 
     def __init__(self, offer: Offer, generator: Choosing, asked: Collection[Node]) -> None:
@@ -42,9 +42,9 @@ class Conditionals:
         self._note()
 
     def _note(self) -> None:
-        """Note what is inside, without those that need another one which is not there.
+        """Index the nodes of conditionals, and drop conditionals whose outer one is missing.
 
-        A gradient takes what is in a conditional inside another through a Switch of the outer one.
+        A gradient reads values of an inner conditional through a Switch of the outer one.
         """
         count = -1
         while count != len(self._open):
@@ -64,11 +64,11 @@ class Conditionals:
             ]
 
     def __contains__(self, node: Node) -> bool:
-        """Whether a node is in a conditional, leads into it or out of it."""
+        """Return True if a node is in a conditional, or is a Switch or Merge of one."""
         return node in self._inside
 
     def where(self, node: Node) -> object:
-        """The same for nodes that run under one condition, but for what the conditionals decide."""
+        """Return a key of a node's condition, apart from predicates of these conditionals."""
         found = self._where(node)
         inside = self._inside.get(node)
         if not inside or not isinstance(found, tuple):
@@ -77,14 +77,14 @@ class Conditionals:
         return frame, frozenset(atom for atom in guard if atom[0] not in inside)
 
     def device(self, node: Node) -> Device:
-        """The device of a node; of what routes values, that of what they are computed with."""
+        """Return the device of a node; for control flow, that of nodes of its conditional."""
         if not node.traits.routes:
             return self._place(node)[0]
         nodes = next(nodes for _, nodes in self._open if node in nodes)
         return next(self._place(other)[0] for other in nodes if _has_kernel(other))
 
     def spans(self, members: Sequence[Node]) -> Iterator[tuple[int, int]]:
-        """The first and the last place of each conditional among some nodes."""
+        """Yield the first and the last position of each conditional among some nodes."""
         at = {node: i for i, node in enumerate(members)}
         for _, nodes in self._open:
             found = [at[node] for node in nodes if node in at]
@@ -92,7 +92,7 @@ class Conditionals:
                 yield min(found), max(found)
 
     def drop_split(self, regions: Iterable[Sequence[Node]]) -> bool:
-        """Drop those that are not in one region as wholes; whether there were any."""
+        """Drop conditionals that are not whole in one region; return True if there were any."""
         of = {node: at for at, members in enumerate(regions) for node in members}
         whole = [
             (decided, nodes)
@@ -106,7 +106,7 @@ class Conditionals:
         return len(self._open) < before
 
     def of(self, members: Sequence[Node]) -> Branches:
-        """What some nodes, in which conditionals are whole, are in."""
+        """Return the branches of some nodes, which contain whole conditionals."""
         flow = self._flow
         if flow is None or not any(node in self for node in members):
             return Branches()
@@ -128,7 +128,7 @@ class Conditionals:
 
 
 def _is_left_out(node: Node) -> bool:
-    """Whether a node is in a conditional, and in no region."""
+    """Return True if a node may be in a conditional without being in a region."""
     return only_waits(node) or node.role in (Role.CONSTANT, Role.TRIGGER)
 
 
@@ -137,7 +137,7 @@ def _has_kernel(node: Node) -> bool:
 
 
 def _classes(flow: Flow) -> dict[Output, list[Node]]:
-    """Of each predicate what it decides, and the Switches and Merges around that."""
+    """Return the nodes that each predicate decides, with the Switches and Merges around them."""
     found: dict[Output, dict[Node, None]] = {}
     for node in flow.frame:
         decided = [source for source, _ in flow.guard(node) if isinstance(source, Output)]
@@ -152,7 +152,7 @@ def _classes(flow: Flow) -> dict[Output, list[Node]]:
 
 
 def _joins(flow: Flow, merge: Node) -> bool:
-    """Whether a Merge joins the two sides of one conditional."""
+    """Return True if a Merge joins the two sides of one conditional."""
     if len(merge.inputs) != 2 or any(is_back_edge(merge, source) for source in merge.inputs):
         return False
     lower, upper = [flow.output_guard(source) for source in merge.inputs]
@@ -164,14 +164,14 @@ def _joins(flow: Flow, merge: Node) -> bool:
 
 
 def _decided_by(flow: Flow, merge: Node) -> tuple[Output, int]:
-    """What decides a Merge, and for which value it takes its input 1."""
+    """Return the predicate of a Merge, and the value for which it takes its input 1."""
     lower, upper = [flow.output_guard(source) for source in merge.inputs]
     ((decided, side),) = upper - lower
     return decided, side
 
 
 def _connected(nodes: Sequence[Node], flow: Flow, decided: Output) -> list[list[Node]]:
-    """What a predicate decides in sets between which there are no edges but behind a Merge."""
+    """Split the nodes of a predicate into sets that are only connected through Merges."""
     leader = {node: node for node in nodes}
 
     def find(node: Node) -> Node:
@@ -190,9 +190,9 @@ def _connected(nodes: Sequence[Node], flow: Flow, decided: Output) -> list[list[
 
 
 def _is_closed(nodes: Sequence[Node], flow: Flow, decided: Output) -> bool:
-    """Whether values that a predicate decides about leave through Merges alone.
+    """Return True if values that depend on a predicate only leave through Merges.
 
-    A Merge of something else waits for what is alive, as constants in a branch are where it runs.
+    A Merge of another predicate waits for a live input, as for constants in a branch.
     """
     inside = set(nodes)
     return all(
@@ -203,13 +203,13 @@ def _is_closed(nodes: Sequence[Node], flow: Flow, decided: Output) -> bool:
 
 
 def _ends(flow: Flow, node: Node, decided: Output) -> bool:
-    """Whether a node joins the sides of a conditional."""
+    """Return True if a node joins the sides of a conditional."""
     joins = node.role is Role.MERGE and _joins(flow, node)
     return joins and _decided_by(flow, node)[0] is decided
 
 
 def _may_be_inside(offer: Offer, generator: Choosing, node: Node, asked: Collection[Node]) -> bool:
-    """Whether a node of a conditional may be in a region, as far as it alone tells."""
+    """Return True if a node of a conditional, looked at by itself, may be in a region."""
     if _is_left_out(node):
         return True
     if node not in asked:
@@ -232,7 +232,7 @@ def _is_handle(output: Output) -> bool:
 
 
 def _have_one_shape(merge: Node) -> bool:
-    """Whether both inputs may have the same shape."""
+    """Return True if both inputs may have the same shape."""
     one, other = [source.dims for source in merge.inputs]
     if one is None or other is None:
         return True

@@ -1,4 +1,4 @@
-"""Regions on devices that have memory and code of their own."""
+"""Regions on devices with memory and code of their own."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from weft_tensor import errors
 
 
 class Compiling(Protocol):
-    """A device whose kernels may be compiled."""
+    """Device whose kernels can be compiled."""
 
     def code_generator(self, inner: DeviceCodeGenerator) -> CodeGenerator:
-        """What makes functions of its arrays, by kernels that are generated."""
+        """Return a code generator for functions of the device's arrays, from one of kernels."""
         ...
 
     def launched(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function of values of the device, where the function works on its arrays."""
+        """Return a function of values of the device for a function of its arrays."""
         ...
 
 
 def on_devices(offer: Offer, said: str, asked: set[Node]) -> Iterable[Claim]:
-    """The regions of a part that devices other than processors compute.
+    """Yield the regions of a part on devices other than processors.
 
-    Nodes there are compiled where somebody says so, which `WEFT_JIT` may, and not unasked. They are
-    compiled when shapes are first met: how long kernels take there nobody waits to see.
+    Nodes there are only compiled on request, which `WEFT_JIT` may be. They are compiled when shapes
+    are first met, because the time of their kernels is not measured.
     """
     every = said in ("on", "now")
     plain = {node for node in asked if node.attrs.get(COMPILED, every)}
@@ -70,7 +70,7 @@ def _claims(
 
 
 class _Region(Specialised):
-    """Computes members on a device; not where it would change variables of the host."""
+    """Region on a device; it leaves changes of host variables to kernels."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class _Region(Specialised):
         self._changes: Sequence[int] = region.node.attrs["updates"]
 
     def __call__(self, *inputs: Any) -> Any:
-        """The results; NotImplemented also where a check fails: kernels say what becomes of it."""
+        """Return the results; NotImplemented if a check fails, whose error the kernels raise."""
         if any(state_of(inputs[at]).xp is np for at in self._changes):
             return NotImplemented
         try:
@@ -94,7 +94,7 @@ class _Region(Specialised):
 
 
 class _Launched:
-    """A region's function, where values are as the device's kernels see them."""
+    """Function of a region that converts values to those that the device's kernels take."""
 
     def __init__(self, function: Specialised, launched: Callable[..., Any]) -> None:
         self._launched = launched
@@ -106,6 +106,6 @@ class _Launched:
 
 
 def updates_of(generator: Choosing, members: Iterable[Node]) -> dict[Node, int]:
-    """Those of some nodes that change variables, and how many each does."""
+    """Return the nodes that change variables, with the number of variables that each changes."""
     counts = {member: generator.changes(member) for member in members}
     return {member: count for member, count in counts.items() if count}

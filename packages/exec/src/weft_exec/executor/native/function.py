@@ -1,8 +1,8 @@
-"""The function of a region: one that was compiled for each choice of shapes that it meets.
+"""Function of a region: it has compiled code for each choice of shapes that it meets.
 
-Where members change variables, the function has these arrays between `VariableState.update_all`
-taking and giving them back: under their locks, in place unless somebody holds a snapshot.  What
-else the region reads of variables was read when it began.
+If members change variables, the code gets their arrays from `VariableState.update_all`, under their
+locks, and changes them in place unless a snapshot is held. Other reads of variables are done when
+the region begins.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ from weft_graph.ir.traits import Role
 from weft_tensor import dtypes, errors
 
 MOST: Final = 16
-"""Choices of shapes and values that a region is compiled for at a time."""
+"""Maximum number of choices of shapes and values with compiled code at a time."""
 
 MOST_COUNTED: Final = 256
-"""Choices whose runs by kernels are counted at a time, until one is worth compiling for."""
+"""Maximum number of choices whose runs by kernels are counted at a time."""
 
 _SHARED: Final = 0.1
-"""What part of its time compiling takes, about, where another size has the code."""
+"""Approximate fraction of the compile time that is left if code of another size is shared."""
 
 _log: Final = logging.getLogger(__name__)
 
 
 class Mode(enum.Enum):
-    """When regions are compiled.
+    """Time at which regions are compiled.
 
-    ON: in the background, for shapes whose kernels have taken as long as that will; they run until
-      it is done.
-    FIRST: when shapes are first met, so that no number depends on timing.
-    NOW: the same, and what fails in the compiler is raised.
+    ON: in the background, for shapes whose kernels have taken as long as compiling will; they run
+      until it is done.
+    FIRST: when shapes are first met, so that results do not depend on timing.
+    NOW: as FIRST, and errors of the compiler are raised.
     """
 
     ON = "on"
@@ -66,8 +66,8 @@ class Mode(enum.Enum):
 
 
 Key = tuple[tuple[Shape, ...], tuple[bytes, ...]]
-"""Shapes of the inputs whose shapes the graph does not tell, and the values of those that decide
-what is compiled."""
+"""Shapes of the inputs whose shapes are not static, and values of those that decide what is
+compiled."""
 
 Generate = Callable[[Specialisation], Generated | None]
 """`generate` or `find` of a `CodeGenerator`."""
@@ -76,11 +76,11 @@ _ONE_KEY: Final[Key] = ((), ())
 
 
 class Choice(NamedTuple):
-    """What a function is compiled for.
+    """Choice of shapes and values that a function is compiled for.
 
     Attributes:
-      shapes: of all inputs.
-      values: of those that decide what is compiled.
+      shapes: the shapes of all inputs.
+      values: the values of inputs that decide what is compiled.
     """
 
     shapes: tuple[Shape, ...]
@@ -88,13 +88,13 @@ class Choice(NamedTuple):
 
 
 class Specialised:
-    """Computes the members of a region, or says that their kernels should.
+    """Function that computes the members of a region, or lets their kernels do so.
 
     Args:
-      generator: makes functions of the members.
-      device: gives the memory of results.
-      mode: when they are made.
-      checked: whether kernels compute the same, to compare it.
+      generator: compiles functions of the members.
+      device: allocates the memory of results.
+      mode: when functions are compiled.
+      checked: whether kernels compute the same, for comparison.
     """
 
     def __init__(
@@ -135,13 +135,13 @@ class Specialised:
             self._compilation.add(self)
 
     def __call__(self, *inputs: Any) -> Any:
-        """The results; NotImplemented or a record where the members are to run by their kernels."""
+        """Return the results; NotImplemented or a record if the members' kernels should run."""
         varying, deciding = self._varying, self._deciding
         key = _ONE_KEY
         if self._reads:
             states = {at: state_of(inputs[at]) for at in self._reads}
             if not all([state.is_initialized for state in states.values()]):
-                return NotImplemented  # a branch may leave it alone
+                return NotImplemented  # a branch that does not run may read it
             inputs = tuple(
                 [states[at].read() if at in states else v for at, v in enumerate(inputs)]
             )
@@ -169,11 +169,11 @@ class Specialised:
 
     @property
     def deciding(self) -> Sequence[int]:
-        """The positions of the inputs whose values decide what is compiled."""
+        """Positions of the inputs whose values decide what is compiled."""
         return self._deciding
 
     def stop(self) -> None:
-        """Make calls that run end, since their session is closed."""
+        """Make running calls end, because their session is closed."""
         with self._lock:
             self._closed = True
             stoppable = list(self._stoppable)
@@ -181,13 +181,13 @@ class Specialised:
             function.close()
 
     def _can_update(self, inputs: Sequence[Any]) -> bool:
-        """Whether what is changed has values, and is not one twice."""
+        """Return True if all variables to change are initialized and distinct."""
         states = [state_of(inputs[at]) for at in self._updates]
         distinct = len(set(map(id, states))) == len(states)
         return distinct and all([state.is_initialized for state in states])
 
     def _fits(self, inputs: Sequence[Any]) -> bool:
-        """Whether inputs are as the graph says: variables may have been given other shapes."""
+        """Return True if inputs have their static shapes; variables may have got others."""
         sources = self._region.inputs
         return self._can_update(inputs) and all(
             [
@@ -204,7 +204,7 @@ class Specialised:
         """Return a new profile for shapes that are not compiled for."""
         choice = self._choice(inputs)
         with self._lock:
-            if len(self._records) >= MOST_COUNTED:  # shapes that never come again
+            if len(self._records) >= MOST_COUNTED:  # drop shapes that may never come again
                 self._records.clear()
                 self._choices.clear()
             record = RegionProfile(self._compilation, self._region.members)
@@ -231,7 +231,7 @@ class Specialised:
 
     @property
     def store(self) -> ProfileStore:
-        """The place of measurements; see `Candidate`."""
+        """Store of measurements; see `Candidate`."""
         return self._generator.profiles
 
     def fingerprint(self, profile: RegionProfile) -> str | None:
@@ -263,7 +263,7 @@ class Specialised:
             self._put(key, record, self._compiled(choice))
 
     def _choice_of(self, record: RegionProfile) -> tuple[Key, Choice | None]:
-        """What a record is of, if it is still counted."""
+        """Return the key and the choice of a record that is still counted."""
         with self._lock:
             for key, each in self._records.items():
                 if each is record:
@@ -271,7 +271,7 @@ class Specialised:
         return _ONE_KEY, None
 
     def _put(self, key: Key, record: RegionProfile, made: Function | None) -> None:
-        """Use a function from now on, or kernels, if there is none."""
+        """Replace the function of a choice; None stands for kernels."""
 
         def replace(function: Function | None) -> None:
             with self._lock:
@@ -288,10 +288,11 @@ class Specialised:
             self._choices.pop(key, None)
 
     def _keep(self, key: Key, function: Function | None) -> None:
-        """Keep the function for a choice of shapes, and no more of them than there is room for.
+        """Store the function of a choice of shapes, and drop another if there are too many.
 
-        When all room is taken, the others are marked as unused, by a function in their place that
-        takes itself away. So the one that goes next was not used since the last one came.
+        When all room is taken, the others are marked as unused by wrappers that remove themselves
+        at the next call. So a function is dropped only if it was not used since the last one was
+        added.
         """
         made = self._made
         if len(made) >= MOST:
@@ -304,7 +305,7 @@ class Specialised:
                     made[other] = _Unused(made, other, each)
 
     def _made_now(self, key: Key, inputs: Sequence[Any]) -> Function | None:
-        """The function for shapes that are met first; None for more than there is room for."""
+        """Return the function for new shapes; None if there are too many."""
         with self._lock:
             if key in self._made:
                 return self._made[key]
@@ -315,7 +316,7 @@ class Specialised:
             return self._made.setdefault(key, made)
 
     def _compiled(self, choice: Choice, generate: Generate | None = None) -> Function | None:
-        """The function for a choice; None where it cannot be made, or `generate` gives none."""
+        """Compile a choice; return None if it cannot be compiled, or `generate` returns None."""
         region = self._region
         try:
             generated = self._generated(region.outputs, choice, generate)
@@ -333,7 +334,7 @@ class Specialised:
         return None
 
     def _say_that_it_failed(self) -> None:
-        """Say, for the first choice of shapes alone, what keeps a region from being compiled."""
+        """Log, only for the first choice of shapes, why a region cannot be compiled."""
         if not self._failed:
             _log.exception("%s cannot be compiled, and runs by kernels", self._region.node.name)
         self._failed = True
@@ -353,13 +354,13 @@ class Specialised:
         return Specialisation(region.members, region.inputs, outputs, *choice, region.branches)
 
     def _generate(self, wanted: Specialisation) -> Generated:
-        """What the generator makes, which may have the code of another choice of shapes."""
+        """Generate code, which may share that of another choice of shapes."""
         with self._lock:
             like = list(self._live.values())
         return self._generator.generate(wanted, like)
 
     def _checking(self, checked: Checked, generated: Generated, choice: Choice) -> Function:
-        """Calls a function on copies of variables, and compares what it gives."""
+        """Return a function that runs on copies of variables and compares its results."""
         run = self._filling(generated)
 
         def every() -> Function:
@@ -377,7 +378,7 @@ class Specialised:
         return call
 
     def _calling(self, generated: Generated, shapes: Sequence[Shape]) -> Function:
-        """Calls a function."""
+        """Return a function that allocates results and calls compiled code."""
         run, updates = self._filling(generated), tuple(generated.updates)
         if not updates:
             return run
@@ -388,7 +389,7 @@ class Specialised:
 
             def change(*arrays: Any) -> None:
                 nonlocal results
-                if [array.shape for array in arrays] == wanted:  # nobody gave it another one
+                if [array.shape for array in arrays] == wanted:  # else assigned since
                     results = run(inputs, *arrays)
 
             VariableState.update_all(tuple([state_of(inputs[at]) for at in updates]), change)
@@ -400,12 +401,12 @@ class Specialised:
         function = interrupts.Stoppable(generated, bounded=generated.bounded)
         with self._lock:
             self._stoppable.add(function)
-            if self._closed:  # meanwhile
+            if self._closed:  # closed meanwhile
                 function.close()
         return function
 
     def _filling(self, generated: Generated) -> Function:
-        """Calls a function with inputs, new arrays for its results, and those of variables."""
+        """Return a function that calls code with inputs, new result arrays and variables."""
         take = gather(generated.takes)
         run: Callable[..., None] = self._until_closed(generated) if generated.long else generated
         enter = run if generated.long else generated.enter
@@ -446,7 +447,7 @@ class Specialised:
 
 
 def deciding(generator: CodeGenerator, region: Region) -> tuple[int, ...]:
-    """The inputs of a region whose values decide what is compiled."""
+    """Return the positions of a region's inputs whose values decide what is compiled."""
     position = {source: at for at, source in enumerate(region.inputs)}
     found = {
         position[member.inputs[at]]
@@ -458,7 +459,7 @@ def deciding(generator: CodeGenerator, region: Region) -> tuple[int, ...]:
 
 
 def known_shape(output: Output) -> Shape | None:
-    """The shape of an input, where the graph tells; of a variable that is changed, its own."""
+    """Return the static shape of an input, or of the variable that is changed; else None."""
     node = output.node
     dims = node.attrs["shape"] if node.role is Role.VARIABLE else output.dims
     if dims is None or None in dims:
@@ -471,19 +472,19 @@ def _varies(output: Output) -> bool:
 
 
 def _shape_of(value: Any) -> Shape:
-    """The shape of an input, or of the variable that it refers to."""
+    """Return the shape of an input, or of the variable that it refers to."""
     array = state_of(value).read() if isinstance(value, VariableState | ResourceHandle) else value
     shape: Shape = array.shape
     return shape
 
 
 def _copied(value: Any) -> Any:
-    """A copy of what a variable has, where that is."""
+    """Return a copy of a variable's value, on its device."""
     return np.array(value) if isinstance(value, np.ndarray | np.generic) else value.copy()
 
 
 class _Unused:
-    """A function that was not called since it was put in its place."""
+    """Wrapper of a function that marks it as unused until it is called."""
 
     __slots__ = ("_function", "_key", "_made")
 

@@ -1,10 +1,10 @@
-"""What ends a compiled function that runs: Ctrl-C, and whatever ends its step.
+"""Interruption of running compiled functions, by Ctrl-C or by the end of their step.
 
-Handlers of signals run in the main thread between instructions of Python, and one call of a
-compiled function is one instruction. So what runs long there is told to stop as soon as the signal
-comes, by a thread that Python's own handler wakes up through a pipe. The call then ends, the
-handler runs, and if it raises nothing, the function runs again: it has changed nothing. A deadline,
-or what cancels the step, stops it in the same way.
+Signal handlers run in the main thread between Python instructions, and one call of a compiled
+function is one instruction. So a long function is told to stop as soon as the signal arrives, by a
+thread that Python's own handler wakes up through a pipe. The call then ends, the handler runs, and
+if it raises nothing, the function runs again: it has changed nothing. A deadline or a cancellation
+of the step stops it in the same way.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ from weft_graph.ir.code_generators import Generated
 from weft_tensor import errors
 
 _MOST_FREE: Final = os.cpu_count() or 1
-"""Copies of a function that are kept for calls at once: more than processors rarely run."""
+"""Maximum number of copies kept for concurrent calls: more than processors rarely run."""
 
 _SHORT: Final = 2e-4
-"""Seconds of a call that may be short next time: some hundred times what watching it costs."""
+"""Seconds below which a call is tried unwatched: some hundred times the cost of watching it."""
 
 _BRIEF: Final = 1e-3
-"""Seconds of a call of what always takes about as long, up to which the next one is not watched: a
-tenth of what Ctrl-C may wait for."""
+"""Seconds of a call of a function with bounded time, up to which the next one is not watched: a
+tenth of the delay that Ctrl-C may have."""
 
 _MOST_FAILURES: Final = 8
-"""Calls that were tried as short ones, and were not, until none is tried any more."""
+"""Number of calls that failed the try as a short one, after which none is tried any more."""
 
 
 class Stoppable:
-    """A function whose calls can be stopped, each by itself: it has a copy while it runs.
+    """Function whose calls can be stopped, each by itself: a call runs its own copy.
 
-    To watch a call takes some microseconds. So where a call may end before it first looks at its
-    flag, that is tried: it ends there, having changed nothing, or is done before. What always takes
-    about as long is not watched either, once it has shown that it is brief.
+    Watching a call takes some microseconds. So a call that may end before it first checks its flag
+    is tried unwatched: it then either stops at the flag, having changed nothing, or is done before.
+    A function of bounded time is not watched either, once it has proved brief.
 
     Args:
-      tried: whether that is worth a try.
-      bounded: whether how long a call takes follows from shapes.
+      tried: whether short calls are worth a try.
+      bounded: whether the time of a call follows from shapes.
     """
 
     def __init__(self, generated: Generated, tried: bool = False, bounded: bool = False) -> None:
         self._first = generated
         self._bounded = bounded
-        self._unwatched: Generated | None = None  # where the last call was brief
+        self._unwatched: Generated | None = None  # set if the last call was brief
         self._enter_briefly = generated.enter_briefly if tried else generated
         self._free = [generated]
         self._short = tried
@@ -61,10 +61,11 @@ class Stoppable:
         self._lock = threading.Lock()
 
     def __call__(self, *arrays: Any) -> None:
-        """Run it.
+        """Run the function.
 
-        Raises: CancelledError: it was closed; what the step ends with; what a handler of signals
-          raises.
+        Raises:
+          CancelledError: it was closed.
+          Exception: the error that ends the step, or an error that a signal handler raises.
         """
         if (unwatched := self._unwatched) is not None:
             started = time.perf_counter()
@@ -90,15 +91,15 @@ class Stoppable:
                 raise_if_ended()
 
     def _note(self, started: float) -> None:
-        """Decide whether the next call is watched, by how long the last one took."""
+        """Decide from the time of the last call whether the next one is watched."""
         took = time.perf_counter() - started
         if not (self._bounded and took < _BRIEF) or self._closed:
             self._unwatched = None
         elif self._unwatched is None:
-            self._unwatched = self._first.copy()  # whose flag nobody sets
+            self._unwatched = self._first.copy()  # its flag is never set
 
     def close(self) -> None:
-        """Make calls end, those that run too."""
+        """Make calls end, including running ones."""
         with self._lock:
             self._closed = True
             self._unwatched = None
@@ -106,7 +107,7 @@ class Stoppable:
                 call.generated.interrupt()
 
     def stop(self, call: _Call) -> None:
-        """Make a call end, unless it has."""
+        """Make a call end if it has not."""
         with self._lock:
             if call in self._running:
                 call.generated.interrupt()
@@ -114,7 +115,7 @@ class Stoppable:
     def _take(self) -> Generated:
         try:
             return self._free.pop()
-        except IndexError:  # all of them run
+        except IndexError:  # all copies are in use
             return self._first.copy()
 
     def _give_back(self, generated: Generated) -> None:
@@ -142,7 +143,7 @@ class Stoppable:
     def _begin(self) -> _Call:
         call = _Call(self, self._take())
         with self._lock:
-            # A second Ctrl-C may have kept a call of this thread from saying that it had ended.
+            # A second Ctrl-C may have kept a call of this thread from removing itself.
             self._running -= {each for each in self._running if each.thread == call.thread}
             self._running.add(call)
             if self._closed:
@@ -156,7 +157,7 @@ class Stoppable:
 
 
 class _Call:
-    """One call of a function.
+    """A call of a function.
 
     Attributes:
       generated: the copy that it runs.
@@ -168,12 +169,12 @@ class _Call:
         self.thread = threading.get_ident()
 
     def stop(self) -> None:
-        """Make it end, unless it has."""
+        """Make it end if it has not."""
         self._function.stop(self)
 
 
 class _Watcher:
-    """The thread that stops what runs, and how it is woken up."""
+    """Thread that stops running calls, and its wake-up pipe."""
 
     def __init__(self) -> None:
         self._running: _Call | None = None
@@ -188,7 +189,7 @@ class _Watcher:
         self._running = call
 
     def end(self) -> None:
-        """Leave signals to others again."""
+        """Restore the previous handling of signals."""
         self._running = None
         signal.set_wakeup_fd(self._others, warn_on_full_buffer=False)
 
@@ -197,7 +198,7 @@ class _Watcher:
             call = self._running
             if call is not None and signal.SIGINT in numbers:
                 call.stop()
-            if self._others >= 0:  # somebody else waits for signals, such as an event loop
+            if self._others >= 0:  # a wake-up descriptor of others, such as an event loop
                 with suppress(OSError):
                     os.write(self._others, numbers)
 
@@ -208,4 +209,4 @@ def _watcher() -> _Watcher:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_watcher.cache_clear)  # threads are not forked
+    os.register_at_fork(after_in_child=_watcher.cache_clear)  # threads do not survive a fork

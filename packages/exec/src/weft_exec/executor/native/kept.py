@@ -1,4 +1,4 @@
-"""What compiled loops keep in TensorArrays and on stacks: from these to arrays, and back."""
+"""TensorArrays and stacks of compiled loops: conversion of their content to arrays, and back."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Place:
     """A TensorArray or a stack in one run of a loop.
 
     Args:
-      levels: what is on stacks of stacks that the loop pops.
+      levels: the content of stacks of stacks that the loop pops.
     Attributes:
-      extent: what is behind it.
-      use, node: what is done to it, and one of those that do.
+      extent: the shape of its content.
+      use, node: how nodes use it, and one of these nodes.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Place:
         self._levels = levels
 
     def inputs(self) -> list[Any]:
-        """The arrays that a compiled loop is given of it."""
+        """Return the arrays that a compiled loop reads for it."""
         if self.use is Use.READ:
             return [self._resource.as_rows(), np.array(self._resource.there(), np.uint8)]
         if self.use is Use.POP:
@@ -63,28 +63,28 @@ class Place:
 
     @property
     def outputs(self) -> int:
-        """How many arrays a compiled loop fills for it."""
+        """Number of arrays that a compiled loop fills for it."""
         if self.use in (Use.READ, Use.POP):
             return 1
         return 3 if self.extent.grows else 2 + 2 * len(self.extent.above)
 
     @property
     def room(self) -> tuple[int, ...]:
-        """For how many elements there is room, and for how many handles, the outermost first."""
+        """Capacity for elements and for handles, the outermost first."""
         return (self.extent.shape[0], *self.extent.above)
 
     def wanted(self, outputs: Sequence[Any]) -> tuple[int, ...]:
-        """For how many a loop would have filled there had to be room; see `room`."""
+        """Return the capacity that a loop would have needed; see `room`."""
         if self.use is Use.PUSH:
             return tuple([int(count) for count in outputs[1::2]])
         return (int(outputs[2]) + 1,) if self.extent.grows else ()
 
     def may_take(self, outputs: Sequence[Any]) -> bool:
-        """Whether what a loop has filled fits."""
+        """Return True if the arrays that a loop has filled fit."""
         return self.use is not Use.WRITE or self._resource.may_be_filled(outputs[0].shape[1:])
 
     def beside(self, outputs: Sequence[Any]) -> list[tuple[Any, Any]]:
-        """Of what a loop has filled, and its kernels have put here too, both."""
+        """Return pairs of what a loop has filled and what its kernels have stored here."""
         resource = self._resource
         if self.use is Use.PUSH:
             count = int(outputs[1])
@@ -97,7 +97,7 @@ class Place:
         return []
 
     def keep(self, outputs: Sequence[Any]) -> None:
-        """Let it have what a loop has made of it."""
+        """Store what a loop has computed for it."""
         resource = self._resource
         if self.use is Use.READ:
             for at in np.flatnonzero(outputs[0] == _READ).tolist():
@@ -105,7 +105,7 @@ class Place:
         elif self.use is Use.WRITE:
             rows, marks = outputs[:2]
             written = np.flatnonzero(marks == _WRITTEN).tolist()
-            whole = rows[: len(written)]  # if these are the first
+            whole = rows[: len(written)]  # correct if these are the first
             resource.scatter(written, [rows[at] for at in written], whole)
         elif self.use is Use.PUSH:
             rows, count = outputs[0], int(outputs[1])
@@ -116,7 +116,7 @@ class Place:
             resource.keep_rows(int(outputs[0]))
 
     def _made(self) -> list[Made]:
-        """What the stacks are made as whose handles are pushed."""
+        """Return the names and types of the stacks whose handles are pushed."""
         stacks = [producer(push.inputs[1]) for push in self._kept.nodes[:-1]]
         return [
             Made(node.attrs["stack_name"] or node.name, node.attrs["elem_type"]) for node in stacks
@@ -124,12 +124,11 @@ class Place:
 
 
 def place_of(kept: Kept, values: Sequence[Any], room: Sequence[int]) -> Place | None:
-    """What is behind a loop's `Kept`; None where only its kernels can deal with it.
+    """Return the place of a loop's `Kept`; None if only kernels can handle it.
 
     Args:
-      values: what enters the loop.
-      room: for how many values that are pushed, or written to an array that grows, there is to be
-        room, and for how many handles.
+      values: the values that enter the loop.
+      room: capacity for values that are pushed, or written to an array that grows, and for handles.
     """
     handle = values[kept.store.handle]
     resource = handle.resource if isinstance(handle, ResourceHandle) else None
@@ -179,7 +178,7 @@ def _array(kept: Kept, array: TensorArrayState, room: int) -> Place | None:
 
 
 def _dtype(kept: Kept) -> DType:
-    """The type of the elements."""
+    """Return the dtype of the elements."""
     node = kept.nodes[-1]
     output = node.inputs[2] if kept.use is Use.WRITE else node.outputs[0]
     return output.dtype.base_dtype

@@ -1,8 +1,8 @@
-"""Loops that are compiled as wholes: which, and the function of each.
+"""Loops that are compiled as wholes: their choice, and the function of each.
 
-A loop runs by its kernels until it is compiled for the shapes that it meets, and wherever what was
-compiled of it refuses; then nothing has changed, since its TensorArrays and stacks are given what
-it made of them after its last turn only.
+A loop runs by its kernels until it is compiled for the shapes that it meets, and if the compiled
+code refuses; then nothing has changed, because TensorArrays and stacks are only updated after its
+last iteration.
 """
 
 from __future__ import annotations
@@ -52,24 +52,24 @@ from weft_graph.passes.whole_loops import (
 from weft_tensor import dtypes, errors
 
 _ROOM: Final = 128
-"""Values that are pushed onto a stack before it is given them, at first, and elements that are
-written to an array that grows."""
+"""Initial capacity for values pushed onto a stack, and for elements written to an array that
+grows."""
 _MOST_ROOM: Final = 1 << 14
 _MOST_AT_ONCE: Final = 1 << 22
-"""The same, of loops that cannot go on; those that need more stay with kernels."""
+"""Maximum capacity of loops that cannot go on; those that need more run by kernels."""
 _REFUSED: Final = 3
-"""Runs in a row that have to begin anew by kernels, after which a loop stays with these."""
+"""Number of runs in a row that are repeated by kernels, after which a loop stays with these."""
 
 _log: Final = logging.getLogger(__name__)
 
 
 class ChosenLoops(NamedTuple):
-    """Which loops are compiled as wholes.
+    """Choice of loops to compile as wholes.
 
     Attributes:
-      found: those that may be, each on a device, outer ones first. Those inside of others are for
-        where these turn out to be none, as their shapes change.
-      left: of others that are in none of these, by their names, why they run by kernels.
+      found: loops to compile, each with its device, outer ones first. Loops inside others are
+        compiled if the outer ones turn out not to be, because their shapes change.
+      left: reasons why other loops, inside none of these, run by kernels, by name.
     """
 
     found: list[tuple[WholeLoop, Device]]
@@ -77,7 +77,7 @@ class ChosenLoops(NamedTuple):
 
     @property
     def outermost(self) -> list[WholeLoop]:
-        """Those that are in no other."""
+        """Loops that are not inside other ones."""
         frames = [whole.loop.frame for whole, _ in self.found]
         return [
             whole
@@ -89,12 +89,12 @@ class ChosenLoops(NamedTuple):
 
 
 def choose_loops(offer: Offer, generator: LoopGenerator, asked: Collection[Node]) -> ChosenLoops:
-    """The loops that may be compiled as wholes."""
+    """Choose the loops that can be compiled as wholes."""
     chosen = ChosenLoops([], {})
     if not has_control_flow(offer.nodes):
         return chosen
     flow = Flow(offer.nodes)
-    structurer = Structurer(offer.nodes, flow, updates)  # as kernels run
+    structurer = Structurer(offer.nodes, flow, updates)  # as kernels run it
     frames: list[Frame] = []
     for frame in flow.frames[1:]:
         within = [each for each in flow.frames if inside(each, frame)]
@@ -115,7 +115,7 @@ def choose_loops(offer: Offer, generator: LoopGenerator, asked: Collection[Node]
 
 
 def _device_of(offer: Offer, whole: WholeLoop, asked: Collection[Node]) -> Device | str:
-    """The device of a loop, all of whose nodes are asked for; why it stays with its kernels."""
+    """Return the device of a loop whose nodes are all requested, or why kernels should run it."""
     found: Device | None = None
     for node in whole.nodes:
         if node.traits.routes or node.role in (Role.CONSTANT, Role.LOOP_COND):
@@ -133,29 +133,29 @@ def _device_of(offer: Offer, whole: WholeLoop, asked: Collection[Node]) -> Devic
 
 
 _Change = tuple[VariableState, Any, Any]
-"""A variable, what it had when a loop began, and what it is to have."""
+"""A variable, its value before the loop, and its value after it."""
 
 _Asked = tuple[Sequence[Any], Sequence[Place], Sequence[VariableState]]
-"""What enters a loop, what is behind its handles, and the variables that it updates."""
+"""Values that enter a loop, the places of its handles, and the variables that it updates."""
 
 
 class _Key(NamedTuple):
-    """What a loop is compiled for."""
+    """Shapes that a loop is compiled for."""
 
     shapes: tuple[Shape, ...]
     extents: tuple[Extent, ...]
 
 
 class CompiledLoop:
-    """Runs a loop, or says that its kernels should.
+    """Function that runs a loop, or lets its kernels do so.
 
     Args:
-      generator: makes functions of the loop.
-      device: gives the memory of results.
-      mode: when they are made.
-      checked: whether kernels compute the same, to compare it.
-      around: the loops that it is in which may be compiled.
-      given_up: notes loops that stay with their kernels, at least for some shapes; a loop runs by
+      generator: compiles functions of the loop.
+      device: allocates the memory of results.
+      mode: when functions are compiled.
+      checked: whether kernels compute the same, for comparison.
+      around: the loops around it that may be compiled.
+      given_up: records loops that stay with their kernels, at least for some shapes; a loop runs by
         kernels itself while those around it may still be compiled.
     """
 
@@ -206,7 +206,7 @@ class CompiledLoop:
             self._compilation.add(self)
 
     def __call__(self, *values: Any) -> Any:
-        """The last values; NotImplemented or a record where the kernels are to run."""
+        """Return the last values; NotImplemented or a record if the kernels should run."""
         if self._refused > _REFUSED:
             self._give_up()
             return NotImplemented
@@ -216,7 +216,7 @@ class CompiledLoop:
             return self._made_for(self._one_key, (values, (), ()))
         rooms = self._rooms
         done = self._called(values)
-        if done is NotImplemented and self._rooms is not rooms:  # as the first time has shown
+        if done is NotImplemented and self._rooms is not rooms:  # known now
             done = self._called(values)
         return done
 
@@ -242,7 +242,7 @@ class CompiledLoop:
         return self._made_for(key, (values, places, [states[at] for at in self._updates]))
 
     def _made_for(self, key: _Key, asked: _Asked) -> Any:
-        """What the function for a choice gives; NotImplemented or a record where there is none."""
+        """Run the function for a key; return NotImplemented or a record if there is none."""
         made = self._made.get(key, NotImplemented)
         if made is NotImplemented:
             if self._mode is Mode.ON:
@@ -265,24 +265,24 @@ class CompiledLoop:
         return found
 
     def _give_up(self) -> None:
-        """Let loops inside be compiled by themselves."""
+        """Let loops inside be compiled separately."""
         frame = self._whole.loop.frame
         if frame not in self._given_up:
             _log.info("%s runs by kernels from now on", frame.name)
             self._given_up.add(frame)
 
     def stop(self) -> None:
-        """Make calls that run end, since their session is closed."""
+        """Make running calls end, because their session is closed."""
         with self._lock:
             self._closed = True
             stoppable = list(self._stoppable)
         for function in stoppable:
             function.close()
 
-    # ---------------------------------------------------------------------- what for
+    # ---------------------------------------------------------------------- keys
 
     def _only_key(self) -> _Key | None:
-        """What a loop is always compiled for, where the graph tells; else None."""
+        """Return the only key that a loop can have if shapes are static, else None."""
         if self._whole.kept or self._variables:
             return None
         shapes = [
@@ -292,7 +292,7 @@ class CompiledLoop:
         return None if None in shapes else _Key(tuple([s for s in shapes if s is not None]), ())
 
     def _places(self, values: Sequence[Any]) -> list[Place] | None:
-        """What is behind the handles; None where only kernels can deal with it."""
+        """Return the places of the handles; None if only kernels can handle them."""
         kept = self._whole.kept
         found = [None if each.use is Use.PUSH else place_of(each, values, (0,)) for each in kept]
         fixed = [place.extent for place in found if place is not None and not place.extent.grows]
@@ -308,7 +308,7 @@ class CompiledLoop:
 
     def _record(self, key: _Key) -> RegionProfile:
         with self._lock:
-            if len(self._records) >= MOST_COUNTED:  # shapes that never come again
+            if len(self._records) >= MOST_COUNTED:  # drop shapes that may never come again
                 self._records.clear()
             record = self._records[key] = RegionProfile(self._compilation, self._whole.nodes)
         return record
@@ -331,7 +331,7 @@ class CompiledLoop:
 
     @property
     def store(self) -> ProfileStore:
-        """The place of measurements; see `Candidate`."""
+        """Store of measurements; see `Candidate`."""
         return self._generator.profiles
 
     def fingerprint(self, profile: RegionProfile) -> str | None:
@@ -361,12 +361,12 @@ class CompiledLoop:
             self._put(key, record, self._compiled(key))
 
     def _key_of(self, record: RegionProfile) -> _Key | None:
-        """What a record is of, if it is still counted."""
+        """Return the key of a record that is still counted."""
         with self._lock:
             return next((key for key, each in self._records.items() if each is record), None)
 
     def _put(self, key: _Key, record: RegionProfile, made: Callable[..., Any] | None) -> None:
-        """Use a function from now on, or kernels, if there is none."""
+        """Replace the function of a key; None stands for kernels."""
 
         def replace(function: Callable[..., Any] | None) -> None:
             with self._lock:
@@ -391,7 +391,7 @@ class CompiledLoop:
     def _compiled(
         self, key: _Key, generate: Callable[..., GeneratedLoop | None] | None = None
     ) -> Callable[..., Any] | None:
-        """The function for a choice; None where it cannot be made, or `generate` gives none."""
+        """Compile a key; return None if it cannot be compiled, or `generate` returns None."""
         name = self._whole.loop.frame.name
         generate = generate or self._generator.generate_loop
         try:
@@ -412,14 +412,14 @@ class CompiledLoop:
         run = interrupts.Stoppable(generated, tried=True)
         with self._lock:
             self._stoppable.add(run)
-            if self._closed:  # meanwhile
+            if self._closed:  # closed meanwhile
                 run.close()
         return self._calling(generated, run)
 
     # ---------------------------------------------------------------------- running
 
     def _calling(self, generated: GeneratedLoop, run: interrupts.Stoppable) -> Callable[..., Any]:
-        """Calls a function of a loop, as often as stacks have to be emptied."""
+        """Return a function that calls that of a loop as often as stacks have to be emptied."""
         takes = tuple(generated.takes)
         take: Callable[[Any], Sequence[Any]] = gather(takes)
         results = [self._device.maker(shape, d.numpy) for d, shape in generated.results]
@@ -480,7 +480,7 @@ class CompiledLoop:
         return call_plain if plain else call
 
     def _apart(self, places: Sequence[Place], out: Sequence[Any]) -> list[Any]:
-        """What a function has filled for each place."""
+        """Split the arrays that a function has filled by place."""
         counts = [place.use for place in places].count(Use.POP)
         left, rest = iter(out[:counts]), iter(out[counts:])
         return [
@@ -488,7 +488,7 @@ class CompiledLoop:
         ]
 
     def _is_outgrown(self, places: Sequence[Place], made: Sequence[Sequence[Any]]) -> bool:
-        """Whether a loop had too little room; then there is more from now on."""
+        """Return True if the capacity of a loop was too small, and increase it for the next run."""
         rooms: dict[Kept, tuple[int, ...]] = {}
         for kept, place, each in zip(self._whole.kept, places, made, strict=True):
             wanted = place.wanted(each)
@@ -508,16 +508,16 @@ class CompiledLoop:
         out: Sequence[Any],
         changes: Sequence[_Change],
     ) -> Any:
-        """The last values, once TensorArrays and stacks have what the loop made of them.
+        """Update TensorArrays, stacks and variables, and return the last values.
 
         Args:
-          parts: of each time that the loop went on, what was filled for each place.
-          out: what was filled last.
-          changes: of variables.
+          parts: for each time that the loop went on, the arrays filled for each place.
+          out: the last results of the function.
+          changes: changes of variables.
         """
         if not all(place.may_take(made) for place, made in zip(places, parts[-1], strict=True)):
             return NotImplemented
-        # Ctrl-C would leave variables changed, and arrays not, or some of each.
+        # Without this, Ctrl-C could leave some variables and arrays changed and others not.
         with uninterrupted() if changes else nullcontext():
             if changes and not VariableState.exchange(changes):
                 return NotImplemented
@@ -527,7 +527,7 @@ class CompiledLoop:
         return self._last_values(out)
 
     def _last_values(self, out: Sequence[Any]) -> Sequence[Any]:
-        """Those of the variables, None where nobody takes it."""
+        """Return the last values of loop variables, None for unused ones."""
         if self._all_wanted:
             return out[: len(self._wanted)]
         found = iter(out)
@@ -535,7 +535,7 @@ class CompiledLoop:
 
 
 def _last_to_change(whole: WholeLoop, at: int) -> Node:
-    """The last node of a turn that changes a variable."""
+    """Return the last node of an iteration that changes a variable."""
     return [
         node
         for node in whole.nodes
@@ -544,7 +544,7 @@ def _last_to_change(whole: WholeLoop, at: int) -> Node:
 
 
 class _Drawn:
-    """The streams that a run of a loop draws from."""
+    """Random streams that a run of a loop draws from."""
 
     def __init__(self, streams: Sequence[RandomStream]) -> None:
         self._executions = Executions(streams)
@@ -552,7 +552,7 @@ class _Drawn:
         self._turns = 0
 
     def states(self) -> list[Any]:
-        """Those of the next turn, an array, if there are any."""
+        """Return the states of the next iteration as a single array, if there are any."""
         states = self._executions.states
         if not states:
             return []
@@ -560,17 +560,17 @@ class _Drawn:
         return [np.array(turned, np.uint64)]
 
     def after(self, turns: int, drew: Any) -> None:
-        """Note how many turns there were, and what has drawn in them."""
+        """Count the iterations of a call, and record the streams that it drew from."""
         self._turns += turns
         self._drew |= drew != 0
 
     def end(self, done: bool) -> None:
-        """Give back what has begun and was not drawn; all, where kernels are to draw."""
+        """Give back executions that were not drawn from; all of them if kernels should draw."""
         self._executions.give_back(self._drew.tolist() if done else ())
 
 
 class _Comparison(ToCompare):
-    """What was compiled of a loop gave, to be compared with what its kernels give."""
+    """Results of a compiled loop, to be compared with those of its kernels."""
 
     def __init__(
         self,
@@ -586,7 +586,7 @@ class _Comparison(ToCompare):
         self._places = list(zip(places, made, strict=True))
 
     def compare(self, values: Sequence[Any]) -> None:
-        """Name the first of the loop's nodes that differs."""
+        """Raise an error that names the first of the loop's nodes that differs."""
         seen = [
             (node, value, want, 0.0)
             for (node, value), want in zip(self._last, values, strict=True)
@@ -594,7 +594,7 @@ class _Comparison(ToCompare):
         ]
         for place, made in self._places:
             pairs = [pair for pair in place.beside(made) if pair[1] is not None]
-            # What turns leave behind are parts of one value, as the elements of an array are.
+            # All iterations contribute to one value, as elements of an array do.
             scale = max(
                 [largest(want) for _, want in pairs if not isinstance(want, tuple)], default=0.0
             )

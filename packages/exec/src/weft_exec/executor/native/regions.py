@@ -1,4 +1,4 @@
-"""Compiled regions: all that can be compiled, unless programs or `WEFT_JIT` say otherwise."""
+"""Compiled regions: all nodes that can be compiled, unless programs or `WEFT_JIT` exclude them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from weft_graph.passes.whole_loops import WholeLoop, inside, loop_generators
 
 
 def wanted(nodes: Iterable[Node], said: str) -> set[Node]:
-    """The nodes that are to be compiled: all of which programs and `WEFT_JIT` say nothing else."""
+    """Return the nodes to compile: all that programs and `WEFT_JIT` do not exclude."""
     if said == "off":
         return set()
     unsaid = said != "asked"
@@ -41,10 +41,10 @@ def _say_that_none_is_installed() -> None:
 
 
 class NativeRegions:
-    """A compiler that claims what a code generator can compile."""
+    """Compiler that claims the nodes that a code generator can compile."""
 
     def claim_loops(self, offer: Offer) -> Iterable[LoopClaim]:
-        """The loops of a part on processors that are compiled as wholes."""
+        """Yield the loops of a part on processors that are compiled as wholes."""
         said = jit_environment()
         asked = wanted(offer.nodes, said)
         if not asked or not generators.keys() or not loop_generators.keys():
@@ -66,7 +66,7 @@ class NativeRegions:
         return [claim(*each) for each in found]
 
     def claim(self, offer: Offer) -> Iterable[Claim]:
-        """The regions of a part on processors, and on other devices that there is code for."""
+        """Yield the regions of a part on processors, and on other devices with a code generator."""
         said = jit_environment()
         asked = wanted(offer.nodes, said)
         return [*self._on_processors(offer, said, asked), *on_devices(offer, said, asked)]
@@ -105,14 +105,14 @@ class NativeRegions:
 
 
 def _mode(said: str, checked: bool, device: Device) -> Mode:
-    """When something is compiled."""
+    """Return when a region or loop is compiled."""
     if said == "now":
         return Mode.NOW
     return Mode.FIRST if checked or device.config.deterministic else Mode.ON
 
 
 def choice_of(offer: Offer) -> Choice | None:
-    """What of a part would be compiled, whole loops last; None where nobody asks or can."""
+    """Return the nodes of a part to be compiled, whole loops last; None if there are none."""
     asked = wanted(offer.nodes, jit_environment())
     names = generators.keys()
     if not asked or not names:

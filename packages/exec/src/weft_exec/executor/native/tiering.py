@@ -1,16 +1,16 @@
 """Tier-up: which regions are compiled, and when.
 
 A region starts in its kernels. When to compile it is a ski-rental problem (Karlin et al. 1988):
-kernels are the rent, and the compile time is the price. `TierUpPolicy` decides by numbers alone;
+kernels are the rent, and the compile time is the price. `TierUpPolicy` decides from numbers alone;
 `Compilation` has the clocks and the thread around it.
 
 - A region is compiled once its kernels have taken as long as compiling will, in this process and in
   earlier ones that ran the same nodes and shapes and did not compile them.
-- On an idle core a fraction of that is enough, since a compile delays the program only where both
-  want the interpreter.
-- Without an idle core all compiling together may delay the process by a tenth, unless earlier
+- On an idle core a fraction of that is enough, because a compile only delays the program while both
+  need the interpreter.
+- Without an idle core, compiling may delay the process by a tenth in total, unless earlier
   processes have paid the whole price. Time that compiled code saves counts as earned.
-- Code that turns out slower than its kernels is given up, and not compiled by later processes.
+- Code that turns out slower than its kernels is dropped, and not compiled by later processes.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ _REGION_SECONDS, _NODE_SECONDS = 0.13, 0.0029
 """Seconds to compile a region and each node of it, until they are measured here. Fitted to seven
 regions of 12 to 777 nodes, without routines: a wheel brings these."""
 _IMPORT: Final = 0.15
-"""Seconds that the first compile of a process takes besides: it imports LLVM."""
+"""Additional seconds of the first compile of a process: it imports LLVM."""
 _LOOK_SECONDS, _LOOK_NODE_SECONDS = 0.003, 0.00003
 """Seconds to look for code and measurements on the disk, and for each node of the region."""
 _LOAD_SECONDS: Final = 0.4
-"""Seconds to load the first code that is on the disk: it imports LLVM. The first look waits for
-kernels to take as long, so that scripts which end before pay nothing."""
+"""Seconds to load the first code from the disk: it imports LLVM. The first look waits until kernels
+have taken as long, so that short scripts pay nothing."""
 _DECISION_INTERVAL: Final = 0.005
 """Seconds of kernels between two decisions."""
 _MIN_REST_RATIO: Final = 100
-"""Least ratio of the time of kernels between two decisions to the time that a decision takes."""
+"""Minimum ratio of the time of kernels between two decisions to the time of a decision."""
 _TIMED_RUNS: Final = 7
 """Number of first runs by kernels that are timed. Later, one run in this many is timed and counted
 for all. A prime, so that each of several alternating shapes is met."""
@@ -62,9 +62,9 @@ _SLOWER: Final = 1.05
 _WORTH_WRITING: Final = 0.05
 """Seconds of kernels from which on a region's measurements are written to the disk."""
 _MAX_LOOKED: Final = 1024
-"""Regions whose measurements are held until the process ends; older ones are written before."""
+"""Maximum number of regions whose measurements are held until the process ends."""
 _NOTICEABLE: Final = 0.1
-"""Fraction of the time of all kernels that a region must take to keep a program from full speed."""
+"""Fraction of the time of all kernels above which an uncompiled region delays full speed."""
 _POLL_SECONDS: Final = 0.02
 
 _log: Final = logging.getLogger(__name__)
@@ -202,7 +202,7 @@ class RegionProfile(ByKernels):
         )
 
     def watch(self, run: Function, replace: Callable[[Function | None], None]) -> Function:
-        """Return a function that calls `run` and counts what it saves, until that is known.
+        """Return a function that calls `run` and counts the time it saves, for its first runs.
 
         Args:
           run: the compiled function.
@@ -262,11 +262,11 @@ class TierUpPolicy:
     def choose(
         self, profiles: Iterable[RegionProfile], process_seconds: float, has_idle_core: bool
     ) -> list[RegionProfile]:
-        """Return the regions to compile now, the one that gains most for its price first.
+        """Return the regions to compile now, the one with the largest gain for its price first.
 
         Args:
-          profiles: of regions that are not compiled, and whose code is not on the disk.
-          process_seconds: as of `is_affordable`.
+          profiles: profiles of regions that are not compiled and have no code on the disk.
+          process_seconds: as for `is_affordable`.
           has_idle_core: True if a core would be idle without the compile.
         """
         fraction = _IDLE_PRICE if has_idle_core else 1.0
@@ -290,10 +290,10 @@ class TierUpPolicy:
         return chosen
 
     def is_worth_waiting(self, profile: RegionProfile, has_idle_core: bool) -> bool:
-        """Return True if the step should wait for a compile instead of running beside it.
+        """Return True if the step should wait for a compile instead of running concurrently.
 
-        Without an idle core both take turns, so waiting is shorter if enough runs are left, as
-        earlier processes tell.
+        Without an idle core both take turns, so waiting is shorter if enough runs are left, judging
+        by earlier processes.
         """
         return not has_idle_core and profile.expected_seconds >= profile.price(self.scale)
 
@@ -339,7 +339,7 @@ class RegionState(NamedTuple):
 
 
 class Candidate(Protocol):
-    """A region, as far as `Compilation` asks it."""
+    """Interface of a region to `Compilation`."""
 
     @property
     def device(self) -> Device:
@@ -357,7 +357,7 @@ class Candidate(Protocol):
 
     @property
     def store(self) -> ProfileStore:
-        """Where measurements of it are kept between processes."""
+        """Store of its measurements between processes."""
         ...
 
     def waiting(self) -> Iterable[RegionProfile]:
@@ -369,9 +369,9 @@ class Candidate(Protocol):
         ...
 
     def find(self, profile: RegionProfile) -> bool:
-        """Use the code on the disk for these shapes, if it is there; never raises.
+        """Use code from the disk for these shapes, if there is any; never raises.
 
-        Returns: True if it was there.
+        Returns: True if there was code.
         """
         ...
 
@@ -384,14 +384,14 @@ _Chosen = Sequence[tuple[Candidate, RegionProfile]]
 
 
 class Compilation:
-    """Compiles regions in the background, as a policy decides.
+    """Compilation of regions in the background, as a policy decides.
 
     Args:
-      policy: decides what is compiled.
-      idle_cores: tells if a core is idle.
-      process_clock: processor seconds of this process.
+      policy: decides which regions are compiled.
+      idle_cores: returns True if a core is idle.
+      process_clock: returns the processor seconds of this process.
     Attributes:
-      seen: seconds that regions took by kernels, about.
+      seen: approximate seconds that regions took by kernels.
     """
 
     def __init__(
@@ -432,19 +432,19 @@ class Compilation:
         ]
 
     def after_fork(self) -> None:
-        """Forget what a thread of the parent was doing."""
+        """Reset the state of the parent's thread in a forked process."""
         self._lock = threading.Lock()
         self._busy = False
 
     def saved(self, seconds: float) -> None:
-        """Add what a compiled region took less than its kernels."""
+        """Add the time that a compiled region took less than its kernels."""
         with self._lock:
             self.policy.saved_seconds += seconds
 
     def ran_by_kernels(self, seconds: float) -> None:
-        """Add what a region took by kernels, and compile where it is time.
+        """Add the time of a region run by kernels, and compile if it is time.
 
-        Raises: what the step of this thread ends with while it waits for a compile.
+        Raises: the error that ends the step of this thread while it waits for a compile.
         """
         with self._lock:
             self.seen += seconds
@@ -457,7 +457,7 @@ class Compilation:
         future: Future[None] | None = None
         try:
             future, waits = self._begin()
-        except RuntimeError:  # the interpreter is ending, and takes no more work
+        except RuntimeError:  # the interpreter is shutting down and accepts no more work
             return
         finally:
             rest = _MIN_REST_RATIO * (_clock() - started)
@@ -498,7 +498,7 @@ class Compilation:
         ]
 
     def _look(self, unknown: _Chosen) -> None:
-        """Look for code on the disk, and for measurements where there is none."""
+        """Look for code on the disk, and if there is none, for measurements."""
         try:
             for candidate, profile in unknown:
                 if not threading.main_thread().is_alive():
@@ -511,7 +511,7 @@ class Compilation:
                     profile.history = read_history(candidate.store.read(profile.key))
                     self._remember(profile.key, candidate.store, profile)
         finally:
-            self._next_look = self.seen  # what is to be compiled can be decided now
+            self._next_look = self.seen  # so that compiles are decided at the next run
             self._busy = False
 
     def _remember(self, key: str, store: ProfileStore, profile: RegionProfile) -> None:
@@ -540,7 +540,7 @@ class Compilation:
             store.write(profile.key, profile.encoded(profile.history))
 
     def _chosen(self, has_idle_core: bool) -> _Chosen:
-        """Return what is to be compiled now."""
+        """Return the regions to compile now."""
         waiting = {id(profile): (c, profile) for c, profile in self._waiting() if profile.looked}
         with self._lock:
             profiles = [profile for _, profile in waiting.values()]
@@ -583,7 +583,7 @@ class Compilation:
         )
 
     def _conclude(self) -> None:
-        """Log, once in a process, that what takes a noticeable time is compiled."""
+        """Log, once in a process, that all regions that take a noticeable time are compiled."""
         left = [p for _, p in self._waiting() if p.seconds > _NOTICEABLE * self.seen]
         if left or self._is_complete:
             return
@@ -614,7 +614,7 @@ def _background() -> ThreadPoolExecutor:
 
 
 def _wait(future: Future[None]) -> None:
-    """Wait for a compile, but no longer than a step may take to notice that it is to end."""
+    """Wait for a compile, but not longer than until the step must check whether to end."""
     wait([future], _POLL_SECONDS)
 
 

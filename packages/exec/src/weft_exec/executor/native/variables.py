@@ -1,4 +1,4 @@
-"""Which nodes may read and change variables where they are compiled."""
+"""Access to variables by compiled nodes: which may read and change them in place."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weft_graph.passes.flow import needs_of
 
 
 def _before_loops(nodes: Sequence[Node]) -> set[Node]:
-    """The nodes that loops wait for, and so what follows these."""
+    """Return the nodes that loops wait for; they run before all nodes of loops."""
     found: set[Node] = set()
     waiting = [node for node in nodes if node.role is Role.ENTER]
     while waiting:
@@ -25,7 +25,11 @@ def _before_loops(nodes: Sequence[Node]) -> set[Node]:
 
 
 class Variables:
-    """The variables of a part, and what touches them in which order."""
+    """Variables of a part, and the order in which nodes access them.
+
+    A variable is settled if all its accesses run under the same condition and in the same loop, and
+    no loop waits for a node that changes it.
+    """
 
     def __init__(self, offer: Offer) -> None:
         self._touches: dict[Node, list[Touch]] = touches(offer.every)
@@ -43,20 +47,20 @@ class Variables:
                 self._before.setdefault(then, []).append(first)
 
     def before(self, node: Node) -> list[Node]:
-        """The nodes that touch a variable before a node does."""
+        """Return the nodes that access a variable before a node does."""
         return self._before.get(node, [])
 
     def may_read(self, node: Node) -> bool:
-        """Whether all references that a node takes are read of variables that loops leave alone."""
+        """Return True if all references that a node reads are of variables that may be read."""
         return all(self.may_be_read(source) for source in node.inputs if source.dtype.is_ref)
 
     def may_be_read(self, source: Output) -> bool:
-        """Whether a reference or a handle is of a variable that loops leave alone."""
+        """Return True if a reference or a handle is of a settled or unaccessed variable."""
         variable = variable_of(source)
         return variable is not None and (variable not in self._touches or variable in self._settled)
 
     def may_be_read_by(self, node: Node, members: Collection[Node]) -> bool:
-        """Whether a read of a variable gives its value to some nodes alone, and waits for nothing.
+        """Return True if only some nodes use a read of a variable, which waits for nothing.
 
         What changes the variable, if anything does, has to be among them: it waits for the read.
         Handles are read by who changes the variable only.
@@ -75,7 +79,7 @@ class Variables:
         )
 
     def may_change(self, node: Node, count: int) -> bool:
-        """Whether a node changes different variables, its first inputs, that loops leave alone."""
+        """Return True if a node changes distinct settled variables, its first inputs."""
         variables = [variable_of(source) for source in node.inputs[:count]]
         return (
             len(set(variables)) == count
@@ -84,7 +88,7 @@ class Variables:
         )
 
     def reads_later(self, node: Node) -> bool:
-        """Whether a node, a read of a variable that the step changes, waits for other nodes."""
+        """Return True if a read of a variable that the step changes waits for other nodes."""
         return (
             variable_of(node.inputs[0]) in self._settled
             and node.outputs[0] not in self._fetched
@@ -92,7 +96,7 @@ class Variables:
         )
 
     def changed_by_one_of(self, nodes: Collection[Node], source: Output) -> bool:
-        """Whether some nodes change the variable of a reference or a handle."""
+        """Return True if one of some nodes changes the variable of a reference or a handle."""
         variable = variable_of(source)
         order = () if variable is None else self._touches.get(variable, ())
         return any(touch.changes and touch.node in nodes for touch in order)

@@ -1,4 +1,4 @@
-"""What compiled regions are given: noted in a step that is run to explain it."""
+"""Recording of the inputs of compiled regions, in a step that is run to explain it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _watched: ContextVar[list[Watched] | None] = ContextVar("watched", default=None)
 
 
 class Watched:
-    """Has the members of a region run by their kernels, and keeps what the first call was given.
+    """Function of a region that lets its kernels run, and records the inputs of the first call.
 
     Attributes:
-      calls: how many there were.
+      calls: the number of calls.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Watched:
         self.calls = 0
 
     def __call__(self, *inputs: Any) -> Any:
-        """NotImplemented."""
+        """Record the inputs of the first call and return NotImplemented."""
         with self._lock:
             self.calls += 1
             if self.calls == 1:
@@ -47,20 +47,20 @@ class Watched:
         return NotImplemented
 
     def _array(self, value: Any) -> Any:
-        """A copy of an input, or of what the variable has that it refers to, on the host."""
+        """Return a copy of an input, or of the variable that it refers to, on the host."""
         if isinstance(value, VariableState | ResourceHandle):
             value = state_of(value).read()
         return np.array(self._to_host(value), order="C")
 
     @property
     def members(self) -> Sequence[Node]:
-        """Its nodes."""
+        """Nodes of the region."""
         return self._region.members
 
     def explain(self) -> CompiledFunction:
-        """The region as a function for what it was given.
+        """Compile the region for the recorded inputs.
 
-        Raises: NotGenerated: it cannot be compiled for that.
+        Raises: NotGenerated: it cannot be compiled for them.
         """
         region = self._region
         values = {at: self._given[at] for at in deciding(self._generator, region)}
@@ -74,7 +74,7 @@ class Watched:
 
 @contextmanager
 def watching() -> Iterator[list[Watched]]:
-    """Regions that are made here run by their kernels, and are put into the list."""
+    """Collect the regions that are created inside; these run by their kernels."""
     found: list[Watched] = []
     token = _watched.set(found)
     try:
@@ -86,10 +86,10 @@ def watching() -> Iterator[list[Watched]]:
 def watched(
     generator: CodeGenerator, region: Region, to_host: Callable[[Any], Any]
 ) -> Watched | None:
-    """What runs a region, where steps are planned to be explained.
+    """Return a recording function for a region if steps are planned to be explained, else None.
 
     Args:
-      to_host: brings values of the region's device into the host's memory.
+      to_host: copies values of the region's device to the host's memory.
     """
     found = _watched.get()
     if found is None:
