@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 
 from weft_graph.ir.variants import RaggedVariant
+from weft_io.resources.batch_memory import BatchMemory
+from weft_io.streams.mapping import MapStream
+from weft_io.streams.parallel import ParallelMapStream
 from weft_io.streams.stream import (
     Array,
     Element,
@@ -99,7 +102,15 @@ class BatchSource(Source):
 
     def iterate(self, root: Root) -> Stream:
         """Over the batches."""
-        return _BatchStream(self._inner.iterate(root), self, self._size, self._drop)
+        inner = self._inner.iterate(root)
+        memory = self._memory()
+        if memory is not None and isinstance(inner, MapStream | ParallelMapStream):
+            inner.lend_rows(memory)
+        return _BatchStream(inner, self, self._size, self._drop, memory)
+
+    def _memory(self) -> BatchMemory | None:
+        """Return what lends rows of batches to the calls that compute elements."""
+        return BatchMemory(self._size, self.empty)
 
     def joined(self, column: Sequence[Any], i: int) -> Array:
         """Component i of all elements of a batch, as one."""
@@ -107,8 +118,16 @@ class BatchSource(Source):
 
 
 class _BatchStream(ForwardingStream):
-    def __init__(self, inner: Stream, source: BatchSource, size: int, drop: bool) -> None:
+    def __init__(
+        self,
+        inner: Stream,
+        source: BatchSource,
+        size: int,
+        drop: bool,
+        memory: BatchMemory | None,
+    ) -> None:
         super().__init__(inner)
+        self._memory = memory
         self.kind = source.kind  # type: ignore[misc]
         self._source = source
         self._size = size
@@ -128,7 +147,14 @@ class _BatchStream(ForwardingStream):
         if not elements or (self._drop and len(elements) < self._size):
             return None
         joined = self._source.joined
-        return tuple([joined(c, i) for i, c in enumerate(zip(*elements, strict=True))])
+        columns = list(zip(*elements, strict=True))
+        adopted = None if self._memory is None else self._memory.adopt(columns)
+        if adopted is None:
+            return tuple([joined(column, i) for i, column in enumerate(columns)])
+        place, batch = adopted
+        return tuple(
+            [batch if i == place else joined(column, i) for i, column in enumerate(columns)]
+        )
 
 
 class PaddedBatchSource(BatchSource):
@@ -153,6 +179,9 @@ class PaddedBatchSource(BatchSource):
         super().__init__(inner, size, drop, empty)
         self._shapes = [tuple(shape) for shape in shapes]
         self._padding = tuple(padding)
+
+    def _memory(self) -> BatchMemory | None:
+        return None  # the sizes of a batch are known when all of it is there
 
     def joined(self, column: Sequence[Any], i: int) -> Array:
         """Component i of all elements of a batch, padded.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft_io.resources.batch_memory import BatchMemory, computed_in
 from weft_io.streams.stream import (
     UNKNOWN,
     Call,
@@ -30,14 +31,20 @@ class MapStream(ForwardingStream):
     def __init__(self, inner: Stream, call: Call) -> None:
         super().__init__(inner)
         self._call = call
+        self._rows: BatchMemory | None = None
+
+    def lend_rows(self, memory: BatchMemory) -> None:
+        """Let the calls compute their results in the memory of batches."""
+        self._rows = memory
 
     def get(self) -> Element | None:
         """Return the next result."""
         element = self._input.get()
         if element is None:
             return None
+        row = None if self._rows is None else self._rows.next_row()
         try:
-            return self._call(element)
+            return computed_in(row, self._call, element)
         except errors.OpError as error:
             placed(error, self._input.place())
             raise

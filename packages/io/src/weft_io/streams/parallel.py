@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft_exec.resources.threads import Task, ThreadPool
+from weft_io.resources.batch_memory import BatchMemory, Row, computed_in
 from weft_io.streams.mapping import InterleaveStream, inner_stream
 from weft_io.streams.pending_errors import failure_of, saved_failure
 from weft_io.streams.prefetching import PrefetchStream
@@ -29,13 +30,18 @@ from weft_tensor import errors
 class _Pending:
     """A call that was begun, or an error in place of its argument."""
 
-    __slots__ = ("element", "error", "place", "result", "task")
+    __slots__ = ("element", "error", "place", "result", "row", "task")
 
     def __init__(
-        self, element: Element | None, error: errors.OpError | None = None, place: str = ""
+        self,
+        element: Element | None,
+        error: errors.OpError | None = None,
+        place: str = "",
+        row: Row | None = None,
     ) -> None:
         self.element = element
         self.place = place
+        self.row = row
         self.error: BaseException | None = error
         self.result: Element | None = None
         self.task: Task | None = None
@@ -47,20 +53,26 @@ class _Pending:
     def _run(self, call: Call) -> None:
         assert self.element is not None
         try:
-            self.result = call(self.element)
+            self.result = computed_in(self.row, call, self.element)
         except Exception as error:  # because it is raised when the result is requested
             self.error = placed(error, self.place) if isinstance(error, errors.OpError) else error
 
     def wait(self, call: Call) -> Element | None:
-        """Return the result; a call that no thread has begun runs here, which avoids deadlocks."""
-        if self.task is not None:
-            if self.task.claim():
+        """Return the result, once; a call that no thread has begun runs here, to avoid deadlocks.
+
+        The task refers back to this object. It is dropped, so that results are not kept until the
+        garbage collector runs.
+        """
+        task, self.task = self.task, None
+        if task is not None:
+            if task.claim():
                 self._run(call)
             else:
-                self.task.finished.wait()
+                task.finished.wait()
         if self.error is not None:
             raise self.error
-        return self.result
+        result, self.result = self.result, None
+        return result
 
 
 class ParallelMapStream(ForwardingStream):
@@ -81,6 +93,11 @@ class ParallelMapStream(ForwardingStream):
         self._line: deque[_Pending] = deque()
         self._ended = False
         self._place = ""  # of the last result's argument
+        self._rows: BatchMemory | None = None
+
+    def lend_rows(self, memory: BatchMemory) -> None:
+        """Let the calls compute their results in the memory of batches."""
+        self._rows = memory
 
     def place(self) -> str:
         """Return the location of the argument of the last result."""
@@ -109,7 +126,8 @@ class ParallelMapStream(ForwardingStream):
                 self._add(element, self._input.place())
 
     def _add(self, element: Element, place: str = "") -> None:
-        pending = _Pending(element, place=place)
+        row = None if self._rows is None else self._rows.next_row()
+        pending = _Pending(element, place=place, row=row)
         pending.begin(self._call, self._pool)
         self._line.append(pending)
 

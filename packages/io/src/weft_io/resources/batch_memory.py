@@ -1,0 +1,177 @@
+"""Memory of batches that is lent to the kernels which compute their elements.
+
+A batch is a copy of its elements, unless these were computed in its memory. The calls of a map
+whose elements go into batches are numbered, so each has its row in the array of its batch. A kernel
+that allocates its result by `lending` may take that row. If each element of a batch turns out to be
+in its row, the array is the batch; otherwise the elements are copied.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any, Final, TypeVar
+
+import numpy as np
+
+from weft_io.resources.values import Array, Empty
+
+T = TypeVar("T")
+
+_LEAST_BYTES: Final = 1 << 16
+"""Smaller elements are copied in less time than it takes to manage their rows."""
+_MOST_FAILURES: Final = 2
+"""Batches in turn whose rows were taken for something else, after which no more are lent."""
+_AHEAD: Final = 64
+"""Elements that calls may be ahead of their batches."""
+
+
+class _RowOwner:
+    """Owner of a row's memory, for NumPy: not an array, since nobody else uses that memory."""
+
+    __slots__ = ("__array_interface__", "_array")
+
+    def __init__(self, array: Array, address: int) -> None:
+        self._array = array  # keeps it
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": array.shape[1:],
+            "typestr": array.dtype.str,
+            "data": (address, False),
+        }
+
+
+class _Block:
+    """The array of a batch, and its rows."""
+
+    def __init__(self, array: Array) -> None:
+        self.array = array
+        self._address: int = array.__array_interface__["data"][0]
+        self._row_bytes = array.nbytes // len(array)
+
+    def row(self, index: int) -> Array:
+        """Return one row."""
+        return np.asarray(_RowOwner(self.array, self._address + index * self._row_bytes))
+
+    def holds(self, values: Sequence[Any]) -> bool:
+        """Return True if the values are the first rows, in order."""
+        shape, dtype = self.array.shape[1:], self.array.dtype
+        for index, value in enumerate(values):
+            if type(value) is not np.ndarray or value.shape != shape or value.dtype != dtype:
+                return False
+            address = value.__array_interface__["data"][0]
+            if address != self._address + index * self._row_bytes or not value.flags.c_contiguous:
+                return False
+        return True
+
+
+class Row:
+    """The row of one element, which one kernel may take."""
+
+    __slots__ = ("_batch", "_index", "_memory", "_taken")
+
+    def __init__(self, memory: BatchMemory, batch: int, index: int) -> None:
+        self._memory = memory
+        self._batch = batch
+        self._index = index
+        self._taken = False
+
+    def take(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
+        """Return the row as an array; None if it was taken or has another form."""
+        if self._taken:
+            return None
+        self._taken = True
+        return self._memory.take(self._batch, self._index, shape, dtype)
+
+
+class BatchMemory:
+    """The arrays of the batches that calls are computing elements of.
+
+    Args:
+      size: of a batch.
+      empty: allocates arrays.
+    """
+
+    def __init__(self, size: int, empty: Empty) -> None:
+        self._size = size
+        self._empty = empty
+        self._lock = threading.Lock()
+        self._blocks: dict[int, _Block] = {}
+        self._begun = 0
+        self._batches = 0
+        self._failures = 0
+
+    def next_row(self) -> Row | None:
+        """Return the row of the call that begins now; None if no more are lent."""
+        if self._failures >= _MOST_FAILURES:
+            return None
+        batch, index = divmod(self._begun, self._size)
+        self._begun += 1
+        return Row(self, batch, index)
+
+    def take(
+        self, batch: int, index: int, shape: tuple[int, ...], dtype: np.dtype[Any]
+    ) -> Array | None:
+        """Return a row of a batch as an array; None if its elements have another form."""
+        with self._lock:
+            if self._failures >= _MOST_FAILURES:
+                return None
+            block = self._blocks.get(batch)
+            if block is None:
+                if len(self._blocks) > 1 + _AHEAD // self._size:  # elements were lost by errors
+                    del self._blocks[min(self._blocks)]
+                block = _Block(self._empty((self._size, *shape), dtype))
+                self._blocks[batch] = block
+        array = block.array
+        return block.row(index) if (array.shape[1:], array.dtype) == (shape, dtype) else None
+
+    def adopt(self, columns: Sequence[Sequence[Any]]) -> tuple[int, Array] | None:
+        """Find the component of the next batch that was computed in the batch's memory.
+
+        Args:
+          columns: the values of each component.
+        Returns: its index, and the batch's array; None if the values have to be copied.
+        """
+        with self._lock:
+            block = self._blocks.pop(self._batches, None)
+            self._batches += 1
+        if block is None:
+            return None
+        for index, values in enumerate(columns):
+            if block.holds(values):
+                self._failures = 0
+                full = len(values) == self._size
+                return index, block.array if full else block.array[: len(values)]
+        self._failures += 1
+        return None
+
+
+class _Here(threading.local):
+    row: Row | None = None
+
+
+_here: Final = _Here()
+
+
+def computed_in(row: Row | None, call: Callable[[Any], T], argument: Any) -> T:
+    """Return `call(argument)`, whose kernels may take a row for a result."""
+    before, _here.row = _here.row, row
+    try:
+        return call(argument)
+    finally:
+        _here.row = before
+
+
+def lending(empty: Empty) -> Empty:
+    """Return a function that allocates the row of the element, or else as `empty` does."""
+
+    def allocate(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        row = _here.row
+        if row is not None and prod(shape) * dtype.itemsize >= _LEAST_BYTES:
+            taken = row.take(shape, dtype)
+            if taken is not None:
+                return taken
+        return empty(shape, dtype)
+
+    return allocate
