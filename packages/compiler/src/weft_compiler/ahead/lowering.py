@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
+from weft_compiler.ir.mutator import StatementMutator
 from weft_compiler.ir.program import Body, Call, Program, Statement
-from weft_compiler.ir.rewrite import map_bodies
 from weft_compiler.ir.verifier import verify
 from weft_compiler.lower.region import lower, specialise, unsupported_reason
 from weft_compiler.lower.registry import Unsupported, update_of
@@ -118,14 +118,17 @@ def _are_known(outputs: Sequence[Output]) -> bool:
 
 
 def without_blas(body: Body) -> Body:
-    """The body with generated products in the place of BLAS, which is not there."""
-    return tuple([_alone(each) for each in body])
+    """Return the body with generated products in the place of those of BLAS, which is missing."""
+    return _GeneratedProducts().rewrite_body(body)
 
 
-def _alone(statement: Statement) -> Statement:
-    if isinstance(statement, Call) and statement.routine == "gemm":
-        return replace(statement, routine="matmul")
-    return map_bodies(statement, without_blas)
+class _GeneratedProducts(StatementMutator):
+    """Replaces `gemm`, a routine of BLAS, by `matmul`."""
+
+    def rewrite_statement(self, statement: Statement) -> Statement | Body:
+        if isinstance(statement, Call) and statement.routine == "gemm":
+            return replace(statement, routine="matmul")
+        return super().rewrite_statement(statement)
 
 
 def shapes_of(inputs: Mapping[str, Output], given: Mapping[str, Sequence[int]]) -> list[Shape]:

@@ -22,10 +22,10 @@ from weft_compiler.ir.expressions import (
     Expr,
     Load,
     Variable,
-    children,
-    replace_children,
     substitute,
 )
+from weft_compiler.ir.mutator import Mutator, substitute_body
+from weft_compiler.ir.names import used_names
 from weft_compiler.ir.nests import nests_of
 from weft_compiler.ir.program import (
     Allocate,
@@ -41,9 +41,7 @@ from weft_compiler.ir.program import (
     Var,
     walk,
 )
-from weft_compiler.ir.rewrite import map_bodies, map_deep
 from weft_compiler.passes.effects import Buffers, interface_buffers, with_allocations
-from weft_compiler.passes.parallelize import used_names
 
 
 def materialize_names(program: Program) -> Program:
@@ -103,30 +101,32 @@ def _hoist_allocations(chain: PerfectNest) -> tuple[Body, Body]:
     for each in names:
         assert isinstance(each, Let)
         known[each.name] = substitute(each.value, known)
-    body = map_deep(chain[-1].body, lambda each: substitute(each, known))
+    body = substitute_body(chain[-1].body, known)
     own = {each.buffer.name: each.buffer for each in body if isinstance(each, Allocate)}
     at = tuple([Variable(INDEX, loop.variable) for loop in chain])
     shape = tuple([static_extent(loop) or 0 for loop in chain])
     hoisted = [Allocate(replace(each, shape=(*shape, *each.shape))) for each in own.values()]
     rest = tuple([each for each in body if not isinstance(each, Allocate)])
-    return tuple(hoisted), _add_indices(rest, own.keys(), at)
+    return tuple(hoisted), _LeadingIndices(own.keys(), at).rewrite_body(rest)
 
 
-def _add_indices(body: Body, names: Collection[str], at: tuple[Expr, ...]) -> Body:
-    """Statements with more indices before those of some buffers."""
+class _LeadingIndices(Mutator):
+    """Adds indices before those of some buffers."""
 
-    def loaded(expression: Expr) -> Expr:
-        new = replace_children(expression, tuple(map(loaded, children(expression))))
-        if isinstance(new, Load) and new.buffer in names:
-            return replace(new, indices=(*at, *new.indices))
+    def __init__(self, buffers: Collection[str], indices: tuple[Expr, ...]) -> None:
+        self._buffers, self._indices = buffers, indices
+
+    def rewrite_expression(self, expression: Expr) -> Expr:
+        new = super().rewrite_expression(expression)
+        if isinstance(new, Load) and new.buffer in self._buffers:
+            return replace(new, indices=(*self._indices, *new.indices))
         return new
 
-    def stored(statement: Statement) -> Statement:
-        if isinstance(statement, Store) and statement.buffer in names:
-            return replace(statement, indices=(*at, *statement.indices))
-        return map_bodies(statement, lambda inner: tuple(map(stored, inner)))
-
-    return tuple(map(stored, map_deep(body, loaded)))
+    def rewrite_statement(self, statement: Statement) -> Statement | Body:
+        new = super().rewrite_statement(statement)
+        if isinstance(new, Store) and new.buffer in self._buffers:
+            return replace(new, indices=(*self._indices, *new.indices))
+        return new
 
 
 def _materialize(nests: Sequence[Body], loops: PerfectNest) -> tuple[Body, list[Body]]:
@@ -143,7 +143,7 @@ def _materialize(nests: Sequence[Body], loops: PerfectNest) -> tuple[Body, list[
     begins: list[Statement] = []
     found: list[Body] = []
     for number, nest in enumerate(nests):
-        body = list(map_deep(nest, lambda expression: substitute(expression, kept)))
+        body = list(substitute_body(nest, kept))
         for each in nest:
             if not isinstance(each, Let | Var):
                 continue

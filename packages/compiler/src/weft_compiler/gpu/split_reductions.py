@@ -46,7 +46,8 @@ from weft_compiler.ir.expressions import (
     walk as parts_of,
 )
 from weft_compiler.ir.indices import plus, times
-from weft_compiler.ir.names import Names
+from weft_compiler.ir.mutator import StatementMutator, substitute_body
+from weft_compiler.ir.names import Names, used_names, variable_names
 from weft_compiler.ir.nests import nests_of
 from weft_compiler.ir.program import (
     Allocate,
@@ -65,9 +66,7 @@ from weft_compiler.ir.program import (
     loads,
     walk,
 )
-from weft_compiler.ir.rewrite import map_bodies, map_deep
 from weft_compiler.passes.effects import Buffers, effects_of, interface_buffers, with_allocations
-from weft_compiler.passes.parallelize import used_names
 from weft_tensor.dtypes import DType
 
 FEW_ROWS: Final = 128
@@ -170,7 +169,7 @@ class _ReductionNest:
         shape = tuple([static_extent(loop) or 0 for loop in (*blocks, *self.kept)])
         own = {each.name: names.new(f"{each.name}_own") for each in self.totals}
         begin = [Var(own[each.name], each.neutral) for each in self.totals]
-        inside = (*begin, *nested(inner, _into(body, own)))
+        inside = (*begin, *nested(inner, _Accumulation(own).rewrite_body(body)))
         if not blocks and self.around is None:
             ends = [self._stored(each, own[each.name]) for each in self.totals]
             return (), nested(self.kept, (*inside, *ends))
@@ -233,9 +232,9 @@ def _for_iteration(
 ) -> Body:
     """A body for a turn of a loop, which is one only where it is below a number."""
     if below is None:
-        return map_deep(body, lambda each: substitute(each, {variable: iteration}))
+        return substitute_body(body, {variable: iteration})
     at = Variable(INDEX, names.new(variable))  # as ranges are known of names
-    body = map_deep(body, lambda each: substitute(each, {variable: at}))
+    body = substitute_body(body, {variable: at})
     return (Let(at.name, iteration), If(apply("less", at, index(below)), body))
 
 
@@ -253,7 +252,7 @@ def _of_buffers(nest: Body, buffers: Buffers) -> _ReductionNest | None:
     if not totals or not summed or not _are_free(chain, buffers, combined):
         return None
     within_nest = _defined(nest) - {loop.variable for loop in kept}
-    if any(_names_of(each.place or ()) & within_nest for each in totals):
+    if any(variable_names(each.place or ()) & within_nest for each in totals):
         return None
     if any(load.buffer in combined for load in loads((*names, *body))):
         return None
@@ -288,7 +287,7 @@ def _of_variables(nest: Body, buffers: Buffers) -> _ReductionNest | None:
     if not totals or {each.name for each in totals} != first or _loaded(values) & written:
         return None
     inner_names, inner = _pushed_in(summed)
-    inner = map_deep((*inner_names, *inner), lambda each: substitute(each, values))
+    inner = substitute_body((*inner_names, *inner), values)
     if used_names(inner) & first or not all(
         isinstance(each, Let | Store | Assign) for each in after
     ):
@@ -345,28 +344,29 @@ def _defined(nest: Body) -> set[str]:
     return names | {each.variable for each in walk(nest) if isinstance(each, For)}
 
 
-def _names_of(indices: Sequence[Expr]) -> set[str]:
-    found = [part for each in indices for part in parts_of(each)]
-    return {part.name for part in found if isinstance(part, Variable)}
-
-
 def _loaded(values: Mapping[str, Expr]) -> set[str]:
     """The buffers that expressions load from."""
     found = [part for each in values.values() for part in parts_of(each)]
     return {part.buffer for part in found if isinstance(part, Load)}
 
 
-def _into(body: Body, own: Mapping[str, str]) -> Body:
-    """Statements that combine values into other variables."""
+class _Accumulation(StatementMutator):
+    """Combines values into variables instead of buffers, or into other variables.
 
-    def change(statement: Statement) -> Statement:
-        if isinstance(statement, Store) and statement.buffer in own:
-            return Assign(own[statement.buffer], statement.value, statement.combine)
-        if isinstance(statement, Assign) and statement.name in own:
-            return replace(statement, name=own[statement.name])
-        return map_bodies(statement, lambda inner: _into(inner, own))
+    Args:
+      variables: the variables, by the buffers and variables that they replace.
+    """
 
-    return tuple(map(change, body))
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        self._variables = variables
+
+    def rewrite_statement(self, statement: Statement) -> Statement | Body:
+        if isinstance(statement, Store) and statement.buffer in self._variables:
+            name = self._variables[statement.buffer]
+            return Assign(name, statement.value, statement.combine)
+        if isinstance(statement, Assign) and statement.name in self._variables:
+            return replace(statement, name=self._variables[statement.name])
+        return super().rewrite_statement(statement)
 
 
 def nested(chain: Sequence[For], body: Sequence[Statement]) -> Body:

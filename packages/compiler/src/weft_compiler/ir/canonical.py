@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from weft_compiler.ir.expressions import Expr, Load, Variable, children, replace_children
+from weft_compiler.ir.expressions import Expr, Load, Variable
+from weft_compiler.ir.mutator import Mutator, map_expressions
 from weft_compiler.ir.program import (
     Allocate,
     Assign,
-    Body,
     Buffer,
     Check,
     For,
@@ -18,51 +18,66 @@ from weft_compiler.ir.program import (
     Store,
     Var,
 )
-from weft_compiler.ir.rewrite import map_bodies, map_expressions
 
 
 def canonical(program: Program) -> Program:
-    """The program with names that are numbers, in the order of their declarations.
+    """Return the program with names that are numbers, in the order of their declarations.
 
     Messages of checks, which no machine code has in it, are left out.
     """
-    names: dict[str, str] = {}
-
-    def buffer(of: Buffer) -> Buffer:
-        return replace(of, name=names.setdefault(of.name, f"b{len(names)}"))
-
-    def expression(of: Expr) -> Expr:
-        if isinstance(of, Variable):
-            return Variable(of.dtype, names[of.name])
-        found = replace_children(of, tuple(map(expression, children(of))))
-        return replace(found, buffer=names[found.buffer]) if isinstance(found, Load) else found
-
-    def statement(of: Statement) -> Statement:
-        found = map_expressions(of, expression)  # what a statement declares it does not use itself
-        match found:
-            case For(variable=name):
-                found = replace(found, variable=names.setdefault(name, f"v{len(names)}"))
-            case Let(name=name) | Var(name=name):
-                found = replace(found, name=names.setdefault(name, f"v{len(names)}"))
-            case Assign(name=name):
-                found = replace(found, name=names[name])
-            case Store(buffer=name):
-                found = replace(found, buffer=names[name])
-            case Allocate(buffer=allocated):
-                found = replace(found, buffer=buffer(allocated))
-            case Check():
-                found = replace(found, message="")
-        return map_bodies(found, body)
-
-    def body(of: Body) -> Body:
-        return tuple(map(statement, of))
-
-    inputs, outputs = tuple(map(buffer, program.inputs)), tuple(map(buffer, program.outputs))
+    numbering = _Numbering()
+    inputs = tuple(map(numbering.declare_buffer, program.inputs))
+    outputs = tuple(map(numbering.declare_buffer, program.outputs))
+    names = numbering.names
     return Program(
         "program",
         inputs,
         outputs,
-        body(program.body),
+        numbering.rewrite_body(program.body),
         {names[name]: value for name, value in program.constants.items()},
         frozenset(names[name] for name in program.updated),
     )
+
+
+class _Numbering(Mutator):
+    """Numbers names where they are declared.
+
+    Attributes:
+      names: the new names, by the old ones.
+    """
+
+    def __init__(self) -> None:
+        self.names: dict[str, str] = {}
+
+    def declare_buffer(self, buffer: Buffer) -> Buffer:
+        """Return a buffer with a new name."""
+        return replace(buffer, name=self._declare(buffer.name, "b"))
+
+    def _declare(self, name: str, letter: str) -> str:
+        return self.names.setdefault(name, f"{letter}{len(self.names)}")
+
+    def rewrite_expression(self, expression: Expr) -> Expr:
+        if isinstance(expression, Variable):
+            return Variable(expression.dtype, self.names[expression.name])
+        renamed = super().rewrite_expression(expression)
+        if isinstance(renamed, Load):
+            return Load(renamed.dtype, self.names[renamed.buffer], renamed.indices)
+        return renamed
+
+    def rewrite_statement(self, statement: Statement) -> Statement:
+        # A statement does not use what it declares itself.
+        renamed = map_expressions(statement, self.rewrite_expression)
+        match renamed:
+            case For(variable=name):
+                renamed = replace(renamed, variable=self._declare(name, "v"))
+            case Let(name=name) | Var(name=name):
+                renamed = replace(renamed, name=self._declare(name, "v"))
+            case Assign(name=name):
+                renamed = replace(renamed, name=self.names[name])
+            case Store(buffer=name):
+                renamed = replace(renamed, buffer=self.names[name])
+            case Allocate(buffer=allocated):
+                renamed = replace(renamed, buffer=self.declare_buffer(allocated))
+            case Check():
+                renamed = replace(renamed, message="")
+        return self.rewrite_bodies(renamed)

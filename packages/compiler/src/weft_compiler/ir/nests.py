@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Final
 
-from weft_compiler.ir.expressions import Apply, Expr, Load, Variable, walk as parts
+from weft_compiler.ir.expressions import Apply, Expr, Load, walk as parts
 from weft_compiler.ir.loops import num_iterations
+from weft_compiler.ir.names import variable_names
 from weft_compiler.ir.program import (
     Allocate,
     Assign,
@@ -27,6 +28,7 @@ from weft_compiler.ir.program import (
     expressions,
     walk,
 )
+from weft_compiler.ir.visitor import Visitor
 from weft_compiler.routines import routine
 
 _MOVES: Final = frozenset(("cast", "bitcast"))
@@ -121,58 +123,73 @@ def bytes_moved(nest: Body, program: Program) -> int:
     """
     own = {each.buffer.name for each in walk(nest) if isinstance(each, Allocate)}
     own |= {name for name, value in program.constants.items() if value.size == 1}
-    sites: dict[tuple[str, bool], dict[str, int]] = {}
-    for buffer, write, site, elements in _accesses(nest, {}):
-        if buffer not in own:
-            known = sites.setdefault((buffer, write), {})
-            known[site] = max(elements, known.get(site, 0))
+    accesses = _Accesses()
+    accesses.visit_body(nest)
     buffers = program.buffers
     return sum(
-        buffers[name].dtype.size * min(buffers[name].size, sum(of.values()))
-        for (name, _), of in sites.items()
+        buffers[name].dtype.size * min(buffers[name].size, sum(elements.values()))
+        for (name, _), elements in accesses.elements.items()
+        if name not in own
     )
 
 
-_Accesses = Iterator[tuple[str, bool, str, int]]
-"""A buffer, whether it is written, the place as text, and how many elements at most."""
+class _Accesses(Visitor):
+    """Counts the elements of buffers that statements access, at most.
 
+    Attributes:
+      elements: of each buffer, read and written separately, by the place of the access as text.
+    """
 
-def _accesses(body: Body, loops: Mapping[str, int]) -> _Accesses:
-    for each in body:
-        inner = dict(loops)
-        if isinstance(each, Call):
-            yield from _of_call(each, loops)
-            continue
-        for expression in expressions(each):
-            for part in parts(expression):
-                if isinstance(part, Load):
-                    yield part.buffer, False, str(part), _elements(part.indices, loops)
-        if isinstance(each, Store):
-            site = str([str(index) for index in each.indices])
-            elements = _elements(each.indices, loops)
-            yield each.buffer, True, site, elements
-            if each.combine is not None:
-                yield each.buffer, False, site, elements
-        if isinstance(each, For):
-            times = num_iterations(each) or 1
-            start = () if each.start is None else (each.start,)
-            inner[each.variable] = math.ceil(times * _elements(start, loops))
-        for within in bodies(each):
-            yield from _accesses(within, inner)
+    def __init__(self) -> None:
+        self.elements: dict[tuple[str, bool], dict[str, int]] = {}
+        self._loops: dict[str, int] = {}
 
+    def _add(self, buffer: str, is_written: bool, place: str, count: int) -> None:
+        places = self.elements.setdefault((buffer, is_written), {})
+        places[place] = max(count, places.get(place, 0))
 
-def _of_call(call: Call, loops: Mapping[str, int]) -> _Accesses:
-    """What a routine touches at most: of each view a part of the buffer from its first element."""
-    called = routine(call.routine)
-    times = math.prod(loops.values())
-    for name, view in zip(called.views, call.views, strict=True):
-        spans = called.spans(dict(call.parameters), view.dtype.size)
-        yield view.buffer, name in called.writes, str(view), times * spans[name]
+    def visit_statement(self, statement: Statement) -> None:
+        if isinstance(statement, Call):
+            self._visit_call(statement)
+            return
+        if isinstance(statement, For):
+            self._visit_loop(statement)
+            return
+        if isinstance(statement, Store):
+            place = str([str(index) for index in statement.indices])
+            count = _elements(statement.indices, self._loops)
+            self._add(statement.buffer, True, place, count)
+            if statement.combine is not None:
+                self._add(statement.buffer, False, place, count)
+        super().visit_statement(statement)
+
+    def visit_expression(self, expression: Expr) -> None:
+        if isinstance(expression, Load):
+            count = _elements(expression.indices, self._loops)
+            self._add(expression.buffer, False, str(expression), count)
+        super().visit_expression(expression)
+
+    def _visit_loop(self, loop: For) -> None:
+        for expression in expressions(loop):
+            self.visit_expression(expression)
+        start = () if loop.start is None else (loop.start,)
+        iterations = (num_iterations(loop) or 1) * _elements(start, self._loops)
+        self._loops[loop.variable] = math.ceil(iterations)
+        self.visit_body(loop.body)
+        del self._loops[loop.variable]
+
+    def _visit_call(self, call: Call) -> None:
+        """Add a part of the buffer of each view, from its first element on."""
+        called = routine(call.routine)
+        times = math.prod(self._loops.values())
+        for name, view in zip(called.views, call.views, strict=True):
+            spans = called.spans(dict(call.parameters), view.dtype.size)
+            self._add(view.buffer, name in called.writes, str(view), times * spans[name])
 
 
 def _elements(indices: tuple[Expr, ...], loops: Mapping[str, int]) -> int:
     """How many elements a place stands for: by the loops whose variables it tells."""
-    used = {part.name for index in indices for part in parts(index) if isinstance(part, Variable)}
+    used = variable_names(indices)
     if used - loops.keys():  # what it is computed from is not looked at
         return math.prod(loops.values())
     return math.prod(loops[name] for name in used)

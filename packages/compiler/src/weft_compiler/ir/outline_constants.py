@@ -25,9 +25,9 @@ from weft_compiler.ir.expressions import (
     index,
     replace_children,
 )
+from weft_compiler.ir.mutator import Mutator, map_expressions
 from weft_compiler.ir.program import (
     Allocate,
-    Body,
     Buffer,
     For,
     Let,
@@ -35,7 +35,6 @@ from weft_compiler.ir.program import (
     Statement,
     Store,
 )
-from weft_compiler.ir.rewrite import map_bodies, map_expressions
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
@@ -97,7 +96,7 @@ def _varying(values: Sequence[dict[_Site, float]]) -> set[_Site]:
 def _loading(program: Program, template: _Template, sites: Collection[_Site]) -> OutlinedProgram:
     """Return a program that loads the constants of some sites."""
     loads = _Loads(sites)
-    body = loads.body(program.body)
+    body = loads.rewrite_body(program.body)
     numbers: dict[DType, list[float]] = {}
     for dtype, at in _in_order(sites):
         numbers.setdefault(dtype, []).append(template.values[dtype, at])
@@ -116,45 +115,41 @@ def _buffer(dtype: DType) -> str:
     return f"{_NAME}.{dtype.name}"
 
 
-class _Rewriter:
-    """Walks the constants of a program that may be loaded, in a fixed order."""
-
-    def body(self, body: Body) -> Body:
-        """Return statements with their constants replaced."""
-        return tuple([self._statement(each) for each in body])
+class _ConstantMutator(Mutator):
+    """Replaces the constants of a program that may be loaded, in a fixed order."""
 
     def replaced(self, constant: Constant) -> Expr:
-        """Return what takes the place of a constant."""
+        """Return the replacement of a constant."""
         raise NotImplementedError
 
-    def _statement(self, statement: Statement) -> Statement:
+    def rewrite_statement(self, statement: Statement) -> Statement:
         if isinstance(statement, Allocate):
             return statement
         if isinstance(statement, Store):
-            indices = tuple([self._index(each) for each in statement.indices])
-            return replace(statement, indices=indices, value=self._inside(statement.value))
-        changed = (
-            statement if isinstance(statement, For) else map_expressions(statement, self._inside)
-        )
-        return map_bodies(changed, self.body)
+            indices = tuple([self._rewrite_index(each) for each in statement.indices])
+            value = self.rewrite_expression(statement.value)
+            return replace(statement, indices=indices, value=value)
+        if not isinstance(statement, For):
+            statement = map_expressions(statement, self.rewrite_expression)
+        return self.rewrite_bodies(statement)
 
-    def _index(self, expression: Expr) -> Expr:
+    def _rewrite_index(self, expression: Expr) -> Expr:
         """Return an index; one that is a constant may be loaded whole."""
         if isinstance(expression, Constant):
             return self.replaced(expression)
-        return self._inside(expression)
+        return self.rewrite_expression(expression)
 
-    def _inside(self, expression: Expr) -> Expr:
+    def rewrite_expression(self, expression: Expr) -> Expr:
         """Return an expression with the constants inside of it replaced."""
         if isinstance(expression, Load):
-            return replace_children(expression, tuple(map(self._index, expression.indices)))
+            return replace_children(expression, tuple(map(self._rewrite_index, expression.indices)))
         primitive = expression.primitive if isinstance(expression, Apply) else ""
         new = []
         for child in children(expression):
             if isinstance(child, Constant) and _is_loaded(primitive, child.dtype):
                 new.append(self.replaced(child))
             else:
-                new.append(self._inside(child))
+                new.append(self.rewrite_expression(child))
         return replace_children(expression, tuple(new))
 
 
@@ -165,7 +160,7 @@ def _is_loaded(primitive: str, dtype: DType) -> bool:
     return primitive in _LOADED and dtype in _TYPES
 
 
-class _Template(_Rewriter):
+class _Template(_ConstantMutator):
     """A program without its constants.
 
     Attributes:
@@ -176,7 +171,7 @@ class _Template(_Rewriter):
     def __init__(self, program: Program) -> None:
         self.values: dict[_Site, float] = {}
         self._counts: dict[DType, int] = {}
-        self.text = _text(replace(program, body=self.body(program.body)))
+        self.text = _text(replace(program, body=self.rewrite_body(program.body)))
 
     def replaced(self, constant: Constant) -> Expr:
         at = self._counts.get(constant.dtype, 0)
@@ -185,7 +180,7 @@ class _Template(_Rewriter):
         return Variable(constant.dtype, _NAME)
 
 
-class _Loads(_Rewriter):
+class _Loads(_ConstantMutator):
     """Replaces the constants of some sites by loads."""
 
     def __init__(self, sites: Collection[_Site]) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from weft_compiler.ir.canonical import canonical
 from weft_compiler.ir.expressions import Expr, Load, Variable, walk as parts
+from weft_compiler.ir.names import used_names
 from weft_compiler.ir.nests import nests_of
 from weft_compiler.ir.outline_constants import outline_constants
 from weft_compiler.ir.program import (
@@ -198,11 +199,7 @@ def _closed(nests: Sequence[Body]) -> list[Body]:
 
 def _used(body: Body) -> set[str]:
     """The names that a body uses, and those that it assigns."""
-    found = {each.name for each in walk(body) if isinstance(each, Assign)}
-    for each in walk(body):
-        for expression in expressions(each):
-            found |= {part.name for part in parts(expression) if isinstance(part, Variable)}
-    return found
+    return used_names(body) | {each.name for each in walk(body) if isinstance(each, Assign)}
 
 
 def _touched(body: Body) -> dict[str, None]:

@@ -26,13 +26,11 @@ from weft_compiler.ir.expressions import (
     Variable,
     apply,
     cast,
-    children,
     index,
-    replace_children,
 )
 from weft_compiler.ir.indices import plus, times
-from weft_compiler.ir.program import Allocate, Body, Buffer, Call, Check, Let, Program, Statement
-from weft_compiler.ir.rewrite import map_bodies, map_expressions
+from weft_compiler.ir.mutator import Mutator, map_expressions
+from weft_compiler.ir.program import Allocate, Buffer, Call, Check, Let, Program, Statement
 
 MIN_SIZE: Final = 2
 """The smallest size that a program of many is for: that of 1 broadcasts, and is lowered apart."""
@@ -278,30 +276,38 @@ class _NumberFiller(_NumberVisitor):
         return plus(times(self._size, line.slope), int(line.offset))
 
 
+class _NumberMutator(Mutator):
+    """Rewrites the numbers of a program in their order."""
+
+    def __init__(self, change: _NumberVisitor) -> None:
+        self._change = change
+
+    def rewrite_buffer(self, buffer: Buffer) -> Buffer:
+        """Return a buffer with another shape."""
+        shape = [self._change.axis(size, axis) for axis, size in enumerate(buffer.shape)]
+        return replace(buffer, shape=tuple(shape))
+
+    def rewrite_expression(self, expression: Expr) -> Expr:
+        if isinstance(expression, Constant):
+            return expression if expression.dtype.is_bool else self._change.constant(expression)
+        return super().rewrite_expression(expression)
+
+    def rewrite_statement(self, statement: Statement) -> Statement:
+        new = map_expressions(statement, self.rewrite_expression)
+        if isinstance(new, Allocate):
+            new = replace(new, buffer=self.rewrite_buffer(new.buffer))
+        elif isinstance(new, Call):
+            new = self._change.call(new)
+        return self.rewrite_bodies(new)
+
+
 def _map_numbers(program: Program, change: _NumberVisitor) -> Program:
-    """A program with its numbers changed, in their order."""
-
-    def buffer(of: Buffer) -> Buffer:
-        shape = tuple([change.axis(size, axis) for axis, size in enumerate(of.shape)])
-        return replace(of, shape=shape)
-
-    def expression(of: Expr) -> Expr:
-        if isinstance(of, Constant):
-            return of if of.dtype.is_bool else change.constant(of)
-        return replace_children(of, tuple(map(expression, children(of))))
-
-    def statement(of: Statement) -> Statement:
-        found = map_expressions(of, expression)
-        if isinstance(found, Allocate):
-            found = replace(found, buffer=buffer(found.buffer))
-        elif isinstance(found, Call):
-            found = change.call(found)
-        return map_bodies(found, body)
-
-    def body(of: Body) -> Body:
-        return tuple(map(statement, of))
-
-    known = program.constants
-    inputs = tuple([b if b.name in known else buffer(b) for b in program.inputs])
-    outputs = tuple(map(buffer, program.outputs))
-    return replace(program, inputs=inputs, outputs=outputs, body=body(program.body))
+    """Return a program with its numbers changed, in their order."""
+    mutator = _NumberMutator(change)
+    inputs = [
+        each if each.name in program.constants else mutator.rewrite_buffer(each)
+        for each in program.inputs
+    ]
+    outputs = [mutator.rewrite_buffer(each) for each in program.outputs]
+    body = mutator.rewrite_body(program.body)
+    return replace(program, inputs=tuple(inputs), outputs=tuple(outputs), body=body)

@@ -42,7 +42,8 @@ from weft_compiler.ir.expressions import (
     where,
 )
 from weft_compiler.ir.loops import nest, num_iterations, strip_mine
-from weft_compiler.ir.names import Names
+from weft_compiler.ir.mutator import StatementMutator, map_bodies, unless_same, with_body
+from weft_compiler.ir.names import Names, declared_names, used_names, variable_names
 from weft_compiler.ir.program import (
     Allocate,
     Assign,
@@ -61,9 +62,7 @@ from weft_compiler.ir.program import (
     loads,
     walk,
 )
-from weft_compiler.ir.rewrite import map_bodies, with_body
 from weft_compiler.passes.effects import Buffers, interface_buffers, with_allocations
-from weft_compiler.passes.parallelize import used_names
 from weft_tensor.dtypes import DType
 
 MAX_ADDITIONS: Final = 64
@@ -106,11 +105,11 @@ class _Sum:
 
     def axes(self, body: Body) -> tuple[int, ...]:
         """The axes along which a body adds to several elements."""
-        inside = _defined_names(body)
+        inside = declared_names(body)
         return tuple(
             axis
             for axis, indices in enumerate(zip(*self.places, strict=True))
-            if _variable_names(indices) & inside
+            if variable_names(indices) & inside
             or not all(same(each, indices[0]) for each in indices)
         )
 
@@ -162,13 +161,11 @@ class _Compensation:
             if any(isinstance(part, Allocate) for part in new) and len(new) > 1:
                 new = (For(self._name("once"), index(1), new),)
             found += new
-        return _keep_if_unchanged(body, found)
+        return unless_same(body, found)
 
     def _body(self, body: Body, outer: Buffers) -> Body:
         buffers = with_allocations(outer, body)
-        return _keep_if_unchanged(
-            body, [new for each in body for new in self._statement(each, buffers)]
-        )
+        return unless_same(body, [new for each in body for new in self._statement(each, buffers)])
 
     def _statement(self, statement: Statement, buffers: Buffers) -> Body:
         found: Body = (statement,)
@@ -290,7 +287,7 @@ class _Total:
         axes, part = self.of.axes(body), self._name(f"{self.of.name}_part")
         return (
             self._emit_zeros(part, axes),
-            self._redirect(body, part, axes),
+            _PartialSum(self.of, part, axes).rewrite_body(body),
             self._emit_two_sum(part, axes),
         )
 
@@ -301,18 +298,6 @@ class _Total:
         buffer = Buffer(name, self.of.dtype, self.of.sizes(axes))
         fill = _vector_nest(self._name, buffer.shape, lambda *at: (Store(name, at, zero),))
         return (Allocate(buffer), *fill)
-
-    def _redirect(self, body: Body, part: str, axes: Sequence[int]) -> Body:
-        def change(statement: Statement) -> Statement:
-            if not self.of.is_updated_by(statement):
-                return map_bodies(statement, lambda inner: self._redirect(inner, part, axes))
-            if isinstance(statement, Store):
-                place = tuple(statement.indices[axis] for axis in axes)
-                return replace(statement, buffer=part, indices=place)
-            assert isinstance(statement, Assign)
-            return replace(statement, name=part)
-
-        return tuple(map(change, body))
 
     def _emit_two_sum(self, part: str, axes: Sequence[int]) -> Body:
         """TwoSum of the sum and a part."""
@@ -342,22 +327,42 @@ class _Total:
         return [given.get(axis, own) for axis, own in enumerate(self.of.places[0])]
 
 
+class _PartialSum(StatementMutator):
+    """Redirects the additions to a sum to a part of it.
+
+    Args:
+      part: the name of the variable or buffer of the part.
+      axes: the axes of the sum that the part has.
+    """
+
+    def __init__(self, of: _Sum, part: str, axes: Sequence[int]) -> None:
+        self._of, self._part, self._axes = of, part, axes
+
+    def rewrite_statement(self, statement: Statement) -> Statement | Body:
+        if not self._of.is_updated_by(statement):
+            return super().rewrite_statement(statement)
+        if isinstance(statement, Store):
+            place = tuple(statement.indices[axis] for axis in self._axes)
+            return replace(statement, buffer=self._part, indices=place)
+        assert isinstance(statement, Assign)
+        return replace(statement, name=self._part)
+
+
 def _vector_nest(
     name: Callable[[str], str], sizes: Sequence[int], body: Callable[..., Body]
 ) -> Body:
     """Loops over elements, the innermost one in lanes."""
-    return _vectorized(nest(name, sizes, body)) if sizes else body()
+    new = nest(name, sizes, body)
+    return _InnermostVectorization().rewrite_body(new) if sizes else new
 
 
-def _vectorized(body: Body) -> Body:
-    def change(each: Statement) -> Statement:
-        if not isinstance(each, For):
-            return each
-        if any(isinstance(inner, For) for inner in each.body):
-            return replace(each, body=_vectorized(each.body))
-        return replace(each, order=Order.VECTOR)
+class _InnermostVectorization(StatementMutator):
+    """Marks the innermost loops of nests as vector loops."""
 
-    return tuple(map(change, body))
+    def rewrite_statement(self, statement: Statement) -> Statement | Body:
+        if isinstance(statement, For) and not any(isinstance(x, For) for x in statement.body):
+            return replace(statement, order=Order.VECTOR)
+        return super().rewrite_statement(statement)
 
 
 # ----------------------------------------------------------------------------------- sums
@@ -365,9 +370,9 @@ def _vectorized(body: Body) -> Body:
 
 def _collect_sums(loop: For, buffers: Buffers) -> list[_Sum]:
     """The sums that a loop adds to in all its iterations, and that it uses for nothing else."""
-    inside = _defined_names(loop.body)
+    inside = declared_names(loop.body)
     starts = {
-        each.variable: _variable_names((each.start,))
+        each.variable: variable_names((each.start,))
         for each in walk((loop,))
         if isinstance(each, For) and each.start is not None
     }
@@ -384,7 +389,7 @@ def _collect_sums(loop: For, buffers: Buffers) -> list[_Sum]:
         if name in used or not all(_is_addition(each) for each, _ in additions):
             continue
         places = tuple([indices for _, indices in additions])
-        told = _variable_names([each for indices in places for each in indices])
+        told = variable_names([each for indices in places for each in indices])
         variables = told | {other for each in told for other in starts.get(each, ())}
         plain = not any(isinstance(p, Load) for i in places for each in i for p in parts(each))
         if plain and loop.variable not in variables and variables & inside <= loops:
@@ -405,17 +410,6 @@ def _is_addition(statement: Statement) -> bool:
         and statement.combine == "add"
         and statement.value.dtype.is_floating
     )
-
-
-def _defined_names(body: Body) -> set[str]:
-    """The names and buffers that a body defines."""
-    found = {each.variable for each in walk(body) if isinstance(each, For)}
-    found |= {each.name for each in walk(body) if isinstance(each, Let | Var)}
-    return found | {each.buffer.name for each in walk(body) if isinstance(each, Allocate)}
-
-
-def _variable_names(of: Sequence[Expr]) -> set[str]:
-    return {part.name for each in of for part in parts(each) if isinstance(part, Variable)}
 
 
 def _trip_count(loop: For) -> int:
@@ -443,9 +437,3 @@ def _divides_integers(body: Body) -> bool:
         for expression in expressions(each)
         for part in parts(expression)
     )
-
-
-def _keep_if_unchanged(body: Body, new: Sequence[Statement]) -> Body:
-    """The new statements; the body itself where they are the same."""
-    same_ones = len(new) == len(body) and all(a is b for a, b in zip(new, body, strict=True))
-    return body if same_ones else tuple(new)

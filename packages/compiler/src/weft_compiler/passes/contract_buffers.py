@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from weft_compiler.ir.expressions import Expr, Load, Variable, children, replace_children
+from weft_compiler.ir.expressions import Expr, Load, Variable
+from weft_compiler.ir.mutator import Mutator, map_bodies, with_body
 from weft_compiler.ir.program import (
     Allocate,
     Body,
@@ -29,7 +30,6 @@ from weft_compiler.ir.program import (
     Store,
     walk,
 )
-from weft_compiler.ir.rewrite import map_bodies, map_deep, with_body
 from weft_compiler.passes.effects import (
     Buffers,
     Effects,
@@ -70,7 +70,7 @@ def _contract_body(body: Body, outer: Buffers) -> Body:
             statements[users[0]] = _move_into(buffer, first, axis - 1)
         else:
             kept.append(allocate)
-    named = _replace_loads(statements, names)
+    named = _LoadReplacement(names).rewrite_body(tuple(statements)) if names else statements
     deeper = [map_bodies(each, lambda inner: _contract_body(inner, buffers)) for each in named]
     return (*kept, *deeper)
 
@@ -125,40 +125,39 @@ def _move_into(buffer: Buffer, loop: For, axis: int) -> For:
     """A loop each of whose turns has the part of a buffer that it touches."""
     shape = (*buffer.shape[:axis], *buffer.shape[axis + 1 :])
     small = Allocate(Buffer(buffer.name, buffer.dtype, shape))
-    return replace(loop, body=(small, *_drop_axis(loop.body, buffer.name, axis)))
+    shrunk = _AxisRemoval(buffer.name, axis).rewrite_body(loop.body)
+    return replace(loop, body=(small, *shrunk))
 
 
-def _replace_loads(body: Sequence[Statement], names: Mapping[str, Expr]) -> Body:
-    """Statements with names in the place of loads of the buffers that they were stored in."""
+class _LoadReplacement(Mutator):
+    """Replaces loads of buffers by the names of the values that were stored in them."""
 
-    def change(expression: Expr) -> Expr:
-        if isinstance(expression, Load) and expression.buffer in names:
-            return names[expression.buffer]
-        return replace_children(expression, tuple(map(change, children(expression))))
+    def __init__(self, names: Mapping[str, Expr]) -> None:
+        self._names = names
 
-    return map_deep(body, change) if names else tuple(body)
+    def rewrite_expression(self, expression: Expr) -> Expr:
+        if isinstance(expression, Load) and expression.buffer in self._names:
+            return self._names[expression.buffer]
+        return super().rewrite_expression(expression)
 
 
-def _drop_axis(body: Body, buffer: str, axis: int) -> Body:
-    """Statements in which a buffer lacks a dimension."""
+class _AxisRemoval(Mutator):
+    """Removes an axis of a buffer, and the indices along it."""
 
-    def fewer(indices: Sequence[Expr]) -> tuple[Expr, ...]:
-        return (*indices[:axis], *indices[axis + 1 :])
+    def __init__(self, buffer: str, axis: int) -> None:
+        self._buffer, self._axis = buffer, axis
 
-    def change(expression: Expr) -> Expr:
-        new = tuple(map(change, children(expression)))
-        changed = replace_children(expression, new)
-        if isinstance(changed, Load) and changed.buffer == buffer:
-            return Load(changed.dtype, buffer, fewer(changed.indices))
-        return changed
+    def _without_axis(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
+        return (*indices[: self._axis], *indices[self._axis + 1 :])
 
-    def stores(body: Body) -> Body:
-        return tuple([map_bodies(store(each), stores) for each in body])
+    def rewrite_expression(self, expression: Expr) -> Expr:
+        new = super().rewrite_expression(expression)
+        if isinstance(new, Load) and new.buffer == self._buffer:
+            return Load(new.dtype, new.buffer, self._without_axis(new.indices))
+        return new
 
-    def store(statement: Statement) -> Statement:
-        if isinstance(statement, Store) and statement.buffer == buffer:
-            indices = fewer(statement.indices)
-            return Store(buffer, indices, statement.value, statement.combine)
-        return statement
-
-    return stores(map_deep(body, change))
+    def rewrite_statement(self, statement: Statement) -> Statement | Body:
+        new = super().rewrite_statement(statement)
+        if isinstance(new, Store) and new.buffer == self._buffer:
+            return Store(new.buffer, self._without_axis(new.indices), new.value, new.combine)
+        return new

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from weft_compiler.ir.expressions import INDEX, Expr, Variable, same, substitute
+from weft_compiler.ir.mutator import map_bodies, substitute_body, with_body
 from weft_compiler.ir.program import Allocate, Body, Call, For, Program, Statement, walk
 from weft_compiler.ir.ranges import affine
-from weft_compiler.ir.rewrite import map_bodies, map_deep, with_body
 from weft_compiler.passes.effects import (
     Buffers,
     Effects,
@@ -170,5 +170,5 @@ def _is_affine_in(index: Expr, variable: str) -> bool:
 def _fused(first: Statement, second: For) -> For:
     assert isinstance(first, For)
     variable = Variable(INDEX, first.variable)
-    renamed = map_deep(second.body, lambda each: substitute(each, {second.variable: variable}))
+    renamed = substitute_body(second.body, {second.variable: variable})
     return For(first.variable, first.extent, (*first.body, *renamed), first.order)

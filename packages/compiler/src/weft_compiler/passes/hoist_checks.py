@@ -7,8 +7,8 @@ memory as a whole, such as the softmax before a loss of labels, then is a row of
 
 from __future__ import annotations
 
+from weft_compiler.ir.mutator import with_body
 from weft_compiler.ir.program import Check, Program, Statement, While, walk
-from weft_compiler.ir.rewrite import with_body
 from weft_compiler.passes.effects import Effects, effects_of, interface_buffers, with_allocations
 
 

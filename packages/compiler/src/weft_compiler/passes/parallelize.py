@@ -12,8 +12,10 @@ from dataclasses import replace
 from math import ceil
 from typing import Final
 
-from weft_compiler.ir.expressions import Apply, Constant, Expr, Load, Variable, same, walk as parts
+from weft_compiler.ir.expressions import Apply, Constant, Expr, Load, same, walk as parts
 from weft_compiler.ir.loops import num_iterations
+from weft_compiler.ir.mutator import map_bodies, with_body
+from weft_compiler.ir.names import used_names
 from weft_compiler.ir.program import (
     Allocate,
     Assign,
@@ -33,7 +35,6 @@ from weft_compiler.ir.program import (
     walk,
 )
 from weft_compiler.ir.ranges import affine
-from weft_compiler.ir.rewrite import map_bodies, with_body
 from weft_compiler.passes.effects import (
     Buffers,
     Effects,
@@ -178,17 +179,6 @@ def _has_private_scalars(body: Body, combines: bool) -> bool:
             if combined.setdefault(statement.name, statement.combine) != statement.combine:
                 return False
     return not used_names(body) & combined.keys()
-
-
-def used_names(body: Body) -> set[str]:
-    """The names that a body uses."""
-    return {
-        part.name
-        for statement in walk(body)
-        for expression in expressions(statement)
-        for part in parts(expression)
-        if isinstance(part, Variable)
-    }
 
 
 def estimate_work(statement: Statement) -> int:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from weft_compiler.ir.expressions import (
@@ -23,13 +22,12 @@ from weft_compiler.ir.expressions import (
     Expr,
     Variable,
     index,
-    substitute,
     walk as parts,
 )
 from weft_compiler.ir.indices import plus
-from weft_compiler.ir.names import Names
+from weft_compiler.ir.mutator import StatementMutator, substitute_body, with_body
+from weft_compiler.ir.names import Names, variable_names
 from weft_compiler.ir.program import Body, For, Let, Program, Statement, Store, expressions
-from weft_compiler.ir.rewrite import map_bodies, map_deep, with_body
 from weft_compiler.passes.simplify import simplify_body
 
 _MAX_PARTS: Final = 16
@@ -40,19 +38,23 @@ _MIN_ITERATIONS: Final = 8
 
 def partition_loops(program: Program) -> Program:
     """The program with loops split."""
-    names = Names(program)
+    return with_body(program, _Partition(Names(program)).rewrite_body(program.body))
 
-    def inside(body: Body) -> Body:
-        found: list[Statement] = []
-        for each in body:
-            if isinstance(each, For) and (cuts := _split_points(each)):
-                found += _partition(each, cuts, names)
-            else:
-                found.append(map_bodies(each, inside))
-        kept = len(found) == len(body) and all(a is b for a, b in zip(found, body, strict=True))
-        return body if kept else tuple(found)
 
-    return with_body(program, inside(program.body))
+class _Partition(StatementMutator):
+    """Splits loops whose choices depend on their variable.
+
+    Args:
+      names: finds names for the variables of new loops.
+    """
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+
+    def rewrite_statement(self, statement: Statement) -> Statement | Body:
+        if isinstance(statement, For) and (cuts := _split_points(statement)):
+            return _partition(statement, cuts, self._names)
+        return super().rewrite_statement(statement)
 
 
 def _split_points(loop: For) -> list[int]:
@@ -93,8 +95,7 @@ def _partition(loop: For, cuts: list[int], names: Names) -> Body:
     for low, high in itertools.pairwise(cuts):
         variable = names.new(loop.variable)
         place = plus(Variable(INDEX, variable), low)
-        moved = partial(substitute, values={loop.variable: place})
-        body = map_deep(loop.body, moved)
+        body = substitute_body(loop.body, {loop.variable: place})
         part = replace(loop, variable=variable, extent=index(high - low), body=body)
         found += [_drop_unused(each) for each in simplify_body((part,), {})]
     return tuple(found)
@@ -110,6 +111,5 @@ def _drop_unused(loop: Statement) -> Statement:
         if isinstance(each, Let) and each.name not in used:
             continue
         kept.append(each)
-        for whole in expressions(each):
-            used |= {part.name for part in parts(whole) if isinstance(part, Variable)}
+        used |= variable_names(expressions(each))
     return replace(loop, body=tuple(reversed(kept)))

@@ -14,13 +14,14 @@ before the loop.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from weft_compiler.ir.expressions import INDEX, Apply, Constant, Expr, Load, Variable, index
 from weft_compiler.ir.indices import is_number
+from weft_compiler.ir.mutator import StatementMutator, map_bodies, with_body
 from weft_compiler.ir.names import Names
 from weft_compiler.ir.program import (
     Allocate,
@@ -34,7 +35,6 @@ from weft_compiler.ir.program import (
     Store,
     While,
 )
-from weft_compiler.ir.rewrite import map_bodies, with_body
 from weft_compiler.passes.effects import Buffers, effects_of, interface_buffers, with_allocations
 from weft_compiler.windows import LINE
 
@@ -108,74 +108,73 @@ def select_products(program: Program, vector_bytes: int) -> Program:
     Args:
       vector_bytes: of a register of the processor.
     """
-    buffers = interface_buffers(program)
-
-    def chosen(statement: Statement) -> Statement:
-        if isinstance(statement, Call) and statement.routine == "gemm":
-            of, dtype = dict(statement.parameters), statement.views[0].dtype
-            if prefers_generated(of, dtype.size, vector_bytes, l2_cache_bytes()):
-                return replace(statement, routine="matmul")
-        return map_bodies(statement, inside)
-
-    def inside(body: Body) -> Body:
-        return tuple([chosen(each) for each in body])
-
     if vector_bytes < LINE:
         return program
-    names = Names(program)
-    return with_body(program, inside(_TransposeHoister(names).body(program.body, buffers)))
+    hoister = _TransposeHoister(Names(program), interface_buffers(program))
+    body = hoister.rewrite_body(program.body)
+    return with_body(program, _ProductSelection(vector_bytes).rewrite_body(body))
+
+
+class _ProductSelection(StatementMutator):
+    """Replaces `gemm` by `matmul` where that is faster."""
+
+    def __init__(self, vector_bytes: int) -> None:
+        self._vector_bytes = vector_bytes
+
+    def rewrite_statement(self, statement: Statement) -> Statement | Body:
+        if isinstance(statement, Call) and statement.routine == "gemm":
+            parameters, dtype = dict(statement.parameters), statement.views[0].dtype
+            if prefers_generated(parameters, dtype.size, self._vector_bytes, l2_cache_bytes()):
+                return replace(statement, routine="matmul")
+        return super().rewrite_statement(statement)
 
 
 # ------------------------------------------------------------------------------- transposes
 
 
-class _TransposeHoister:
+class _TransposeHoister(StatementMutator):
     """Transposes before a loop what is the same in all of its turns."""
 
-    def __init__(self, names: Names) -> None:
-        self._names = names
+    def __init__(self, names: Names, buffers: Buffers) -> None:
+        self._names, self._buffers = names, buffers
 
-    def body(self, body: Body, outer: Buffers) -> Body:
-        buffers = with_allocations(outer, body)
-        found: list[Statement] = []
-        for each in body:
-            if isinstance(each, While):
-                before, each = self._rewrite_loop(each, buffers)
-                buffers = with_allocations(buffers, before)
-                found += before
-            found.append(map_bodies(each, functools.partial(self._rewrite_body, buffers)))
-        return tuple(found)
+    def rewrite_body(self, body: Body) -> Body:
+        outer = self._buffers
+        self._buffers = with_allocations(outer, body)
+        new = super().rewrite_body(body)
+        self._buffers = outer
+        return new
 
-    def _rewrite_body(self, buffers: Buffers, body: Body) -> Body:
-        return self.body(body, buffers)
+    def rewrite_statement(self, statement: Statement) -> Statement | Body:
+        if not isinstance(statement, While):
+            return super().rewrite_statement(statement)
+        before, loop = self._hoist(statement)
+        self._buffers = with_allocations(self._buffers, before)
+        return (*before, self.rewrite_bodies(loop))
 
-    def _rewrite_loop(self, loop: While, buffers: Buffers) -> tuple[Body, While]:
-        """What comes before a loop, and the loop."""
+    def _hoist(self, loop: While) -> tuple[Body, While]:
+        """Return the transposes before a loop, and the loop."""
+        buffers = self._buffers
         written = effects_of((loop,), buffers).writes
-        made: dict[str, Load] = {}
+        transposed: dict[str, Load] = {}
         before: list[Statement] = []
 
-        def changed(statement: Statement) -> Statement:
-            if not isinstance(statement, Call):
-                return map_bodies(statement, inside)
-            of = dict(statement.parameters)
-            if not _is_transposed(statement, of, buffers) or statement.views[1].buffer in written:
-                return statement
-            a, b, c = statement.views
-            if str(b) not in made:
+        def transpose(call: Call) -> Call:
+            parameters = dict(call.parameters)
+            if not _is_transposed(call, parameters, buffers) or call.views[1].buffer in written:
+                return call
+            a, b, c = call.views
+            if str(b) not in transposed:
                 name = self._names.new(f"{b.buffer}_transposed")
-                buffer = Buffer(name, b.dtype, (of["k"], of["n"]))
+                buffer = Buffer(name, b.dtype, (parameters["k"], parameters["n"]))
                 before.extend(self._emit_transpose(b, buffer))
-                made[str(b)] = Load(b.dtype, name, (index(0), index(0)))
-            strides = {"b_row": of["n"], "b_column": 1}
-            parameters = tuple({**of, **strides}.items())
-            return replace(statement, views=(a, made[str(b)], c), parameters=parameters)
+                transposed[str(b)] = Load(b.dtype, name, (index(0), index(0)))
+            parameters |= {"b_row": parameters["n"], "b_column": 1}
+            views = (a, transposed[str(b)], c)
+            return replace(call, views=views, parameters=tuple(parameters.items()))
 
-        def inside(body: Body) -> Body:
-            return tuple([changed(each) for each in body])
-
-        body = inside(loop.body)
-        return tuple(before), replace(loop, body=body)
+        loop = _CallMutator(transpose).rewrite_bodies(loop)
+        return tuple(before), loop
 
     def _emit_transpose(self, b: Load, buffer: Buffer) -> Body:
         row, column = (Variable(INDEX, self._names.new(name)) for name in ("row", "column"))
@@ -184,6 +183,18 @@ class _TransposeHoister:
         k, n = buffer.shape
         columns = For(column.name, index(n), (store,))
         return (Allocate(buffer), For(row.name, index(k), (columns,)))
+
+
+class _CallMutator(StatementMutator):
+    """Rewrites the calls of a body."""
+
+    def __init__(self, rewrite: Callable[[Call], Call]) -> None:
+        self._rewrite = rewrite
+
+    def rewrite_statement(self, statement: Statement) -> Statement | Body:
+        if isinstance(statement, Call):
+            return self._rewrite(statement)
+        return super().rewrite_statement(statement)
 
 
 def _is_transposed(call: Call, of: Mapping[str, int], buffers: Buffers) -> bool:

@@ -25,23 +25,20 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from weft_compiler.ir.expressions import Expr, Load, Variable, children, replace_children
+from weft_compiler.ir.mutator import Renaming, with_body
 from weft_compiler.ir.names import Names
 from weft_compiler.ir.nests import defined_names
 from weft_compiler.ir.program import (
     Allocate,
-    Assign,
     Body,
     Call,
     For,
     Let,
     Program,
     Statement,
-    Store,
     Var,
     walk,
 )
-from weft_compiler.ir.rewrite import map_bodies, map_expressions, with_body
 from weft_compiler.passes.effects import effects_of, interface_buffers, with_allocations
 from weft_compiler.passes.parallelize import estimate_work
 
@@ -216,13 +213,14 @@ class _Recomputation:
                 [
                     new
                     for at, each in enumerate(flat.program.body)
-                    for new in (
-                        *self._inserted.get(at, ()),
-                        _rename(each, self._renames.get(at, {})),
-                    )
+                    for new in (*self._inserted.get(at, ()), *self._renamed(at, each))
                 ]
             ),
         )
+
+    def _renamed(self, at: int, statement: Statement) -> Body:
+        names = self._renames.get(at)
+        return Renaming(names).rewrite_body((statement,)) if names else (statement,)
 
     def _recompute_before(self, names: set[str], statement: Statement) -> None:
         """Fill temporaries anew before what has become a statement of the made program."""
@@ -253,41 +251,15 @@ class _Recomputation:
             Allocate(replace(flat.buffers[name], name=twin)) for name, twin in twins.items()
         ]
         fills = sorted({at for name in anew for at in flat.fills[name]})
-        copies = [self._clone(flat.program.body[at], twins) for at in fills]
+        copies = [new for at in fills for new in self._clone(flat.program.body[at], twins)]
         return twins, (*allocated, *copies)
 
-    def _clone(self, statement: Statement, twins: Mapping[str, str]) -> Statement:
+    def _clone(self, statement: Statement, twins: Mapping[str, str]) -> Body:
         """A statement with other buffers, and names of its own."""
         own = {
             each.variable if isinstance(each, For) else each.name
             for each in walk((statement,))
             if isinstance(each, For | Let | Var)
         }
-        return _rename(statement, {**twins, **{name: self._names.new(name) for name in own}})
-
-
-def _rename(statement: Statement, names: Mapping[str, str]) -> Statement:
-    """A statement with other names for buffers and for what it declares."""
-    if not names:
-        return statement
-
-    def change(expression: Expr) -> Expr:
-        if isinstance(expression, Variable) and expression.name in names:
-            return Variable(expression.dtype, names[expression.name])
-        found = replace_children(expression, tuple(map(change, children(expression))))
-        if isinstance(found, Load) and found.buffer in names:
-            return replace(found, buffer=names[found.buffer])
-        return found
-
-    def rename(of: Statement) -> Statement:
-        found = map_bodies(map_expressions(of, change), lambda body: tuple(map(rename, body)))
-        match found:
-            case For(variable=name) if name in names:
-                return replace(found, variable=names[name])
-            case Let(name=name) | Var(name=name) | Assign(name=name) if name in names:
-                return replace(found, name=names[name])
-            case Store(buffer=name) if name in names:
-                return replace(found, buffer=names[name])
-        return found
-
-    return rename(statement)
+        names = {**twins, **{name: self._names.new(name) for name in own}}
+        return Renaming(names).rewrite_body((statement,))

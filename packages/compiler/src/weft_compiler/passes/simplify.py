@@ -10,15 +10,12 @@ from weft_compiler.ir.expressions import (
     Constant,
     Expr,
     Variable,
-    children,
     index,
-    replace_children,
-    substitute,
 )
 from weft_compiler.ir.indices import plus, times
+from weft_compiler.ir.mutator import Mutator, map_expressions, substitute_body, with_body
 from weft_compiler.ir.program import Body, For, If, Let, Program, Statement
 from weft_compiler.ir.ranges import Range, affine, range_of
-from weft_compiler.ir.rewrite import map_bodies, map_deep, map_expressions, with_body
 
 
 def simplify(program: Program) -> Program:
@@ -27,36 +24,44 @@ def simplify(program: Program) -> Program:
 
 
 def simplify_body(body: Body, known: Mapping[str, Range]) -> Body:
-    """The body, in which indices have these ranges."""
-    ranges = dict(known)
-    done: list[Statement] = []
-    for each in body:
-        statement = map_expressions(each, lambda expression: _expression(expression, ranges))
+    """Return the body, in which indices have these ranges."""
+    return _Simplifier(known).rewrite_body(body)
+
+
+class _Simplifier(Mutator):
+    """Simplifies statements by the ranges of the indices that are visible to them."""
+
+    def __init__(self, ranges: Mapping[str, Range]) -> None:
+        self._ranges = dict(ranges)
+
+    def rewrite_body(self, body: Body) -> Body:
+        outer = self._ranges
+        self._ranges = dict(outer)
+        new = super().rewrite_body(body)
+        self._ranges = outer
+        return new
+
+    def rewrite_statement(self, statement: Statement) -> Statement | Body:
+        statement = map_expressions(statement, self.rewrite_expression)
         match statement:
-            case For(variable=variable, extent=Constant(value=trip_count), body=inner):
+            case For(variable=variable, extent=Constant(value=trip_count), body=body):
                 if trip_count <= 0:
-                    continue
+                    return ()
                 if trip_count == 1:
-                    done += simplify_body(_first_iteration(variable, inner), ranges)
-                    continue
-                ranges[variable] = Range(0, int(trip_count) - 1)
+                    return self.rewrite_body(substitute_body(body, {variable: index(0)}))
+                self._ranges[variable] = Range(0, int(trip_count) - 1)
             case If(condition=Constant(value=value), then=then, otherwise=otherwise):
-                done += simplify_body(then if value else otherwise, ranges)
-                continue
+                return self.rewrite_body(then if value else otherwise)
             case Let(name=name, value=value) if value.dtype is INDEX:
-                ranges[name] = range_of(value, ranges)
-        done.append(map_bodies(statement, lambda inner: simplify_body(inner, ranges)))
-    return tuple(done)
+                self._ranges[name] = range_of(value, self._ranges)
+        return self.rewrite_bodies(statement)
+
+    def rewrite_expression(self, expression: Expr) -> Expr:
+        return _simplified(super().rewrite_expression(expression), self._ranges)
 
 
-def _first_iteration(variable: str, body: Body) -> Body:
-    return map_deep(body, lambda each: substitute(each, {variable: index(0)}))
-
-
-def _expression(expression: Expr, known: Mapping[str, Range]) -> Expr:
-    """The expression with simpler indices and choices."""
-    new = tuple([_expression(child, known) for child in children(expression)])
-    expression = replace_children(expression, new)
+def _simplified(expression: Expr, known: Mapping[str, Range]) -> Expr:
+    """Return an expression of simpler operands, simplified itself."""
     if not isinstance(expression, Apply):
         return expression
     if expression.dtype is INDEX:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from weft_compiler.ir.mutator import with_body
 from weft_compiler.ir.program import Allocate, Call, For, Program, Statement, walk
-from weft_compiler.ir.rewrite import with_body
 from weft_compiler.passes.effects import Effects, effects_of, interface_buffers, with_allocations
 
 LARGE_BYTES: Final = 1 << 20

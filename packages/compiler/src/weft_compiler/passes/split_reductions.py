@@ -27,11 +27,17 @@ from weft_compiler.ir.expressions import (
     Variable,
     index,
     number,
-    substitute,
 )
 from weft_compiler.ir.indices import plus, times
 from weft_compiler.ir.loops import nest
-from weft_compiler.ir.names import Names
+from weft_compiler.ir.mutator import (
+    StatementMutator,
+    map_bodies,
+    substitute_body,
+    unless_same,
+    with_body,
+)
+from weft_compiler.ir.names import Names, used_names
 from weft_compiler.ir.program import (
     Allocate,
     Assign,
@@ -50,13 +56,11 @@ from weft_compiler.ir.program import (
     loads,
     walk,
 )
-from weft_compiler.ir.rewrite import map_bodies, map_deep, with_body
 from weft_compiler.passes.effects import Buffers, effects_of, interface_buffers, with_allocations
 from weft_compiler.passes.parallelize import (
     can_reorder,
     estimate_work,
     has_disjoint_stores,
-    used_names,
 )
 from weft_tensor.dtypes import DType
 
@@ -95,8 +99,7 @@ class _Splitter:
         found: list[Statement] = []
         for each in body:
             found += self._statement(each, buffers)
-        same = len(found) == len(body) and all(a is b for a, b in zip(found, body, strict=True))
-        return body if same else tuple(found)
+        return unless_same(body, found)
 
     def _statement(self, statement: Statement, buffers: Buffers) -> Body:
         if not isinstance(statement, For | While | If) or estimate_work(statement) < MIN_WORK:
@@ -148,7 +151,7 @@ class _Splitter:
         assert isinstance(loop.extent, Constant)
         block, block_size = Variable(INDEX, self._name("block")), int(loop.extent.value) // blocks
         iteration = plus(times(block, block_size), Variable(INDEX, loop.variable))
-        body = map_deep(loop.body, lambda each: substitute(each, {loop.variable: iteration}))
+        body = substitute_body(loop.body, {loop.variable: iteration})
         before: Body = ()
         inside: Body = (replace(loop, extent=index(block_size), body=body),)
         after: Body = ()
@@ -202,14 +205,16 @@ class _PartialResult:
         shape, dtype, parts = self.parts.shape[1:], self.parts.dtype, self.parts.name
         if not self.stored:
             stored = Store(parts, (self.block,), Variable(dtype, own))
-            return (Var(own, self._identity), *_redirect(body, self.name, own), stored)
+            redirected = _Redirection(self.name, own).rewrite_body(body)
+            return (Var(own, self._identity), *redirected, stored)
         if own:
             first = nest(shape, lambda *at: Store(own, at, self._identity))
             last = nest(shape, lambda *at: Store(parts, (self.block, *at), Load(dtype, own, at)))
             allocated = Allocate(Buffer(own, dtype, shape))
-            return (allocated, *first, *_redirect(body, self.name, own), *last)
+            redirected = _Redirection(self.name, own).rewrite_body(body)
+            return (allocated, *first, *redirected, *last)
         first = nest(shape, lambda *at: Store(parts, (self.block, *at), self._identity))
-        return (*first, *_redirect(body, self.name, parts, (self.block,)))
+        return (*first, *_Redirection(self.name, parts, (self.block,)).rewrite_body(body))
 
     def emit_combination(self, nest: _Nest) -> Body:
         """The parts, combined into the whole."""
@@ -234,17 +239,25 @@ def _num_blocks(loop: For) -> int:
     )
 
 
-def _redirect(body: Body, name: str, other: str, block: tuple[Expr, ...] = ()) -> Body:
-    """Statements that combine values into something else."""
+class _Redirection(StatementMutator):
+    """Replaces the target of stores and assignments.
 
-    def change(statement: Statement) -> Statement:
-        if isinstance(statement, Store) and statement.buffer == name:
-            return replace(statement, buffer=other, indices=(*block, *statement.indices))
-        if isinstance(statement, Assign) and statement.name == name:
-            return replace(statement, name=other)
-        return map_bodies(statement, lambda inner: _redirect(inner, name, other, block))
+    Args:
+      name: the buffer or variable that they combine values into.
+      other: the one that takes its place.
+      block: indices of the other before those of a store.
+    """
 
-    return tuple(map(change, body))
+    def __init__(self, name: str, other: str, block: tuple[Expr, ...] = ()) -> None:
+        self._name, self._other, self._block = name, other, block
+
+    def rewrite_statement(self, statement: Statement) -> Statement | Body:
+        if isinstance(statement, Store) and statement.buffer == self._name:
+            indices = (*self._block, *statement.indices)
+            return replace(statement, buffer=self._other, indices=indices)
+        if isinstance(statement, Assign) and statement.name == self._name:
+            return replace(statement, name=self._other)
+        return super().rewrite_statement(statement)
 
 
 _IDENTITY: Final = {"add": 0, "mul": 1, "maximum": -np.inf, "minimum": np.inf}

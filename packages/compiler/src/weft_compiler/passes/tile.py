@@ -30,14 +30,12 @@ from weft_compiler.ir.expressions import (
     Expr,
     Load,
     Variable,
-    children,
     index,
     number,
-    replace_children,
-    substitute,
 )
 from weft_compiler.ir.indices import is_number, plus, times
 from weft_compiler.ir.loops import Unique, nest
+from weft_compiler.ir.mutator import Mutator, map_bodies, with_body
 from weft_compiler.ir.program import (
     Allocate,
     Body,
@@ -49,7 +47,6 @@ from weft_compiler.ir.program import (
     Statement,
     Store,
 )
-from weft_compiler.ir.rewrite import map_bodies, map_deep, with_body
 from weft_compiler.passes.effects import (
     Buffers,
     Effects,
@@ -400,30 +397,43 @@ def _tile_call(step: _Step, small: Mapping[str, int], block: Expr, rows: int) ->
 def _tile_loop(loop: For, small: Mapping[str, int], block: Expr, rows: int) -> For:
     """The turns of a block, with the places of small buffers from its first row."""
     iteration = Variable(INDEX, loop.variable)
-    row = {loop.variable: plus(times(block, rows), iteration)}
+    row = plus(times(block, rows), iteration)
+    body = _TileIndices(loop.variable, row, iteration, small).rewrite_body(loop.body)
+    return replace(loop, extent=index(rows), body=body)
 
-    def change(expression: Expr) -> Expr:
-        if isinstance(expression, Load) and expression.buffer in small:
-            axis = small[expression.buffer]
-            new = [
-                iteration if at == axis else change(each)
+
+class _TileIndices(Mutator):
+    """Rewrites the row of a loop: in small buffers that of the tile, elsewhere that of the whole.
+
+    Args:
+      variable: of the loop over rows, which becomes one over the rows of a tile.
+      row: the row of the whole.
+      iteration: the row of the tile.
+      small: the axis of rows of the buffers that hold a tile.
+    """
+
+    def __init__(self, variable: str, row: Expr, iteration: Expr, small: Mapping[str, int]) -> None:
+        self._variable, self._row, self._iteration = variable, row, iteration
+        self._small = small
+
+    def rewrite_expression(self, expression: Expr) -> Expr:
+        if isinstance(expression, Variable):
+            return self._row if expression.name == self._variable else expression
+        if isinstance(expression, Load) and expression.buffer in self._small:
+            axis = self._small[expression.buffer]
+            indices = [
+                self._iteration if at == axis else self.rewrite_expression(each)
                 for at, each in enumerate(expression.indices)
             ]
-            return Load(expression.dtype, expression.buffer, tuple(new))
-        if isinstance(expression, Variable):
-            return substitute(expression, row)
-        return replace_children(expression, tuple(map(change, children(expression))))
+            return Load(expression.dtype, expression.buffer, tuple(indices))
+        return super().rewrite_expression(expression)
 
-    def stored(body: Body) -> Body:
-        return tuple([map_bodies(_store(each), stored) for each in body])
-
-    def _store(statement: Statement) -> Statement:
-        if isinstance(statement, Store) and statement.buffer in small:
-            indices = _with_item(statement.indices, small[statement.buffer], iteration)
-            return Store(statement.buffer, indices, statement.value, statement.combine)
-        return statement
-
-    return replace(loop, extent=index(rows), body=stored(map_deep(loop.body, change)))
+    def rewrite_statement(self, statement: Statement) -> Statement | Body:
+        new = super().rewrite_statement(statement)
+        if isinstance(new, Store) and new.buffer in self._small:
+            indices = _with_item(new.indices, self._small[new.buffer], self._iteration)
+            return Store(new.buffer, indices, new.value, new.combine)
+        return new
 
 
 def _with_item(values: Sequence[T], axis: int, value: T) -> tuple[T, ...]:

@@ -17,12 +17,12 @@ from weft_compiler.ir.expressions import (
     children,
     index,
     number,
-    replace_children,
     substitute,
     walk as parts,
     where,
 )
 from weft_compiler.ir.indices import over, plus, times
+from weft_compiler.ir.mutator import Mutator
 from weft_compiler.ir.names import Names
 from weft_compiler.ir.program import Assign, Body, Buffer, For, Store, Var
 from weft_compiler.passes.sparse_attention.zero_columns import COLUMN
@@ -154,10 +154,16 @@ def scale_factors(value: Expr, scores: str) -> list[Load]:
 
 def substitute_scores(value: Expr, scores: str, bound: float) -> Expr:
     """What a softmax is of where the product is a number."""
+    return _ScoreReplacement(scores, bound).rewrite_expression(value)
 
-    def change(expression: Expr) -> Expr:
-        if isinstance(expression, Load) and expression.buffer == scores:
-            return number(bound, expression.dtype)
-        return replace_children(expression, tuple(map(change, children(expression))))
 
-    return change(value)
+class _ScoreReplacement(Mutator):
+    """Replaces loads of scores by a number."""
+
+    def __init__(self, scores: str, bound: float) -> None:
+        self._scores, self._bound = scores, bound
+
+    def rewrite_expression(self, expression: Expr) -> Expr:
+        if isinstance(expression, Load) and expression.buffer == self._scores:
+            return number(self._bound, expression.dtype)
+        return super().rewrite_expression(expression)

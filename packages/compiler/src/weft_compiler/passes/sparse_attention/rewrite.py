@@ -42,6 +42,7 @@ from weft_compiler.ir.expressions import (
     where,
 )
 from weft_compiler.ir.indices import is_number, over
+from weft_compiler.ir.mutator import with_body
 from weft_compiler.ir.names import Names
 from weft_compiler.ir.program import (
     Allocate,
@@ -59,7 +60,6 @@ from weft_compiler.ir.program import (
     walk,
 )
 from weft_compiler.ir.ranges import affine
-from weft_compiler.ir.rewrite import with_body
 from weft_compiler.passes.effects import (
     Buffers,
     Effects,
@@ -106,8 +106,7 @@ def skip_masked_columns(program: Program) -> Program:
         outer = _TopLevelStatement(program, names, buffers, statement, kept)
         found = outer.visit(statement, (), buffers)
         body += [*outer.before, found]
-    same = all(a is b for a, b in zip(program.body, body, strict=False))
-    return program if same and len(body) == len(program.body) else with_body(program, tuple(body))
+    return with_body(program, tuple(body))
 
 
 class _StoredProbabilities(NamedTuple):

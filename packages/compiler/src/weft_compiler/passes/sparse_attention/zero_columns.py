@@ -14,13 +14,11 @@ from weft_compiler.ir.expressions import (
     Expr,
     Load,
     Variable,
-    children,
     number,
-    replace_children,
     substitute,
-    walk as parts,
 )
-from weft_compiler.ir.names import Names
+from weft_compiler.ir.mutator import Mutator
+from weft_compiler.ir.names import Names, variable_names
 from weft_compiler.ir.program import Assign, Body, For, Let, Statement, Store, loads
 
 COLUMN: Final = Variable(INDEX, "*column")
@@ -92,7 +90,7 @@ class RowDefinitions:
     def __init__(self, loop: For) -> None:
         self._lets: dict[str, Expr] = {}
         self._stored: dict[str, Expr] = {}
-        self._kept: dict[str, Expr] = {}
+        self._row_values: dict[str, Expr] = {}
         self.maxima: list[tuple[For, Assign]] = []
         for each in loop.body:
             if isinstance(each, Let):
@@ -101,7 +99,7 @@ class RowDefinitions:
                 isinstance(each, Store) and each.combine is None
             ):  # of the row as a whole, such as its maximum
                 place = Load(each.value.dtype, each.buffer, each.indices)
-                self._kept[str(place)] = each.value
+                self._row_values[str(place)] = each.value
             if not isinstance(each, For):
                 continue
             own = {each.variable: COLUMN}
@@ -114,17 +112,31 @@ class RowDefinitions:
                     self.maxima.append((each, inner))
 
     def expand(self, value: Expr, loop: For) -> Expr:
-        """An expression of loads of what is outside of the rows; COLUMN is the loop's variable."""
+        """Return an expression over loads from outside the rows; COLUMN is the loop's variable."""
+        return _Expansion(self, loop.variable).rewrite_expression(value)
+
+    def definition(self, value: Expr) -> Expr | None:
+        """Return the definition of a name, or the value stored in a place; None if unknown."""
         if isinstance(value, Variable):
-            if value.name == loop.variable:
-                return COLUMN
-            known = self._lets.get(value.name)
-            return value if known is None else self.expand(known, loop)
-        if isinstance(value, Load) and str(value) in self._kept:
-            return self.expand(self._kept[str(value)], loop)
-        if isinstance(value, Load) and value.buffer in self._stored:
-            return self.expand(self._stored[value.buffer], loop)
-        return replace_children(value, tuple([self.expand(each, loop) for each in children(value)]))
+            return self._lets.get(value.name)
+        if isinstance(value, Load):
+            return self._row_values.get(str(value)) or self._stored.get(value.buffer)
+        return None
+
+
+class _Expansion(Mutator):
+    """Replaces names and loads by their definitions in a loop over rows."""
+
+    def __init__(self, rows: RowDefinitions, column: str) -> None:
+        self._rows, self._column = rows, column
+
+    def rewrite_expression(self, expression: Expr) -> Expr:
+        if isinstance(expression, Variable) and expression.name == self._column:
+            return COLUMN
+        definition = self._rows.definition(expression)
+        if definition is not None:
+            return self.rewrite_expression(definition)
+        return super().rewrite_expression(expression)
 
 
 @dataclass
@@ -268,11 +280,7 @@ def is_column(indices: Sequence[Expr], variable: str) -> bool:
 
 def uses_variable(expressions: Sequence[Expr], variable: str) -> bool:
     """Whether expressions use a variable."""
-    return any(
-        isinstance(part, Variable) and part.name == variable
-        for each in expressions
-        for part in parts(each)
-    )
+    return variable in variable_names(expressions)
 
 
 def static_extent(loop: For) -> int:

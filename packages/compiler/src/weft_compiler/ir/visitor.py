@@ -1,0 +1,36 @@
+"""The one traversal of programs: subclasses of `Visitor` say what they want to know of a node."""
+
+from __future__ import annotations
+
+from weft_compiler.ir.expressions import Apply, Expr, Load
+from weft_compiler.ir.program import Body, Statement, bodies, expressions
+
+
+class Visitor:
+    """Visits the statements of a body in order, and of each its expressions before its bodies.
+
+    A subclass overrides the methods of the nodes that it looks at, and calls the base's to visit
+    the parts of a node. For all nodes of one kind, without what is around them, `program.walk` and
+    `expressions.walk` are shorter.
+    """
+
+    def visit_body(self, body: Body) -> None:
+        """Visit the statements of a body."""
+        for statement in body:
+            self.visit_statement(statement)
+
+    def visit_statement(self, statement: Statement) -> None:
+        """Visit the expressions and the bodies of a statement."""
+        for expression in expressions(statement):
+            self.visit_expression(expression)
+        for body in bodies(statement):
+            self.visit_body(body)
+
+    def visit_expression(self, expression: Expr) -> None:
+        """Visit the operands or indices of an expression."""
+        if isinstance(expression, Apply):
+            for operand in expression.operands:
+                self.visit_expression(operand)
+        elif isinstance(expression, Load):
+            for index in expression.indices:
+                self.visit_expression(index)
