@@ -13,11 +13,12 @@ from weft_compiler.gpu import launches
 from weft_compiler.gpu.fission import materialize_names
 from weft_compiler.gpu.launches import Launch, LaunchKind, launches_of
 from weft_compiler.gpu.module import ARCHITECTURES, gpu_module, ptx_of, target_of_capability
-from weft_compiler.gpu.pipeline import optimise_for_gpu
+from weft_compiler.gpu.pipeline import optimize_for_gpu
 from weft_compiler.interpreter import interpret
 from weft_compiler.ir.parser import parse
 from weft_compiler.ir.program import Program
 from weft_compiler.ir.verifier import verify
+from weft_compiler.passes.framework import Context
 from weft_tensor import errors
 
 
@@ -163,7 +164,7 @@ def test_a_sum_and_what_is_made_of_it_are_two_kernels() -> None:
         "  for i in 4000:\n    y[i] = x[i] - half\n"
     )
     assert len(run(text, numbers(4000))) == 1
-    program = materialize_names(parsed(text))
+    program = materialize_names(parsed(text), Context())
     total, rest = run(str(program), numbers(4000))
     assert (total.blocks, total.threads) == (1, 1024) and rest.count == 4000
 
@@ -171,7 +172,7 @@ def test_a_sum_and_what_is_made_of_it_are_two_kernels() -> None:
 def in_parts(text: str, *arrays: Any) -> tuple[list[Any], list[Launch]]:
     """The results after the passes, and the launches; the bits are those of every choice."""
     found: list[list[Any]] = []
-    program = optimise_for_gpu(parsed(text))
+    program = optimize_for_gpu(parsed(text)).program
     for atomics in (True, False):
         module = gpu_module(program, target_of_capability(8, 0), atomics=atomics)
         failed, results = run_on_host(program, module, arrays)
@@ -348,7 +349,7 @@ def test_what_a_thread_keeps_is_limited() -> None:
 def test_the_assembler_takes_the_kernels(capability: tuple[int, int]) -> None:
     long = SOFTMAX.replace("300", "40000").replace("299", "39999")
     for text in (SOFTMAX, long, COLUMNS.replace("200", "30011"), SCATTER.format("float64")):
-        program = optimise_for_gpu(parsed(text))
+        program = optimize_for_gpu(parsed(text)).program
         module = gpu_module(program, target_of_capability(*capability))
         used = registers(module)
         assert len(used) == len(module.steps) and max(used) <= 64

@@ -21,7 +21,7 @@ from weft_compiler.ahead.targets import options_of
 from weft_compiler.codegen.targets import host
 from weft_compiler.gpu import launches, split_reductions
 from weft_compiler.gpu.module import gpu_module, target_of_capability
-from weft_compiler.gpu.pipeline import optimise_for_gpu
+from weft_compiler.gpu.pipeline import optimize_for_gpu
 from weft_compiler.interpreter import interpret
 from weft_compiler.ir.parser import parse
 from weft_compiler.ir.program import Program
@@ -29,7 +29,7 @@ from weft_compiler.ir.verifier import verify
 from weft_compiler.lower.region import lower, unsupported_reason
 from weft_compiler.lower.registry import Unsupported
 from weft_compiler.native.program import load
-from weft_compiler.passes.pipeline import optimise
+from weft_compiler.passes.pipeline import optimize
 from weft_graph.ir.builder import create
 from weft_graph.ir.code_generators import Specialisation
 from weft_graph.ir.node import Node, Output
@@ -45,9 +45,9 @@ def lowered(fetches: Sequence[Output], feeds: Sequence[Output], arrays: Sequence
     shapes = [array.shape for array in arrays] + [tuple(out.shape.as_list()) for out in constants]
     program = lower(Specialisation(members, [*feeds, *constants], fetches, shapes), "test")
     verify(program)
-    optimised = optimise(program)
-    assert str(parse(str(optimised))) == str(optimised)
-    return optimised
+    optimized = optimize(program).program
+    assert str(parse(str(optimized))) == str(optimized)
+    return optimized
 
 
 Compute = Callable[[Program, Sequence[Any]], Iterable[Sequence[Any]]]
@@ -84,7 +84,7 @@ def on_gpu(program: Program, arrays: Sequence[Any]) -> Iterable[Sequence[Any]]:
                 patch.setattr(launches, "MIN_ITERATIONS", 2)
                 for limit in ("LONG", "PART", "COLUMN"):
                     patch.setattr(split_reductions, limit, 2)
-            whole = optimise_for_gpu(replace(program, body=without_blas(program.body)))
+            whole = optimize_for_gpu(replace(program, body=without_blas(program.body))).program
             module = gpu_module(whole, target_of_capability(8, 0))
         failed, results = run_on_host(whole, module, arrays)
         assert not failed, module.messages[failed - 1]
@@ -93,7 +93,7 @@ def on_gpu(program: Program, arrays: Sequence[Any]) -> Iterable[Sequence[Any]]:
 
 def assembled(program: Program, arrays: Sequence[Any]) -> Iterable[Sequence[Any]]:
     """Nothing: PTX that NVIDIA's assembler takes, with all numbers in registers."""
-    whole = optimise_for_gpu(replace(program, body=without_blas(program.body)))
+    whole = optimize_for_gpu(replace(program, body=without_blas(program.body))).program
     for capability in ((7, 0), (9, 0), (12, 0)):
         module = gpu_module(whole, target_of_capability(*capability))
         assert len(registers(module)) == len(module.steps)

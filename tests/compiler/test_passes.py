@@ -1,4 +1,4 @@
-"""What passes make of programs, as text."""
+"""Passes on programs that are computed or made from a pattern; see test_passes_golden.py too."""
 
 from __future__ import annotations
 
@@ -10,245 +10,14 @@ from weft_compiler.ir.parser import parse
 from weft_compiler.ir.program import Allocate, For, Program, Store, walk
 from weft_compiler.ir.verifier import verify
 from weft_compiler.native.program import load
-from weft_compiler.passes.contract_buffers import contract_buffers
+from weft_compiler.passes.framework import Context
 from weft_compiler.passes.fuse import fuse_loops
-from weft_compiler.passes.hoist_checks import hoist_checks
-from weft_compiler.passes.parallelize import parallelize_loops
 from weft_compiler.passes.partition_loops import partition_loops
-from weft_compiler.passes.pipeline import Pass
+from weft_compiler.passes.pipeline import CONTRACT, FUSE, TILE
 from weft_compiler.passes.rematerialize import rematerialize
-from weft_compiler.passes.simplify import simplify
 from weft_compiler.passes.sink import sink_temporaries
 from weft_compiler.passes.sparse_attention.rewrite import skip_masked_columns
 from weft_compiler.passes.tile import tile_rows
-
-HEAD = "program p(x: float32[8], z: float32[4, 6]) -> (y: float32[8], w: float32[4]):\n"
-
-
-def becomes(made_by: Pass, before: str, after: str) -> None:
-    program = parse(HEAD + before)
-    verify(program)
-    made = made_by(program)
-    verify(made)
-    assert str(made) == HEAD + after
-
-
-def test_loops_over_one_range_are_merged() -> None:
-    becomes(
-        fuse_loops,
-        """\
-  alloc t: float32[8]
-  for i in 8:
-    t[i] = x[i] * 2.0
-  var s = 0.0
-  for j in 8:
-    s add= t[j]
-    y[j] = t[j]
-""",
-        """\
-  alloc t: float32[8]
-  var s = 0.0
-  for i in 8:
-    t[i] = x[i] * 2.0
-    s add= t[i]
-    y[i] = t[i]
-""",
-    )
-
-
-@pytest.mark.parametrize(
-    "second",
-    [
-        "for j in 8:\n    y[j] = t[7 - j]",  # of other turns
-        "for j in 4:\n    w[j] = t[j]",  # of another range
-        "for j in 8:\n    y[j] = t[j] / s",  # of what the whole loop gives
-        "for j in 8:\n    y[j] = 1.0",  # of nothing that the first touches
-    ],
-)
-def test_loops_that_need_more_than_a_turn_stay_apart(second: str) -> None:
-    text = f"""\
-  alloc t: float32[8]
-  var s = 0.0
-  for i in 8:
-    t[i] = x[i] * 2.0
-    s add= t[i]
-  {second}
-"""
-    becomes(fuse_loops, text, text)
-
-
-def test_rows_are_merged_and_then_what_is_in_them() -> None:
-    becomes(
-        fuse_loops,
-        """\
-  alloc t: float32[4, 6]
-  for i in 4:
-    for j in 6:
-      t[i, j] = z[i, j] + 1.0
-  for k in 4:
-    var s = 0.0
-    for m in 6:
-      s add= t[k, m]
-    w[k] = s
-""",
-        """\
-  alloc t: float32[4, 6]
-  for i in 4:
-    var s = 0.0
-    for j in 6:
-      t[i, j] = z[i, j] + 1.0
-      s add= t[i, j]
-    w[i] = s
-""",
-    )
-
-
-def test_a_loop_brings_those_together_that_it_needs() -> None:
-    """Two that have nothing in common are merged where a third takes what both fill."""
-    becomes(
-        fuse_loops,
-        """\
-  alloc t: float32[8]
-  alloc u: float32[8]
-  for i in 8:
-    t[i] = x[i] * 2.0
-  for j in 8:
-    u[j] = z[0, 0] + 1.0
-  for k in 8:
-    y[k] = t[k] * u[k]
-""",
-        """\
-  alloc t: float32[8]
-  alloc u: float32[8]
-  for i in 8:
-    t[i] = x[i] * 2.0
-    u[i] = z[0, 0] + 1.0
-    y[i] = t[i] * u[i]
-""",
-    )
-
-
-def test_buffers_shrink_to_what_lives() -> None:
-    becomes(
-        contract_buffers,
-        """\
-  alloc t: float32[4, 6]
-  alloc u: float32[4]
-  for i in 4:
-    for j in 6:
-      t[i, j] = z[i, j] + 1.0
-    u[i] = t[i, 0]
-    w[i] = u[i] * t[i, 1]
-""",
-        """\
-  for i in 4:
-    alloc t: float32[6]
-    for j in 6:
-      t[j] = z[i, j] + 1.0
-    let u = t[0]
-    w[i] = u * t[1]
-""",
-    )
-
-
-def test_a_single_element_is_a_name_whatever_its_dimensions() -> None:
-    becomes(
-        contract_buffers,
-        """\
-  alloc t: float32[1, 4, 1]
-  for i in 4:
-    t[0, i, 0] = z[i, 0] * 2.0
-    w[i] = t[0, i, 0] + t[0, i, 0]
-""",
-        """\
-  for i in 4:
-    let t = z[i, 0] * 2.0
-    w[i] = t + t
-""",
-    )
-
-
-def test_a_single_element_that_a_routine_reads_is_in_memory() -> None:
-    text = """\
-  for i in 4:
-    alloc t: float32[1, 1]
-    t[0, 0] = z[i, 0] * 2.0
-    call gemm(t[0, 0], x[0], y[0], m=1, n=8, k=1, a_row=1, a_column=1, b_row=8, b_column=1, \
-c_row=8, accumulate=1)
-"""
-    becomes(contract_buffers, text, text)
-
-
-def test_a_buffer_that_turns_share_stays() -> None:
-    text = """\
-  alloc t: float32[4]
-  for i in 4:
-    t[i] = z[i, 0]
-    w[i] = t[0]
-"""
-    becomes(contract_buffers, text, text)
-
-
-def test_what_is_known_is_left_out() -> None:
-    becomes(
-        simplify,
-        """\
-  for i in 1:
-    for j in 8:
-      y[j] = x[floor_div(i * 8 + j, 1)] * where(j < 9, 2.0, 3.0)
-  for a in 4:
-    for b in 2:
-      if floor_div(a * 2 + b, 2) == a:
-        w[floor_div(floor_mod(a * 2 + b, 8), 2)] = x[clamp(a + b, 0, 7)]
-  for never in 0:
-    y[0] = 1.0
-""",
-        """\
-  for j in 8:
-    y[j] = x[j] * 2.0
-  for a in 4:
-    for b in 2:
-      if a == a:
-        w[a] = x[a + b]
-""",
-    )
-
-
-def test_loops_are_marked_whose_turns_are_free() -> None:
-    becomes(
-        parallelize_loops,
-        """\
-  for i in 4:
-    var s = 0.0
-    for j in 6:
-      s add= z[i, j]
-    w[i] = s
-  var c = 0.0
-  for k in 8:
-    c = c * 0.5 + x[k]
-    y[k] = c
-  for k in 7:
-    y[k + 1] add= y[k]
-""",
-        """\
-  for i in 4:
-    var s = 0.0
-    vector j in 6:
-      s add= z[i, j]
-    w[i] = s
-  var c = 0.0
-  for k in 8:
-    c = c * 0.5 + x[k]
-    y[k] = c
-  for k in 7:
-    y[k + 1] add= y[k]
-""",
-    )
-    text = "program q(x: float32[400, 400]) -> (y: float32[400, 400]):\n  {} i in 400:\n    {} j in 400:\n      y[i, j] = x[i, j] + 1.0\n"  # noqa: E501
-    assert str(parallelize_loops(parse(text.format("for", "for")))) == text.format(
-        "parallel", "vector"
-    )
-
 
 # ------------------------------------------------------------------------------ rows in blocks
 
@@ -281,7 +50,7 @@ def test_a_large_matrix_between_products_is_made_in_blocks_of_rows() -> None:
   {_results()}"""
     )
     verify(program)
-    made = tile_rows(program)
+    made = tile_rows(program, Context())
     verify(made)
     row = "s_block * 256"
     assert (
@@ -311,7 +80,7 @@ def test_a_large_matrix_between_products_is_made_in_blocks_of_rows() -> None:
 def test_what_other_rows_need_is_made_as_a_whole(rest: str) -> None:
     program = parse(f"{ATTENTION}  alloc s: float32[1024, 1024]\n  {_scores()}  {rest}")
     verify(program)
-    assert str(tile_rows(program)) == str(program)
+    assert str(tile_rows(program, Context())) == str(program)
 
 
 CHECKED = """\
@@ -328,42 +97,6 @@ CHECKED = """\
 """
 
 
-def test_checks_come_before_what_they_do_not_need() -> None:
-    becomes(
-        hoist_checks,
-        CHECKED,
-        """\
-  for j in 4:
-    check z[j, 0] < 1.0, "small"
-  check w[0] < 1.0, "smaller"
-  check x[0] < 1.0, "smallest"
-  alloc t: float32[8]
-  for i in 8:
-    t[i] = x[i] * 2.0
-  for k in 8:
-    y[k] = t[k] + 1.0
-  w[1] = 2.0
-""",
-    )
-
-
-@pytest.mark.parametrize(
-    ("before", "check"),
-    [
-        ("y[0] = 1.0", 'check y[0] < 1.0, "of what is stored before"'),
-        ("let s = x[0]", 'check s < 1.0, "of a name"'),
-        (
-            "var s = 0.0\n  while s < x[0]:\n    s = s + 1.0",
-            'check x[0] < 1.0, "of what may not end"',
-        ),
-        ("w[0] = 1.0", 'for i in 8:\n    y[i] = x[i]\n    check x[i] < 1.0, "beside stores"'),
-    ],
-)
-def test_checks_stay_behind_what_they_need(before: str, check: str) -> None:
-    text = f"  {before}\n  {check}\n"
-    becomes(hoist_checks, text, text)
-
-
 @pytest.mark.parametrize("first", [0, 1024])
 def test_products_that_sum_over_rows_add_up_what_blocks_give(first: int) -> None:
     """Whether the other operand is a whole matrix or a part of one."""
@@ -377,7 +110,7 @@ call gemm(s[0, 0], v[{first}, 0], y[0, 0], m=1024, n=8, k=1024, {strides}, accum
 """
     )
     verify(program)
-    made = tile_rows(program)
+    made = tile_rows(program, Context())
     verify(made)
     row, start = "s_block * 256", f"{first} + s_block * 256" if first else "s_block * 256"
     assert (
@@ -429,7 +162,9 @@ float32[{size}, {size}]) -> (z: float32[{size}, 8], g: float32[{size}, 8], o: fl
 
 
 def _shrunk(program: Program) -> Program:
-    return tile_rows(contract_buffers(fuse_loops(program)))
+    for each in (FUSE, CONTRACT, TILE):
+        program = each(program).program
+    return program
 
 
 def _largest(program: Program) -> int:
@@ -440,7 +175,7 @@ def test_what_a_later_statement_needs_is_computed_again() -> None:
     """By products and elementwise functions; what is small of it, as the maximum, is kept."""
     program = _step_of_attention(f"call gemm(y[0, 0], w[0, 0], z[0, 0], {WEIGHTS})")
     assert _largest(_shrunk(program)) == 8192 * 8192 * 4
-    again = rematerialize(program, _shrunk)
+    again = rematerialize(program, Context(), _shrunk)
     verify(again)
     text = str(again)
     assert text.count("exp(") == 2 and text.count("maximum=") == 1
@@ -460,7 +195,7 @@ def test_what_a_later_statement_needs_is_computed_again() -> None:
 )
 def test_what_cannot_be_or_gains_nothing_is_not_computed_again(between: str) -> None:
     program = _step_of_attention(between)
-    assert rematerialize(program, _shrunk) is program
+    assert rematerialize(program, Context(), _shrunk) is program
 
 
 def test_large_temporaries_are_computed_after_the_routines_before_their_use() -> None:
@@ -490,7 +225,7 @@ c_row=8, accumulate=0)
 """)
 
     def order(program: Program) -> list[str]:
-        moved = sink_temporaries(program)
+        moved = sink_temporaries(program, Context())
         verify(moved)
         filled = [
             next(each.buffer for each in walk((statement,)) if isinstance(each, Store))
@@ -524,7 +259,7 @@ c_row=8, accumulate=0)
   call gemm(t[0, 0], a[0, 0], z[0, 0], m=1024, n=8, k=8, a_row={columns}, a_column=1, b_row=8, \
 b_column=1, c_row={columns}, accumulate=0)
 """)
-        merged = fuse_loops(program)
+        merged = fuse_loops(program, Context())
         verify(merged)
         return sum(isinstance(statement, For) for statement in merged.body)
 
@@ -556,7 +291,7 @@ def test_loops_that_join_parts_are_split_where_these_meet() -> None:
       y[i, j_3 + 10] = b[i, right]
 """
     program = parse(JOINED + before)
-    made = partition_loops(program)
+    made = partition_loops(program, Context())
     verify(made)
     assert str(made) == JOINED + after
     x, z = np.arange(30, dtype=np.float32).reshape(3, 10), np.ones((3, 9), np.float32)
@@ -576,7 +311,7 @@ def test_loops_that_join_parts_are_split_where_these_meet() -> None:
 def test_other_loops_stay_whole(body: str) -> None:
     program = parse(f"{JOINED}  for i in 3:\n    for j in 19:\n      {body}\n")
     verify(program)
-    assert partition_loops(program) is program
+    assert partition_loops(program, Context()) is program
 
 
 # ------------------------------------------------------------------------------ masked columns
@@ -648,7 +383,7 @@ ALL = [512, 512, 512, 512]
 def test_columns_that_count_are_counted(mask: np.ndarray, counts: list[int]) -> None:
     program = parse(MASKED)
     verify(program)
-    made = skip_masked_columns(program)
+    made = skip_masked_columns(program, Context())
     verify(made)
     allocate, fill, *_ = made.body
     assert isinstance(allocate, Allocate)
@@ -673,4 +408,4 @@ def test_columns_of_what_is_no_masked_softmax_all_count(old: str, new: str) -> N
     assert old in MASKED
     program = parse(MASKED.replace(old, new))
     verify(program)
-    assert skip_masked_columns(program) is program
+    assert skip_masked_columns(program, Context()) is program

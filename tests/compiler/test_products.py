@@ -16,6 +16,7 @@ from weft_compiler.ir.program import Program
 from weft_compiler.ir.verifier import verify
 from weft_compiler.native.program import load
 from weft_compiler.passes import products
+from weft_compiler.passes.framework import Context
 from weft_compiler.passes.products import accumulate_in_place, prefers_generated, select_products
 
 PRODUCT = """
@@ -76,7 +77,7 @@ def normal(*shape: int) -> Any:
 
 def test_a_product_that_is_added_is_added_where_the_sum_is() -> None:
     before = program(PRODUCT.format(rest=ADDED))
-    after = accumulate_in_place(before)
+    after = accumulate_in_place(before, Context())
     assert "accumulate=1" in str(after)
     assert "for i" not in str(after)
     same(before, after, normal(24, 40), normal(24, 50), normal(40, 50))
@@ -98,12 +99,12 @@ def test_a_product_that_is_added_is_added_where_the_sum_is() -> None:
 )
 def test_other_uses_of_a_product_keep_it(rest: str) -> None:
     before = program(PRODUCT.format(rest=rest))
-    assert str(accumulate_in_place(before)) == str(before)
+    assert str(accumulate_in_place(before, Context())) == str(before)
 
 
 def test_a_matrix_that_stays_is_transposed_before_the_loop_once() -> None:
     before = program(LOOP.format(b="w[1, 0, 0]", m=8))
-    after = select_products(before, 64)
+    after = select_products(before, Context(vector_bytes=64))
     text = str(after)
     assert text.count("_transposed_2: float32[20, 20]") == 1
     assert text.count("b_row=20, b_column=1") == 2
@@ -115,13 +116,16 @@ def test_a_matrix_that_stays_is_transposed_before_the_loop_once() -> None:
 def test_what_changes_or_is_used_by_few_rows_is_not(b: str, m: int) -> None:
     """v is stored to in each turn."""
     before = program(LOOP.format(b=b, m=m))
-    assert "transposed" not in str(select_products(before, 64))
+    assert "transposed" not in str(select_products(before, Context(vector_bytes=64)))
 
 
 def test_processors_with_narrower_registers_keep_their_products() -> None:
     before = program(LOOP.format(b="w[1, 0, 0]", m=8))
     for cpu in ("x86-64-v3", "x86-64-v2"):
-        assert select_products(before, target_of(Options(cpu=cpu)).vector_bytes) is before
+        assert (
+            select_products(before, Context(vector_bytes=target_of(Options(cpu=cpu)).vector_bytes))
+            is before
+        )
 
 
 def test_products_are_chosen_by_their_sizes() -> None:

@@ -18,7 +18,7 @@ from weft_compiler.lower.shape_polymorphism import (
     generalize,
 )
 from weft_compiler.native.program import load
-from weft_compiler.passes.pipeline import optimise
+from weft_compiler.passes.pipeline import optimize
 from weft_compiler.routines import packed
 from weft_tensor import errors
 
@@ -58,9 +58,9 @@ def results(of: PolymorphicProgram, lowered: Program, arrays: list[Any]) -> list
     size = of.size_of(extract_numbers(lowered))
     assert size is not None
     given = [np.array(size), *arrays]
-    optimised = optimise(of.program)
-    assert str(parse(str(optimised))) == str(optimised)
-    small = of.at(optimised, lowered)
+    optimized = optimize(of.program).program
+    assert str(parse(str(optimized))) == str(optimized)
+    small = of.at(optimized, lowered)
     return [interpret(small, *given), load(small)(*given)]
 
 

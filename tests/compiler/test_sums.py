@@ -14,7 +14,7 @@ from weft_compiler.interpreter import interpret
 from weft_compiler.ir.parser import parse
 from weft_compiler.ir.verifier import verify
 from weft_compiler.native.program import load
-from weft_compiler.passes.pipeline import optimise
+from weft_compiler.passes.pipeline import optimize
 from weft_graph.ir.node import Output
 
 LONG = 1_000_000
@@ -139,7 +139,7 @@ program sums(x: float32[300, 5], c: float32[5]) -> (rows: float32[5], all: float
 def test_blocks_compute_what_the_loops_say(special: float) -> None:
     """Compensation, in which an infinity less itself is no number, is left out then."""
     before = parse(PROGRAM)
-    after = optimise(before)
+    after = optimize(before).program
     verify(after)
     assert "_low" in str(after) and str(parse(str(after))) == str(after)
     x = np.random.default_rng(1).standard_normal((300, 5)).astype("f4")

@@ -17,7 +17,8 @@ from weft_compiler.ir.parser import parse
 from weft_compiler.ir.program import For
 from weft_compiler.ir.verifier import verify
 from weft_compiler.native.program import NativeProgram, load
-from weft_compiler.passes.pipeline import optimise
+from weft_compiler.passes.framework import Context
+from weft_compiler.passes.pipeline import optimize
 from weft_compiler.passes.split_reductions import split_reductions
 from weft_tensor import errors
 
@@ -194,10 +195,10 @@ def test_products_by_blas_are_the_same_each_time() -> None:
 
 def test_sums_of_blocks_follow_from_the_loop_alone() -> None:
     parsed = parse(SUMS)
-    cut = split_reductions(parsed)
+    cut = split_reductions(parsed, Context())
     verify(cut)
     assert "parallel block" in str(cut)
-    program = load(optimise(parsed))
+    program = load(optimize(parsed).program)
     (x,) = random_inputs(program)
     alone = program(x)
     doubled = 2 * x.astype(np.float64)
@@ -222,7 +223,7 @@ def test_sums_of_blocks_follow_from_the_loop_alone() -> None:
 )
 def test_loops_whose_turns_depend_on_each_other_are_not_cut(line: str) -> None:
     parsed = parse(SUMS.replace("      t add= z", f"{line}\n      t add= z"))
-    assert split_reductions(parsed) is parsed
+    assert split_reductions(parsed, Context()) is parsed
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -20,7 +20,7 @@ from weft_compiler.interpreter import interpret
 from weft_compiler.ir.parser import parse
 from weft_compiler.ir.verifier import verify
 from weft_compiler.lower import whole_loop
-from weft_compiler.passes.pipeline import passes_for
+from weft_compiler.passes.pipeline import PIPELINE
 from weft_exec.executor.native import loops as native_loops
 from weft_exec.executor.native.tiering import Compilation
 from weft_exec.resources.tensor_arrays import Stack
@@ -165,8 +165,10 @@ def test_the_program_of_a_loop_is_one_that_the_interpreter_runs(made: list[Any])
     with wf.Session() as session:
         want = session.run(fetches, {limit: 6})
     (program,) = made
-    for change in (lambda each: each, *passes_for(host().vector_bytes)):
-        program = change(program)
+    programs = [program]
+    for each in PIPELINE:
+        programs.append(each(programs[-1], host().vector_bytes).program)
+    for program in programs:
         assert str(parse(str(program))) == str(program)
         verify(program)
         found = interpret(program, np.array(6, np.int32))

@@ -10,13 +10,14 @@ from weft_compiler.codegen.module import module_of
 from weft_compiler.codegen.options import Options
 from weft_compiler.codegen.targets import assembly, target_of
 from weft_compiler.gpu.code import PtxCode, code_of, module_for
-from weft_compiler.gpu.pipeline import optimise_for_gpu
+from weft_compiler.gpu.pipeline import optimize_for_gpu
 from weft_compiler.ir.nests import bytes_moved, defined_names, flops, nests_of
 from weft_compiler.ir.program import Allocate, Body, Program, walk
 from weft_compiler.ir.verifier import verify
 from weft_compiler.lower.region import lower
 from weft_compiler.native.program import NativeProgram, load
-from weft_compiler.passes.pipeline import optimise
+from weft_compiler.passes.framework import PassResult
+from weft_compiler.passes.pipeline import optimize
 from weft_graph.ir.code_generators import Specialisation
 from weft_graph.ir.compiled_function import CompiledFunction, FusedKernel
 from weft_graph.ir.node import Node
@@ -42,7 +43,8 @@ def explain(
     fused: dict[str, list[Node]] = {}
     started = time.perf_counter()
     program = lower(wanted, fused=fused)
-    program = optimise(program, check=False, vector_bytes=target_of(options).vector_bytes)
+    optimized = optimize(program, check=False, vector_bytes=target_of(options).vector_bytes)
+    program = optimized.program
     verify(program)
     lowering = time.perf_counter() - started
     native = load(program, options)
@@ -63,6 +65,7 @@ def explain(
         seconds,
         str(program),
         lambda: assembly(module_of(program, options).text, code.target),
+        _remarks(optimized),
     )
 
 
@@ -78,7 +81,8 @@ def explain_for_gpu(
     """
     fused: dict[str, list[Node]] = {}
     started = time.perf_counter()
-    program = optimise_for_gpu(lower(wanted, fused=fused))
+    optimized = optimize_for_gpu(lower(wanted, fused=fused))
+    program = optimized.program
     lowering = time.perf_counter() - started
     module = module_for(program, capability, deterministic)
     code = code_of(program, module)
@@ -94,7 +98,13 @@ def explain_for_gpu(
         0.0,
         str(program),
         lambda: code.image,
+        _remarks(optimized),
     )
+
+
+def _remarks(result: PassResult) -> list[str]:
+    """Return different remarks as text: a pass may try one thing several times."""
+    return list(dict.fromkeys(map(str, result.remarks)))
 
 
 def _times(program: Program, options: Options, arrays: Sequence[Any]) -> list[float] | None:

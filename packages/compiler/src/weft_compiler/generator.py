@@ -29,6 +29,7 @@ from weft_compiler.lower.registry import (
 )
 from weft_compiler.native import cache as disk
 from weft_compiler.native.kept import remember, restore
+from weft_compiler.passes.dump import is_dumping
 from weft_graph.ir.code_generators import (
     NotGenerated,
     ProfileStore,
@@ -336,12 +337,17 @@ class LlvmGenerator(_Lowering):
 
 
 def _key(*asked: Any) -> str | None:
-    """What code for some nodes is kept by; None where it is not, as in modes for finding faults."""
-    return fingerprint(*asked) if options_of_regions() == Options() else None
+    """Return the name under which code for some nodes is kept; None if it is not kept."""
+    return fingerprint(*asked) if _keeps_code() else None
 
 
 def _loop_key(*asked: Any) -> str | None:
-    return loop_fingerprint(*asked) if options_of_regions() == Options() else None
+    return loop_fingerprint(*asked) if _keeps_code() else None
+
+
+def _keeps_code() -> bool:
+    """Return False in modes for finding faults: dumps need the passes to run."""
+    return options_of_regions() == Options() and not is_dumping()
 
 
 def _called(

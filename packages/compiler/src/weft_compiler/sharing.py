@@ -19,7 +19,7 @@ from weft_compiler.lower.shape_polymorphism import (
     restore_polymorphic,
 )
 from weft_compiler.native.program import NativeProgram, load
-from weft_compiler.passes.pipeline import optimise
+from weft_compiler.passes.pipeline import optimize
 from weft_tensor import errors
 
 _COMPARED: Final = 4
@@ -51,18 +51,18 @@ class Shared:
     def __init__(self, family: PolymorphicProgram) -> None:
         self.family = family
         options = options_of_regions()
-        self._optimised = optimise(
+        self._optimized = optimize(
             family.program, check=False, vector_bytes=target_of(options).vector_bytes
-        )
-        verify(self._optimised)
-        self._code = load(self._optimised, options).code
+        ).program
+        verify(self._optimized)
+        self._code = load(self._optimized, options).code
 
     def made(self, lowered: Program, numbers: Numbers) -> Made | None:
         """What computes the same as a lowered program; None where its code does not."""
         size = self.family.size_of(numbers)
         if size is None:
             return None
-        program = self.family.at(self._optimised, lowered)
+        program = self.family.at(self._optimized, lowered)
         return Made(NativeProgram(program, self._code, work_of(lowered.body)), lowered, size, self)
 
 
@@ -112,6 +112,7 @@ def _by_code_of(lowered: Program, like: Sequence[Made]) -> Made | None:
 def loaded(lowered: Program) -> NativeProgram:
     """The program of a lowered one, with code of its own."""
     options = options_of_regions()
-    program = optimise(lowered, check=False, vector_bytes=target_of(options).vector_bytes)
+    vector_bytes = target_of(options).vector_bytes
+    program = optimize(lowered, check=False, vector_bytes=vector_bytes).program
     verify(program)  # once: after each pass it is half of the passes' time
     return load(program, options)  # steps enter programs alone

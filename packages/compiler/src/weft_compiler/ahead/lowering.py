@@ -12,7 +12,7 @@ from weft_compiler.ir.program import Body, Call, Program, Statement
 from weft_compiler.ir.verifier import verify
 from weft_compiler.lower.region import lower, specialise, unsupported_reason
 from weft_compiler.lower.registry import Unsupported, update_of
-from weft_compiler.passes.pipeline import optimise
+from weft_compiler.passes.pipeline import optimize
 from weft_graph.freezing import specialize_graph
 from weft_graph.ir.code_generators import Specialisation
 from weft_graph.ir.constant_value import constant_value
@@ -62,7 +62,8 @@ def program_of(
     except Unsupported as why:
         raise errors.UnimplementedError(f"{name} cannot be compiled: {why}") from why
     body = without_blas(program.body)
-    program = optimise(replace(program, body=body), check=False, vector_bytes=_VECTOR_BYTES)
+    program = replace(program, body=body)
+    program = optimize(program, check=False, vector_bytes=_VECTOR_BYTES).program
     verify(program)
     return program
 

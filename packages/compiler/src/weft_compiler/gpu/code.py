@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from weft_compiler.gpu.module import GpuModule, gpu_module, ptx_of, target_of_capability
-from weft_compiler.gpu.pipeline import optimise_for_gpu
+from weft_compiler.gpu.pipeline import optimize_for_gpu
 from weft_compiler.ir.program import Program
 from weft_graph.ir.code_generators import Launch, Shape
 from weft_graph.ir.node import Node
@@ -36,12 +36,12 @@ def ptx_code(lowered: Program, capability: tuple[int, int], deterministic: bool)
       is not known here.
     Raises: UnimplementedError: something in it has no code for GPUs.
     """
-    program = optimise_for_gpu(lowered)
+    program = optimize_for_gpu(lowered).program
     return code_of(program, module_for(program, capability, deterministic))
 
 
 def module_for(program: Program, capability: tuple[int, int], deterministic: bool) -> GpuModule:
-    """The kernels of an optimised program.
+    """The kernels of an optimized program.
 
     Raises: UnimplementedError: as of `ptx_code`.
     """

@@ -24,7 +24,7 @@ from weft_compiler.ir.expressions import (
     Variable,
     substitute,
 )
-from weft_compiler.ir.mutator import Mutator, substitute_body
+from weft_compiler.ir.mutator import Mutator, substitute_body, with_body
 from weft_compiler.ir.names import used_names
 from weft_compiler.ir.nests import nests_of
 from weft_compiler.ir.program import (
@@ -42,20 +42,29 @@ from weft_compiler.ir.program import (
     walk,
 )
 from weft_compiler.passes.effects import Buffers, interface_buffers, with_allocations
+from weft_compiler.passes.framework import Context
 
 
-def materialize_names(program: Program) -> Program:
-    """The program with names that several nests use in memory, so that these are kernels each.
+def materialize_names(program: Program, context: Context) -> Program:
+    """Return the program with names that several nests use in memory, so that each is a kernel.
 
     Else a sum of all elements and what is made of it would be one kernel, of one block.
     """
     begins = [each for each in program.body if isinstance(each, Allocate)]
     allocated, nests = _materialize(nests_of(program), ())
-    return replace(program, body=(*begins, *allocated, *[each for nest in nests for each in nest]))
+    for buffer in allocated:
+        context.applied(_buffer_name(buffer), "stored for the nests that use it")
+    statements = [each for nest in nests for each in nest]
+    return with_body(program, (*begins, *allocated, *statements))
 
 
-def fission_rows(program: Program) -> Program:
-    """The program with a kernel for each step of what is done with few long rows.
+def _buffer_name(statement: Statement) -> str:
+    assert isinstance(statement, Allocate)
+    return statement.buffer.name
+
+
+def fission_rows(program: Program, context: Context) -> Program:
+    """Return the program with a kernel for each step of what is done with few long rows.
 
     A block for each row would leave most of a GPU idle, and a block's memory holds no long row.
     """
@@ -64,9 +73,15 @@ def fission_rows(program: Program) -> Program:
     body: list[Statement] = []
     for nest in nests_of(program):
         allocated, statements = _fission_nest(nest, buffers)
+        if statements is not nest:
+            context.applied(_loop_variable(nest), "split into %d kernels", len(statements))
         begins += allocated
         body += statements
-    return replace(program, body=(*begins, *body))
+    return with_body(program, (*begins, *body))
+
+
+def _loop_variable(nest: Body) -> str:
+    return next(each.variable for each in nest if isinstance(each, For))
 
 
 def _fission_nest(nest: Body, buffers: Buffers) -> tuple[Body, Body]:

@@ -1,4 +1,4 @@
-"""The passes of programs for GPUs; whose turns threads take is seen when kernels are made."""
+"""The passes for GPUs, in their order; loops are given to threads when kernels are made."""
 
 from __future__ import annotations
 
@@ -8,27 +8,40 @@ from weft_compiler.gpu.fission import fission_rows, materialize_names
 from weft_compiler.gpu.split_reductions import split_column_sums, split_row_sums
 from weft_compiler.ir.program import Program
 from weft_compiler.ir.verifier import verify
-from weft_compiler.passes.contract_buffers import contract_buffers
-from weft_compiler.passes.fuse import fuse_loops
-from weft_compiler.passes.pipeline import Pass
-from weft_compiler.passes.simplify import simplify
+from weft_compiler.passes.framework import Pass, PassResult, Pipeline
+from weft_compiler.passes.pipeline import CONTRACT, FUSE, SIMPLIFY
 
-PASSES: Final[tuple[Pass, ...]] = (
-    simplify,
-    fuse_loops,
-    contract_buffers,
-    split_column_sums,
-    fuse_loops,  # as one kernel may then make the parts of several sums
-    contract_buffers,
-    fission_rows,
-    split_row_sums,
-    materialize_names,
+PIPELINE: Final = Pipeline(
+    SIMPLIFY,
+    FUSE,
+    CONTRACT,
+    Pass(
+        "split_column_sums",
+        "Split sums into elements of buffers, such as column sums, into parts for more blocks.",
+        split_column_sums,
+    ),
+    FUSE,  # one kernel may then compute the parts of several sums
+    CONTRACT,
+    Pass(
+        "fission_rows",
+        "Split nests over few long rows into a kernel for each step.",
+        fission_rows,
+    ),
+    Pass(
+        "split_row_sums",
+        "Split sums into variables, of everything or of few long rows, into parts.",
+        split_row_sums,
+    ),
+    Pass(
+        "materialize_names",
+        "Store values that several nests use, so that each nest is a kernel.",
+        materialize_names,
+    ),
 )
 
 
-def optimise_for_gpu(program: Program) -> Program:
-    """The program after the passes that GPUs need, verified."""
-    for each in PASSES:
-        program = each(program)
-    verify(program)
-    return program
+def optimize_for_gpu(program: Program) -> PassResult:
+    """Run the passes that GPUs need, and verify the program."""
+    result = PIPELINE.run(program)
+    verify(result.program)
+    return result

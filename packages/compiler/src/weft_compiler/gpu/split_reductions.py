@@ -46,7 +46,7 @@ from weft_compiler.ir.expressions import (
     walk as parts_of,
 )
 from weft_compiler.ir.indices import plus, times
-from weft_compiler.ir.mutator import StatementMutator, substitute_body
+from weft_compiler.ir.mutator import StatementMutator, substitute_body, with_body
 from weft_compiler.ir.names import Names, used_names, variable_names
 from weft_compiler.ir.nests import nests_of
 from weft_compiler.ir.program import (
@@ -67,6 +67,7 @@ from weft_compiler.ir.program import (
     walk,
 )
 from weft_compiler.passes.effects import Buffers, effects_of, interface_buffers, with_allocations
+from weft_compiler.passes.framework import Context
 from weft_tensor.dtypes import DType
 
 FEW_ROWS: Final = 128
@@ -85,17 +86,21 @@ COLUMN: Final = 32
 _LEAST: Final[Mapping[str, float]] = {"add": -0.0, "mul": 1, "maximum": -np.inf, "minimum": np.inf}
 
 
-def split_column_sums(program: Program) -> Program:
-    """The program with sums into buffers made by threads with variables of their own."""
-    return _split(program, _of_buffers)
+def split_column_sums(program: Program, context: Context) -> Program:
+    """Return the program with sums into buffers made by threads with variables of their own."""
+    return _split(program, context, _of_buffers)
 
 
-def split_row_sums(program: Program) -> Program:
-    """The program with sums into variables made in parts, where there is much of few."""
-    return _split(program, _of_variables)
+def split_row_sums(program: Program, context: Context) -> Program:
+    """Return the program with long sums into few variables made in parts."""
+    return _split(program, context, _of_variables)
 
 
-def _split(program: Program, find: Callable[[Body, Buffers], _ReductionNest | None]) -> Program:
+def _split(
+    program: Program,
+    context: Context,
+    find: Callable[[Body, Buffers], _ReductionNest | None],
+) -> Program:
     buffers = with_allocations(interface_buffers(program), program.body)
     names = Names(program)
     begins: list[Statement] = [each for each in program.body if isinstance(each, Allocate)]
@@ -105,10 +110,12 @@ def _split(program: Program, find: Callable[[Body, Buffers], _ReductionNest | No
         if found is None:
             body += nest
             continue
+        totals = ", ".join([each.name for each in found.totals])
+        context.applied(totals, "combined from %d parts", found.parts)
         allocated, statements = found.cut(names)
         begins += allocated
         body += statements
-    return replace(program, body=(*begins, *body))
+    return with_body(program, (*begins, *body))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ statement := ("for" | "parallel" | "vector") NAME "in" expression ":" body
   | ("let" | "var") NAME "=" expression | "alloc" buffer | "check" expression "," STRING
   | "call" NAME "(" views ["," NAME "=" INTEGER]* ["," "at" expression]* ")"
   | NAME ["[" indices "]"] [PRIMITIVE] "=" expression
+
+Lines that begin with "#" are comments.
 """
 
 from __future__ import annotations
@@ -71,7 +73,11 @@ def parse(text: str) -> Program:
 
 class _Reader:
     def __init__(self, text: str) -> None:
-        self._lines = [(at, line) for at, line in enumerate(text.splitlines(), 1) if line.strip()]
+        self._lines = [
+            (number, line)
+            for number, line in enumerate(text.splitlines(), 1)
+            if line.strip() and not line.startswith("#")
+        ]
         self._next = 0
         self._tokens: list[tuple[str, str]] = []
         self._names: dict[str, DType] = {}

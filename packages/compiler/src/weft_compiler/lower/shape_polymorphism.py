@@ -124,10 +124,10 @@ class PolymorphicProgram:
         )
         return found if fits else None
 
-    def at(self, optimised: Program, lowered: Program) -> Program:
+    def at(self, optimized: Program, lowered: Program) -> Program:
         """What passes made of it, with the buffers that a lowered program has for its size."""
-        inputs = (optimised.inputs[0], *_sized(optimised.inputs[1:], lowered.inputs))
-        return replace(optimised, inputs=inputs, outputs=_sized(optimised.outputs, lowered.outputs))
+        inputs = (optimized.inputs[0], *_sized(optimized.inputs[1:], lowered.inputs))
+        return replace(optimized, inputs=inputs, outputs=_sized(optimized.outputs, lowered.outputs))
 
 
 def _sized(buffers: Sequence[Buffer], like: Sequence[Buffer]) -> tuple[Buffer, ...]:

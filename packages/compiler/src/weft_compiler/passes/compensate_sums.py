@@ -63,6 +63,7 @@ from weft_compiler.ir.program import (
     walk,
 )
 from weft_compiler.passes.effects import Buffers, interface_buffers, with_allocations
+from weft_compiler.passes.framework import Context
 from weft_tensor.dtypes import DType
 
 MAX_ADDITIONS: Final = 64
@@ -77,13 +78,9 @@ _UNKNOWN_TRIP_COUNT: Final = 1 << 20
 _Indices = tuple[Expr, ...]
 
 
-def compensate_sums(program: Program, vector_bytes: int = 0) -> Program:
-    """The program with long sums in blocks.
-
-    Args:
-      vector_bytes: of a register of the processor, in whose lanes vector loops add.
-    """
-    blocks = _Compensation(Names(program), max(1, vector_bytes // _LANE_BYTES))
+def compensate_sums(program: Program, context: Context) -> Program:
+    """Return the program with long sums in blocks, by the lanes of a vector register."""
+    blocks = _Compensation(Names(program), context)
     return with_body(program, blocks.rewrite_program(program.body, interface_buffers(program)))
 
 
@@ -145,12 +142,13 @@ class _Compensation:
 
     Args:
       names: finds names for what is new.
-      lanes: how many additions a loop in lanes does beside each other, at least.
+      context: the size of a register tells the number of additions in lanes, at least.
     """
 
-    def __init__(self, names: Names, lanes: int) -> None:
+    def __init__(self, names: Names, context: Context) -> None:
         self._name = names.new
-        self._lanes = lanes
+        self._context = context
+        self._lanes = max(1, context.vector_bytes // _LANE_BYTES)
 
     def rewrite_program(self, body: Body, outer: Buffers) -> Body:
         """The statements of a program, of which each loop nest stays one."""
@@ -182,7 +180,14 @@ class _Compensation:
         if depth <= MAX_ADDITIONS:
             return False
         totals = math.prod(of.sizes(of.axes(loop.body)))
-        return totals * _MIN_ADDITIONS <= MAX_ADDITIONS * _num_additions(loop, of) / depth
+        is_profitable = totals * _MIN_ADDITIONS <= MAX_ADDITIONS * _num_additions(loop, of) / depth
+        if is_profitable:
+            self._context.applied(of.name, "summed in blocks over %s", loop.variable)
+        else:
+            self._context.missed(
+                of.name, "its blocks would add too few terms to each of its totals"
+            )
+        return is_profitable
 
     # ------------------------------------------------------------------------------ depths
 

@@ -38,14 +38,15 @@ from weft_compiler.passes.effects import (
     interface_buffers,
     with_allocations,
 )
+from weft_compiler.passes.framework import Context
 
 
-def contract_buffers(program: Program) -> Program:
-    """The program with its buffers moved inwards and made smaller."""
-    return with_body(program, _contract_body(program.body, interface_buffers(program)))
+def contract_buffers(program: Program, context: Context) -> Program:
+    """Return the program with its buffers moved inwards and made smaller."""
+    return with_body(program, _contract_body(program.body, interface_buffers(program), context))
 
 
-def _contract_body(body: Body, outer: Buffers) -> Body:
+def _contract_body(body: Body, outer: Buffers, context: Context) -> Body:
     buffers = with_allocations(outer, body)
     statements = [each for each in body if not isinstance(each, Allocate)]
     effects = [effects_of((each,), buffers) for each in statements]
@@ -63,15 +64,24 @@ def _contract_body(body: Body, outer: Buffers) -> Body:
         first = statements[users[0]]
         if buffer.size == 1 and _is_stored_once(buffer, users, statements, effects):
             assert isinstance(first, Store)
+            context.applied(buffer.name, "contracted to a scalar")
             statements[users[0]] = Let(buffer.name, first.value)
             names[buffer.name] = Variable(buffer.dtype, buffer.name)
         elif axis := _axis_of(buffer, first, effects[users[0]]) if len(users) == 1 else None:
             assert isinstance(first, For)
+            context.applied(
+                buffer.name,
+                "moved into the loop over %s, without axis %d",
+                first.variable,
+                axis - 1,
+            )
             statements[users[0]] = _move_into(buffer, first, axis - 1)
         else:
             kept.append(allocate)
     named = _LoadReplacement(names).rewrite_body(tuple(statements)) if names else statements
-    deeper = [map_bodies(each, lambda inner: _contract_body(inner, buffers)) for each in named]
+    deeper = [
+        map_bodies(each, lambda inner: _contract_body(inner, buffers, context)) for each in named
+    ]
     return (*kept, *deeper)
 
 

@@ -14,7 +14,7 @@ computed after that: memory would be held meanwhile, and what was read is in no 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from weft_compiler.ir.expressions import INDEX, Expr, Variable, same, substitute
 from weft_compiler.ir.mutator import map_bodies, substitute_body, with_body
@@ -28,6 +28,7 @@ from weft_compiler.passes.effects import (
     interface_buffers,
     with_allocations,
 )
+from weft_compiler.passes.framework import Context
 from weft_compiler.passes.sink import LARGE_BYTES
 
 MAX_DISTANCE: Final = 24
@@ -46,12 +47,12 @@ MIN_SIZE_RATIO: Final = 8
 """How many times as much a loop has to fill so that what it would find in caches is little."""
 
 
-def fuse_loops(program: Program) -> Program:
-    """The program with loops merged where that is possible and worth it."""
-    return with_body(program, _fuse_body(program.body, interface_buffers(program)))
+def fuse_loops(program: Program, context: Context) -> Program:
+    """Return the program with loops merged where that is possible and profitable."""
+    return with_body(program, _fuse_body(program.body, interface_buffers(program), context))
 
 
-def _fuse_body(body: Body, outer: Buffers) -> Body:
+def _fuse_body(body: Body, outer: Buffers, context: Context) -> Body:
     buffers = with_allocations(outer, body)
     # Buffers may be there earlier than they are used: they are in nobody's way then.
     allocated = [each for each in body if isinstance(each, Allocate)]
@@ -68,7 +69,7 @@ def _fuse_body(body: Body, outer: Buffers) -> Body:
         # What a merged loop touches may let it be merged with one before.
         while isinstance(loop := done[at], For):
             filled = sum(sizes.get(buffer, 0) for buffer in effects[at].writes)
-            found = _find_partner(
+            partner = _find_partner(
                 loop,
                 effects[at],
                 done[:at],
@@ -76,9 +77,12 @@ def _fuse_body(body: Body, outer: Buffers) -> Body:
                 buffers,
                 filled * (filled >= LARGE_BYTES),
             )
-            if found is None:
+            if partner.position is None:
+                if partner.obstacle:
+                    context.missed(loop.variable, partner.obstacle)
                 break
-            first, needed = found
+            first, needed = partner.position, partner.needed
+            context.applied(loop.variable, "merged into the loop over %s", _variable(done[first]))
             joined = _fused(done[first], loop)
             rest = [k for k in range(first + 1, len(done)) if k != at and k not in needed]
             order = [*needed, first, *rest]
@@ -88,8 +92,22 @@ def _fuse_body(body: Body, outer: Buffers) -> Body:
             at = first + len(needed)
     return (
         *allocated,
-        *[map_bodies(each, lambda inner: _fuse_body(inner, buffers)) for each in done],
+        *[map_bodies(each, lambda inner: _fuse_body(inner, buffers, context)) for each in done],
     )
+
+
+class _Partner(NamedTuple):
+    """The loop that another one is merged into.
+
+    Attributes:
+      position: where it is; None if there is none.
+      needed: positions of the statements that have to move before it, as the other needs them.
+      obstacle: why the last loop that fills what the other reads cannot be it; "" if none does.
+    """
+
+    position: int | None
+    needed: Sequence[int] = ()
+    obstacle: str = ""
 
 
 def _find_partner(
@@ -99,14 +117,14 @@ def _find_partner(
     effects: Sequence[Effects],
     buffers: Buffers,
     filled: int,
-) -> tuple[int, list[int]] | None:
-    """The place of a loop that this one can be merged into.
+) -> _Partner:
+    """Return the loop that this one can be merged into.
 
     Args:
       filled: bytes of temporaries that it fills; 0 where they are few.
-    Returns: it, and the places of what has to move before it, since the loop needs it.
     """
     needed: list[int] = []
+    obstacle = ""
     called = False
     for at in range(len(done) - 1, max(-1, len(done) - 1 - MAX_DISTANCE), -1):
         other, there = done[at], effects[at]
@@ -115,35 +133,48 @@ def _find_partner(
             buffers[name].bytes for name in own.reads.keys() & there.writes.keys() & buffers.keys()
         )
         far = called and found * MIN_SIZE_RATIO < filled
-        if isinstance(other, For) and not (meets or far) and _can_fuse(other, there, loop, own):
-            return at, needed[::-1]
+        if isinstance(other, For):
+            reason = _MOVED if meets else _FAR if far else _obstacle(other, there, loop, own)
+            if not reason:
+                return _Partner(at, needed[::-1])
+            if found and not obstacle:
+                obstacle = reason
         called |= filled > 0 and any(isinstance(each, Call) for each in walk((other,)))
         if meets or there.conflicts(own):
             needed.append(at)
             if len(needed) > MAX_MOVED:
-                return None
-    return None
+                break
+    return _Partner(None, obstacle=obstacle)
 
 
-def _can_fuse(first: For, before: Effects, second: For, after: Effects) -> bool:
+_MOVED: Final = "a statement between the loops needs the first and is needed by the second"
+_FAR: Final = "a routine between the loops evicts what the second would find in caches"
+
+
+def _obstacle(first: For, before: Effects, second: For, after: Effects) -> str:
+    """Return why two loops cannot be merged, or ""."""
     if first.order is not second.order or not same(first.extent, second.extent):
-        return False
-    if (before.defines - {first.variable}) & after.uses or before.ends or after.ends:
-        return False
+        return "the loops have different ranges"
+    if (before.defines - {first.variable}) & after.uses:
+        return "the second loop needs a result of the whole first one"
+    if before.ends or after.ends:
+        return "one of the loops may end the program"
     buffers = {*before.reads, *before.writes, *after.reads, *after.writes}
     shared = {*before.reads, *before.writes} & {*after.reads, *after.writes}
     if not shared:
-        return False
+        return "the loops share no buffer"
     statements = list(walk((first, second)))
     if len(statements) > MAX_STATEMENTS:
-        return False
+        return "the merged loop would have too many statements"
     if len(buffers) > MAX_BUFFERS and not any(isinstance(each, Call) for each in statements):
-        return False
-    return all(
+        return "the merged loop would touch too many buffers"
+    if not all(
         _is_private(buffer, first.variable, before, second.variable, after)
         for buffer in shared
         if buffer in before.writes or buffer in after.writes
-    )
+    ):
+        return "an iteration needs elements of other iterations"
+    return ""
 
 
 def _is_private(buffer: str, i: str, before: Effects, j: str, after: Effects) -> bool:
@@ -165,6 +196,11 @@ def _is_affine_in(index: Expr, variable: str) -> bool:
     """Whether an index tells the turn of a loop: it is of the loop's variable alone."""
     terms = affine(index)
     return terms is not None and bool(terms.get(variable)) and terms.keys() <= {variable, ""}
+
+
+def _variable(loop: Statement) -> str:
+    assert isinstance(loop, For)
+    return loop.variable
 
 
 def _fused(first: Statement, second: For) -> For:

@@ -10,10 +10,11 @@ from __future__ import annotations
 from weft_compiler.ir.mutator import with_body
 from weft_compiler.ir.program import Check, Program, Statement, While, walk
 from weft_compiler.passes.effects import Effects, effects_of, interface_buffers, with_allocations
+from weft_compiler.passes.framework import Context
 
 
-def hoist_checks(program: Program) -> Program:
-    """The program with each check, and loops of checks, as early as it can be.
+def hoist_checks(program: Program, context: Context) -> Program:
+    """Return the program with each check, and loops of checks, as early as possible.
 
     They stay in their order, so the first that fails is the same; and behind what may not end.
     """
@@ -21,12 +22,19 @@ def hoist_checks(program: Program) -> Program:
     done: list[tuple[Statement, Effects]] = []
     for statement in program.body:
         own = effects_of((statement,), buffers)
-        at = len(done)
+        at = end = len(done)
         if own.ends and not own.writes and _is_check(statement):
             while at and not _depends_on(own, done[at - 1][1]):
                 at -= 1
+            if at < end:
+                context.applied(_message(statement), "moved earlier by %d statements", end - at)
         done.insert(at, (statement, own))
     return with_body(program, tuple([statement for statement, _ in done]))
+
+
+def _message(statement: Statement) -> str:
+    """Return the message of the first check of a statement."""
+    return next(each.message for each in walk((statement,)) if isinstance(each, Check))
 
 
 def _is_check(statement: Statement) -> bool:

@@ -43,6 +43,7 @@ from weft_compiler.passes.effects import (
     interface_buffers,
     with_allocations,
 )
+from weft_compiler.passes.framework import Context
 from weft_compiler.routines import routine
 
 MIN_WORK: Final = 50_000
@@ -56,31 +57,34 @@ _PRODUCTS_PER_OPERATION: Final = 8
 """Products of numbers that a routine computes in the time of an operation, at least."""
 
 
-def parallelize_loops(program: Program) -> Program:
-    """The program with loops marked."""
-    buffers = with_allocations(interface_buffers(program), program.body)
-    return with_body(
-        program, tuple([_parallelize(statement, buffers) for statement in program.body])
-    )
+def parallelize_loops(program: Program, context: Context) -> Program:
+    """Return the program with loops marked."""
+    body = _parallelize_body(program.body, interface_buffers(program), context)
+    return with_body(program, body)
 
 
-def _parallelize(statement: Statement, buffers: Buffers) -> Statement:
+def _parallelize(statement: Statement, buffers: Buffers, context: Context) -> Statement:
     if estimate_work(statement) < MIN_WORK:
         return _vectorize(statement, buffers)
     if isinstance(statement, For) and statement.order is Order.SERIAL:
-        free = can_reorder(statement, buffers, combines=False)
-        if free and not _is_short(statement, buffers):
+        obstacle = reorder_obstacle(statement, buffers, combines=False)
+        if not obstacle and _is_short(statement, buffers):
+            obstacle = "it is short, and a loop inside of it is shared better"
+        if obstacle:
+            context.missed(statement.variable, obstacle)
+        else:
+            context.applied(statement.variable, "its iterations are for threads")
             return replace(
                 statement, body=_vectorize_body(statement.body, buffers), order=Order.PARALLEL
             )
     elif isinstance(statement, For):
         return _vectorize(statement, buffers)
-    return map_bodies(statement, lambda body: _parallelize_body(body, buffers))
+    return map_bodies(statement, lambda body: _parallelize_body(body, buffers, context))
 
 
-def _parallelize_body(body: Body, outer: Buffers) -> Body:
+def _parallelize_body(body: Body, outer: Buffers, context: Context) -> Body:
     buffers = with_allocations(outer, body)
-    return tuple([_parallelize(statement, buffers) for statement in body])
+    return tuple([_parallelize(statement, buffers, context) for statement in body])
 
 
 def _is_short(loop: For, outer: Buffers) -> bool:
@@ -127,7 +131,18 @@ def can_reorder(
     may_end: bool = False,
     atomic: Collection[str] = (),
 ) -> bool:
-    """Whether the turns of a loop may run in any order.
+    """Return True if the iterations of a loop may run in any order; see `reorder_obstacle`."""
+    return not reorder_obstacle(loop, buffers, combines, may_end, atomic)
+
+
+def reorder_obstacle(
+    loop: For,
+    buffers: Buffers,
+    combines: bool,
+    may_end: bool = False,
+    atomic: Collection[str] = (),
+) -> str:
+    """Return why the iterations of a loop may not run in any order, or "".
 
     Args:
       combines: they may combine values into variables of outside.
@@ -135,13 +150,15 @@ def can_reorder(
       atomic: buffers that may be stored to at any place, as each store is atomic.
     """
     effects = effects_of(loop.body, buffers)
-    if (effects.ends and not may_end) or not _has_private_scalars(loop.body, combines):
-        return False
+    if effects.ends and not may_end:
+        return "an iteration may end the program"
+    if not _has_private_scalars(loop.body, combines):
+        return "its iterations change a variable from outside"
     own = {each.buffer.name for each in walk(loop.body) if isinstance(each, Allocate)}
-    return all(
-        buffer in own or buffer in atomic or has_disjoint_stores(loop, buffer, effects)
-        for buffer in effects.writes
-    )
+    for buffer in effects.writes:
+        if not (buffer in own or buffer in atomic or has_disjoint_stores(loop, buffer, effects)):
+            return f"iterations may touch the same elements of {buffer}"
+    return ""
 
 
 def has_disjoint_stores(loop: For, buffer: str, effects: Effects) -> bool:

@@ -28,6 +28,7 @@ from weft_compiler.ir.indices import plus
 from weft_compiler.ir.mutator import StatementMutator, substitute_body, with_body
 from weft_compiler.ir.names import Names, variable_names
 from weft_compiler.ir.program import Body, For, Let, Program, Statement, Store, expressions
+from weft_compiler.passes.framework import Context
 from weft_compiler.passes.simplify import simplify_body
 
 _MAX_PARTS: Final = 16
@@ -36,9 +37,9 @@ _MIN_ITERATIONS: Final = 8
 """Turns of each: those of fewer cost more than what they would save."""
 
 
-def partition_loops(program: Program) -> Program:
-    """The program with loops split."""
-    return with_body(program, _Partition(Names(program)).rewrite_body(program.body))
+def partition_loops(program: Program, context: Context) -> Program:
+    """Return the program with loops split."""
+    return with_body(program, _Partition(Names(program), context).rewrite_body(program.body))
 
 
 class _Partition(StatementMutator):
@@ -48,11 +49,12 @@ class _Partition(StatementMutator):
       names: finds names for the variables of new loops.
     """
 
-    def __init__(self, names: Names) -> None:
-        self._names = names
+    def __init__(self, names: Names, context: Context) -> None:
+        self._names, self._context = names, context
 
     def rewrite_statement(self, statement: Statement) -> Statement | Body:
         if isinstance(statement, For) and (cuts := _split_points(statement)):
+            self._context.applied(statement.variable, "split at %s", cuts[1:-1])
             return _partition(statement, cuts, self._names)
         return super().rewrite_statement(statement)
 

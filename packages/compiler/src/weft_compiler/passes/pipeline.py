@@ -1,15 +1,13 @@
-"""The passes in their order."""
+"""The passes for processors, in their order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 from weft_compiler.ir.program import Program
-from weft_compiler.ir.verifier import verify
 from weft_compiler.passes.compensate_sums import compensate_sums
 from weft_compiler.passes.contract_buffers import contract_buffers
+from weft_compiler.passes.framework import Context, Pass, PassResult, Pipeline
 from weft_compiler.passes.fuse import fuse_loops
 from weft_compiler.passes.hoist_checks import hoist_checks
 from weft_compiler.passes.parallelize import parallelize_loops
@@ -22,45 +20,112 @@ from weft_compiler.passes.sparse_attention.rewrite import skip_masked_columns
 from weft_compiler.passes.split_reductions import split_reductions
 from weft_compiler.passes.tile import tile_rows
 
-Pass = Callable[[Program], Program]
+SIMPLIFY: Final = Pass(
+    "simplify",
+    "Remove loops of one iteration, known branches and redundant index arithmetic.",
+    simplify,
+)
+HOIST_CHECKS: Final = Pass(
+    "hoist_checks",
+    "Move checks before statements that they do not need, so that loops around them can fuse.",
+    hoist_checks,
+)
+ACCUMULATE: Final = Pass(
+    "accumulate_in_place",
+    "Let a matrix product add to its destination instead of adding a temporary afterwards.",
+    accumulate_in_place,
+)
+SINK: Final = Pass(
+    "sink_temporaries",
+    "Move loops that fill large temporaries behind the routines before their first use.",
+    sink_temporaries,
+)
+FUSE: Final = Pass(
+    "fuse",
+    "Merge loops over one range, so that values pass through registers or caches.",
+    fuse_loops,
+)
+CONTRACT: Final = Pass(
+    "contract_buffers",
+    "Shrink temporaries to the iteration that uses them, at best to a scalar.",
+    contract_buffers,
+    requires=("fuse",),
+)
+TILE: Final = Pass(
+    "tile",
+    "Run matrix products and loops in tiles of rows, so that large temporaries stay in caches.",
+    tile_rows,
+    requires=("contract_buffers",),
+)
 
 
-def optimise(program: Program, check: bool = True, vector_bytes: int = 0) -> Program:
-    """The program after all passes.
+def _shrink(program: Program) -> Program:
+    """Run the passes that make buffers smaller, on trial: their remarks are dropped."""
+    for each in (SINK, FUSE, CONTRACT, TILE):
+        program = each(program).program
+    return program
+
+
+def _rematerialize(program: Program, context: Context) -> Program:
+    return rematerialize(program, context, _shrink)
+
+
+PIPELINE: Final = Pipeline(
+    SIMPLIFY,
+    HOIST_CHECKS,
+    ACCUMULATE,
+    Pass(
+        "rematerialize",
+        "Compute large temporaries again before late uses, where that keeps them out of memory.",
+        _rematerialize,
+    ),
+    SINK,
+    FUSE,
+    CONTRACT,
+    TILE,
+    Pass(
+        "skip_masked_columns",
+        "Skip attention columns whose probability is exactly zero, such as those of a causal mask.",
+        skip_masked_columns,
+        requires=("tile",),
+    ),
+    Pass(
+        "select_products",
+        "Choose generated code or BLAS for each matrix product, and hoist transposes.",
+        select_products,
+        requires=("tile",),
+    ),
+    Pass(
+        "split_reductions",
+        "Split long reductions into blocks with partial results that threads compute.",
+        split_reductions,
+    ),
+    Pass(
+        "partition_loops",
+        "Split innermost loops where a condition on their variable changes.",
+        partition_loops,
+    ),
+    Pass(
+        "parallelize",
+        "Mark the outermost independent loops for threads and the innermost ones for lanes.",
+        parallelize_loops,
+        requires=("split_reductions", "partition_loops"),
+    ),
+    Pass(
+        "compensate_sums",
+        "Sum long series in blocks, whose totals are added with compensation.",
+        compensate_sums,
+        requires=("parallelize",),
+    ),
+)
+
+
+def optimize(program: Program, check: bool = True, vector_bytes: int = 0) -> PassResult:
+    """Run all passes.
 
     Args:
-      check: verify it after each.
-      vector_bytes: of a register of the processor: its products are chosen, and its lanes add.
+      check: verify the program after each.
+      vector_bytes: size of a vector register of the processor: products are chosen by it, and
+        sums are split by its number of lanes.
     """
-    for each in passes_for(vector_bytes):
-        program = each(program)
-        if check:
-            verify(program)
-    return program
-
-
-_SMALLER: Final[tuple[Pass, ...]] = (sink_temporaries, fuse_loops, contract_buffers, tile_rows)
-"""Those that make buffers smaller."""
-
-
-def _smaller(program: Program) -> Program:
-    for each in _SMALLER:
-        program = each(program)
-    return program
-
-
-def passes_for(vector_bytes: int = 0) -> tuple[Pass, ...]:
-    """The passes in their order; see `optimise`."""
-    return (
-        simplify,
-        hoist_checks,
-        accumulate_in_place,
-        partial(rematerialize, later=_smaller),
-        *_SMALLER,
-        skip_masked_columns,
-        partial(select_products, vector_bytes=vector_bytes),
-        split_reductions,
-        partition_loops,
-        parallelize_loops,
-        partial(compensate_sums, vector_bytes=vector_bytes),
-    )
+    return PIPELINE.run(program, vector_bytes, check)

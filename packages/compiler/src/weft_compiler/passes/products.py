@@ -36,6 +36,7 @@ from weft_compiler.ir.program import (
     While,
 )
 from weft_compiler.passes.effects import Buffers, effects_of, interface_buffers, with_allocations
+from weft_compiler.passes.framework import Context
 from weft_compiler.windows import LINE
 
 _SMALL_WORK: Final = 10**6
@@ -102,29 +103,27 @@ def l2_cache_bytes() -> int:
     return _DEFAULT_CACHE  # of systems that do not tell
 
 
-def select_products(program: Program, vector_bytes: int) -> Program:
-    """The program with `matmul` in the place of `gemm` where that is faster.
-
-    Args:
-      vector_bytes: of a register of the processor.
-    """
-    if vector_bytes < LINE:
+def select_products(program: Program, context: Context) -> Program:
+    """Return the program with `matmul` in the place of `gemm` where that is faster."""
+    if context.vector_bytes < LINE:
         return program
-    hoister = _TransposeHoister(Names(program), interface_buffers(program))
+    hoister = _TransposeHoister(Names(program), interface_buffers(program), context)
     body = hoister.rewrite_body(program.body)
-    return with_body(program, _ProductSelection(vector_bytes).rewrite_body(body))
+    return with_body(program, _ProductSelection(context).rewrite_body(body))
 
 
 class _ProductSelection(StatementMutator):
     """Replaces `gemm` by `matmul` where that is faster."""
 
-    def __init__(self, vector_bytes: int) -> None:
-        self._vector_bytes = vector_bytes
+    def __init__(self, context: Context) -> None:
+        self._context = context
 
     def rewrite_statement(self, statement: Statement) -> Statement | Body:
         if isinstance(statement, Call) and statement.routine == "gemm":
             parameters, dtype = dict(statement.parameters), statement.views[0].dtype
-            if prefers_generated(parameters, dtype.size, self._vector_bytes, l2_cache_bytes()):
+            vector_bytes = self._context.vector_bytes
+            if prefers_generated(parameters, dtype.size, vector_bytes, l2_cache_bytes()):
+                self._context.applied(statement.views[2].buffer, "computed by generated code")
                 return replace(statement, routine="matmul")
         return super().rewrite_statement(statement)
 
@@ -133,10 +132,10 @@ class _ProductSelection(StatementMutator):
 
 
 class _TransposeHoister(StatementMutator):
-    """Transposes before a loop what is the same in all of its turns."""
+    """Transposes before a loop the operands that are the same in all of its iterations."""
 
-    def __init__(self, names: Names, buffers: Buffers) -> None:
-        self._names, self._buffers = names, buffers
+    def __init__(self, names: Names, buffers: Buffers, context: Context) -> None:
+        self._names, self._buffers, self._context = names, buffers, context
 
     def rewrite_body(self, body: Body) -> Body:
         outer = self._buffers
@@ -168,6 +167,7 @@ class _TransposeHoister(StatementMutator):
                 name = self._names.new(f"{b.buffer}_transposed")
                 buffer = Buffer(name, b.dtype, (parameters["k"], parameters["n"]))
                 before.extend(self._emit_transpose(b, buffer))
+                self._context.applied(b.buffer, "transposed before the loop")
                 transposed[str(b)] = Load(b.dtype, name, (index(0), index(0)))
             parameters |= {"b_row": parameters["n"], "b_column": 1}
             views = (a, transposed[str(b)], c)
@@ -214,14 +214,17 @@ def _is_transposed(call: Call, of: Mapping[str, int], buffers: Buffers) -> bool:
 # ------------------------------------------------------------------------------- sums
 
 
-def accumulate_in_place(program: Program) -> Program:
-    """The program with products that are added to a matrix and used nowhere else added in place."""
-    return with_body(program, _accumulate_body(program.body, interface_buffers(program)))
+def accumulate_in_place(program: Program, context: Context) -> Program:
+    """Return the program with products added in place that are only added to a matrix."""
+    body = _accumulate_body(program.body, interface_buffers(program), context)
+    return with_body(program, body)
 
 
-def _accumulate_body(body: Body, outer: Buffers) -> Body:
+def _accumulate_body(body: Body, outer: Buffers, context: Context) -> Body:
     buffers = with_allocations(outer, body)
-    statements = [map_bodies(each, lambda inner: _accumulate_body(inner, buffers)) for each in body]
+    statements = [
+        map_bodies(each, lambda inner: _accumulate_body(inner, buffers, context)) for each in body
+    ]
     allocated = {each.buffer.name for each in body if isinstance(each, Allocate)}
     users = _users(statements, buffers)
     removed: set[int] = set()
@@ -241,6 +244,7 @@ def _accumulate_body(body: Body, outer: Buffers) -> Body:
         of = {**dict(each.parameters), "accumulate": 1}
         view = replace(product, buffer=total)
         statements[at] = replace(each, views=(*each.views[:2], view), parameters=tuple(of.items()))
+        context.applied(product.buffer, "accumulated in %s by the product", total)
         removed.add(adder)
         users[total] = sorted({*users[total], at} - {adder})
         users[product.buffer] = []

@@ -40,6 +40,7 @@ from weft_compiler.ir.program import (
     walk,
 )
 from weft_compiler.passes.effects import effects_of, interface_buffers, with_allocations
+from weft_compiler.passes.framework import Context
 from weft_compiler.passes.parallelize import estimate_work
 
 _MIN_BYTES: Final = 1 << 26
@@ -51,35 +52,45 @@ _MIN_SIZE_RATIO: Final = 8
 _MAX_WORK: Final = 32
 """Operations that may be done again for each of its elements."""
 
-Pass = Callable[[Program], Program]
 _Producers = frozenset[str]
 """Buffers that are filled anew, so that one of them can be."""
 _LateUses = dict[int, set[str]]
 """Of statements of a program that is made, by place, what would be computed again before them."""
 
 
-def rematerialize(program: Program, later: Pass) -> Program:
-    """The program with large temporaries computed again where that keeps them out of memory.
+def rematerialize(
+    program: Program, context: Context, shrink: Callable[[Program], Program]
+) -> Program:
+    """Return the program with large temporaries computed again where that saves their memory.
 
     Args:
-      later: the passes that come after this one, as far as they make buffers smaller.
+      shrink: runs the later passes that make buffers smaller, on trial.
     """
     flat = _TopLevel(program)
-    chains = {name: chain for name in flat.large_temporaries() if (chain := flat.producers(name))}
+    chains: dict[str, _Producers] = {}
+    for name in flat.large_temporaries():
+        if chain := flat.producers(name):
+            chains[name] = chain
+        else:
+            context.missed(name, "its producers take too much work, or have other effects")
     if not chains:
         return program
-    made = later(program)
+    made = shrink(program)
     wanted = _late_uses(made, chains)
     while wanted:
         again = _Recomputation(flat, made, chains, wanted)
-        smaller = _buffer_sizes(later(again.program))
+        smaller = _buffer_sizes(shrink(again.program))
         whole = again.impossible | {
             name
             for name, twins in again.twins.items()
             if any(smaller.get(each, 0) > _MAX_BYTES_LEFT for each in (name, *twins))
         }
         if not whole:
+            for name, twins in again.twins.items():
+                context.applied(name, "computed again as %s", ", ".join(twins))
             return again.program
+        for name in sorted(whole):
+            context.missed(name, "it would stay in memory as a whole, or its operands change")
         rest = {at: names - whole for at, names in wanted.items()}
         wanted = {at: names for at, names in rest.items() if names}
     return program

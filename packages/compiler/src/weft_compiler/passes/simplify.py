@@ -1,4 +1,4 @@
-"""Leaving out what is known: loops of one turn, and arithmetic of indices that does nothing."""
+"""Simplification: loops of one iteration, known branches, and redundant index arithmetic."""
 
 from __future__ import annotations
 
@@ -16,11 +16,16 @@ from weft_compiler.ir.indices import plus, times
 from weft_compiler.ir.mutator import Mutator, map_expressions, substitute_body, with_body
 from weft_compiler.ir.program import Body, For, If, Let, Program, Statement
 from weft_compiler.ir.ranges import Range, affine, range_of
+from weft_compiler.passes.framework import Context
 
 
-def simplify(program: Program) -> Program:
-    """The program without loops of one turn, and with simpler indices and conditions."""
-    return with_body(program, simplify_body(program.body, {}))
+def simplify(program: Program, context: Context) -> Program:
+    """Return the program without loops of one iteration, with simpler indices and conditions."""
+    simplifier = _Simplifier({})
+    body = simplifier.rewrite_body(program.body)
+    if simplifier.num_removed:
+        context.applied(program.name, "removed %d loops and branches", simplifier.num_removed)
+    return with_body(program, body)
 
 
 def simplify_body(body: Body, known: Mapping[str, Range]) -> Body:
@@ -29,10 +34,15 @@ def simplify_body(body: Body, known: Mapping[str, Range]) -> Body:
 
 
 class _Simplifier(Mutator):
-    """Simplifies statements by the ranges of the indices that are visible to them."""
+    """Simplifies statements by the ranges of the indices that are visible to them.
+
+    Attributes:
+      num_removed: the loops of at most one iteration and the decided branches so far.
+    """
 
     def __init__(self, ranges: Mapping[str, Range]) -> None:
         self._ranges = dict(ranges)
+        self.num_removed = 0
 
     def rewrite_body(self, body: Body) -> Body:
         outer = self._ranges
@@ -46,11 +56,14 @@ class _Simplifier(Mutator):
         match statement:
             case For(variable=variable, extent=Constant(value=trip_count), body=body):
                 if trip_count <= 0:
+                    self.num_removed += 1
                     return ()
                 if trip_count == 1:
+                    self.num_removed += 1
                     return self.rewrite_body(substitute_body(body, {variable: index(0)}))
                 self._ranges[variable] = Range(0, int(trip_count) - 1)
             case If(condition=Constant(value=value), then=then, otherwise=otherwise):
+                self.num_removed += 1
                 return self.rewrite_body(then if value else otherwise)
             case Let(name=name, value=value) if value.dtype is INDEX:
                 self._ranges[name] = range_of(value, self._ranges)

@@ -15,13 +15,14 @@ from typing import Final
 from weft_compiler.ir.mutator import with_body
 from weft_compiler.ir.program import Allocate, Call, For, Program, Statement, walk
 from weft_compiler.passes.effects import Effects, effects_of, interface_buffers, with_allocations
+from weft_compiler.passes.framework import Context
 
 LARGE_BYTES: Final = 1 << 20
 """Bytes that a loop fills from which on it is moved."""
 
 
-def sink_temporaries(program: Program) -> Program:
-    """The program with loops that fill large temporaries before what first needs them."""
+def sink_temporaries(program: Program, context: Context) -> Program:
+    """Return the program with loops that fill large temporaries before their first use."""
     buffers = with_allocations(interface_buffers(program), program.body)
     allocated = [each.buffer for each in program.body if isinstance(each, Allocate)]
     sizes = {buffer.name: buffer.bytes for buffer in allocated}
@@ -31,6 +32,9 @@ def sink_temporaries(program: Program) -> Program:
         temporary = not own.ends and sizes.keys() >= own.writes.keys()
         large = temporary and sum([sizes[buffer] for buffer in own.writes]) >= LARGE_BYTES
         at = _sunk_position(own, later) if large and isinstance(statement, For) else len(later)
+        if at < len(later):
+            moved = len(later) - at
+            context.applied(", ".join(own.writes), "moved later by %d statements", moved)
         later.insert(at, (statement, own))
     return with_body(program, tuple([statement for statement, _ in reversed(later)]))
 

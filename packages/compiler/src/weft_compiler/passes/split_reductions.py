@@ -57,6 +57,7 @@ from weft_compiler.ir.program import (
     walk,
 )
 from weft_compiler.passes.effects import Buffers, effects_of, interface_buffers, with_allocations
+from weft_compiler.passes.framework import Context
 from weft_compiler.passes.parallelize import (
     can_reorder,
     estimate_work,
@@ -74,25 +75,24 @@ _MIN_WORK_PER_ELEMENT: Final = 8
 """How many operations there are at least for each element that is combined once more."""
 
 
-def split_reductions(program: Program) -> Program:
-    """The program with such loops cut."""
-    return with_body(
-        program, _Splitter(Names(program)).body(program.body, interface_buffers(program))
-    )
+def split_reductions(program: Program, context: Context) -> Program:
+    """Return the program with such loops split."""
+    splitter = _Splitter(Names(program), context)
+    return with_body(program, splitter.body(program.body, interface_buffers(program)))
 
 
 _Nest = Callable[[Sequence[int], Callable[..., Statement]], Body]
 
 
 class _Splitter:
-    """Cuts loops.
+    """Splits loops.
 
     Args:
-      names: those that there are.
+      names: finds names for variables and partial results.
     """
 
-    def __init__(self, names: Names) -> None:
-        self._name = names.new
+    def __init__(self, names: Names, context: Context) -> None:
+        self._name, self._context = names.new, context
 
     def body(self, body: Body, outer: Buffers) -> Body:
         buffers = with_allocations(outer, body)
@@ -109,10 +109,18 @@ class _Splitter:
                 return (statement,)
             combined = self._reduced_values(statement, buffers)
             blocks = _num_blocks(statement)
-            if combined is not None and blocks:
+            if combined is None:
+                self._context.missed(
+                    statement.variable, "its iterations do not only combine values"
+                )
+            elif not blocks:
+                self._context.missed(statement.variable, "no number of blocks divides its range")
+            else:
                 size = sum(buffers[name].size for name in combined if name in buffers)
                 if size * blocks * _MIN_WORK_PER_ELEMENT <= estimate_work(statement):
+                    self._context.applied(statement.variable, "split into %d blocks", blocks)
                     return self._split(statement, combined, blocks, buffers)
+                self._context.missed(statement.variable, "its partial results are too large")
         return (map_bodies(statement, lambda body: self.body(body, buffers)),)
 
     def _reduced_values(self, loop: For, buffers: Buffers) -> dict[str, tuple[str, DType]] | None:

@@ -55,6 +55,7 @@ from weft_compiler.passes.effects import (
     interface_buffers,
     with_allocations,
 )
+from weft_compiler.passes.framework import Context
 
 T = TypeVar("T")
 
@@ -68,9 +69,9 @@ _MIN_ROWS, _MAX_ROWS = 16, 256
 _PRODUCTS: Final = ("gemm", "matmul", "matmul_pairs")
 
 
-def tile_rows(program: Program) -> Program:
-    """The program with rows in blocks where that keeps what is between in caches."""
-    return with_body(program, _tile_body(program.body, interface_buffers(program)))
+def tile_rows(program: Program, context: Context) -> Program:
+    """Return the program with rows in tiles where that keeps temporaries in caches."""
+    return with_body(program, _tile_body(program.body, interface_buffers(program), context))
 
 
 class _Step(NamedTuple):
@@ -101,11 +102,13 @@ class _Step(NamedTuple):
         return {*self.effects.reads, *self.effects.writes}
 
 
-def _tile_body(body: Body, outer: Buffers) -> Body:
+def _tile_body(body: Body, outer: Buffers, context: Context) -> Body:
     buffers = with_allocations(outer, body)
     allocated = {each.buffer.name: each.buffer for each in body if isinstance(each, Allocate)}
     if sum(each.bytes for each in allocated.values()) < _MIN_BYTES:
-        return tuple([map_bodies(each, lambda inner: _tile_body(inner, buffers)) for each in body])
+        return tuple(
+            [map_bodies(each, lambda inner: _tile_body(inner, buffers, context)) for each in body]
+        )
     rest = [each for each in body if not isinstance(each, Allocate)]
     steps = [_alternatives(each, effects_of((each,), buffers), buffers) for each in rest]
     users = Counter(name for ways in steps for name in ways[0].touches)
@@ -115,13 +118,19 @@ def _tile_body(body: Body, outer: Buffers) -> Body:
     while at < len(rest):
         group, between, rows = _group_before_next(steps[at:], users, allocated)
         if rows:
+            names = ", ".join([each.name for each in between])
+            context.applied(names, "%d statements run in tiles of %d rows", len(group), rows)
             found += _emit_tiles(group, between, rows, buffers)
             small.update(each.name for each in between)
             at += len(group)
         else:
-            found.append(map_bodies(rest[at], lambda inner: _tile_body(inner, buffers)))
+            if between:
+                names = ", ".join([each.name for each in between])
+                context.missed(names, "no tile fits a cache without reading operands too often")
+            found.append(map_bodies(rest[at], lambda inner: _tile_body(inner, buffers, context)))
             at += 1
-    return (*[Allocate(each) for name, each in allocated.items() if name not in small], *found)
+    kept = [each for each in body if isinstance(each, Allocate) and each.buffer.name not in small]
+    return (*kept, *found)
 
 
 def _group_before_next(
@@ -163,10 +172,11 @@ def _longest_group(
     between, rows = _tile_size(group, users, allocated)
     if not between:  # no beginning of it has more between its steps
         return group[:1], [], 0
+    candidates = between
     while len(group) > 1 and not rows:
         group.pop()
         between, rows = _tile_size(group, users, allocated)
-    return group, between, rows
+    return group, between if rows else candidates, rows
 
 
 def _compatible_prefix(steps: Sequence[Sequence[_Step]]) -> list[_Step]:

@@ -69,6 +69,7 @@ class CompiledFunction:
       seconds: of its fastest run, as a whole.
       program: its loops, in the compiler's language.
       assembly: makes the text of its machine code.
+      remarks: notes of the compiler's passes on what they did, and on what they did not and why.
       calls: how often the step called it.
       limits: what its device can do; None for the processor.
     """
@@ -84,5 +85,6 @@ class CompiledFunction:
     seconds: float
     program: str
     assembly: Callable[[], str]
+    remarks: Sequence[str] = ()
     calls: int = 1
     limits: Roofline | None = None

@@ -67,6 +67,7 @@ from weft_compiler.passes.effects import (
     interface_buffers,
     with_allocations,
 )
+from weft_compiler.passes.framework import Context
 from weft_compiler.passes.sparse_attention.column_counts import (
     EXP_UNDERFLOW,
     MAX_DEPTH,
@@ -95,15 +96,20 @@ _PRODUCTS: Final = ("gemm", "matmul")
 _MIN_COLUMNS: Final = 256
 """Columns from which on it is tried."""
 
+_NOT_ALIGNED: Final = "its blocks of rows do not match those of the probabilities"
+_NO_PRODUCT: Final = "probabilities are used by a routine other than a matrix product"
+_NOT_FIRST: Final = "probabilities are not the first operand of a product"
+_NO_MATRIX: Final = "an operand of a product is not a matrix of a buffer"
 
-def skip_masked_columns(program: Program) -> Program:
-    """The program without work on shares of attention that are known to be zero."""
+
+def skip_masked_columns(program: Program, context: Context) -> Program:
+    """Return the program without work on probabilities of attention that are zero."""
     names = Names(program)
     buffers = with_allocations(interface_buffers(program), program.body)
     kept: dict[str, _StoredProbabilities] = {}
     body: list[Statement] = []
     for statement in program.body:
-        outer = _TopLevelStatement(program, names, buffers, statement, kept)
+        outer = _TopLevelStatement(program, names, buffers, statement, kept, context)
         found = outer.visit(statement, (), buffers)
         body += [*outer.before, found]
     return with_body(program, tuple(body))
@@ -137,8 +143,9 @@ class _TopLevelStatement:
         buffers: Buffers,
         statement: Statement,
         kept: dict[str, _StoredProbabilities],
+        context: Context,
     ) -> None:
-        self._program = program
+        self._program, self.context = program, context
         self.names, self.buffers, self.kept = names, buffers, kept
         self.before: list[Statement] = []
         self._statement = statement
@@ -180,8 +187,11 @@ def _try_rewrite(
         return []
     before, kept = list(outer.before), dict(outer.kept)
     try:
-        return _AttentionLoop(statement, loops, outer, buffers).rewrite()
-    except MatchFailure:
+        rewritten = _AttentionLoop(statement, loops, outer, buffers).rewrite()
+        outer.context.applied(statement.variable, "masked columns are skipped")
+        return rewritten
+    except MatchFailure as failure:
+        outer.context.missed(statement.variable, str(failure))
         outer.before[:] = before
         outer.kept.clear()
         outer.kept.update(kept)
@@ -216,7 +226,7 @@ class _AttentionLoop:
         early, late = self._split_at_count(
             [(each, self._rewrite_statement(each)) for each in self.loop.body]
         )
-        require(late)
+        require(late, "nothing depends on the number of columns")
         guards, inside = self._emit_guards(early)
         count = where(guards, counts, index(self.facts.num_columns))
         clamped = apply("clamp", count, index(1), index(self.facts.num_columns))
@@ -271,7 +281,8 @@ class _AttentionLoop:
                     ]
                     if found and len({str(x) for x in found}) == 1:
                         *_, row, column = found[0].indices
-                        require(column is COLUMN and str(row) == each.variable)
+                        by_element = column is COLUMN and str(row) == each.variable
+                        require(by_element, "the softmax is not of the rows of a product")
                         self.facts.num_columns = products[found[0].buffer]
                         return Softmax(found[0].buffer, value, each, assign.name)
         return None
@@ -283,7 +294,9 @@ class _AttentionLoop:
             for load in loads((each,)):
                 if load.buffer in self.outer.kept and isinstance(each, For | Call):
                     found.append((load.buffer, self._stored_count(load, each)))
-        require(found and len({(name, str(count)) for name, count in found}) == 1)
+        require(found, "it has no softmax of a product, and reads no probabilities")
+        is_one = len({(name, str(count)) for name, count in found}) == 1
+        require(is_one, "it reads probabilities of several softmaxes")
         name, count = found[0]
         self.facts.zero.add(name)
         self.facts.num_columns = self.outside[name].shape[-1]
@@ -295,15 +308,16 @@ class _AttentionLoop:
         *before, row, _ = load.indices
         if isinstance(user, For):
             rows = static_extent(user)
-            require(affine(row) == {self.loop.variable: rows, user.variable: 1})
-            require(not uses_variable(before, user.variable))
+            is_aligned = affine(row) == {self.loop.variable: rows, user.variable: 1}
+            require(is_aligned and not uses_variable(before, user.variable), _NOT_ALIGNED)
         else:
             assert isinstance(user, Call)
             of = dict(user.parameters)
             rows = of["k"] if of["a_row"] == 1 else of["m"]
-            require(user.routine in _PRODUCTS and affine(row) == {self.loop.variable: rows})
-        require(rows and kept.rows % rows == 0)
-        require(rows * static_extent(self.loop) <= kept.rows * kept.blocks)
+            require(user.routine in _PRODUCTS, _NO_PRODUCT)
+            require(affine(row) == {self.loop.variable: rows}, _NOT_ALIGNED)
+        require(rows and kept.rows % rows == 0, _NOT_ALIGNED)
+        require(rows * static_extent(self.loop) <= kept.rows * kept.blocks, _NOT_ALIGNED)
         at = over(Variable(INDEX, self.loop.variable), kept.rows // rows)
         return Load(INDEX, kept.counts, (*before, at))
 
@@ -318,7 +332,8 @@ class _AttentionLoop:
         if isinstance(statement, For) and (softmax or self._reads_sparse(statement)):
             return self._rewrite_rows(statement)
         effects = effects_of((statement,), self.buffers)
-        require(not (self.facts.partial & (effects.reads.keys() | effects.writes.keys())))
+        touched = self.facts.partial & (effects.reads.keys() | effects.writes.keys())
+        require(not touched, "a statement uses masked columns, which have no values")
         return statement
 
     # ------------------------------------------------------------------ products
@@ -328,27 +343,25 @@ class _AttentionLoop:
         touched = {view.buffer for view in call.views} & (self.facts.sparse)
         if not touched and not self._fills_columns(call):
             return call
-        require(call.routine in _PRODUCTS and not call.sizes)
+        require(call.routine in _PRODUCTS and not call.sizes, _NO_PRODUCT)
         a, b, c = call.views
         of = dict(call.parameters)
         self._require_bounded(b, (of["k"], of["b_row"]), (of["n"], of["b_column"]))
         if not touched:
-            require(not of["accumulate"] and (of["a_column"], of["b_row"]) == (1, 1))
-            require(of["k"] <= MAX_DEPTH and of["c_row"] == of["n"])
+            is_plain = not of["accumulate"] and (of["a_column"], of["b_row"]) == (1, 1)
+            require(is_plain and of["c_row"] == of["n"], "the scores are not rows of q times k")
+            require(of["k"] <= MAX_DEPTH, "the vectors are too long to bound rounding errors")
             self._require_bounded(a, (of["m"], of["a_row"]), (of["k"], 1))
             self.facts.partial.add(c.buffer)
             return self._limit(call, "n")
-        require(
-            touched == {a.buffer} and a.buffer in self.facts.zero and is_number(a.indices[-1], 0)
-        )
+        is_first = touched == {a.buffer} and a.buffer in self.facts.zero
+        require(is_first and is_number(a.indices[-1], 0), _NOT_FIRST)
         if (of["a_row"], of["a_column"]) == (self.facts.num_columns, 1):
-            require(of["k"] == self.facts.num_columns)
+            require(of["k"] == self.facts.num_columns, _NOT_FIRST)
             return self._limit(call, "k")
-        require(
-            (of["a_row"], of["a_column"]) == (1, self.facts.num_columns)
-            and of["m"] == self.facts.num_columns
-        )
-        require(of["accumulate"])
+        is_transposed = (of["a_row"], of["a_column"]) == (1, self.facts.num_columns)
+        require(is_transposed and of["m"] == self.facts.num_columns, _NOT_FIRST)
+        require(of["accumulate"], "a product of transposed probabilities does not accumulate")
         return self._limit(call, "m")
 
     def _fills_columns(self, call: Call) -> bool:
@@ -370,17 +383,18 @@ class _AttentionLoop:
           axes: how many elements along each axis of the matrix, and how far apart these are.
         """
         shape = self.buffers[view.buffer].shape
-        require(view.buffer not in self.facts.sparse and len(shape) >= 2)
+        require(view.buffer not in self.facts.sparse and len(shape) >= 2, _NO_MATRIX)
         (rows, _), (columns, _) = sorted(axes, key=lambda axis: axis[1], reverse=True)
-        require(sorted(apart for _, apart in axes) == sorted((1, shape[-1])))
-        require(columns <= shape[-1] and is_number(view.indices[-1], 0))
+        require(sorted(apart for _, apart in axes) == sorted((1, shape[-1])), _NO_MATRIX)
+        require(columns <= shape[-1] and is_number(view.indices[-1], 0), _NO_MATRIX)
         if is_number(view.indices[-2], 0):
-            require(rows <= shape[-2])
+            require(rows <= shape[-2], _NO_MATRIX)
         elif len(shape) > 2:
-            require(affine(view.indices[-2]) == {self.loop.variable: rows})
-            require(rows * static_extent(self.loop) <= shape[-2])
+            require(affine(view.indices[-2]) == {self.loop.variable: rows}, _NOT_ALIGNED)
+            require(rows * static_extent(self.loop) <= shape[-2], _NOT_ALIGNED)
         known = self.operands.setdefault(view.buffer, view)
-        require(all(map(same, known.indices[:-2], view.indices[:-2])))
+        is_one = all(map(same, known.indices[:-2], view.indices[:-2]))
+        require(is_one, f"products read several matrices of {view.buffer}")
 
     # ------------------------------------------------------------------ rows
 
@@ -395,10 +409,8 @@ class _AttentionLoop:
             if isinstance(each, For) and static_extent(each) == self.facts.num_columns and touches:
                 found += cut.rewrite(each)
             else:
-                require(
-                    not touches
-                    and not (isinstance(each, Store) and each.buffer in self.facts.local)
-                )
+                stores = isinstance(each, Store) and each.buffer in self.facts.local
+                require(not touches and not stores, "a row uses columns outside of loops over them")
                 if isinstance(each, Let):
                     cut.lets[each.name] = each.value
                 found.append(each)
@@ -410,27 +422,33 @@ class _AttentionLoop:
 
     def _emit_counts(self, softmax: Softmax) -> Expr:
         """A buffer with counts, filled before the statement; an element of it."""
-        require(self.facts.num_columns >= _MIN_COLUMNS)
+        require(self.facts.num_columns >= _MIN_COLUMNS, "there are too few columns")
         low, high = [
             substitute_scores(softmax.value, softmax.scores, sign * MAX_SCORE) for sign in (-1, 1)
         ]
         dtype = softmax.value.dtype
-        require(dtype in EXP_UNDERFLOW and softmax.value.dtype is low.dtype)
-        require(is_monotone(softmax.value, softmax.scores))
+        require(dtype in EXP_UNDERFLOW and dtype is low.dtype, "it computes with another type")
+        is_additive = is_monotone(softmax.value, softmax.scores)
+        require(is_additive, "the mask is not additive")
         self.facts.factors = scale_factors(softmax.value, softmax.scores)
         used = {part.name for part in parts(low) if isinstance(part, Variable)}
         for part in parts(low):
             if isinstance(part, Load):
-                require(part.buffer in self.outer.buffers and part.buffer not in self.outer.written)
-        require(all(each.dtype is dtype for each in self.facts.factors))
+                is_outside = part.buffer in self.outer.buffers
+                is_known = is_outside and part.buffer not in self.outer.written
+                require(is_known, "the mask is computed in the same loop")
+        is_scaled = all(each.dtype is dtype for each in self.facts.factors)
+        require(is_scaled, "the scores are scaled by another type")
         axes = [loop for loop in (*self.loops, self.loop) if loop.variable in used]
         row = softmax.row if softmax.row.variable in used else None
-        require(all(map(static_extent, axes)))
+        require(all(map(static_extent, axes)), "the number of rows is unknown")
         known = {loop.variable for loop in axes} | ({row.variable} if row else set())
-        require(used <= known | {COLUMN.name} and COLUMN.name in used)
+        is_mask = used <= known | {COLUMN.name} and COLUMN.name in used
+        require(is_mask, "there is no mask that depends on the column alone or on row and column")
         # To look at the mask is worth it where several softmaxes have the same.
         others = [loop for loop in self.loops if loop.variable not in used]
-        require(row is None or any(static_extent(loop) > 1 for loop in others))
+        is_shared = row is None or any(static_extent(loop) > 1 for loop in others)
+        require(is_shared, "the mask is not shared by several heads or sequences")
         counts = Buffer(
             self.names.new("counts"), INDEX, tuple([static_extent(loop) for loop in axes]) or (1,)
         )
@@ -450,12 +468,14 @@ class _AttentionLoop:
         inside: list[Statement] = []
         filled = effects_of(early, self.buffers).writes
         for name, view in self.operands.items():
-            require(name in filled if name in self.facts.local else name not in self.written)
+            is_known = name in filled if name in self.facts.local else name not in self.written
+            require(is_known, f"{name} is not complete before the columns are counted")
             length, statements = self._emit_norm(view)
             lengths[name] = length
             (inside if name in self.facts.local else self.before).extend(statements)
             if name not in self.facts.local:
-                require(not uses_variable(view.indices[:-2], self.loop.variable))
+                is_fixed = not uses_variable(view.indices[:-2], self.loop.variable)
+                require(is_fixed, f"each block reads another matrix of {name}")
         found: Expr = number(True, dtypes.bool_)
         for length in lengths.values():
             finite = apply("less", length, number(MAX_SQUARED_NORM, length.dtype))

@@ -21,18 +21,25 @@ from weft_compiler.ir.mutator import Mutator
 from weft_compiler.ir.names import Names, variable_names
 from weft_compiler.ir.program import Assign, Body, For, Let, Statement, Store, loads
 
+NOT_BY_COLUMN: Final = "a row is not accessed column by column"
+
 COLUMN: Final = Variable(INDEX, "*column")
 """The variable of any loop over columns."""
 
 
 class MatchFailure(Exception):  # noqa: N818 - it is no error of a program
-    """A failed requirement of a rewrite."""
+    """A failed requirement of a rewrite; its text says which."""
 
 
-def require(condition: object) -> None:
-    """Raises: UnfitError: a condition does not hold."""
+def require(condition: object, reason: str) -> None:
+    """Check a requirement of a rewrite.
+
+    Args:
+      reason: why the rewrite does not apply if the condition does not hold, as a clause.
+    Raises: MatchFailure: the condition does not hold.
+    """
     if not condition:
-        raise MatchFailure
+        raise MatchFailure(reason)
 
 
 @dataclass
@@ -166,26 +173,30 @@ class ColumnLoops:
                 case Let(name=name, value=value):
                     self.lets[name] = value
                 case Store(buffer=name, indices=indices, value=value, combine=None):
-                    require(is_column(indices, loop.variable) and name not in self._sparse_buffers)
+                    is_new = name not in self._sparse_buffers
+                    require(is_column(indices, loop.variable) and is_new, NOT_BY_COLUMN)
                     if self._is_zero(value, loop):
                         self.zero.add(name)
                     else:
-                        require(name in self.own | self.facts.local)
+                        is_local = name in self.own | self.facts.local
+                        require(is_local, f"{name} has other values than zero in masked columns")
                     if name in self.own | self.facts.local:
                         self.partial.add(name)
                     else:
                         before += self._zeros(each, loop)
                 case Assign(name=name, value=value, combine="maximum"):
                     softmax = self.facts.softmax
-                    require(softmax is not None and name == softmax.max_name)
+                    is_softmax = softmax is not None and name == softmax.max_name
+                    require(is_softmax, "a maximum is not that of the softmax")
                 case Assign(name=name, value=value, combine="add"):
-                    require(self._is_zero(value, loop))
+                    is_zero = self._is_zero(value, loop)
+                    require(is_zero, "a sum over a row has other terms in masked columns")
                     (self.sums if self._is_probability(value, loop) else self.bounded).add(name)
                 case _:
-                    raise MatchFailure
+                    raise MatchFailure("a row has statements other than sums, maxima and stores")
             for load in loads((each,)):
                 if load.buffer in self._sparse_buffers:
-                    require(is_column(load.indices, loop.variable))
+                    require(is_column(load.indices, loop.variable), NOT_BY_COLUMN)
         return (*before, replace(loop, extent=self.facts.columns))
 
     @property

@@ -1,0 +1,8 @@
+"""`python -m weft_compiler.gpu`: run a pass for GPUs from text to text."""
+
+import sys
+
+from weft_compiler.gpu.pipeline import PIPELINE
+from weft_compiler.passes.command import run_command
+
+sys.exit(run_command(PIPELINE, "weft_compiler.gpu"))

@@ -1,0 +1,8 @@
+"""`python -m weft_compiler.passes`: run a pass for processors from text to text."""
+
+import sys
+
+from weft_compiler.passes.command import run_command
+from weft_compiler.passes.pipeline import PIPELINE
+
+sys.exit(run_command(PIPELINE, "weft_compiler.passes"))

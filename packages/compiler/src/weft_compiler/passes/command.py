@@ -1,0 +1,78 @@
+"""The command line of a pipeline: any of its passes, from text to text."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+
+from weft_compiler.ir.parser import parse
+from weft_compiler.ir.verifier import verify
+from weft_compiler.passes.framework import Pass
+from weft_tensor import errors
+
+
+def run_command(passes: Iterable[Pass], module: str, arguments: Sequence[str] | None = None) -> int:
+    """Run passes over a program of the standard input, and print what becomes of it.
+
+    Remarks are printed to the standard error.
+
+    Args:
+      passes: those that can be named.
+      module: the module that `python -m` runs, for the help.
+      arguments: of the command line; those of the process if None.
+    Returns: the exit code: 0, or 1 if the program is wrong.
+    """
+    known = {each.name: each for each in passes}
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {module}",
+        description="Run passes of the compiler over a program in its textual form.",
+        epilog=f"Example: python -m {module} fuse < program.txt",
+    )
+    parser.add_argument("passes", nargs="*", metavar="PASS", help="passes to run in this order")
+    parser.add_argument("--list", action="store_true", help="list the passes in their order")
+    parser.add_argument(
+        "--vector-bytes",
+        type=int,
+        default=64,
+        metavar="N",
+        help="size of a vector register of the processor (default: 64, as of AVX-512)",
+    )
+    options = parser.parse_args(arguments)
+    if options.list:
+        width = max(map(len, known))
+        lines = [f"{each.name:{width}}  {each.summary}\n" for each in known.values()]
+        sys.stdout.writelines(lines)
+        return 0
+    unknown = sorted(set(options.passes) - known.keys())
+    if unknown or not options.passes:
+        got = f"got {', '.join(unknown)}" if unknown else "got none"
+        parser.error(f"expected passes, {got}; --list shows them")
+    try:
+        text, remarks = transform(
+            [known[name] for name in options.passes], sys.stdin.read(), options.vector_bytes
+        )
+    except errors.OpError as error:
+        sys.stderr.write(f"{parser.prog}: {error}\n")
+        return 1
+    sys.stdout.write(text)
+    sys.stderr.writelines(f"{remark}\n" for remark in remarks)
+    return 0
+
+
+def transform(passes: Sequence[Pass], text: str, vector_bytes: int) -> tuple[str, list[str]]:
+    """Return a program as text after some passes, and their remarks.
+
+    Raises:
+      InvalidArgumentError: the text is no program.
+      InternalError: the program breaks a rule of the IR, before or after a pass.
+    """
+    program = parse(text)
+    verify(program)
+    remarks: list[str] = []
+    for each in passes:
+        result = each(program, vector_bytes)
+        verify(result.program)
+        program = result.program
+        remarks += map(str, result.remarks)
+    return str(program), remarks
