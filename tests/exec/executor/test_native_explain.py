@@ -76,6 +76,23 @@ def test_kernels_have_their_nodes_operations_bytes_and_times() -> None:
     assert "weft.run" in report.assembly["y"]
 
 
+def test_remarks_of_passes_are_told_to_who_asks_for_them(tmp_path: Path) -> None:
+    x = wf.placeholder(wf.float32, [None], name="x")
+    y = wf.reduce_sum(wf.exp(wf.tanh(x) * 2.0), name="y")
+    remark = "compensate_sums: total: summed in blocks over i"
+    with wf.Session() as session:
+        feeds = {x: np.zeros(1000, np.float32)}
+        report = session.explain(y, feed_dict=feeds)
+        verbose = session.explain(y, feed_dict=feeds, verbose=True)
+    (function,) = verbose.functions
+    assert len(set(function.remarks)) == len(function.remarks)
+    assert remark not in str(report) and f"\n  {remark}\n" in str(verbose), function.remarks
+    report.write(tmp_path / "page.html")
+    assert remark in (tmp_path / "page.html").read_text(encoding="utf-8")
+    report.save(tmp_path / "report")
+    assert remark in (tmp_path / "report" / "placement.txt").read_text(encoding="utf-8")
+
+
 def test_the_step_is_run_once_and_what_it_changes_only_then() -> None:
     x, train, loss = softmax_step()
     values = np.random.default_rng(1).normal(size=(32, 16)).astype(np.float32)

@@ -30,8 +30,14 @@ document.addEventListener('click', event => {
 """
 
 
-def text_of(functions: Sequence[CompiledFunction], limits: Roofline | None) -> Iterator[str]:
-    """Yield lines about functions and their kernels."""
+def text_of(
+    functions: Sequence[CompiledFunction], limits: Roofline | None, remarks: bool = False
+) -> Iterator[str]:
+    """Yield lines about functions and their kernels.
+
+    Args:
+      remarks: True to add the remarks of the compiler's passes.
+    """
     for function in functions:
         yield f"function {function.name}: {summary(function)}"
         own = function.limits or limits
@@ -40,6 +46,8 @@ def text_of(functions: Sequence[CompiledFunction], limits: Roofline | None) -> I
         width = max(map(len, names))
         for name, (_, *rest) in zip(names, rows, strict=True):
             yield f"  {name:{width}}" + "".join(f"{cell:>10}" for cell in rest)
+        if remarks:
+            yield from (f"  {remark}" for remark in function.remarks)
     of_processor = [function.arena_bytes for function in functions if function.limits is None]
     if len(of_processor) > 1:
         yield f"the functions work in one arena of {max(of_processor):,} bytes"
@@ -138,5 +146,7 @@ def _function(at: int, function: CompiledFunction, limits: Roofline | None) -> I
     for number, kernel in enumerate(function.kernels):
         yield f'<pre data-of="{at}-{number}" hidden>{escape(kernel.text)}</pre>'
     yield f"<details><summary>program</summary><pre>{escape(function.program)}</pre></details>"
+    notes = escape("\n".join(function.remarks))
+    yield f"<details><summary>remarks</summary><pre>{notes}</pre></details>"
     code = escape(function.assembly())
     yield f"<details><summary>assembly</summary><pre>{code}</pre></details>"

@@ -47,6 +47,7 @@ class StepReport:
       functions: the compiled regions for the values that `explain` received, with the time of each
         kernel: `CompiledFunction`s.
       limits: the limits of one thread of the machine if there are functions: a `Roofline`.
+      verbose: True if the text of the report has the remarks of the compiler's passes.
     """
 
     def __init__(self) -> None:
@@ -59,6 +60,7 @@ class StepReport:
         self.loops: dict[str, str] = {}
         self.functions: list[CompiledFunction] = []
         self.limits: Roofline | None = None
+        self.verbose = False
         self._devices: list[str] = []
 
     def parts(self) -> list[Any]:
@@ -163,17 +165,17 @@ class StepReport:
         return made
 
     def __str__(self) -> str:
-        return self._text(_MOST)
+        return self._text(_MOST, self.verbose)
 
-    def _text(self, most: int | None) -> str:
+    def _text(self, most: int | None, remarks: bool) -> str:
         lines = [f"{name}: {len(stage.node)} nodes" for name, stage in self.stages.items()]
         lines += [f"{reason}: {count}" for reason, count in self.changes.most_common()]
         micros, crossings = self.placement.seconds * 1e6, len(self.placement.transfers)
         lines.append(f"simulated: {micros:.1f} µs, {crossings} transfers")
-        lines += self._of_compiler(most)
+        lines += self._of_compiler(most, remarks)
         return "\n".join([*lines, "", self.placement.table(most)])
 
-    def _of_compiler(self, most: int | None) -> list[str]:
+    def _of_compiler(self, most: int | None, remarks: bool) -> list[str]:
         """Return lines about regions and about the nodes that are not compiled."""
         if not self.compiled and not self.left:
             return []
@@ -192,7 +194,7 @@ class StepReport:
         if self.functions:
             from weft_exec.session.compiled_page import text_of
 
-            lines += ["", *text_of(self.functions, self.limits)]
+            lines += ["", *text_of(self.functions, self.limits, remarks)]
         return lines
 
     def svg(self) -> str:
@@ -206,13 +208,14 @@ class StepReport:
         """Write a self-contained HTML page about the compiled code and its speed.
 
         It has a table of the kernels of each function with the machine's limits, a picture of the
-        graph with the kernels drawn around their nodes, and the loops and machine code.
+        graph with the kernels drawn around their nodes, and for each function the loops, the
+        remarks of the compiler's passes, and the machine code.
 
         Raises: OSError: the file cannot be written.
         """
         from weft_exec.session.compiled_page import page
 
-        text = page(self.parts(), self.functions, self.limits, self._text(None))
+        text = page(self.parts(), self.functions, self.limits, self._text(None, False))
         Path(path).write_text(text, encoding="utf-8")
 
     def save(self, directory: str | os.PathLike[str]) -> list[str]:
@@ -228,7 +231,7 @@ class StepReport:
             f"{i}-{_file_name(name)}.pbtxt": str(stage)
             for i, (name, stage) in enumerate(self.stages.items())
         }
-        texts |= {"placement.txt": f"{self._text(None)}\n", "placement.svg": self.svg()}
+        texts |= {"placement.txt": f"{self._text(None, True)}\n", "placement.svg": self.svg()}
         for name, text in texts.items():
             (place / name).write_text(text, encoding="utf-8")
         return [str(place / name) for name in texts]

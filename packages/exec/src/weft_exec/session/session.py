@@ -432,6 +432,7 @@ class BaseSession:
         feed_list: Sequence[Any] | None = None,
         *,
         feed_dict: Mapping[Any, Any] | None = None,
+        verbose: bool = False,
     ) -> StepReport:
         """Explain the plan of a step: its stages, the placement, and the compiled regions.
 
@@ -441,6 +442,8 @@ class BaseSession:
           feed_dict: as for `run`, in place of `feed_list`; it may be empty. The step is run once by
             kernels, with all its side effects. Then each compiled function is timed on copies of
             its inputs, and the report includes the results.
+          verbose: add the remarks of the compiler's passes to the text of the report: for each
+            function what they did, and what they did not do and why. This requires `feed_dict`.
         Raises:
           OpError: as `run`; without `feed_dict`, before anything runs.
           InvalidArgumentError: both `feed_list` and `feed_dict` are given.
@@ -455,7 +458,7 @@ class BaseSession:
         if feed_dict is not None:
             if feed_list is not None:
                 raise errors.InvalidArgumentError("explain takes feed_list or feed_dict, not both")
-            report = self.explain(fetches, list(feed_dict))
+            report = self.explain(fetches, list(feed_dict), verbose=verbose)
             report.add_functions(self._functions(fetches, feed_dict))
             return report
         self._check_open()
@@ -465,7 +468,9 @@ class BaseSession:
             feeds = self._outputs(feed_list)
             known = self._cache.get((structure_key(fetches), tuple(feeds)))
             size = 0 if known is None else known.size
-            return self._backend.explain(feeds, plan.outputs, plan.targets, size)
+            report = self._backend.explain(feeds, plan.outputs, plan.targets, size)
+            report.verbose = verbose
+            return report
 
     def _functions(self, fetches: Any, feed_dict: Mapping[Any, Any]) -> list[Watched]:
         """Return the compiled regions of a step after one run with a plan of its own."""
