@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from weft_compiler.ir.program import Program
 from weft_compiler.passes.compensate_sums import compensate_sums
 from weft_compiler.passes.contract_buffers import contract_buffers
-from weft_compiler.passes.framework import Context, Pass, PassResult, Pipeline
+from weft_compiler.passes.framework import Pass, PassResult, Pipeline
 from weft_compiler.passes.fuse import fuse_loops
 from weft_compiler.passes.hoist_checks import hoist_checks
 from weft_compiler.passes.parallelize import parallelize_loops
@@ -66,10 +67,6 @@ def _shrink(program: Program) -> Program:
     return program
 
 
-def _rematerialize(program: Program, context: Context) -> Program:
-    return rematerialize(program, context, _shrink)
-
-
 PIPELINE: Final = Pipeline(
     SIMPLIFY,
     HOIST_CHECKS,
@@ -77,7 +74,7 @@ PIPELINE: Final = Pipeline(
     Pass(
         "rematerialize",
         "Compute large temporaries again before late uses, where that keeps them out of memory.",
-        _rematerialize,
+        partial(rematerialize, shrink=_shrink),
     ),
     SINK,
     FUSE,
