@@ -155,7 +155,7 @@ def of_scalar(
     inputs: Callable[[int], Expr],
     attribute: Callable[[str], bool | int | float] | None = None,
 ) -> Expr:
-    """What a scalar definition computes, with expressions for its inputs.
+    """Return the expression of a scalar definition, with expressions for its inputs.
 
     Args:
       inputs: from the position of an input to its element.
@@ -230,5 +230,5 @@ def substitute(expression: Expr, values: Mapping[str, Expr]) -> Expr:
 
 
 def same(x: Expr, y: Expr) -> bool:
-    """Whether two expressions are written the same."""
+    """Return True if two expressions are written the same."""
     return x is y or str(x) == str(y)

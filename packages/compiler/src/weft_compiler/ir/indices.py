@@ -60,13 +60,13 @@ def clamped(x: Operand, size: int) -> Expr:
 
 
 def inside(x: Operand, size: int) -> Expr:
-    """Whether an index is in [0, size)."""
+    """Return True if an index is in [0, size)."""
     x = _expression(x)
     return apply("bit_and", apply("greater_equal", x, index(0)), apply("less", x, index(size)))
 
 
 def is_number(x: Operand, value: int) -> bool:
-    """Whether an index is known to be a number."""
+    """Return True if an index is known to be a number."""
     return x == value if isinstance(x, int) else isinstance(x, Constant) and x.value == value
 
 

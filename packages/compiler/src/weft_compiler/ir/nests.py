@@ -51,7 +51,7 @@ def nests_of(program: Program) -> list[Body]:
 
 
 def _belongs(statement: Statement, nest: Sequence[Statement]) -> bool:
-    """Whether a statement is of one part with those before it."""
+    """Return True if a statement belongs to the same part as those before it."""
     has_loop = any(isinstance(each, For | While | If | Call) for each in nest)
     has_variable = any(isinstance(each, Var) for each in nest)
     only_begun = all(isinstance(each, Let | Var) for each in nest)
@@ -188,7 +188,7 @@ class _Accesses(Visitor):
 
 
 def _elements(indices: tuple[Expr, ...], loops: Mapping[str, int]) -> int:
-    """How many elements a place stands for: by the loops whose variables it tells."""
+    """Return the number of elements of an access, by the loops whose variables it uses."""
     used = variable_names(indices)
     if used - loops.keys():  # what it is computed from is not looked at
         return math.prod(loops.values())

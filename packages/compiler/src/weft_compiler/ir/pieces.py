@@ -131,7 +131,7 @@ def _known_from_inputs(program: Program) -> dict[str, Let]:
 
 
 def _needed(body: Body, lets: dict[str, Let]) -> Iterator[Let]:
-    """Those of some names that a body uses, and that these use, in their order."""
+    """Yield the definitions of names that a body uses, and of those that these use."""
     used = _used(body)
     for name, let in reversed(lets.items()):
         if name in used:

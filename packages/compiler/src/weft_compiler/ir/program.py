@@ -49,17 +49,17 @@ class Buffer:
 
     @property
     def size(self) -> int:
-        """How many elements it has."""
+        """The number of elements."""
         return math.prod(self.shape)
 
     @property
     def bytes(self) -> int:
-        """How many bytes they take."""
+        """The size in bytes."""
         return self.size * self.dtype.size
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """How many elements apart neighbours are, in each dimension."""
+        """The distance between neighbors in each dimension, in elements."""
         return tuple(math.prod(self.shape[at + 1 :]) for at in range(len(self.shape)))
 
 
@@ -83,7 +83,7 @@ Body = tuple[Statement, ...]
 
 
 class Order(enum.Enum):
-    """How the turns of a loop may run.
+    """The order in which the iterations of a loop may run.
 
     SERIAL: one after the other.
     PARALLEL: in any order, by several threads: none reads or writes what another writes.
@@ -231,7 +231,7 @@ class Call(Statement):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """What a region computes.
+    """The computation of a region.
 
     Attributes:
       name: for people: in prints, traces and assembly.

@@ -1,4 +1,4 @@
-"""What is known of indices: between which numbers they are, and how they depend on variables."""
+"""Ranges of indices, and their dependence on variables."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Range(NamedTuple):
     high: int
 
     def holds(self, other: Range) -> bool:
-        """Whether all numbers of the other are in this one."""
+        """Return True if all numbers of the other are in this one."""
         return self.low <= other.low and other.high <= self.high
 
     def within(self, other: Range) -> Range:
-        """What both have; all of this one if they have nothing in common."""
+        """Return the intersection; this range if it is empty."""
         low, high = max(self.low, other.low), min(self.high, other.high)
         return Range(low, high) if low <= high else self
 
@@ -118,7 +118,7 @@ _TURNED = {
 
 
 def implied_ranges(condition: Expr) -> dict[str, Range]:
-    """What a condition that holds says of variables that it compares with constants."""
+    """Return the ranges of variables that a condition implies by comparing them with constants."""
     found: dict[str, Range] = {}
     match condition:
         case Apply(primitive="bit_and", operands=(x, y)):

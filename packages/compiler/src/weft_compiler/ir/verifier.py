@@ -67,7 +67,7 @@ def verify(program: Program) -> None:
 
 @dataclass
 class _Scope:
-    """What is visible at a statement."""
+    """Names, buffers and ranges that are visible at a statement."""
 
     names: dict[str, DType] = field(default_factory=dict)
     assignable: set[str] = field(default_factory=set)
@@ -252,7 +252,7 @@ def _verify_stored_in_loops(store: Store, scope: _Scope) -> None:
 
 
 def _own(index: Expr, variable: str, inside: set[str], scope: _Scope) -> bool:
-    """Whether no two values of a loop's variable give the same index, whatever inner loops do."""
+    """Return True if different values of a loop's variable give different indices."""
     terms = affine(index)
     if not terms or not terms.get(variable):
         return False
@@ -269,7 +269,7 @@ def _own(index: Expr, variable: str, inside: set[str], scope: _Scope) -> bool:
 
 
 def _verify_loaded_as_stored(store: Store, own: list[int], loop: For, scope: _Scope) -> None:
-    """What a turn loads of a buffer that turns write to is its own as well."""
+    """Check that an iteration loads only its own elements of a buffer that iterations write."""
     for load in loads(loop.body):
         if load.buffer == store.buffer and not any(
             str(substitute(load.indices[at], scope.definitions))

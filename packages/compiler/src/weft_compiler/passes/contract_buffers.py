@@ -1,4 +1,4 @@
-"""Making buffers as small as the time that their elements live.
+"""Array contraction: buffers become as small as the live range of their elements.
 
 A buffer that only turns of one loop touch, each turn its own elements, is allocated in the loop,
 without the dimension of the loop's variable; one that has a single element left, and is stored
@@ -91,7 +91,7 @@ def _is_stored_once(
     statements: Sequence[Statement],
     effects: Sequence[Effects],
 ) -> bool:
-    """Whether the first statement that touches a buffer stores its element, and all others load.
+    """Return True if the first statement that touches a buffer stores it, and the others load.
 
     Args:
       users: which statements touch it.
@@ -107,7 +107,7 @@ def _is_stored_once(
 
 
 def _is_called(buffer: str, statement: Statement) -> bool:
-    """Whether a routine reads a buffer, which has to be in memory then."""
+    """Return True if a routine reads a buffer, which has to be in memory then."""
     return any(
         view.buffer == buffer
         for each in walk((statement,))

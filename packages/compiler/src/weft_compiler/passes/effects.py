@@ -1,4 +1,4 @@
-"""What a statement reads and writes: the names and the places of buffers."""
+"""Effects of statements: the names and the elements of buffers that they read and write."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Effects:
         self.ends |= other.ends
 
     def conflicts(self, other: Effects) -> bool:
-        """Whether two statements cannot change places."""
+        """Return True if two statements cannot change places."""
         return bool(
             self.defines & (other.uses | other.defines)
             or self.uses & other.defines
@@ -175,7 +175,7 @@ _ANY: Final = Variable(INDEX, "*")
 
 
 def _view_access(view: Load, buffer: Buffer, span: int) -> Access:
-    """Where a routine is that touches so many elements from a view's first on.
+    """Return the access of a routine that touches some elements from a view's first on.
 
     That is within one place of the first dimensions, if the others have as many elements.
     """
@@ -196,7 +196,7 @@ def _view_access(view: Load, buffer: Buffer, span: int) -> Access:
 
 
 def _stride(index: Expr) -> int:
-    """What an index is a multiple of, if it is of one variable; else 0."""
+    """Return the factor of an index that is a multiple of one variable; else 0."""
     terms = affine(index)
     if terms is None or len(terms) != 1 or "" in terms:
         return 0

@@ -1,14 +1,14 @@
-"""Merging loops over the same range: what one stores the other finds in registers or caches.
+"""Loop fusion: loops over the same range are merged, so that values pass through registers.
 
     for i in 8:            for i in 8:
       a[i] = x[i] * 2.0      a[i] = x[i] * 2.0
     for j in 8:              b[i] = a[i] + y[i]
       b[j] = a[j] + y[j]
 
-Two loops are merged where each turn of the second needs nothing of later turns of the first, and
-nothing between them is in the way; loops inside of merged loops are then merged as well. What is
-large, and would find little or nothing in a loop before a product that this one computes, is
-computed after that: memory would be held meanwhile, and what was read is in no cache any more.
+Two loops are merged if an iteration of the second needs nothing of later iterations of the first,
+and no statement between them prevents it. Loops inside of merged loops are then merged as well. A
+loop that fills a large temporary is not merged with one before a routine unless it reads enough of
+what that stores: its memory would be held meanwhile, and the values are in no cache any more.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from weft_compiler.passes.framework import Context
 from weft_compiler.passes.sink import LARGE_BYTES
 
 MAX_DISTANCE: Final = 24
-"""How many statements before a loop are looked at for one to merge it with."""
+"""Statements before a loop among which a loop to merge it with is sought."""
 MAX_MOVED: Final = 4
-"""How many statements may move before a loop for the sake of one that is merged with it."""
+"""Statements that may move before a loop so that another one can be merged with it."""
 MAX_BUFFERS: Final = 16
-"""How many buffers a merged loop may touch: each stream of memory wants a page and a prefetcher.
+"""Buffers that a merged loop may touch: each stream of memory needs a page and a prefetcher.
 
 Around a routine they are touched one after the other.
 """
 MAX_STATEMENTS: Final = 150
-"""How many statements a merged loop may have: LLVM takes longer for each where there are more."""
+"""Statements that a merged loop may have: LLVM takes longer for each if there are more."""
 
 MIN_SIZE_RATIO: Final = 8
-"""How many times as much a loop has to fill so that what it would find in caches is little."""
+"""Ratio of the bytes that a loop fills to those in caches from which on the latter are ignored."""
 
 
 def fuse_loops(program: Program, context: Context) -> Program:
@@ -178,7 +178,7 @@ def _obstacle(first: For, before: Effects, second: For, after: Effects) -> str:
 
 
 def _is_private(buffer: str, i: str, before: Effects, j: str, after: Effects) -> bool:
-    """Whether a turn of one loop and another turn of the other never touch the same element."""
+    """Return True if different iterations of two loops never touch the same element."""
     there, here = list(accesses(before, buffer)), list(accesses(after, buffer))
     found: list[tuple[Expr, ...]] = []
     for renames, group in (({}, there), ({j: Variable(INDEX, i)}, here)):
@@ -193,7 +193,7 @@ def _is_private(buffer: str, i: str, before: Effects, j: str, after: Effects) ->
 
 
 def _is_affine_in(index: Expr, variable: str) -> bool:
-    """Whether an index tells the turn of a loop: it is of the loop's variable alone."""
+    """Return True if an index is a multiple of the loop's variable plus a constant."""
     terms = affine(index)
     return terms is not None and bool(terms.get(variable)) and terms.keys() <= {variable, ""}
 

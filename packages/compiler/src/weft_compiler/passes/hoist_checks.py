@@ -1,4 +1,4 @@
-"""Checks come before all that they do not need.
+"""Hoisting of checks before the statements that they do not need.
 
 What a program requires of its inputs, such as indices, is written where it is first used, between
 loops that have one range. Where it comes first those loops are merged: a matrix that would be in
@@ -38,7 +38,7 @@ def _message(statement: Statement) -> str:
 
 
 def _is_check(statement: Statement) -> bool:
-    """Whether it ends for sure, and may end the program."""
+    """Return True if it always terminates, and may end the program."""
     every = list(walk((statement,)))
     return any(isinstance(each, Check) for each in every) and not any(
         isinstance(each, While) for each in every
@@ -46,7 +46,7 @@ def _is_check(statement: Statement) -> bool:
 
 
 def _depends_on(own: Effects, before: Effects) -> bool:
-    """Whether a check has to stay behind a statement: stores to other memory keep none."""
+    """Return True if a check must stay after a statement; stores to other memory do not matter."""
     return bool(
         before.ends
         or own.uses & before.defines

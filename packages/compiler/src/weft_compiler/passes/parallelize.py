@@ -1,4 +1,4 @@
-"""Loops whose turns may run in any order: the outermost for threads, the innermost for lanes.
+"""Parallelization: independent loops are marked, outermost for threads, innermost for lanes.
 
 Of short loops around a longer one, that is for threads: they would share the others badly.
 Only what is easily seen is marked: each turn stores to places that its number tells, and loads
@@ -52,7 +52,7 @@ _UNKNOWN_TRIP_COUNT: Final = 16
 _SHORT_TRIP_COUNT: Final = 8
 """Turns below which threads share a loop badly."""
 _MIN_WORK_RATIO: Final = 4
-"""How many times as much work there has to be where a loop is shared several times."""
+"""Ratio of the work of a loop that is shared several times to `MIN_WORK`, at least."""
 _PRODUCTS_PER_OPERATION: Final = 8
 """Products of numbers that a routine computes in the time of an operation, at least."""
 
@@ -88,7 +88,7 @@ def _parallelize_body(body: Body, outer: Buffers, context: Context) -> Body:
 
 
 def _is_short(loop: For, outer: Buffers) -> bool:
-    """Whether a loop has few turns, in each of which there is one that is better shared."""
+    """Return True if a loop has few iterations, and contains a loop that is shared better."""
     buffers = with_allocations(outer, loop.body)
     if not isinstance(loop.extent, Constant) or loop.extent.value >= _SHORT_TRIP_COUNT:
         return False
@@ -162,7 +162,7 @@ def reorder_obstacle(
 
 
 def has_disjoint_stores(loop: For, buffer: str, effects: Effects) -> bool:
-    """Whether each turn of a loop has its own places of a buffer.
+    """Return True if each iteration of a loop has its own elements of a buffer.
 
     Args:
       effects: of the loop's body.
@@ -171,7 +171,7 @@ def has_disjoint_stores(loop: For, buffer: str, effects: Effects) -> bool:
 
 
 def _are_disjoint(found: Sequence[tuple[Expr, ...] | None], variable: str) -> bool:
-    """Whether one index of all places is the same, and tells the turn of the loop."""
+    """Return True if one index of all accesses is the same, and tells the iteration."""
     known = [place for place in found if place is not None]
     return len(known) == len(found) and any(
         _is_injective(indices[0], variable)
@@ -186,7 +186,7 @@ def _is_injective(index: Expr, variable: str) -> bool:
 
 
 def _has_private_scalars(body: Body, combines: bool) -> bool:
-    """Whether variables of outside are not assigned, or are combined in one way and not read."""
+    """Return True if outer variables are not assigned, or are combined in one way and not read."""
     declared = {each.name for each in walk(body) if isinstance(each, Let | Var)}
     combined: dict[str, str] = {}
     for statement in walk(body):

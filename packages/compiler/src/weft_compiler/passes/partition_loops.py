@@ -1,12 +1,11 @@
-"""Innermost loops that choose by their number are split where the choice changes.
+"""Loop partitioning: innermost loops are split where a condition on their variable changes.
 
     for i in 160:                              for i in 64:
       y[i] = where(i < 64, a[i], b[i - 64])      y[i] = a[i]
                                                for i in 96:
                                                  y[i + 64] = b[i]
 
-So what is joined from parts is copied by whole registers, and nothing is computed that nobody
-takes.
+Concatenated parts are then copied by whole registers, and unused values are not computed.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ class _Partition(StatementMutator):
 
 
 def _split_points(loop: For) -> list[int]:
-    """Where a loop is split, with its two ends; empty where it is not."""
+    """Return the positions where a loop is split, with its two ends; empty if it is not."""
     if not isinstance(loop.extent, Constant):
         return []
     if not all(isinstance(each, Let | Store) for each in loop.body):
@@ -79,7 +78,7 @@ def _split_points(loop: For) -> list[int]:
 
 
 def _threshold(part: Expr, variable: str) -> int:
-    """Below which number of a loop a value is chosen; 0 where that does not decide."""
+    """Return the iteration below which a value is chosen; 0 if something else decides."""
     match part:
         case Apply(
             primitive="where",
@@ -104,7 +103,7 @@ def _partition(loop: For, cuts: list[int], names: Names) -> Body:
 
 
 def _drop_unused(loop: Statement) -> Statement:
-    """A loop without names that nobody uses."""
+    """Return a loop without unused names."""
     if not isinstance(loop, For):
         return loop
     used: set[str] = set()

@@ -58,7 +58,7 @@ _MIN_FILLED: Final = 2 / 3
 def prefers_generated(
     of: Mapping[str, int], size: int, vector_bytes: int, cache: int = _DEFAULT_CACHE
 ) -> bool:
-    """Whether `matmul` takes less time than `gemm`.
+    """Return True if `matmul` takes less time than `gemm`.
 
     This is what `benchmarks/RESULTS.md` has of Zen 4 and of Sapphire Rapids with OpenBLAS. Other
     processors than those with AVX-512 were not measured.
@@ -198,7 +198,7 @@ class _CallMutator(StatementMutator):
 
 
 def _is_transposed(call: Call, of: Mapping[str, int], buffers: Buffers) -> bool:
-    """Whether the second operand of a product is the transpose of a whole matrix of a buffer."""
+    """Return True if the second operand of a product is the transpose of a whole matrix."""
     if call.routine not in ("gemm", "matmul") or call.sizes or of["m"] < _MIN_TRANSPOSED_ROWS:
         return False
     b = call.views[1]

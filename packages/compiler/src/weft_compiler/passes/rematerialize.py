@@ -1,4 +1,4 @@
-"""Computing large temporaries again where they are needed later, instead of keeping them.
+"""Rematerialization: large temporaries are computed again for later uses instead of being kept.
 
     call gemm(q, k, s, ...)                call gemm(q, k, s, ...)
     for i in 4096:                         for i in 4096:
@@ -14,7 +14,7 @@
 A gradient takes what was computed on the way forward. Where that is large, and follows from what is
 much smaller by products of few terms and elementwise functions, it is computed a second time before
 those who need it later; what is small, as the sum of each row, is kept. Then neither copy is in
-memory as a whole, as both are made in blocks of rows with what takes them (`passes.blocks`): a step
+memory as a whole, as both are made in tiles of rows with what takes them (`passes.tile`): a step
 of attention needs memory that grows with the length of a sequence, and not with its square. It is
 tried out: what stays whole nevertheless is not computed twice.
 """
@@ -48,7 +48,7 @@ _MIN_BYTES: Final = 1 << 26
 _MAX_BYTES_LEFT: Final = 1 << 23
 """Bytes of it that there may be at a time afterwards."""
 _MIN_SIZE_RATIO: Final = 8
-"""How many times smaller what it is computed from has to be."""
+"""Ratio of its size to that of its operands, at least."""
 _MAX_WORK: Final = 32
 """Operations that may be done again for each of its elements."""
 
@@ -97,7 +97,7 @@ def rematerialize(
 
 
 def _late_uses(made: Program, names: Mapping[str, object]) -> _LateUses:
-    """Those of some temporaries that a program keeps for statements after the one that fills them.
+    """Return the temporaries that are kept for statements after their producer.
 
     Returns: for which statements which.
     """
@@ -146,7 +146,7 @@ class _TopLevel:
                     yield name
 
     def producers(self, name: str) -> _Producers:
-        """What is computed again for a temporary, itself included; nothing if it is too much."""
+        """Return the buffers to compute again for a temporary; empty if that is too much work."""
         found: set[str] = set()
         waiting = [name]
         size = self.buffers[name].bytes
@@ -168,7 +168,7 @@ class _TopLevel:
         return frozenset(found if total <= _MAX_WORK * self.buffers[name].size else ())
 
     def _is_pure_producer(self, at: int, name: str) -> bool:
-        """Whether a statement does nothing but filling one temporary, before others take it."""
+        """Return True if a statement only fills one temporary, before others read it."""
         own, statement = self.effects[at], self.program.body[at]
         return (
             isinstance(statement, For | Call)
@@ -181,11 +181,11 @@ class _TopLevel:
         )
 
     def _producer_inputs(self, name: str) -> set[str]:
-        """What those who fill a temporary take."""
+        """Return the buffers that the producers of a temporary read."""
         return {other for at in self.fills[name] for other in self.effects[at].reads} - {name}
 
     def can_recompute(self, chain: _Producers, before: int) -> bool:
-        """Whether what fills buffers can do so again before a statement."""
+        """Return True if the producers of buffers can run again before a statement."""
         return all(
             not any(at < later < before for later in self.fills.get(other, ()))
             for name in chain

@@ -1,4 +1,4 @@
-"""Large temporaries are computed late: their memory is held from there on.
+"""Code sinking: large temporaries are computed late, as their memory is held from there on.
 
 Values are written in an order in which each comes after what it needs, so what needs inputs alone,
 as the values at points of filters do that the gradient of a convolution takes, comes long before

@@ -1,4 +1,4 @@
-"""Loops that combine values over all turns, cut into blocks with results of their own.
+"""Reduction splitting: loops that combine values are split into blocks with partial results.
 
     for i in 1024:                 parallel b in 16:
       s[j] add= x[i, j]              own[j] = 0.0
@@ -68,11 +68,11 @@ from weft_tensor.dtypes import DType
 MIN_WORK: Final = 200_000
 """Operations from which on a loop is cut: each block costs some more."""
 _BLOCK_COUNTS: Final = (16, 15, 14, 13, 12, 11, 10, 9, 8, 20, 18, 24, 32, 7, 6, 5, 4, 3, 2)
-"""How many blocks there are, by preference: as many as divide the turns."""
+"""Numbers of blocks by preference: the first that divides the trip count."""
 _MIN_SHARED_BYTES: Final = 256
 """Bytes of a part from which on blocks combine into it where it lies."""
 _MIN_WORK_PER_ELEMENT: Final = 8
-"""How many operations there are at least for each element that is combined once more."""
+"""Operations for each element that is combined once more, at least."""
 
 
 def split_reductions(program: Program, context: Context) -> Program:
@@ -124,7 +124,7 @@ class _Splitter:
         return (map_bodies(statement, lambda body: self.body(body, buffers)),)
 
     def _reduced_values(self, loop: For, buffers: Buffers) -> dict[str, tuple[str, DType]] | None:
-        """What its turns combine values into, and how; None where they depend on each other."""
+        """Return the targets that iterations combine values into, and how; None if they depend."""
         effects = effects_of(loop.body, buffers)
         if effects.ends:
             return None
@@ -179,11 +179,11 @@ class _Splitter:
 
 @dataclass(frozen=True, slots=True)
 class _PartialResult:
-    """What each block makes of a value that all turns combine into.
+    """Partial results of a value that all iterations combine into.
 
     Attributes:
       name: of the variable or the buffer.
-      parts: what blocks make of it.
+      parts: the partial results of the blocks.
       block: the block's number.
       stored: whether it is a buffer.
     """
@@ -196,7 +196,7 @@ class _PartialResult:
 
     @property
     def _identity(self) -> Expr:
-        """What combined with a value gives that."""
+        """The identity element of the combiner."""
         dtype, value = self.parts.dtype, _IDENTITY[self.combine]
         if dtype.is_integer and not np.isfinite(value):
             limits = np.iinfo(dtype.numpy)

@@ -1,4 +1,4 @@
-"""Computing rows in blocks, where a matrix in between is too large for the caches.
+"""Tiling: rows are computed in blocks if a matrix in between is too large for the caches.
 
     alloc s: float32[1024, 1024]           for block in 16:
     call gemm(q, k, s, m=1024, ...)          alloc s: float32[64, 1024]
@@ -80,7 +80,7 @@ class _Step(NamedTuple):
     Attributes:
       rows: how many; 0 if it does not.
       axes: of buffers, the dimension of rows, where each row is touched by its own part alone.
-      again: bytes that each block would read or write anew.
+      reread_bytes: bytes that each block would read or write again.
       parts: of a product, the dimension of rows in each operand that has them.
     """
 
@@ -93,7 +93,7 @@ class _Step(NamedTuple):
 
     @property
     def sums(self) -> bool:
-        """Whether it is a product that sums over the rows."""
+        """True if it is a product that sums over the rows."""
         return "b" in self.parts
 
     @property
@@ -199,7 +199,7 @@ def _compatible_prefix(steps: Sequence[Sequence[_Step]]) -> list[_Step]:
 
 
 def _alternatives(statement: Statement, effects: Effects, buffers: Buffers) -> list[_Step]:
-    """What a statement may do for each of some rows, at least one."""
+    """Return the ways in which a statement may be tiled, at least one."""
     if isinstance(statement, Call) and statement.routine in _PRODUCTS and not statement.sizes:
         return _product_alternatives(statement, effects, buffers)
     rows = 0
@@ -282,7 +282,7 @@ class _Matrix(NamedTuple):
         return None
 
     def is_whole(self, rows: int, columns: int, apart: int) -> bool:
-        """Whether it is all of the last two dimensions."""
+        """Return True if it is all of the last two dimensions."""
         return (
             self.buffer.shape[-2:] == (rows, columns)
             and apart == columns
@@ -303,7 +303,7 @@ def _axis_of(name: str, variable: str, effects: Effects, rank: int) -> int | Non
 
 
 def _are_compatible(first: _Step, second: _Step) -> bool:
-    """Whether blocks of the second need nothing of later blocks of the first, nor touch it."""
+    """Return True if tiles of the second step do not depend on later tiles of the first."""
     if first.rows != second.rows:
         return False
     before, after = first.effects, second.effects
@@ -317,7 +317,7 @@ def _are_compatible(first: _Step, second: _Step) -> bool:
 def _tile_size(
     group: Sequence[_Step], users: Mapping[str, int], allocated: Buffers
 ) -> tuple[list[Buffer], int]:
-    """What is between the steps of a group, and the rows of a block: 0 if it is not worth it.
+    """Return the buffers between the steps of a group, and the rows of a tile; 0 if none pays.
 
     Args:
       users: how many statements touch each buffer.

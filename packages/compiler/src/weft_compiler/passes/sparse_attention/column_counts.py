@@ -1,4 +1,4 @@
-"""How many columns of masked scores count: see `passes.masked`."""
+"""Numbers of columns that a mask leaves; see `sparse_attention.rewrite`."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
 MAX_SCORE: Final = 4096.0
-"""What a product of a query and a key is mostly below: twice as much is below masks of -10,000."""
+"""Usual bound of the product of a query and a key; twice as much is below masks of -10,000."""
 MAX_SQUARED_NORM: Final = 1e18
 """Squares of lengths up to which sums of products are finite, also of many, for float32 too."""
 ROUNDING: Final = 2.0**-16
-"""What a length, a sum or a score may be wrong by, as a part of it; see `MAX_DEPTH`."""
+"""Relative error of a length, a sum or a score, at most; see `MAX_DEPTH`."""
 MAX_DEPTH: Final = 1 << 10
 """Numbers of a vector up to which rounding is that small."""
 EXP_UNDERFLOW: Final = {dtypes.float32: 110.0, dtypes.float64: 750.0}
-"""How far below 0 exp is exactly 0, and some more."""
+"""Distance below 0 from which on exp is exactly 0, with a margin."""
 _COLUMNS_PER_COUNT: Final = 64
 """Columns are counted in so many."""
 
@@ -115,7 +115,7 @@ class CountEmitter:
 
 
 def is_monotone(value: Expr, scores: str) -> bool:
-    """Whether a value only grows, or only falls, with the product that it is of."""
+    """Return True if a value is monotone in the product that it depends on."""
     depends = [
         any(isinstance(x, Load) and x.buffer == scores for x in parts(each))
         for each in children(value)
@@ -139,7 +139,7 @@ def is_monotone(value: Expr, scores: str) -> bool:
 
 
 def scale_factors(value: Expr, scores: str) -> list[Load]:
-    """What the product, or what depends on it, is multiplied with or divided by."""
+    """Return the factors and divisors of the product and of values that depend on it."""
     if not isinstance(value, Apply):
         return []
     found: list[Load] = []
@@ -153,7 +153,7 @@ def scale_factors(value: Expr, scores: str) -> list[Load]:
 
 
 def substitute_scores(value: Expr, scores: str, bound: float) -> Expr:
-    """What a softmax is of where the product is a number."""
+    """Return the operand of a softmax with a number in the place of the product."""
     return _ScoreReplacement(scores, bound).rewrite_expression(value)
 
 

@@ -1,4 +1,4 @@
-"""Leaving out the columns of attention whose shares are exactly zero, as after a causal mask.
+"""Sparse attention: columns whose probability is exactly zero are skipped, as after a causal mask.
 
     for block in 16:                       for i ...: counts[block] maximum= ... mask[i, j] ...
       call gemm(q[..], k, s, n=1024)       for block in 16:
@@ -152,11 +152,11 @@ class _TopLevelStatement:
 
     @functools.cached_property
     def written(self) -> Collection[str]:
-        """What it writes."""
+        """The buffers that it writes."""
         return effects_of((self._statement,), self.buffers).writes.keys()
 
     def is_only_writer(self, name: str) -> bool:
-        """Whether no other statement writes a buffer."""
+        """Return True if no other statement writes a buffer."""
         return all(
             each is self._statement or name not in effects_of((each,), self.buffers).writes
             for each in self._program.body
@@ -216,7 +216,7 @@ class _AttentionLoop:
         self.before: list[Statement] = []
 
     def rewrite(self) -> list[Statement]:
-        """What comes before, and the loop."""
+        """Return the statements before the loop, and the loop."""
         self.facts.softmax = self._find_softmax()
         counts = (
             self._emit_counts(self.facts.softmax)
@@ -242,7 +242,7 @@ class _AttentionLoop:
     def _split_at_count(
         self, made: Sequence[tuple[Statement, Statement]]
     ) -> tuple[list[Statement], list[Statement]]:
-        """What comes before the columns are counted, as operands are computed there, and after.
+        """Return the statements before the columns are counted, and those after.
 
         Args:
           made: statements, and what they become.
@@ -288,7 +288,7 @@ class _AttentionLoop:
         return None
 
     def _find_stored_counts(self) -> Expr:
-        """How many columns count of kept shares that the blocks read."""
+        """Return the number of columns of stored probabilities that the blocks read."""
         found: list[tuple[str, Expr]] = []
         for each in self.loop.body:
             for load in loads((each,)):
@@ -303,7 +303,7 @@ class _AttentionLoop:
         return count
 
     def _stored_count(self, load: Load, user: Statement) -> Expr:
-        """How many columns count of the rows of a block of kept shares."""
+        """Return the number of columns in the rows of a block of stored probabilities."""
         kept = self.outer.kept[load.buffer]
         *before, row, _ = load.indices
         if isinstance(user, For):
@@ -322,7 +322,7 @@ class _AttentionLoop:
         return Load(INDEX, kept.counts, (*before, at))
 
     def _reads_sparse(self, loop: For) -> bool:
-        """Whether a loop reads what is cut."""
+        """Return True if a loop reads buffers with masked columns."""
         return bool((self.facts.sparse) & {load.buffer for load in loads((loop,))})
 
     def _rewrite_statement(self, statement: Statement) -> Statement:
@@ -365,7 +365,7 @@ class _AttentionLoop:
         return self._limit(call, "m")
 
     def _fills_columns(self, call: Call) -> bool:
-        """Whether a product has the columns that are counted, for the block alone."""
+        """Return True if a product computes the counted columns, for the block alone."""
         if call.routine not in _PRODUCTS:
             return False
         return (
@@ -377,7 +377,7 @@ class _AttentionLoop:
         return replace(call, sizes=((size, self.facts.columns),))
 
     def _require_bounded(self, view: Load, *axes: tuple[int, int]) -> None:
-        """What is multiplied has to be finite, and is part of the last two dimensions.
+        """Require an operand that is a matrix of a buffer, to be checked for finite values.
 
         Args:
           axes: how many elements along each axis of the matrix, and how far apart these are.
@@ -460,7 +460,7 @@ class _AttentionLoop:
         return Load(INDEX, counts.name, tuple(at) or (index(0),))
 
     def _emit_guards(self, early: Sequence[Statement]) -> tuple[Expr, Body]:
-        """Whether all operands are finite, and the scores bounded; what has to be computed for it.
+        """Return the condition that operands are finite and scores bounded, and its statements.
 
         Returns: and statements of the block, for operands that are computed in it.
         """
@@ -508,7 +508,7 @@ class _AttentionLoop:
         return most, (Var(most.name, zero), For(i.name, index(buffer.shape[-2]), row))
 
     def _emit_stored_counts(self) -> Body:
-        """How many columns count of shares that are in memory as a whole."""
+        """Return stores of the number of columns of probabilities that are stored as a whole."""
         found: list[Statement] = []
         for name in sorted(self.facts.zero - self.facts.local - self.outer.kept.keys()):
             store = next(

@@ -1,4 +1,4 @@
-"""Which values of a row are zero in the columns of masked scores: see `passes.masked`."""
+"""Values of a row that are zero in masked columns; see `sparse_attention.rewrite`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Softmax:
     Attributes:
       scores: the buffer of the product that it is of.
       value: what it is of, with COLUMN for the column; `row` is the loop's variable.
-      most: the name of the maximum of a row.
+      max_name: the name of the maximum of a row.
     """
 
     scores: str
@@ -60,13 +60,13 @@ class Softmax:
 
 @dataclass
 class LoopFacts:
-    """What is known of a block of rows.
+    """Facts about a block of rows.
 
     Attributes:
       names: for what is new.
       local: buffers of the block.
       columns: how many count.
-      most: how many there are.
+      num_columns: how many there are.
       zero: buffers of zeros in the columns that do not count.
       partial: those that have no values there.
       factors: numbers that scores are multiplied with, which are seen to be finite.
@@ -88,7 +88,7 @@ class LoopFacts:
 
 
 class RowDefinitions:
-    """What the loops over columns define, in a loop over rows.
+    """Definitions by the loops over columns in a loop over rows.
 
     Attributes:
       maxima: loops and the maxima that they find.
@@ -209,7 +209,7 @@ class ColumnLoops:
         return (For(j.name, loop.extent, (Store(store.buffer, (*store.indices[:-1], j), zero),)),)
 
     def _is_probability(self, value: Expr, loop: For) -> bool:
-        """Whether a value is exp(x - m) of the softmax."""
+        """Return True if a value is exp(x - m) of the softmax."""
         softmax = self.facts.softmax
         if softmax is None:
             return False
@@ -222,7 +222,7 @@ class ColumnLoops:
         return False
 
     def _is_zero(self, value: Expr, loop: For) -> bool:
-        """Whether a value is zero in columns that do not count."""
+        """Return True if a value is zero in masked columns."""
         match value:
             case Constant(value=known):
                 return known == 0
@@ -245,7 +245,7 @@ class ColumnLoops:
         return self._is_probability(value, loop)
 
     def _divides(self, value: Expr) -> bool:
-        """Whether what is zero stays so, divided by a value."""
+        """Return True if a zero stays zero when it is divided by a value."""
         if isinstance(value, Constant):
             return value.value != 0
         if isinstance(value, Variable):
@@ -254,7 +254,7 @@ class ColumnLoops:
         return False
 
     def _is_bounded(self, value: Expr, loop: For) -> bool:
-        """Whether a value is finite where all that is multiplied is."""
+        """Return True if a value is finite if all operands of products are."""
         match value:
             case Constant(value=known):
                 return math.isfinite(known)
@@ -283,17 +283,17 @@ class ColumnLoops:
 
 
 def is_column(indices: Sequence[Expr], variable: str) -> bool:
-    """Whether the last index is a variable, and no other mentions it."""
+    """Return True if the last index is a variable, and no other uses it."""
     last = indices[-1]
     own = isinstance(last, Variable) and last.name == variable
     return own and not uses_variable(indices[:-1], variable)
 
 
 def uses_variable(expressions: Sequence[Expr], variable: str) -> bool:
-    """Whether expressions use a variable."""
+    """Return True if expressions use a variable."""
     return variable in variable_names(expressions)
 
 
 def static_extent(loop: For) -> int:
-    """The turns of a loop; 0 if they are not known."""
+    """Return the trip count of a loop; 0 if it is unknown."""
     return int(loop.extent.value) if isinstance(loop.extent, Constant) else 0
