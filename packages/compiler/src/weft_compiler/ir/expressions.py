@@ -163,7 +163,7 @@ def of_scalar(
     Returns: an expression in which what the definition uses twice is one object.
     Raises: InvalidTypeError: it computes with complex numbers or text.
     """
-    found: dict[int, Expr] = {}
+    expressions: dict[int, Expr] = {}
 
     def part(scalar: Scalar) -> Expr:
         if scalar.name == "input":
@@ -173,12 +173,12 @@ def of_scalar(
         if scalar.name == "attribute":
             assert attribute is not None
             return number(attribute(scalar.value), scalar.dtype)
-        return found[id(scalar)]
+        return expressions[id(scalar)]
 
     for each in applications(definition):
         given = PRIMITIVES[each.name].result == "given"
         operands = map(part, each.args)
-        found[id(each)] = apply(each.name, *operands, dtype=each.dtype if given else None)
+        expressions[id(each)] = apply(each.name, *operands, dtype=each.dtype if given else None)
     return part(definition)
 
 

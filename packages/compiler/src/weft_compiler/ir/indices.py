@@ -73,18 +73,18 @@ def is_number(x: Operand, value: int) -> bool:
 def flattened(indices: Sequence[Operand], shape: Sequence[int]) -> Expr:
     """The position of an element among all of a dense tensor."""
     total: Expr = index(0)
-    for axis, at in enumerate(indices):
-        total = plus(total, times(at, math.prod(shape[axis + 1 :])))
+    for axis, position in enumerate(indices):
+        total = plus(total, times(position, math.prod(shape[axis + 1 :])))
     return total
 
 
 def unflattened(position: Operand, shape: Sequence[int]) -> list[Expr]:
     """The indices of the element at a position."""
-    found = []
+    indices = []
     for axis, size in enumerate(shape):
-        rest = over(position, math.prod(shape[axis + 1 :]) or 1)
-        found.append(rest if axis == 0 else modulo(rest, size or 1))
-    return found
+        quotient = over(position, math.prod(shape[axis + 1 :]) or 1)
+        indices.append(quotient if axis == 0 else modulo(quotient, size or 1))
+    return indices
 
 
 def reshaped(indices: Sequence[Operand], shape: Sequence[int], other: Sequence[int]) -> list[Expr]:

@@ -29,10 +29,10 @@ def nest(unique: Unique, sizes: Sequence[int], body: Callable[..., Body]) -> Bod
     if 0 in sizes:
         return ()
     variables = [Variable(INDEX, unique("i")) for _ in sizes]
-    found = body(*variables)
+    statements = body(*variables)
     for variable, size in reversed(list(zip(variables, sizes, strict=True))):
-        found = (For(variable.name, index(size), found),)
-    return found
+        statements = (For(variable.name, index(size), statements),)
+    return statements
 
 
 def load(buffer: Buffer, shape: Sequence[int], at: Sequence[Operand]) -> Load:

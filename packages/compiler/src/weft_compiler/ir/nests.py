@@ -41,13 +41,13 @@ def nests_of(program: Program) -> list[Body]:
     A part begins with the variables that its loop combines into, and ends with what is made of
     them.  What else is computed outside of loops has parts of its own.
     """
-    found: list[list[Statement]] = []
+    nests: list[list[Statement]] = []
     for statement in program.body:
         if not isinstance(statement, Allocate):
-            if not found or not _belongs(statement, found[-1]):
-                found.append([])
-            found[-1].append(statement)
-    return [tuple(nest) for nest in found]
+            if not nests or not _belongs(statement, nests[-1]):
+                nests.append([])
+            nests[-1].append(statement)
+    return [tuple(nest) for nest in nests]
 
 
 def _belongs(statement: Statement, nest: Sequence[Statement]) -> bool:
@@ -62,15 +62,15 @@ def _belongs(statement: Statement, nest: Sequence[Statement]) -> bool:
 
 def defined_names(nest: Body) -> set[str]:
     """The buffers that a nest stores to, the names that it defines, and what it checks."""
-    found = {each.buffer for each in walk(nest) if isinstance(each, Store)}
-    found |= {each.name for each in walk(nest) if isinstance(each, Let | Var)}
-    found |= {each.message for each in walk(nest) if isinstance(each, Check)}
+    names = {each.buffer for each in walk(nest) if isinstance(each, Store)}
+    names |= {each.name for each in walk(nest) if isinstance(each, Let | Var)}
+    names |= {each.message for each in walk(nest) if isinstance(each, Check)}
     for each in walk(nest):
         if isinstance(each, Call):
             called = routine(each.routine)
             named = zip(called.views, each.views, strict=True)
-            found |= {view.buffer for name, view in named if name in called.writes}
-    return found
+            names |= {view.buffer for name, view in named if name in called.writes}
+    return names
 
 
 def flops(nest: Body) -> int | None:

@@ -117,17 +117,17 @@ def _piece(
 def _known_from_inputs(program: Program) -> dict[str, Let]:
     """Names of a program's own body for what its inputs alone tell without a loop."""
     inputs = {each.name for each in program.inputs}
-    found: dict[str, Let] = {}
+    lets: dict[str, Let] = {}
 
     def is_known(part: Expr) -> bool:
         if isinstance(part, Load):
             return part.buffer in inputs
-        return not isinstance(part, Variable) or part.name in found
+        return not isinstance(part, Variable) or part.name in lets
 
     for each in program.body:
         if isinstance(each, Let) and all(map(is_known, parts(each.value))):
-            found[each.name] = each
-    return found
+            lets[each.name] = each
+    return lets
 
 
 def _needed(body: Body, lets: dict[str, Let]) -> Iterator[Let]:
@@ -147,54 +147,54 @@ def _pass_scalars(nests: Sequence[Body]) -> tuple[list[Body], list[Buffer]]:
 
     Returns: the nests, and the buffers of the scalars.
     """
-    own = {
-        each.name: (at, each.value.dtype)
-        for at, nest in enumerate(nests)
+    definitions = {
+        each.name: (position, each.value.dtype)
+        for position, nest in enumerate(nests)
         for each in nest
         if isinstance(each, Let | Var)
     }
-    users: dict[str, set[int]] = {name: set() for name in own}
-    for at, nest in enumerate(nests) if own else ():
-        for name in _used(nest) & own.keys():
-            users[name].add(at)
+    users: dict[str, set[int]] = {name: set() for name in definitions}
+    for position, nest in enumerate(nests) if definitions else ():
+        for name in _used(nest) & definitions.keys():
+            users[name].add(position)
         for each in walk(nest):
-            if isinstance(each, Assign) and own.get(each.name, (at,))[0] != at:
-                del own[each.name]
+            if isinstance(each, Assign) and definitions.get(each.name, (position,))[0] != position:
+                del definitions[each.name]
     passed: list[list[Statement]] = [list(nest) for nest in nests]
     scalars = []
-    for name, (definer, dtype) in own.items():
+    for name, (definer, dtype) in definitions.items():
         others = users[name] - {definer}
         if max(others, default=definer) - definer <= _NEAR:
             continue
         buffer = Buffer(f"{name}.scalar", dtype, ())
         scalars.append(buffer)
         passed[definer].append(Store(buffer.name, (), Variable(dtype, name)))
-        for at in others:
-            passed[at].insert(0, Let(name, Load(dtype, buffer.name, ())))
+        for position in others:
+            passed[position].insert(0, Let(name, Load(dtype, buffer.name, ())))
     return [tuple(nest) for nest in passed], scalars
 
 
 def _closed(nests: Sequence[Body]) -> list[Body]:
     """Nests, those in one that share names, with all between them."""
     defined = {
-        each.name: at
-        for at, nest in enumerate(nests)
+        each.name: position
+        for position, nest in enumerate(nests)
         for each in nest
         if isinstance(each, Let | Var)
     }
     reach = list(range(len(nests)))
-    for at, nest in enumerate(nests):
+    for position, nest in enumerate(nests):
         for name in _used(nest):
             if name in defined:
-                reach[defined[name]] = max(reach[defined[name]], at)
-    found: list[list[Statement]] = []
+                reach[defined[name]] = max(reach[defined[name]], position)
+    closed: list[list[Statement]] = []
     end = -1
-    for at, nest in enumerate(nests):
-        if at > end:
-            found.append([])
-        found[-1] += nest
-        end = max(end, reach[at])
-    return [tuple(each) for each in found]
+    for position, nest in enumerate(nests):
+        if position > end:
+            closed.append([])
+        closed[-1] += nest
+        end = max(end, reach[position])
+    return [tuple(each) for each in closed]
 
 
 def _used(body: Body) -> set[str]:
@@ -204,14 +204,14 @@ def _used(body: Body) -> set[str]:
 
 def _touched(body: Body) -> dict[str, None]:
     """The buffers that a body reads or writes and does not allocate, in the order of first use."""
-    found: dict[str, None] = {}
+    buffers: dict[str, None] = {}
     for each in walk(body):
         for expression in expressions(each):
-            found |= {part.buffer: None for part in parts(expression) if isinstance(part, Load)}
+            buffers |= {part.buffer: None for part in parts(expression) if isinstance(part, Load)}
         if isinstance(each, Store):
-            found[each.buffer] = None
+            buffers[each.buffer] = None
     inside = {each.buffer.name for each in walk(body) if isinstance(each, Allocate)}
-    return {name: None for name in found if name not in inside}
+    return {name: None for name in buffers if name not in inside}
 
 
 def _written(body: Body) -> Iterator[str]:

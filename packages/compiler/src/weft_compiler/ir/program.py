@@ -256,11 +256,11 @@ class Program:
     @property
     def buffers(self) -> dict[str, Buffer]:
         """All buffers by name, those that are allocated too."""
-        found = {buffer.name: buffer for buffer in (*self.inputs, *self.outputs)}
+        buffers = {buffer.name: buffer for buffer in (*self.inputs, *self.outputs)}
         for statement in walk(self.body):
             if isinstance(statement, Allocate):
-                found[statement.buffer.name] = statement.buffer
-        return found
+                buffers[statement.buffer.name] = statement.buffer
+        return buffers
 
 
 def bodies(statement: Statement) -> tuple[Body, ...]:

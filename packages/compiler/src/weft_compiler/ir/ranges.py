@@ -119,18 +119,18 @@ _TURNED = {
 
 def implied_ranges(condition: Expr) -> dict[str, Range]:
     """Return the ranges of variables that a condition implies by comparing them with constants."""
-    found: dict[str, Range] = {}
+    implied: dict[str, Range] = {}
     match condition:
         case Apply(primitive="bit_and", operands=(x, y)):
-            found = implied_ranges(x)
+            implied = implied_ranges(x)
             for name, limits in implied_ranges(y).items():
-                found[name] = found.get(name, limits).within(limits)
+                implied[name] = implied.get(name, limits).within(limits)
         case Apply(primitive=primitive, operands=(Variable() as x, Constant(value=value))) if (
             primitive in _LIMITS and x.dtype.is_integer
         ):
             below, above = _LIMITS[primitive]
             all_of = type_range(x.dtype)
-            found[x.name] = Range(
+            implied[x.name] = Range(
                 all_of.low if below is None else int(value) + below,
                 all_of.high if above is None else int(value) + above,
             )
@@ -138,7 +138,7 @@ def implied_ranges(condition: Expr) -> dict[str, Range]:
             primitive in _TURNED
         ):
             return implied_ranges(apply(_TURNED[primitive], y, x))
-    return found
+    return implied
 
 
 def affine(expression: Expr) -> Terms | None:

@@ -153,27 +153,29 @@ class _Compensation:
     def rewrite_program(self, body: Body, outer: Buffers) -> Body:
         """The statements of a program, of which each loop nest stays one."""
         buffers = with_allocations(outer, body)
-        found: list[Statement] = []
+        statements: list[Statement] = []
         for each in body:
             new = self._statement(each, buffers)
             if any(isinstance(part, Allocate) for part in new) and len(new) > 1:
                 new = (For(self._name("once"), index(1), new),)
-            found += new
-        return unless_same(body, found)
+            statements += new
+        return unless_same(body, statements)
 
     def _body(self, body: Body, outer: Buffers) -> Body:
         buffers = with_allocations(outer, body)
         return unless_same(body, [new for each in body for new in self._statement(each, buffers)])
 
     def _statement(self, statement: Statement, buffers: Buffers) -> Body:
-        found: Body = (statement,)
+        compensated: Body = (statement,)
         if isinstance(statement, For) and statement.order is not Order.PARALLEL:
             long = [
                 each for each in _collect_sums(statement, buffers) if self._is_long(statement, each)
             ]
             if long:
-                found = self._compensate(statement, long)
-        return tuple([map_bodies(each, lambda body: self._body(body, buffers)) for each in found])
+                compensated = self._compensate(statement, long)
+        return tuple(
+            [map_bodies(each, lambda body: self._body(body, buffers)) for each in compensated]
+        )
 
     def _is_long(self, loop: For, of: _Sum) -> bool:
         depth = self._depth_of(loop, of)
@@ -232,7 +234,7 @@ class _Compensation:
 
     def _rewrite_inner(self, body: Body, totals: Sequence[_Total]) -> Body:
         """The body of a loop each of whose iterations adds more than a block does."""
-        found: list[Statement] = []
+        statements: list[Statement] = []
         for each in body:
             depths = {total: self._depth_of(each, total.of) for total in totals}
             long = [total for total, depth in depths.items() if depth > MAX_ADDITIONS]
@@ -241,8 +243,8 @@ class _Compensation:
                 each = self._strip_mine(each, long)
             elif long:
                 each = map_bodies(each, lambda inner, long=long: self._rewrite_inner(inner, long))  # type: ignore[misc]
-            found += self._add_by_parts((each,), short)
-        return tuple(found)
+            statements += self._add_by_parts((each,), short)
+        return tuple(statements)
 
     def _add_by_parts(self, body: Body, totals: Sequence[_Total]) -> Body:
         """Statements that add to parts, which then are added to the totals."""
@@ -382,20 +384,20 @@ def _collect_sums(loop: For, buffers: Buffers) -> list[_Sum]:
         if isinstance(each, For) and each.start is not None
     }
     loops = {each.variable for each in walk(loop.body) if isinstance(each, For)}
-    found: dict[str, list[tuple[Statement, _Indices]]] = {}
+    additions_of: dict[str, list[tuple[Statement, _Indices]]] = {}
     for each in walk(loop.body):
         if isinstance(each, Assign) and each.name not in inside:
-            found.setdefault(each.name, []).append((each, ()))
+            additions_of.setdefault(each.name, []).append((each, ()))
         elif isinstance(each, Store) and each.buffer not in inside:
-            found.setdefault(each.buffer, []).append((each, each.indices))
+            additions_of.setdefault(each.buffer, []).append((each, each.indices))
     used = used_names(loop.body) | {load.buffer for load in loads(loop.body)}
     sums = []
-    for name, additions in found.items():
+    for name, additions in additions_of.items():
         if name in used or not all(_is_addition(each) for each, _ in additions):
             continue
         places = tuple([indices for _, indices in additions])
-        told = variable_names([each for indices in places for each in indices])
-        variables = told | {other for each in told for other in starts.get(each, ())}
+        indexing = variable_names([each for indices in places for each in indices])
+        variables = indexing | {other for each in indexing for other in starts.get(each, ())}
         plain = not any(isinstance(p, Load) for i in places for each in i for p in parts(each))
         if plain and loop.variable not in variables and variables & inside <= loops:
             shape = buffers[name].shape if name in buffers else None

@@ -51,10 +51,10 @@ def _contract_body(body: Body, outer: Buffers, context: Context) -> Body:
     statements = [each for each in body if not isinstance(each, Allocate)]
     effects = [effects_of((each,), buffers) for each in statements]
     touching: dict[str, list[int]] = {}
-    for at, each in enumerate(effects):
+    for position, each in enumerate(effects):
         for name in {*each.reads, *each.writes}:
-            touching.setdefault(name, []).append(at)
-    kept: list[Statement] = []
+            touching.setdefault(name, []).append(position)
+    allocations: list[Statement] = []
     names: dict[str, Expr] = {}
     for allocate in [each for each in body if isinstance(each, Allocate)]:
         buffer = allocate.buffer
@@ -77,12 +77,12 @@ def _contract_body(body: Body, outer: Buffers, context: Context) -> Body:
             )
             statements[users[0]] = _move_into(buffer, first, axis - 1)
         else:
-            kept.append(allocate)
+            allocations.append(allocate)
     named = _LoadReplacement(names).rewrite_body(tuple(statements)) if names else statements
     deeper = [
         map_bodies(each, lambda inner: _contract_body(inner, buffers, context)) for each in named
     ]
-    return (*kept, *deeper)
+    return (*allocations, *deeper)
 
 
 def _is_stored_once(
@@ -118,11 +118,11 @@ def _is_called(buffer: str, statement: Statement) -> bool:
 
 def _axis_of(buffer: Buffer, loop: Statement, effects: Effects) -> int | None:
     """The dimension, from 1, of which each turn of a loop touches one place, that of its number."""
-    found = list(accesses(effects, buffer.name))
-    if not isinstance(loop, For) or loop.order is Order.VECTOR or None in found:
+    places = list(accesses(effects, buffer.name))
+    if not isinstance(loop, For) or loop.order is Order.VECTOR or None in places:
         return None
     for axis in range(len(buffer.shape)):
-        if all(place is not None and _is_variable(place[axis], loop.variable) for place in found):
+        if all(place is not None and _is_variable(place[axis], loop.variable) for place in places):
             return axis + 1
     return None
 

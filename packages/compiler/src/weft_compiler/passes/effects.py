@@ -136,38 +136,38 @@ def _effects_of_call(call: Call, buffers: Buffers) -> Effects:
     return effects
 
 
-def _add_one(statement: Statement, found: Effects, buffers: Buffers) -> None:
+def _add_one(statement: Statement, effects: Effects, buffers: Buffers) -> None:
     """Add the effects of a statement itself, without those of its bodies."""
     for expression in expressions(statement):
         for part in walk(expression):
             if isinstance(part, Variable):
-                found.uses.add(part.name)
+                effects.uses.add(part.name)
             elif isinstance(part, Load) and not isinstance(statement, Call):
-                found.reads.setdefault(part.buffer, []).append(part.indices)
+                effects.reads.setdefault(part.buffer, []).append(part.indices)
     match statement:
         case For(variable=name) | Let(name=name) | Var(name=name):
-            found.defines.add(name)
+            effects.defines.add(name)
         case Assign(name=name):
-            found.defines.add(name)
-            found.uses.add(name)
+            effects.defines.add(name)
+            effects.uses.add(name)
         case Store(buffer=buffer, indices=indices, combine=combine):
-            found.writes.setdefault(buffer, []).append(indices)
+            effects.writes.setdefault(buffer, []).append(indices)
             if combine is not None:
-                found.reads.setdefault(buffer, []).append(indices)
+                effects.reads.setdefault(buffer, []).append(indices)
         case Allocate(buffer=allocated):
-            found.defines.add(allocated.name)
+            effects.defines.add(allocated.name)
         case Call(routine=name, views=views, parameters=parameters):
-            of = routine(name)
-            for view, what in zip(views, of.views, strict=True):
+            called = routine(name)
+            for view, what in zip(views, called.views, strict=True):
                 whole = buffers[view.buffer]
-                span = of.spans(dict(parameters), whole.dtype.size)[what]
-                accesses = found.writes if what in of.writes else found.reads
+                span = called.spans(dict(parameters), whole.dtype.size)[what]
+                accesses = effects.writes if what in called.writes else effects.reads
                 touched = _view_access(view, whole, span)
                 accesses.setdefault(view.buffer, []).append(touched)
-                if what in of.writes and dict(parameters).get("accumulate"):
-                    found.reads.setdefault(view.buffer, []).append(touched)
+                if what in called.writes and dict(parameters).get("accumulate"):
+                    effects.reads.setdefault(view.buffer, []).append(touched)
         case Check() | While():
-            found.ends = True
+            effects.ends = True
 
 
 _ANY: Final = Variable(INDEX, "*")

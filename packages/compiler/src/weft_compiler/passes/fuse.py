@@ -57,23 +57,23 @@ def _fuse_body(body: Body, outer: Buffers, context: Context) -> Body:
     # Buffers may be there earlier than they are used: they are in nobody's way then.
     allocated = [each for each in body if isinstance(each, Allocate)]
     sizes = {each.buffer.name: each.buffer.bytes for each in allocated}
-    done: list[Statement] = []
+    fused: list[Statement] = []
     effects: list[Effects] = []
     for statement in body:
         if isinstance(statement, Allocate):
             continue
-        own = effects_of((statement,), buffers)
-        at = len(done)
-        done.append(statement)
-        effects.append(own)
+        effects_here = effects_of((statement,), buffers)
+        position = len(fused)
+        fused.append(statement)
+        effects.append(effects_here)
         # What a merged loop touches may let it be merged with one before.
-        while isinstance(loop := done[at], For):
-            filled = sum(sizes.get(buffer, 0) for buffer in effects[at].writes)
+        while isinstance(loop := fused[position], For):
+            filled = sum(sizes.get(buffer, 0) for buffer in effects[position].writes)
             partner = _find_partner(
                 loop,
-                effects[at],
-                done[:at],
-                effects[:at],
+                effects[position],
+                fused[:position],
+                effects[:position],
                 buffers,
                 filled * (filled >= LARGE_BYTES),
             )
@@ -82,17 +82,17 @@ def _fuse_body(body: Body, outer: Buffers, context: Context) -> Body:
                     context.missed(loop.variable, partner.obstacle)
                 break
             first, needed = partner.position, partner.needed
-            context.applied(loop.variable, "merged into the loop over %s", _variable(done[first]))
-            joined = _fused(done[first], loop)
-            rest = [k for k in range(first + 1, len(done)) if k != at and k not in needed]
+            context.applied(loop.variable, "merged into the loop over %s", _variable(fused[first]))
+            joined = _fused(fused[first], loop)
+            rest = [k for k in range(first + 1, len(fused)) if k != position and k not in needed]
             order = [*needed, first, *rest]
-            done[first:] = [joined if k == first else done[k] for k in order]
-            own = effects_of((joined,), buffers)
-            effects[first:] = [own if k == first else effects[k] for k in order]
-            at = first + len(needed)
+            fused[first:] = [joined if k == first else fused[k] for k in order]
+            effects_here = effects_of((joined,), buffers)
+            effects[first:] = [effects_here if k == first else effects[k] for k in order]
+            position = first + len(needed)
     return (
         *allocated,
-        *[map_bodies(each, lambda inner: _fuse_body(inner, buffers, context)) for each in done],
+        *[map_bodies(each, lambda inner: _fuse_body(inner, buffers, context)) for each in fused],
     )
 
 
@@ -112,8 +112,8 @@ class _Partner(NamedTuple):
 
 def _find_partner(
     loop: For,
-    own: Effects,
-    done: Sequence[Statement],
+    after: Effects,
+    statements: Sequence[Statement],
     effects: Sequence[Effects],
     buffers: Buffers,
     filled: int,
@@ -126,22 +126,24 @@ def _find_partner(
     needed: list[int] = []
     obstacle = ""
     called = False
-    for at in range(len(done) - 1, max(-1, len(done) - 1 - MAX_DISTANCE), -1):
-        other, there = done[at], effects[at]
-        meets = any(there.conflicts(effects[k]) for k in needed)
-        found = sum(
-            buffers[name].bytes for name in own.reads.keys() & there.writes.keys() & buffers.keys()
-        )
-        far = called and found * MIN_SIZE_RATIO < filled
+    for position in range(len(statements) - 1, max(-1, len(statements) - 1 - MAX_DISTANCE), -1):
+        other, before = statements[position], effects[position]
+        is_needed = any(before.conflicts(effects[k]) for k in needed)
+        shared = after.reads.keys() & before.writes.keys() & buffers.keys()
+        shared_bytes = sum(buffers[name].bytes for name in shared)
+        is_evicted = called and shared_bytes * MIN_SIZE_RATIO < filled
         if isinstance(other, For):
-            reason = _MOVED if meets else _FAR if far else _obstacle(other, there, loop, own)
+            if is_needed or is_evicted:
+                reason = _MOVED if is_needed else _FAR
+            else:
+                reason = _obstacle(other, before, loop, after)
             if not reason:
-                return _Partner(at, needed[::-1])
-            if found and not obstacle:
+                return _Partner(position, needed[::-1])
+            if shared_bytes and not obstacle:
                 obstacle = reason
         called |= filled > 0 and any(isinstance(each, Call) for each in walk((other,)))
-        if meets or there.conflicts(own):
-            needed.append(at)
+        if is_needed or before.conflicts(after):
+            needed.append(position)
             if len(needed) > MAX_MOVED:
                 break
     return _Partner(None, obstacle=obstacle)
@@ -179,16 +181,15 @@ def _obstacle(first: For, before: Effects, second: For, after: Effects) -> str:
 
 def _is_private(buffer: str, i: str, before: Effects, j: str, after: Effects) -> bool:
     """Return True if different iterations of two loops never touch the same element."""
-    there, here = list(accesses(before, buffer)), list(accesses(after, buffer))
-    found: list[tuple[Expr, ...]] = []
-    for renames, group in (({}, there), ({j: Variable(INDEX, i)}, here)):
-        for place in group:
+    places: list[tuple[Expr, ...]] = []
+    for renames, effects in (({}, before), ({j: Variable(INDEX, i)}, after)):
+        for place in accesses(effects, buffer):
             if place is None:
                 return False
-            found.append(tuple([substitute(index, renames) for index in place]))
+            places.append(tuple([substitute(index, renames) for index in place]))
     return any(
         _is_affine_in(indices[0], i) and all(same(index, indices[0]) for index in indices[1:])
-        for indices in zip(*found, strict=True)
+        for indices in zip(*places, strict=True)
     )
 
 

@@ -19,17 +19,19 @@ def hoist_checks(program: Program, context: Context) -> Program:
     They stay in their order, so the first that fails is the same; and behind what may not end.
     """
     buffers = with_allocations(interface_buffers(program), program.body)
-    done: list[tuple[Statement, Effects]] = []
+    hoisted: list[tuple[Statement, Effects]] = []
     for statement in program.body:
-        own = effects_of((statement,), buffers)
-        at = end = len(done)
-        if own.ends and not own.writes and _is_check(statement):
-            while at and not _depends_on(own, done[at - 1][1]):
-                at -= 1
-            if at < end:
-                context.applied(_message(statement), "moved earlier by %d statements", end - at)
-        done.insert(at, (statement, own))
-    return with_body(program, tuple([statement for statement, _ in done]))
+        effects = effects_of((statement,), buffers)
+        position = end = len(hoisted)
+        if effects.ends and not effects.writes and _is_check(statement):
+            while position and not _depends_on(effects, hoisted[position - 1][1]):
+                position -= 1
+            if position < end:
+                context.applied(
+                    _message(statement), "moved earlier by %d statements", end - position
+                )
+        hoisted.insert(position, (statement, effects))
+    return with_body(program, tuple([statement for statement, _ in hoisted]))
 
 
 def _message(statement: Statement) -> str:
@@ -45,11 +47,11 @@ def _is_check(statement: Statement) -> bool:
     )
 
 
-def _depends_on(own: Effects, before: Effects) -> bool:
+def _depends_on(check: Effects, before: Effects) -> bool:
     """Return True if a check must stay after a statement; stores to other memory do not matter."""
     return bool(
         before.ends
-        or own.uses & before.defines
-        or own.reads.keys() & before.writes.keys()
-        or own.defines & (before.uses | before.defines)
+        or check.uses & before.defines
+        or check.reads.keys() & before.writes.keys()
+        or check.defines & (before.uses | before.defines)
     )

@@ -170,13 +170,13 @@ def has_disjoint_stores(loop: For, buffer: str, effects: Effects) -> bool:
     return _are_disjoint(list(accesses(effects, buffer)), loop.variable)
 
 
-def _are_disjoint(found: Sequence[tuple[Expr, ...] | None], variable: str) -> bool:
+def _are_disjoint(touched: Sequence[tuple[Expr, ...] | None], variable: str) -> bool:
     """Return True if one index of all accesses is the same, and tells the iteration."""
-    known = [place for place in found if place is not None]
-    return len(known) == len(found) and any(
+    places = [place for place in touched if place is not None]
+    return len(places) == len(touched) and any(
         _is_injective(indices[0], variable)
         and all(same(index, indices[0]) for index in indices[1:])
-        for indices in zip(*known, strict=True)
+        for indices in zip(*places, strict=True)
     )
 
 

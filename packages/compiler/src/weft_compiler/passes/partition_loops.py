@@ -65,14 +65,14 @@ def _split_points(loop: For) -> list[int]:
     if not all(isinstance(each, Let | Store) for each in loop.body):
         return []
     extent = int(loop.extent.value)
-    found = {
+    thresholds = {
         cut
         for each in loop.body
         for whole in expressions(each)
         for part in parts(whole)
         if 0 < (cut := _threshold(part, loop.variable)) < extent
     }
-    cuts = [0, *sorted(found), extent]
+    cuts = [0, *sorted(thresholds), extent]
     shortest = min(high - low for low, high in itertools.pairwise(cuts))
     return cuts if 2 < len(cuts) <= _MAX_PARTS + 1 and shortest >= _MIN_ITERATIONS else []
 
@@ -92,14 +92,14 @@ def _threshold(part: Expr, variable: str) -> int:
 
 
 def _partition(loop: For, cuts: list[int], names: Names) -> Body:
-    found: list[Statement] = []
+    parts_of_loop: list[Statement] = []
     for low, high in itertools.pairwise(cuts):
         variable = names.new(loop.variable)
         place = plus(Variable(INDEX, variable), low)
         body = substitute_body(loop.body, {loop.variable: place})
         part = replace(loop, variable=variable, extent=index(high - low), body=body)
-        found += [_drop_unused(each) for each in simplify_body((part,), {})]
-    return tuple(found)
+        parts_of_loop += [_drop_unused(each) for each in simplify_body((part,), {})]
+    return tuple(parts_of_loop)
 
 
 def _drop_unused(loop: Statement) -> Statement:
@@ -107,10 +107,10 @@ def _drop_unused(loop: Statement) -> Statement:
     if not isinstance(loop, For):
         return loop
     used: set[str] = set()
-    kept: list[Statement] = []
+    statements: list[Statement] = []
     for each in reversed(loop.body):
         if isinstance(each, Let) and each.name not in used:
             continue
-        kept.append(each)
+        statements.append(each)
         used |= variable_names(expressions(each))
-    return replace(loop, body=tuple(reversed(kept)))
+    return replace(loop, body=tuple(reversed(statements)))

@@ -56,7 +56,7 @@ _MIN_FILLED: Final = 2 / 3
 
 
 def prefers_generated(
-    of: Mapping[str, int], size: int, vector_bytes: int, cache: int = _DEFAULT_CACHE
+    parameters: Mapping[str, int], size: int, vector_bytes: int, cache: int = _DEFAULT_CACHE
 ) -> bool:
     """Return True if `matmul` takes less time than `gemm`.
 
@@ -64,16 +64,16 @@ def prefers_generated(
     processors than those with AVX-512 were not measured.
 
     Args:
-      of: the parameters of the product.
+      parameters: the parameters of the product.
       size: bytes of an element.
       vector_bytes: of a register.
       cache: bytes of the second cache: the processors differ in that, and in what BLAS does best.
     """
-    m, n, k = of["m"], of["n"], of["k"]
+    m, n, k = parameters["m"], parameters["n"], parameters["k"]
     if vector_bytes < LINE or not m or not n or not k:
         return False
     lanes = LINE // size
-    transposed_a, transposed_b = of["a_column"] != 1, of["b_column"] != 1
+    transposed_a, transposed_b = parameters["a_column"] != 1, parameters["b_column"] != 1
     if n <= 2 * lanes and (transposed_a or n < _MIN_FILLED * -(-n // lanes) * lanes):
         return False
     if m * n * k <= _SMALL_WORK:
@@ -197,15 +197,19 @@ class _CallMutator(StatementMutator):
         return super().rewrite_statement(statement)
 
 
-def _is_transposed(call: Call, of: Mapping[str, int], buffers: Buffers) -> bool:
+def _is_transposed(call: Call, parameters: Mapping[str, int], buffers: Buffers) -> bool:
     """Return True if the second operand of a product is the transpose of a whole matrix."""
-    if call.routine not in ("gemm", "matmul") or call.sizes or of["m"] < _MIN_TRANSPOSED_ROWS:
+    if (
+        call.routine not in ("gemm", "matmul")
+        or call.sizes
+        or parameters["m"] < _MIN_TRANSPOSED_ROWS
+    ):
         return False
     b = call.views[1]
     shape = buffers[b.buffer].shape if b.buffer in buffers else ()
     return (
-        shape[-2:] == (of["n"], of["k"])
-        and (of["b_row"], of["b_column"]) == (1, of["k"])
+        shape[-2:] == (parameters["n"], parameters["k"])
+        and (parameters["b_row"], parameters["b_column"]) == (1, parameters["k"])
         and all(is_number(at, 0) for at in b.indices[-2:])
         and all(isinstance(at, Constant) for at in b.indices[:-2])
     )
@@ -228,36 +232,38 @@ def _accumulate_body(body: Body, outer: Buffers, context: Context) -> Body:
     allocated = {each.buffer.name for each in body if isinstance(each, Allocate)}
     users = _users(statements, buffers)
     removed: set[int] = set()
-    for at, each in enumerate(statements):
+    for position, each in enumerate(statements):
         if not isinstance(each, Call) or each.routine != "gemm":
             continue
         product = each.views[2]
         if product.buffer not in allocated or dict(each.parameters)["accumulate"]:
             continue
         touching = users[product.buffer]
-        if len(touching) != 2 or touching[0] != at:
+        if len(touching) != 2 or touching[0] != position:
             continue
         adder = touching[1]
         total = _accumulation_target(statements[adder], product.buffer, buffers)
-        if not total or any(at <= user < adder for user in users[total]):
+        if not total or any(position <= user < adder for user in users[total]):
             continue
         of = {**dict(each.parameters), "accumulate": 1}
         view = replace(product, buffer=total)
-        statements[at] = replace(each, views=(*each.views[:2], view), parameters=tuple(of.items()))
+        statements[position] = replace(
+            each, views=(*each.views[:2], view), parameters=tuple(of.items())
+        )
         context.applied(product.buffer, "accumulated in %s by the product", total)
         removed.add(adder)
-        users[total] = sorted({*users[total], at} - {adder})
+        users[total] = sorted({*users[total], position} - {adder})
         users[product.buffer] = []
-    return tuple([each for at, each in enumerate(statements) if at not in removed])
+    return tuple([each for position, each in enumerate(statements) if position not in removed])
 
 
 def _users(statements: Sequence[Statement], buffers: Buffers) -> dict[str, list[int]]:
     """Return the positions of the statements that touch each buffer."""
     users: dict[str, list[int]] = {}
-    for at, statement in enumerate(statements):
+    for position, statement in enumerate(statements):
         effects = effects_of((statement,), buffers)
         for name in {*effects.reads, *effects.writes}:
-            users.setdefault(name, []).append(at)
+            users.setdefault(name, []).append(position)
     return users
 
 
@@ -287,5 +293,5 @@ def _accumulation_target(statement: Statement, product: str, buffers: Buffers) -
 
 
 def _are_variables(indices: Sequence[Expr], *names: str) -> bool:
-    found = [each.name for each in indices if isinstance(each, Variable)]
-    return len(found) == len(indices) and found == list(names)
+    used = [each.name for each in indices if isinstance(each, Variable)]
+    return len(used) == len(indices) and used == list(names)

@@ -75,42 +75,42 @@ def rematerialize(
             context.missed(name, "its producers take too much work, or have other effects")
     if not chains:
         return program
-    made = shrink(program)
-    wanted = _late_uses(made, chains)
-    while wanted:
-        again = _Recomputation(flat, made, chains, wanted)
-        smaller = _buffer_sizes(shrink(again.program))
-        whole = again.impossible | {
+    shrunk = shrink(program)
+    late_uses = _late_uses(shrunk, chains)
+    while late_uses:
+        recomputation = _Recomputation(flat, shrunk, chains, late_uses)
+        sizes = _buffer_sizes(shrink(recomputation.program))
+        whole = recomputation.impossible | {
             name
-            for name, twins in again.twins.items()
-            if any(smaller.get(each, 0) > _MAX_BYTES_LEFT for each in (name, *twins))
+            for name, twins in recomputation.twins.items()
+            if any(sizes.get(each, 0) > _MAX_BYTES_LEFT for each in (name, *twins))
         }
         if not whole:
-            for name, twins in again.twins.items():
+            for name, twins in recomputation.twins.items():
                 context.applied(name, "computed again as %s", ", ".join(twins))
-            return again.program
+            return recomputation.program
         for name in sorted(whole):
             context.missed(name, "it would stay in memory as a whole, or its operands change")
-        rest = {at: names - whole for at, names in wanted.items()}
-        wanted = {at: names for at, names in rest.items() if names}
+        remaining = {position: names - whole for position, names in late_uses.items()}
+        late_uses = {position: names for position, names in remaining.items() if names}
     return program
 
 
-def _late_uses(made: Program, names: Mapping[str, object]) -> _LateUses:
+def _late_uses(shrunk: Program, names: Mapping[str, object]) -> _LateUses:
     """Return the temporaries that are kept for statements after their producer.
 
     Returns: for which statements which.
     """
-    allocated = {each.buffer.name for each in made.body if isinstance(each, Allocate)}
-    found: _LateUses = {}
+    allocated = {each.buffer.name for each in shrunk.body if isinstance(each, Allocate)}
+    uses: _LateUses = {}
     filled: set[str] = set()
-    buffers = with_allocations(interface_buffers(made), made.body)
-    for at, statement in enumerate(made.body):
+    buffers = with_allocations(interface_buffers(shrunk), shrunk.body)
+    for position, statement in enumerate(shrunk.body):
         effects = effects_of((statement,), buffers)
-        if kept := effects.reads.keys() & filled:
-            found[at] = kept
+        if read := effects.reads.keys() & filled:
+            uses[position] = read
         filled |= effects.writes.keys() & names.keys() & allocated
-    return found
+    return uses
 
 
 def _buffer_sizes(program: Program) -> dict[str, int]:
@@ -147,15 +147,17 @@ class _TopLevel:
 
     def producers(self, name: str) -> _Producers:
         """Return the buffers to compute again for a temporary; empty if that is too much work."""
-        found: set[str] = set()
+        chain: set[str] = set()
         waiting = [name]
         size = self.buffers[name].bytes
         while waiting:
             each = waiting.pop()
-            if each in found:
+            if each in chain:
                 continue
-            found.add(each)
-            if not all(self._is_pure_producer(at, each) for at in self.fills.get(each, ())):
+            chain.add(each)
+            if not all(
+                self._is_pure_producer(position, each) for position in self.fills.get(each, ())
+            ):
                 return frozenset()
             waiting += [
                 other
@@ -163,9 +165,11 @@ class _TopLevel:
                 if other in self.buffers and self.buffers[other].bytes * _MIN_SIZE_RATIO > size
             ]
         total = sum(
-            estimate_work(self.program.body[at]) for each in found for at in self.fills[each]
+            estimate_work(self.program.body[position])
+            for each in chain
+            for position in self.fills[each]
         )
-        return frozenset(found if total <= _MAX_WORK * self.buffers[name].size else ())
+        return frozenset(chain if total <= _MAX_WORK * self.buffers[name].size else ())
 
     def _is_pure_producer(self, at: int, name: str) -> bool:
         """Return True if a statement only fills one temporary, before others read it."""
@@ -208,7 +212,11 @@ class _Recomputation:
     """
 
     def __init__(
-        self, flat: _TopLevel, made: Program, chains: Mapping[str, _Producers], wanted: _LateUses
+        self,
+        flat: _TopLevel,
+        shrunk: Program,
+        chains: Mapping[str, _Producers],
+        late_uses: _LateUses,
     ) -> None:
         self._flat, self._chains = flat, chains
         self._names = Names(flat.program)
@@ -216,15 +224,15 @@ class _Recomputation:
         self.impossible: set[str] = set()
         self._inserted: dict[int, Body] = {}
         self._renames: dict[int, Mapping[str, str]] = {}
-        for at, names in wanted.items():
-            self._recompute_before(names, made.body[at])
+        for position, names in late_uses.items():
+            self._recompute_before(names, shrunk.body[position])
         self.program = with_body(
             flat.program,
             tuple(
                 [
                     new
-                    for at, each in enumerate(flat.program.body)
-                    for new in (*self._inserted.get(at, ()), *self._renamed(at, each))
+                    for position, each in enumerate(flat.program.body)
+                    for new in (*self._inserted.get(position, ()), *self._renamed(position, each))
                 ]
             ),
         )
@@ -235,42 +243,44 @@ class _Recomputation:
 
     def _recompute_before(self, names: set[str], statement: Statement) -> None:
         """Fill temporaries anew before what has become a statement of the made program."""
-        flat, there = self._flat, defined_names((statement,))
+        flat, defined = self._flat, defined_names((statement,))
         users = [
-            at
-            for at, each in enumerate(flat.effects)
-            if (each.writes.keys() | each.defines) & there and at not in self._renames
+            position
+            for position, each in enumerate(flat.effects)
+            if (each.writes.keys() | each.defines) & defined and position not in self._renames
         ]
-        readers = [at for at in users if flat.effects[at].reads.keys() & names]
+        readers = [position for position in users if flat.effects[position].reads.keys() & names]
         if not readers:  # what has no name, as a check, cannot be found again
             self.impossible |= names
             return
         first = readers[0]
         possible = {name for name in names if flat.can_recompute(self._chains[name], first)}
         self.impossible |= names - possible
-        anew = frozenset[str]().union(*[self._chains[name] for name in possible])
-        twins, self._inserted[first] = self._clone_producers(anew)
+        recomputed = frozenset[str]().union(*[self._chains[name] for name in possible])
+        twins, self._inserted[first] = self._clone_producers(recomputed)
         for name in possible:
             self.twins.setdefault(name, []).append(twins[name])
-        self._renames |= dict.fromkeys([at for at in users if at >= first], twins)
+        self._renames |= dict.fromkeys([position for position in users if position >= first], twins)
 
-    def _clone_producers(self, anew: _Producers) -> tuple[dict[str, str], Body]:
+    def _clone_producers(self, recomputed: _Producers) -> tuple[dict[str, str], Body]:
         """Names for buffers that are filled anew, and the statements that do so."""
         flat = self._flat
-        twins = {name: self._names.new(name) for name in flat.buffers if name in anew}
+        twins = {name: self._names.new(name) for name in flat.buffers if name in recomputed}
         allocated = [
             Allocate(replace(flat.buffers[name], name=twin)) for name, twin in twins.items()
         ]
-        fills = sorted({at for name in anew for at in flat.fills[name]})
-        copies = [new for at in fills for new in self._clone(flat.program.body[at], twins)]
+        fills = sorted({position for name in recomputed for position in flat.fills[name]})
+        copies = [
+            new for position in fills for new in self._clone(flat.program.body[position], twins)
+        ]
         return twins, (*allocated, *copies)
 
     def _clone(self, statement: Statement, twins: Mapping[str, str]) -> Body:
         """A statement with other buffers, and names of its own."""
-        own = {
+        declared = {
             each.variable if isinstance(each, For) else each.name
             for each in walk((statement,))
             if isinstance(each, For | Let | Var)
         }
-        names = {**twins, **{name: self._names.new(name) for name in own}}
+        names = {**twins, **{name: self._names.new(name) for name in declared}}
         return Renaming(names).rewrite_body((statement,))

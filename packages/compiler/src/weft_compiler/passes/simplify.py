@@ -122,8 +122,8 @@ def _index(expression: Apply, known: Mapping[str, Range]) -> Expr:
         case Apply(primitive="mul", operands=(x, y)) if _is_zero(x) or _is_zero(y):
             return index(0)
     if all(isinstance(operand, Constant) for operand in expression.operands):
-        found = range_of(expression, {})
-        return index(found.low) if found.low == found.high else expression
+        limits = range_of(expression, {})
+        return index(limits.low) if limits.low == limits.high else expression
     return expression
 
 
@@ -139,8 +139,8 @@ def _divided(primitive: str, x: Expr, divisor: int, known: Mapping[str, Range]) 
             return None
         return x if primitive == "floor_mod" else index(0)
     whole = {name: factor // divisor for name, factor in terms.items() if factor % divisor == 0}
-    rest = {name: factor for name, factor in terms.items() if factor % divisor}
-    remainder = _sum(rest)
+    remaining = {name: factor for name, factor in terms.items() if factor % divisor}
+    remainder = _sum(remaining)
     if not Range(0, divisor - 1).holds(range_of(remainder, known)):
         return None
     return remainder if primitive == "floor_mod" else _sum(whole)

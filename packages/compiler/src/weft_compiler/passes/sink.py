@@ -28,26 +28,28 @@ def sink_temporaries(program: Program, context: Context) -> Program:
     sizes = {buffer.name: buffer.bytes for buffer in allocated}
     later: list[tuple[Statement, Effects]] = []  # the last statement first
     for statement in reversed(program.body):
-        own = effects_of((statement,), buffers)
-        temporary = not own.ends and sizes.keys() >= own.writes.keys()
-        large = temporary and sum([sizes[buffer] for buffer in own.writes]) >= LARGE_BYTES
-        at = _sunk_position(own, later) if large and isinstance(statement, For) else len(later)
-        if at < len(later):
-            moved = len(later) - at
-            context.applied(", ".join(own.writes), "moved later by %d statements", moved)
-        later.insert(at, (statement, own))
+        effects = effects_of((statement,), buffers)
+        temporary = not effects.ends and sizes.keys() >= effects.writes.keys()
+        large = temporary and sum([sizes[buffer] for buffer in effects.writes]) >= LARGE_BYTES
+        position = (
+            _sunk_position(effects, later) if large and isinstance(statement, For) else len(later)
+        )
+        if position < len(later):
+            moved = len(later) - position
+            context.applied(", ".join(effects.writes), "moved later by %d statements", moved)
+        later.insert(position, (statement, effects))
     return with_body(program, tuple([statement for statement, _ in reversed(later)]))
 
 
-def _sunk_position(own: Effects, later: Sequence[tuple[Statement, Effects]]) -> int:
+def _sunk_position(loop_effects: Effects, later: Sequence[tuple[Statement, Effects]]) -> int:
     """The place of a loop among the statements behind it, of which the last is the first.
 
     Where one of these ends the program nobody reads what the loop fills.
     """
     called = False
-    for at in range(len(later), 0, -1):
-        statement, effects = later[at - 1]
-        if own.conflicts(replace(effects, ends=False)):
-            return at if called else len(later)
+    for position in range(len(later), 0, -1):
+        statement, effects = later[position - 1]
+        if loop_effects.conflicts(replace(effects, ends=False)):
+            return position if called else len(later)
         called |= any(isinstance(each, Call) for each in walk((statement,)))
     return len(later)

@@ -96,10 +96,10 @@ class _Splitter:
 
     def body(self, body: Body, outer: Buffers) -> Body:
         buffers = with_allocations(outer, body)
-        found: list[Statement] = []
+        statements: list[Statement] = []
         for each in body:
-            found += self._statement(each, buffers)
-        return unless_same(body, found)
+            statements += self._statement(each, buffers)
+        return unless_same(body, statements)
 
     def _statement(self, statement: Statement, buffers: Buffers) -> Body:
         if not isinstance(statement, For | While | If) or estimate_work(statement) < MIN_WORK:
@@ -128,13 +128,13 @@ class _Splitter:
         effects = effects_of(loop.body, buffers)
         if effects.ends:
             return None
-        own = {each.buffer.name for each in walk(loop.body) if isinstance(each, Allocate)}
+        allocated = {each.buffer.name for each in walk(loop.body) if isinstance(each, Allocate)}
         names = {each.name for each in walk(loop.body) if isinstance(each, Let | Var)}
-        found: dict[str, tuple[str, DType]] = {}
+        targets: dict[str, tuple[str, DType]] = {}
         shared = {
             name
             for name in effects.writes
-            if name not in own and not has_disjoint_stores(loop, name, effects)
+            if name not in allocated and not has_disjoint_stores(loop, name, effects)
         }
         for each in walk(loop.body):
             match each:
@@ -148,10 +148,10 @@ class _Splitter:
                     continue
                 case _:
                     continue
-            if combine not in _IDENTITY or found.setdefault(name, (combine, dtype))[0] != combine:
+            if combine not in _IDENTITY or targets.setdefault(name, (combine, dtype))[0] != combine:
                 return None
         read = {load.buffer for load in loads(loop.body)} | used_names(loop.body)
-        return None if read & found.keys() or shared - found.keys() else found
+        return None if read & targets.keys() or shared - targets.keys() else targets
 
     def _split(
         self, loop: For, combined: Mapping[str, tuple[str, DType]], blocks: int, buffers: Buffers

@@ -109,28 +109,30 @@ def _tile_body(body: Body, outer: Buffers, context: Context) -> Body:
         return tuple(
             [map_bodies(each, lambda inner: _tile_body(inner, buffers, context)) for each in body]
         )
-    rest = [each for each in body if not isinstance(each, Allocate)]
-    steps = [_alternatives(each, effects_of((each,), buffers), buffers) for each in rest]
+    statements = [each for each in body if not isinstance(each, Allocate)]
+    steps = [_alternatives(each, effects_of((each,), buffers), buffers) for each in statements]
     users = Counter(name for ways in steps for name in ways[0].touches)
-    found: list[Statement] = []
+    tiled: list[Statement] = []
     small: set[str] = set()
-    at = 0
-    while at < len(rest):
-        group, between, rows = _group_before_next(steps[at:], users, allocated)
+    position = 0
+    while position < len(statements):
+        group, between, rows = _group_before_next(steps[position:], users, allocated)
         if rows:
             names = ", ".join([each.name for each in between])
             context.applied(names, "%d statements run in tiles of %d rows", len(group), rows)
-            found += _emit_tiles(group, between, rows, buffers)
+            tiled += _emit_tiles(group, between, rows, buffers)
             small.update(each.name for each in between)
-            at += len(group)
+            position += len(group)
         else:
             if between:
                 names = ", ".join([each.name for each in between])
                 context.missed(names, "no tile fits a cache without reading operands too often")
-            found.append(map_bodies(rest[at], lambda inner: _tile_body(inner, buffers, context)))
-            at += 1
+            tiled.append(
+                map_bodies(statements[position], lambda inner: _tile_body(inner, buffers, context))
+            )
+            position += 1
     kept = [each for each in body if isinstance(each, Allocate) and each.buffer.name not in small]
-    return (*kept, *found)
+    return (*kept, *tiled)
 
 
 def _group_before_next(
@@ -211,42 +213,42 @@ def _alternatives(statement: Statement, effects: Effects, buffers: Buffers) -> l
         and not effects.ends
     ):
         rows = int(statement.extent.value)
-        found = {
+        row_axes = {
             name: _axis_of(name, statement.variable, effects, len(buffers[name].shape))
             for name in {*effects.reads, *effects.writes}.intersection(buffers)
         }
-        axes = {name: axis for name, axis in found.items() if axis is not None}
+        axes = {name: axis for name, axis in row_axes.items() if axis is not None}
     return [_Step(statement, effects, rows, axes, 0)]
 
 
 def _product_alternatives(call: Call, effects: Effects, buffers: Buffers) -> list[_Step]:
     """A product of rows by rows, and as one that sums over them."""
-    of, size = dict(call.parameters), call.views[0].dtype.size
-    m, n, k = of["m"], of["n"], of["k"]
+    parameters, size = dict(call.parameters), call.views[0].dtype.size
+    m, n, k = parameters["m"], parameters["n"], parameters["k"]
     if len({view.buffer for view in call.views}) < len(call.views):
         return [_Step(call, effects, 0, {}, 0)]
     a, b, c = [_Matrix(view, buffers[view.buffer]) for view in call.views]
-    found = []
-    rows = {"a": a.rows(m, of["a_row"], k), "c": c.rows(m, of["c_row"], n)}
+    steps = []
+    rows = {"a": a.rows(m, parameters["a_row"], k), "c": c.rows(m, parameters["c_row"], n)}
     if None not in rows.values():
-        found.append(_product_step(call, effects, m, rows, buffers, n * k * size))
-    if "b_row" not in of:  # pairs of rows are packed, and stay together
-        return found or [_Step(call, effects, 0, {}, 0)]
-    terms = {"a": a.rows(k, of["a_column"], m), "b": b.rows(k, of["b_row"], n)}
-    if None not in terms.values() and c.is_whole(m, n, of["c_row"]):
-        found.append(_product_step(call, effects, k, terms, buffers, 2 * m * n * size))
-    return found or [_Step(call, effects, 0, {}, 0)]
+        steps.append(_product_step(call, effects, m, rows, buffers, n * k * size))
+    if "b_row" not in parameters:  # pairs of rows are packed, and stay together
+        return steps or [_Step(call, effects, 0, {}, 0)]
+    terms = {"a": a.rows(k, parameters["a_column"], m), "b": b.rows(k, parameters["b_row"], n)}
+    if None not in terms.values() and c.is_whole(m, n, parameters["c_row"]):
+        steps.append(_product_step(call, effects, k, terms, buffers, 2 * m * n * size))
+    return steps or [_Step(call, effects, 0, {}, 0)]
 
 
 def _product_step(
     call: Call,
     effects: Effects,
     rows: int,
-    found: Mapping[str, int | None],
+    axes_of_views: Mapping[str, int | None],
     buffers: Buffers,
-    again: int,
+    reread_bytes: int,
 ) -> _Step:
-    parts = {name: axis for name, axis in found.items() if axis is not None}
+    parts = {name: axis for name, axis in axes_of_views.items() if axis is not None}
     views = dict(zip("abc", call.views, strict=True))
     axes = {
         views[name].buffer: axis
@@ -254,7 +256,7 @@ def _product_step(
         if is_number(views[name].indices[axis], 0)
         and buffers[views[name].buffer].shape[axis] == rows
     }
-    return _Step(call, effects, rows, axes, again, parts)
+    return _Step(call, effects, rows, axes, reread_bytes, parts)
 
 
 class _Matrix(NamedTuple):
@@ -292,11 +294,11 @@ class _Matrix(NamedTuple):
 
 def _axis_of(name: str, variable: str, effects: Effects, rank: int) -> int | None:
     """The dimension in which a loop touches the place of its variable alone."""
-    found = list(accesses(effects, name))
+    touched = list(accesses(effects, name))
     for axis in range(rank):
         if all(
             place is not None and isinstance(place[axis], Variable) and place[axis].name == variable  # type: ignore[attr-defined]
-            for place in found
+            for place in touched
         ):
             return axis
     return None
@@ -335,11 +337,11 @@ def _tile_size(
     whole = sum(each.bytes for each in between)
     if whole < _MIN_BYTES:
         return [], 0
-    again = sum(each.reread_bytes for each in group)
+    reread_bytes = sum(each.reread_bytes for each in group)
     fits = [n for n in range(_MIN_ROWS, min(_MAX_ROWS, rows - 1) + 1) if rows % n == 0]
-    enough = [n for n in fits if again * (rows // n) <= 2 * whole]
-    small = [n for n in enough if n * whole <= _TILE_BYTES * rows]
-    return between, max(small, default=min(enough, default=0))
+    affordable = [n for n in fits if reread_bytes * (rows // n) <= 2 * whole]
+    cached = [n for n in affordable if n * whole <= _TILE_BYTES * rows]
+    return between, max(cached, default=min(affordable, default=0))
 
 
 def _emit_tiles(
@@ -387,11 +389,11 @@ def _tile_call(step: _Step, small: Mapping[str, int], block: Expr, rows: int) ->
     """A product of the rows of a block, or what they add to one that sums over rows."""
     call = step.statement
     assert isinstance(call, Call)
-    of = {**dict(call.parameters), "k" if step.sums else "m": rows}
+    parameters = {**dict(call.parameters), "k" if step.sums else "m": rows}
     # Of each operand with rows: how far apart its columns are.
     columns = {"a": "a_row", "b": "b_column"} if step.sums else {"a": "a_column", "c": "c_row"}
     if step.sums:
-        of["accumulate"] = 1
+        parameters["accumulate"] = 1
     views = []
     for view, name in zip(call.views, "abc", strict=True):
         axis = step.parts.get(name)
@@ -399,9 +401,9 @@ def _tile_call(step: _Step, small: Mapping[str, int], block: Expr, rows: int) ->
             first = plus(view.indices[axis], times(block, rows))
             view = replace(view, indices=_with_item(view.indices, axis, first))
         if axis is not None and view.buffer in small and axis == len(view.indices) - 1:
-            of[columns[name]] = rows  # a row is a column of the buffer, which has fewer now
+            parameters[columns[name]] = rows  # a row is a column of the buffer, which has fewer now
         views.append(view)
-    return replace(call, views=tuple(views), parameters=tuple(of.items()))
+    return replace(call, views=tuple(views), parameters=tuple(parameters.items()))
 
 
 def _tile_loop(loop: For, small: Mapping[str, int], block: Expr, rows: int) -> For:

@@ -58,24 +58,26 @@ class CountEmitter:
         Args:
           low, high: scores where the product is at its bounds.
         """
-        own = {loop.variable: Variable(INDEX, self._names.new(loop.variable)) for loop in axes}
+        variables = {
+            loop.variable: Variable(INDEX, self._names.new(loop.variable)) for loop in axes
+        }
         if row is not None:
-            own[row.variable] = Variable(INDEX, self._names.new(row.variable))
+            variables[row.variable] = Variable(INDEX, self._names.new(row.variable))
         last = Variable(INDEX, self._names.new("last"))
-        ends = substitute(low, own), substitute(high, own)
+        ends = substitute(low, variables), substitute(high, variables)
         body = self._emit_row(
-            ends, [apply("abs", substitute(each, own)) for each in self._factors], last
+            ends, [apply("abs", substitute(each, variables)) for each in self._factors], last
         )
         if row is not None:
-            body = (For(own[row.variable].name, row.extent, body),)
+            body = (For(variables[row.variable].name, row.extent, body),)
         whole = times(
             over(plus(last, _COLUMNS_PER_COUNT - 1), _COLUMNS_PER_COUNT), _COLUMNS_PER_COUNT
         )
-        at = tuple([own[loop.variable] for loop in axes]) or (index(0),)
-        found: Body = (Var(last.name, index(0)), *body, Store(counts.name, at, whole))
+        block_index = tuple([variables[loop.variable] for loop in axes]) or (index(0),)
+        statements: Body = (Var(last.name, index(0)), *body, Store(counts.name, block_index, whole))
         for loop in reversed(axes):
-            found = (For(own[loop.variable].name, loop.extent, found),)
-        return found
+            statements = (For(variables[loop.variable].name, loop.extent, statements),)
+        return statements
 
     def _emit_row(self, bounds: tuple[Expr, Expr], factors: Sequence[Expr], last: Variable) -> Body:
         """A row. Its last column that counts is not below another one by as much as vanishes."""
@@ -142,14 +144,14 @@ def scale_factors(value: Expr, scores: str) -> list[Load]:
     """Return the factors and divisors of the product and of values that depend on it."""
     if not isinstance(value, Apply):
         return []
-    found: list[Load] = []
+    factors: list[Load] = []
     for at, each in enumerate(value.operands):
         if any(isinstance(x, Load) and x.buffer == scores for x in parts(each)):
             others = (*value.operands[:at], *value.operands[at + 1 :])
             if value.primitive in ("mul", "div"):
-                found += [x for other in others for x in parts(other) if isinstance(x, Load)]
-            found += scale_factors(each, scores)
-    return found
+                factors += [x for other in others for x in parts(other) if isinstance(x, Load)]
+            factors += scale_factors(each, scores)
+    return factors
 
 
 def substitute_scores(value: Expr, scores: str, bound: float) -> Expr:

@@ -106,12 +106,12 @@ def skip_masked_columns(program: Program, context: Context) -> Program:
     """Return the program without work on probabilities of attention that are zero."""
     names = Names(program)
     buffers = with_allocations(interface_buffers(program), program.body)
-    kept: dict[str, _StoredProbabilities] = {}
+    probabilities: dict[str, _StoredProbabilities] = {}
     body: list[Statement] = []
     for statement in program.body:
-        outer = _TopLevelStatement(program, names, buffers, statement, kept, context)
-        found = outer.visit(statement, (), buffers)
-        body += [*outer.before, found]
+        outer = _TopLevelStatement(program, names, buffers, statement, probabilities, context)
+        rewritten = outer.visit(statement, (), buffers)
+        body += [*outer.before, rewritten]
     return with_body(program, tuple(body))
 
 
@@ -168,13 +168,13 @@ class _TopLevelStatement:
             return statement
         around = (*loops, statement)
         inner = with_allocations(buffers, statement.body)
-        found: list[Statement] = []
+        statements: list[Statement] = []
         for each in statement.body:
             blocks = _try_rewrite(each, around, self, inner)
-            found += blocks or [self.visit(each, around, inner)]
-        if all(a is b for a, b in zip(found, statement.body, strict=False)):
+            statements += blocks or [self.visit(each, around, inner)]
+        if all(a is b for a, b in zip(statements, statement.body, strict=False)):
             return statement
-        return replace(statement, body=tuple(found))
+        return replace(statement, body=tuple(statements))
 
 
 def _try_rewrite(
@@ -240,22 +240,22 @@ class _AttentionLoop:
         return [*self.before, replace(self.loop, body=body)]
 
     def _split_at_count(
-        self, made: Sequence[tuple[Statement, Statement]]
+        self, pairs: Sequence[tuple[Statement, Statement]]
     ) -> tuple[list[Statement], list[Statement]]:
         """Return the statements before the columns are counted, and those after.
 
         Args:
-          made: statements, and what they become.
+          pairs: statements, and what they become.
         """
         early: list[Statement] = []
         late: list[Statement] = []
         effects: list[Effects] = []
-        for statement, new in made:
-            own = effects_of((statement,), self.buffers)
-            stays = new is not statement or any(own.conflicts(each) for each in effects)
+        for statement, new in pairs:
+            effects_here = effects_of((statement,), self.buffers)
+            stays = new is not statement or any(effects_here.conflicts(each) for each in effects)
             if stays and not isinstance(statement, Allocate):
                 late.append(new)
-                effects.append(own)
+                effects.append(effects_here)
             else:
                 early.append(new)
         return early, late
@@ -276,28 +276,28 @@ class _AttentionLoop:
                 rows = RowDefinitions(each)
                 for inner, assign in rows.maxima:
                     value = rows.expand(assign.value, inner)
-                    found = [
+                    scores = [
                         x for x in parts(value) if isinstance(x, Load) and x.buffer in products
                     ]
-                    if found and len({str(x) for x in found}) == 1:
-                        *_, row, column = found[0].indices
+                    if scores and len({str(x) for x in scores}) == 1:
+                        *_, row, column = scores[0].indices
                         by_element = column is COLUMN and str(row) == each.variable
                         require(by_element, "the softmax is not of the rows of a product")
-                        self.facts.num_columns = products[found[0].buffer]
-                        return Softmax(found[0].buffer, value, each, assign.name)
+                        self.facts.num_columns = products[scores[0].buffer]
+                        return Softmax(scores[0].buffer, value, each, assign.name)
         return None
 
     def _find_stored_counts(self) -> Expr:
         """Return the number of columns of stored probabilities that the blocks read."""
-        found: list[tuple[str, Expr]] = []
+        counts: list[tuple[str, Expr]] = []
         for each in self.loop.body:
             for load in loads((each,)):
                 if load.buffer in self.outer.kept and isinstance(each, For | Call):
-                    found.append((load.buffer, self._stored_count(load, each)))
-        require(found, "it has no softmax of a product, and reads no probabilities")
-        is_one = len({(name, str(count)) for name, count in found}) == 1
+                    counts.append((load.buffer, self._stored_count(load, each)))
+        require(counts, "it has no softmax of a product, and reads no probabilities")
+        is_one = len({(name, str(count)) for name, count in counts}) == 1
         require(is_one, "it reads probabilities of several softmaxes")
-        name, count = found[0]
+        name, count = counts[0]
         self.facts.zero.add(name)
         self.facts.num_columns = self.outside[name].shape[-1]
         return count
@@ -401,22 +401,22 @@ class _AttentionLoop:
     def _rewrite_rows(self, loop: For) -> For:
         """A loop over rows that leaves columns out."""
         rows = RowDefinitions(loop)
-        found: list[Statement] = []
-        own = {each.buffer.name for each in loop.body if isinstance(each, Allocate)}
-        cut = ColumnLoops(self.facts, rows, own)
+        statements: list[Statement] = []
+        allocated = {each.buffer.name for each in loop.body if isinstance(each, Allocate)}
+        cut = ColumnLoops(self.facts, rows, allocated)
         for each in loop.body:
             touches = {load.buffer for load in loads((each,))} & (self.facts.sparse | cut.partial)
             if isinstance(each, For) and static_extent(each) == self.facts.num_columns and touches:
-                found += cut.rewrite(each)
+                statements += cut.rewrite(each)
             else:
                 stores = isinstance(each, Store) and each.buffer in self.facts.local
                 require(not touches and not stores, "a row uses columns outside of loops over them")
                 if isinstance(each, Let):
                     cut.lets[each.name] = each.value
-                found.append(each)
-        self.facts.zero |= cut.zero - own
-        self.facts.partial |= cut.partial - own
-        return replace(loop, body=tuple(found))
+                statements.append(each)
+        self.facts.zero |= cut.zero - allocated
+        self.facts.partial |= cut.partial - allocated
+        return replace(loop, body=tuple(statements))
 
     # ------------------------------------------------------------------ how many count
 
@@ -476,10 +476,10 @@ class _AttentionLoop:
             if name not in self.facts.local:
                 is_fixed = not uses_variable(view.indices[:-2], self.loop.variable)
                 require(is_fixed, f"each block reads another matrix of {name}")
-        found: Expr = number(True, dtypes.bool_)
+        condition: Expr = number(True, dtypes.bool_)
         for length in lengths.values():
             finite = apply("less", length, number(MAX_SQUARED_NORM, length.dtype))
-            found = apply("bit_and", found, finite)
+            condition = apply("bit_and", condition, finite)
         if self.facts.softmax is not None:
             call = next(
                 each
@@ -488,8 +488,8 @@ class _AttentionLoop:
             )
             q, k = [lengths[view.buffer] for view in call.views[:2]]
             limit = number(MAX_SCORE**2 * (1 - 64 * ROUNDING), q.dtype)
-            found = apply("bit_and", found, apply("less", apply("mul", q, k), limit))
-        return found, tuple(inside)
+            condition = apply("bit_and", condition, apply("less", apply("mul", q, k), limit))
+        return condition, tuple(inside)
 
     def _emit_norm(self, view: Load) -> tuple[Variable, Body]:
         """The largest square of the length of a row of the last two dimensions."""
@@ -509,7 +509,7 @@ class _AttentionLoop:
 
     def _emit_stored_counts(self) -> Body:
         """Return stores of the number of columns of probabilities that are stored as a whole."""
-        found: list[Statement] = []
+        stores: list[Statement] = []
         for name in sorted(self.facts.zero - self.facts.local - self.outer.kept.keys()):
             store = next(
                 (each, inner)
@@ -531,8 +531,8 @@ class _AttentionLoop:
             counts = Buffer(self.names.new(f"{name}_columns"), INDEX, shape)
             self.outer.before.append(Allocate(counts))
             block = Variable(INDEX, self.loop.variable)
-            found.append(Store(counts.name, (*before, block), self.facts.columns))
+            stores.append(Store(counts.name, (*before, block), self.facts.columns))
             self.outer.kept[name] = _StoredProbabilities(
                 counts.name, rows, static_extent(self.loop)
             )
-        return tuple(found)
+        return tuple(stores)
