@@ -69,7 +69,9 @@ class SessionRunContext:
 
     Args:
       original_args: the request of the program.
-      session: the session, without hooks. Examples:
+      session: the session, without hooks.
+
+    Examples:
       >>> class StopWhenSmall(wf.train.SessionRunHook):
       ...     def after_run(self, run_context, run_values):
       ...         if run_context.session.run(loss) < 1.0:
@@ -109,7 +111,7 @@ class SessionRunContext:
 
 
 class SessionRunHook:
-    """Called around the steps of a monitored session; override what is needed.
+    """Hook that is called around the steps of a monitored session; override methods as needed.
 
     The order is `begin`, `after_create_session`, then `before_run` and `after_run` for each step,
     then `end`. A session that is recreated after a failure calls `after_create_session` again.
