@@ -1,4 +1,4 @@
-"""Numbers of variable length, and keys whose bytes sort as what they stand for.
+"""Numbers of variable length, and keys whose bytes sort like the values that they encode.
 
 The first are LevelDB's and protobuf's varints. The second are the keys of the slices of partitioned
 variables: 0, the name, the number of axes, and start and length for each of them.
@@ -22,11 +22,11 @@ Extents = Sequence[tuple[int, int]]
 
 
 class MalformedError(Exception):
-    """Bytes that stand for nothing.
+    """Error for bytes that are not a valid encoding.
 
     Attributes:
       position: of the first of them.
-      what: what is wrong with them.
+      what: a description of the error.
     """
 
     def __init__(self, position: int, what: str) -> None:

@@ -39,7 +39,7 @@ class BundleFormat:
     def read(
         self, prefix: str, index: BundleIndex, wanted: Sequence[tuple[str, Region]], empty: Empty
     ) -> list[Array]:
-        """Boxes of tensors."""
+        """Read boxes of tensors."""
         return read_boxes(prefix, index, wanted, empty)
 
     def checks(self, prefix: str, index: BundleIndex) -> Iterator[Checked]:

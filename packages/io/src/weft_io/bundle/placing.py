@@ -1,8 +1,8 @@
-"""Putting a bundle in the place of another: a crash at any moment leaves the one or the other.
+"""Atomic replacement of a bundle: a crash at any moment leaves the old or the new one.
 
-The names of a bundle's shards hold their number. One that takes the place of another has an empty
-shard more where the numbers are equal: no file of the old one is touched before the new index has
-replaced the old. Notes (`checkpoint.journal`) tell the next save what a killed one left.
+The names of a bundle's shards contain their number. A bundle that replaces another has an empty
+additional shard if the numbers are equal: no file of the old one is touched before the new index
+has replaced the old. Notes (`checkpoint.journal`) tell the next save which files a killed one left.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _META: Final = ".meta"
 
 
 class NewBundle:
-    """The files of a bundle that takes the place of what is at its prefix.
+    """Files of a bundle that replaces the existing one at its prefix.
 
     Used in a `with` block; unless `finish` is called in it, nothing of it stays.
 
@@ -72,7 +72,7 @@ class NewBundle:
         system.link(systems.locate(source)[1], target)
 
     def finish(self, tensors: Mapping[str, Entry], big_endian: bool) -> BundleIndex:
-        """Put the bundle in place, and remove what was there."""
+        """Put the bundle in place, and remove the previous one."""
         for number in sorted(self._missing):
             with self.create(number):
                 pass

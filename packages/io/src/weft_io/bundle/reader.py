@@ -31,7 +31,7 @@ _THREADS: Final = 4
 def read_boxes(
     prefix: str, index: BundleIndex, wanted: Sequence[tuple[str, Region]], empty: Empty
 ) -> list[Array]:
-    """Boxes of tensors; arguments, results and errors as of `CheckpointFormat.read`."""
+    """Read boxes of tensors; arguments, results and errors as for `CheckpointFormat.read`."""
     parts = [_parts(prefix, name, index.tensors[name], box) for name, box in wanted]
     sizes = [sum(part.end - part.begin for part in own) for own in parts]
     groups = _groups(sizes, min(_THREADS, os.cpu_count() or 1) if sum(sizes) > _MUCH else 1)
@@ -49,7 +49,7 @@ def read_boxes(
 
 
 def _groups(sizes: Sequence[int], number: int) -> list[range]:
-    """Neighbours put together, so that there are about `number` groups of one size."""
+    """Group neighbours, so that there are about `number` groups of similar size."""
     groups: list[range] = []
     start = done = 0
     share = sum(sizes) / number
@@ -120,7 +120,7 @@ class _Shard:
         return array
 
     def _fill(self, where: str, position: int, memory: Array) -> int:
-        """Read until `memory` is full; the checksum of what was read, not masked."""
+        """Read until `memory` is full; return the checksum of the bytes, not masked."""
         crc = 0
         for start in range(0, memory.size, _CHUNK):
             chunk = memory[start : start + _CHUNK]

@@ -33,7 +33,7 @@ def assembled(
     open_file: OpenFile,
     empty: Empty,
 ) -> list[Array]:
-    """Boxes of tensors; arguments, results and errors as of `CheckpointFormat.read`."""
+    """Read boxes of tensors; arguments, results and errors as for `CheckpointFormat.read`."""
     needs: dict[int, dict[tuple[str, StoredPart], list[int]]] = {}
     for i, (name, box) in enumerate(wanted):
         parts = tensors[name].parts
@@ -71,7 +71,7 @@ class _Targets:
         self._empty = empty
 
     def fill(self, shard: OpenShard, name: str, part: StoredPart) -> None:
-        """Read the part, in place where that is possible, and copy it to the other boxes."""
+        """Read the part, in place if possible, and copy it to the other boxes."""
         first, *others = self._users
         value = shard.read(name, self._dtype, part, self._place(first, part))
         if part.region == self._boxes[first]:

@@ -56,7 +56,7 @@ def check_saveable(dtype: DType, name: str) -> None:
 
 
 def stored_size(dtype: DType, shape: Shape) -> int | None:
-    """Bytes that a tensor takes on disk; None where that depends on the elements."""
+    """Return the size of a tensor on disk; None if it depends on the elements."""
     return None if dtype is dtypes.string else count(shape) * dtype.numpy.itemsize
 
 
@@ -67,7 +67,7 @@ def stored_as(dtype: DType, shape: Shape, size: int) -> tuple[str, Shape]:
 
 
 def encode(value: Any, dtype: DType) -> memoryview:
-    """Return the bytes of a tensor; those of `value` itself where that is possible.
+    """Return the bytes of a tensor; those of `value` itself if possible.
 
     Args:
       value: array or scalar of the type's NumPy dtype.

@@ -54,5 +54,5 @@ def recognized(data: bytes, path: str) -> CheckpointFormat:
 
 
 def parse_index(data: bytes, path: str) -> CheckpointIndex:
-    """Return the index in a file's bytes; arguments and errors as of `CheckpointFormat.parse`."""
+    """Return the index in a file's bytes; arguments and errors as for `CheckpointFormat.parse`."""
     return recognized(data, path).parse(data, path)

@@ -39,5 +39,5 @@ def take(name: str) -> Sequence[Item]:
 
 
 def drop(name: str) -> None:
-    """Forget what is held under a name, if it is still held."""
+    """Release the tensors held under a name, if they are still held."""
     _held.pop(name, None)

@@ -18,7 +18,7 @@ from weft_io.checkpoint.regions import Region, Shape
 
 
 class Source(NamedTuple):
-    """A stored tensor that makes up a part of what is read.
+    """A stored tensor that is a part of the tensor to read.
 
     Attributes:
       name: of the stored tensor.

@@ -265,7 +265,7 @@ def get_checkpoint_mtimes(checkpoint_prefixes: Sequence[str]) -> list[float]:
 
     Args:
       checkpoint_prefixes: results of `Saver.save`.
-    Returns: seconds since the epoch, in the same order; nothing for what does not exist.
+    Returns: seconds since the epoch, in the same order; nothing for checkpoints that do not exist.
 
     Examples:
       >>> import time

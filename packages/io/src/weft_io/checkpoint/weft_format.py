@@ -35,7 +35,7 @@ class WeftFormat:
     def read(
         self, prefix: str, index: Index, wanted: Sequence[tuple[str, Region]], empty: Empty
     ) -> list[Array]:
-        """Boxes of tensors."""
+        """Read boxes of tensors."""
 
         def open_shard(number: int, names: Sequence[str]) -> AbstractContextManager[ShardReader]:
             return opened(prefix, index.shards[number], names)

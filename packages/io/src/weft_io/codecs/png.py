@@ -175,7 +175,7 @@ def _quickly_inflated(chunks: _Chunks) -> bytes:
 
 
 def _with_channels(pixels: Array, chunks: _Chunks, channels: int) -> Array:
-    """Pixels in the wanted channels."""
+    """Convert pixels to the requested channels."""
     color, alpha = _color_and_alpha(pixels, chunks)
     if channels >= 3 and color.shape[2] == 1:
         color = np.repeat(color, 3, axis=2)
@@ -245,7 +245,7 @@ def encode_png(image: Array, compression: int = -1) -> bytes:
 
 
 def _encode_16(image: Array, compression: int) -> bytes:
-    """For Pillow writes no 16 bits of several channels; rows are differences to the one above."""
+    """Encode several 16-bit channels, which Pillow cannot; rows are differences to the previous."""
     height, width, channels = image.shape
     rows = image.astype(">u2").view(np.uint8).reshape(height, -1)
     filtered = np.empty((height, rows.shape[1] + 1), np.uint8)

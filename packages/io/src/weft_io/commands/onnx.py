@@ -1,4 +1,4 @@
-"""`weft onnx`: what is in a model, and running one."""
+"""`weft onnx`: shows the content of a model, or runs one."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def inspect(arguments: argparse.Namespace) -> int:
-    """Show what is in a model; exit code 1 if there are ops that are not known."""
+    """Show the content of a model; exit code 1 if there are unknown ops."""
     from weft_io.onnx.model import all_nodes, read
     from weft_io.onnx.unknown_ops import unknown_ops
     from weft_io.onnx.values import type_and_shape
@@ -82,7 +82,7 @@ def inspect(arguments: argparse.Namespace) -> int:
 
 
 def _parameters(model: ModelProto) -> int:
-    """Elements of weights, those too of graphs in nodes, and that some tools write as constants."""
+    """Count elements of weights, including those of subgraphs and of Constant nodes."""
     from weft_io.onnx.model import all_nodes, subgraphs
 
     found = [*model.graph.initializer]
@@ -179,7 +179,7 @@ def _whole(text: str) -> int:
 
 
 def _random(name: str, place: Any, random: np.random.Generator) -> Any:
-    """Numbers of an input that was not given; unknown sizes are 1.
+    """Return random numbers for an omitted input; unknown sizes are 1.
 
     Raises: InvalidArgumentError: of its type there are none.
     """

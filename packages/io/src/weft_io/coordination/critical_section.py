@@ -39,7 +39,7 @@ class Execution(NamedTuple):
 
 
 class CriticalSection:
-    """A mutex around parts of steps, of which one runs at a time.
+    """A mutex around parts of steps: one of them runs at a time.
 
     Waiters hold no thread and are served in order. A step that fails or ends inside unlocks the
     mutex.

@@ -50,7 +50,7 @@ class Applying(Steps):
     def map_with_legacy_function(
         self, map_func: Callable[..., Any], num_parallel_calls: Any = None
     ) -> Dataset:
-        """`map` under a deprecated name.
+        """Map elements as `map` does; a deprecated name.
 
         Args:
           map_func, num_parallel_calls: as for `map`.
@@ -63,7 +63,7 @@ class Applying(Steps):
         return self.map(map_func, num_parallel_calls)
 
     def filter_with_legacy_function(self, predicate: Callable[..., Any]) -> Dataset:
-        """`filter` under a deprecated name.
+        """Filter elements as `filter` does; a deprecated name.
 
         Args:
           predicate: as for `filter`.

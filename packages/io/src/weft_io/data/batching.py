@@ -27,7 +27,7 @@ class Batching(Steps):
     """Batches of elements, and their rows."""
 
     def batch(self, batch_size: Any, drop_remainder: Any = False) -> Dataset:
-        """Elements stacked in batches, along a new first axis.
+        """Stack elements in batches, along a new first axis.
 
         Sparse tensors need not have one shape: each size is the largest in the batch. Ragged ones,
         and rows of them, become ragged tensors with one more ragged axis. Datasets, such as those
@@ -35,7 +35,7 @@ class Batching(Steps):
 
         Args:
           batch_size: int64, shape ().
-          drop_remainder: bool, shape (): leave out the last batch where it is smaller.
+          drop_remainder: bool, shape (): omit the last batch if it is smaller.
         Raises (when it is iterated): InvalidArgumentError: shapes in a batch differ.
         """
         self._check_dense("batch", but=_STACKED)
@@ -55,13 +55,13 @@ class Batching(Steps):
         padding_values: Any = None,
         drop_remainder: Any = False,
     ) -> Dataset:
-        """Elements in batches, each padded at the end of its axes to the shape of the batch.
+        """Stack elements in batches, each padded at the end of its axes to the shape of the batch.
 
         Args:
           batch_size: int64, shape ().
           padded_shapes: a structure of shapes; a size None or -1 is the largest in the batch.
           padding_values: a structure of values; zeros and empty strings by default.
-          drop_remainder: bool, shape (): leave out the last batch where it is smaller.
+          drop_remainder: bool, shape (): omit the last batch if it is smaller.
         Raises: InvalidTypeError: an element has a dataset; when it is iterated:
           InvalidArgumentError: an element is larger or of another rank.
 
@@ -135,7 +135,7 @@ def check_rows(form: Any, what: str) -> None:
 
 
 def _static_rows(batch_size: Any, drop_remainder: Any) -> int | None:
-    """Return the size of every batch, where it is known."""
+    """Return the size of every batch if it is known, else None."""
     size, drop = (
         constant_value(each) if isinstance(each, Output) else each
         for each in (batch_size, drop_remainder)

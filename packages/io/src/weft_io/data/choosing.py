@@ -60,7 +60,7 @@ def _uniform(seed: Any) -> Dataset:
 def Counter(  # noqa: N802 (TensorFlow's name)
     start: Any = 0, step: Any = 1, dtype: Any = dtypes.int64
 ) -> Dataset:
-    """Numbers without an end: `start`, `start` + `step`, ...
+    """Return a dataset of numbers without an end: `start`, `start` + `step`, ...
 
     Args:
       start, step: numbers, shape ().
@@ -183,7 +183,7 @@ def _drawn(chance: Output, weights: Output) -> Output:
 def rejection_resample(
     class_func: Callable[..., Any], target_dist: Any, initial_dist: Any = None, seed: Any = None
 ) -> Callable[[Dataset], Dataset]:
-    """Elements left out by chance, so that classes are as likely as is wanted.
+    """Drop elements at random, so that classes have a target distribution.
 
     Args:
       class_func: from an element to its class: int32 or int64, shape ().

@@ -357,7 +357,7 @@ class Dataset(Batching, Applying):
         )
 
     def enumerate(self, start: Any = 0) -> Dataset:
-        """Pairs (number, element).
+        """Number the elements: pairs (number, element).
 
         Args:
           start: int64, shape (): the first number.
@@ -400,7 +400,7 @@ class Dataset(Batching, Applying):
     def window(
         self, size: Any, shift: Any = None, stride: Any = 1, drop_remainder: Any = False
     ) -> Dataset:
-        """Datasets of elements that follow each other.
+        """Split the elements into windows: datasets of consecutive elements.
 
         Args:
           size: int64, shape (): how many elements a window has.

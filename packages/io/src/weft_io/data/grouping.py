@@ -232,8 +232,8 @@ def bucket_by_sequence_length(
       bucket_boundaries: the lengths at which buckets begin, ascending; the first bucket is below
         the first one.
       bucket_batch_sizes: the batch size of each bucket: one more than boundaries.
-      padded_shapes: as of `padded_batch`; the shapes of the elements by default.
-      padding_values: as of `padded_batch`.
+      padded_shapes: as for `padded_batch`; the shapes of the elements by default.
+      padding_values: as for `padded_batch`.
       pad_to_bucket_boundary: pad unknown sizes to the greatest length of the bucket; an element
         of the last bucket is an error then.
       no_padding: stack elements of the same shape.
@@ -302,7 +302,7 @@ def _filled(shape: Any, largest: Output) -> Any:
 
 
 def dense_to_sparse_batch(batch_size: Any, row_shape: Any) -> Transformation:
-    """Batches of elements of different sizes as sparse tensors.
+    """Batch elements of different sizes as sparse tensors.
 
     Args:
       batch_size: int64, shape ().
@@ -344,7 +344,7 @@ def dense_to_ragged_batch(
     of an unknown rank, are stacked as by `Dataset.batch`.
 
     Args:
-      batch_size, drop_remainder: as of `Dataset.batch`.
+      batch_size, drop_remainder: as for `Dataset.batch`.
       row_splits_dtype: int32 or int64.
     Returns: a function for `Dataset.apply`.
     Raises: InvalidTypeError: `row_splits_dtype` is another; when it is iterated,

@@ -93,7 +93,7 @@ class Iterator(specs.Elements):
         output_shapes: Any = None,
         output_classes: Any = None,
     ) -> Iterator:
-        """Return the iterator that a string stands for when it runs.
+        """Return an iterator that refers to another one by a string handle, fed when it runs.
 
         Args:
           string_handle: string, shape ().
@@ -189,7 +189,7 @@ def make_one_shot_iterator(dataset: Any) -> Iterator:
     """Return an iterator that needs no initializer; see `dataset.make_one_shot_iterator()`.
 
     Args:
-      dataset: what it goes through.
+      dataset: the dataset to iterate over.
     Raises: InvalidTypeError: it is no dataset; InvalidArgumentError: it uses placeholders or
       variables, which wants an initializable iterator.
 
@@ -210,7 +210,7 @@ def make_initializable_iterator(dataset: Any, shared_name: str | None = None) ->
     As `dataset.make_initializable_iterator(shared_name)`.
 
     Args:
-      dataset: what it goes through.
+      dataset: the dataset to iterate over.
       shared_name: the name it is shared under among sessions.
     Raises: InvalidTypeError: it is no dataset.
 

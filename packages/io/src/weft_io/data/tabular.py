@@ -211,7 +211,7 @@ def parse_example_dataset(
     """Parse batches of serialized examples, as by `parse_example`.
 
     Args:
-      features: the requested features, as of `parse_example`.
+      features: the requested features, as for `parse_example`.
       num_parallel_calls: number of batches parsed concurrently.
     Returns: a function for `Dataset.apply`, from strings of shape (n,).
     Raises: InvalidTypeError: the elements are not strings.
@@ -261,7 +261,7 @@ def make_batched_features_dataset(
     Args:
       file_pattern: a pattern of file names, or a list of them.
       batch_size: number of examples in a batch.
-      features: the requested features, as of `parse_example`.
+      features: the requested features, as for `parse_example`.
       reader: makes the dataset of a file: of strings, or of pairs (key, string).
       label_key: the feature to return separately, as the second item of a pair.
       reader_args: further arguments of `reader`.
@@ -308,7 +308,7 @@ def make_batched_features_dataset(
 
 
 def _apart(features: Mapping[str, Any], label: str) -> Any:
-    """Features without the label, and the label."""
+    """Split features into those without the label, and the label."""
     return {key: value for key, value in features.items() if key != label}, features[label]
 
 
@@ -355,7 +355,7 @@ def make_csv_dataset(
         first rows, and missing values are 0 or "".
       label_name: the column to return separately, as the second item of a pair.
       select_columns: numbers or names of the columns to return; all by default.
-      field_delim, use_quote_delim, na_value, header, compression_type: as of `CsvDataset`.
+      field_delim, use_quote_delim, na_value, header, compression_type: as for `CsvDataset`.
       num_epochs: number of passes over the files; None for no limit.
       shuffle: whether the order of files and records is random.
       shuffle_buffer_size, shuffle_seed: of the order.

@@ -143,7 +143,7 @@ def assert_cardinality(expected_cardinality: Any) -> Transformation:
 
 
 def enumerate_dataset(start: Any = 0) -> Transformation:
-    """Pairs (number, element); as `Dataset.enumerate`.
+    """Number the elements, as `Dataset.enumerate` does.
 
     Args:
       start: int64, shape (): the first number.
@@ -185,8 +185,8 @@ def map_and_batch(
     """Map and batch: batches of the results of a function, as `map` and `batch`.
 
     Args:
-      map_func: as of `Dataset.map`.
-      batch_size, drop_remainder: as of `Dataset.batch`.
+      map_func: as for `Dataset.map`.
+      batch_size, drop_remainder: as for `Dataset.batch`.
       num_parallel_batches: number of batches computed concurrently; 1 by default.
       num_parallel_calls: number of concurrent calls, instead.
     Returns: a function for `Dataset.apply`.
@@ -277,7 +277,7 @@ def parallel_interleave(
     """Apply a function that returns datasets, and interleave their elements with prefetching.
 
     Args:
-      map_func, cycle_length, block_length: as of `Dataset.interleave`.
+      map_func, cycle_length, block_length: as for `Dataset.interleave`.
       sloppy: accepted for compatibility; the order is always deterministic.
       buffer_output_elements, prefetch_input_elements: accepted for compatibility; a block of each
         dataset is prefetched.
@@ -319,7 +319,7 @@ def prefetch_to_device(device: str, buffer_size: Any = None) -> Transformation:
 
     Args:
       device: the name of a device.
-      buffer_size: as of `Dataset.prefetch`.
+      buffer_size: as for `Dataset.prefetch`.
     Returns: a function for `Dataset.apply`.
     Raises: InvalidArgumentError: the name is malformed.
 
@@ -337,7 +337,7 @@ def scan(initial_state: Any, scan_func: Callable[[Any, Any], Any]) -> Transforma
     """Apply a function to a state and each element; it returns the next state and a result.
 
     Args:
-      initial_state, scan_func: as of `Dataset.scan`.
+      initial_state, scan_func: as for `Dataset.scan`.
     Returns: a function for `Dataset.apply`.
 
     Examples:
@@ -353,8 +353,8 @@ def shuffle_and_repeat(buffer_size: Any, count: Any = None, seed: Any = None) ->
     """Shuffle and repeat the elements, in another order each time.
 
     Args:
-      buffer_size, seed: as of `Dataset.shuffle`.
-      count: as of `Dataset.repeat`.
+      buffer_size, seed: as for `Dataset.shuffle`.
+      count: as for `Dataset.repeat`.
     Returns: a function for `Dataset.apply`.
 
     Examples:
@@ -370,7 +370,7 @@ def take_while(predicate: Callable[..., Any]) -> Transformation:
     """Return the elements before the first one for which a function is false.
 
     Args:
-      predicate: as of `Dataset.take_while`.
+      predicate: as for `Dataset.take_while`.
     Returns: a function for `Dataset.apply`.
 
     Examples:

@@ -188,7 +188,7 @@ def walk(
 
 
 def join(path: PathLike, *paths: PathLike) -> str:
-    """Parts of a path joined, of a URL too; an absolute part starts anew.
+    """Join parts of a path or URL; an absolute part replaces the previous ones.
 
     Args:
       path: the first part.

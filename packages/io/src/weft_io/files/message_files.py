@@ -49,7 +49,7 @@ def read_message(path: str, kind: type[M], as_text: bool | None = None) -> M:
 
 
 def parsed(data: bytes, path: str, kind: type[M], as_text: bool | None = None) -> M:
-    """Parse the message in a file's bytes; arguments and errors as of `read_message`."""
+    """Parse the message in a file's bytes; arguments and errors as for `read_message`."""
     from google.protobuf import text_format
     from google.protobuf.message import DecodeError
 

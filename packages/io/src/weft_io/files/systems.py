@@ -86,7 +86,7 @@ class LocalFileSystem:
         return FileStatistics(found.st_size, found.st_mtime_ns, modes.S_ISDIR(found.st_mode))
 
     def list(self, path: str) -> list[tuple[str, bool]]:
-        """Names and whether they are directories."""
+        """Return the names in a directory, and whether they are directories."""
         with os.scandir(path) as entries:
             return [(entry.name, entry.is_dir()) for entry in entries]
 
@@ -168,7 +168,7 @@ class FsspecFileSystem:
             return 0
 
     def list(self, path: str) -> list[tuple[str, bool]]:
-        """Names and whether they are directories."""
+        """Return the names in a directory, and whether they are directories."""
         self._fs.invalidate_cache(path)  # others write there too
         found = self._fs.ls(path, detail=True)
         here = path.rstrip("/")

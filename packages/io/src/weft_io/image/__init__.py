@@ -1,1 +1,1 @@
-"""Functions of images that are made of other ops."""
+"""Image functions that are composed of other ops."""

@@ -71,7 +71,7 @@ _GREY: Final = (0.2989, 0.587, 0.114)
 def convert_image_dtype(
     image: Any, dtype: Any, saturate: bool = False, name: str | None = None
 ) -> Output:
-    """Images with values of another type, scaled to its range: that of floats is from 0 to 1.
+    """Convert images to another type, scaled to its range: floats are from 0 to 1.
 
     Args:
       image: real numbers, any shape.
@@ -251,7 +251,7 @@ def _mixed(images: Output, parts: Any) -> Output:
 
 
 def adjust_brightness(image: Any, delta: Any) -> Output:
-    """Images with `delta` added to all values, those of integers taken from 0 to 1.
+    """Add `delta` to all values of images; integers count as values from 0 to 1.
 
     Args:
       image: real numbers, any shape.
@@ -270,7 +270,7 @@ def adjust_brightness(image: Any, delta: Any) -> Output:
 
 
 def adjust_contrast(images: Any, contrast_factor: Any) -> Output:
-    """Images whose values have another distance to the mean of their channel.
+    """Scale the distance of values to the mean of their channel.
 
     Args:
       images: real numbers, shape (..., height, width, channels).
@@ -290,7 +290,7 @@ def adjust_contrast(images: Any, contrast_factor: Any) -> Output:
 
 
 def adjust_gamma(image: Any, gamma: Any = 1, gain: Any = 1) -> Output:
-    """`gain * image ** gamma`, with values of integers taken from 0 to 1.
+    """Return `gain * image ** gamma`; integers count as values from 0 to 1.
 
     Args:
       image: real numbers, any shape.
@@ -317,7 +317,7 @@ def adjust_gamma(image: Any, gamma: Any = 1, gain: Any = 1) -> Output:
 
 
 def adjust_hue(image: Any, delta: Any, name: str | None = None) -> Output:
-    """Images with all hues turned around the circle of colours.
+    """Rotate all hues of images around the colour circle.
 
     Args:
       image: real numbers, shape (..., height, width, 3), floats from 0 to 1.
@@ -336,7 +336,7 @@ def adjust_hue(image: Any, delta: Any, name: str | None = None) -> Output:
 
 
 def adjust_saturation(image: Any, saturation_factor: Any, name: str | None = None) -> Output:
-    """Images with all saturations multiplied.
+    """Multiply all saturations of images.
 
     Args:
       image: real numbers, shape (..., height, width, 3), floats from 0 to 1.
@@ -361,7 +361,7 @@ def _recolored(op: str, image: Any, change: Any, name: str | None, default: str)
 
 
 def per_image_standardization(image: Any) -> Output:
-    """Images scaled and moved to a mean of 0 and a variance of 1, each by itself.
+    """Normalize each image to a mean of 0 and a variance of 1.
 
     Args:
       image: real numbers, shape (..., height, width, channels).
@@ -386,7 +386,7 @@ def per_image_standardization(image: Any) -> Output:
 
 
 def random_brightness(image: Any, max_delta: float, seed: int | None = None) -> Output:
-    """`adjust_brightness` by a random number in [-max_delta, max_delta).
+    """Adjust the brightness, as `adjust_brightness`, by a random number in [-max_delta, max_delta).
 
     Args:
       image: as for `adjust_brightness`.
@@ -403,7 +403,7 @@ def random_brightness(image: Any, max_delta: float, seed: int | None = None) -> 
 
 
 def random_contrast(image: Any, lower: float, upper: float, seed: int | None = None) -> Output:
-    """`adjust_contrast` by a random factor in [lower, upper).
+    """Adjust the contrast, as `adjust_contrast`, by a random factor in [lower, upper).
 
     Args:
       image: as for `adjust_contrast`.
@@ -420,7 +420,7 @@ def random_contrast(image: Any, lower: float, upper: float, seed: int | None = N
 
 
 def random_hue(image: Any, max_delta: float, seed: int | None = None) -> Output:
-    """`adjust_hue` by a random part of a turn in [-max_delta, max_delta).
+    """Adjust the hue, as `adjust_hue`, by a random part of a turn in [-max_delta, max_delta).
 
     Args:
       image: as for `adjust_hue`.
@@ -437,7 +437,7 @@ def random_hue(image: Any, max_delta: float, seed: int | None = None) -> Output:
 
 
 def random_saturation(image: Any, lower: float, upper: float, seed: int | None = None) -> Output:
-    """`adjust_saturation` by a random factor in [lower, upper).
+    """Adjust the saturation, as `adjust_saturation`, by a random factor in [lower, upper).
 
     Args:
       image: as for `adjust_saturation`.

@@ -66,7 +66,7 @@ def crop_to_bounding_box(
 def pad_to_bounding_box(
     image: Any, offset_height: Any, offset_width: Any, target_height: Any, target_width: Any
 ) -> Output:
-    """Images with zeros around them.
+    """Pad images with zeros.
 
     Args:
       image: numbers, shape (height, width, channels) or (batch, height, width, channels).
@@ -98,7 +98,7 @@ def pad_to_bounding_box(
 
 
 def resize_image_with_crop_or_pad(image: Any, target_height: Any, target_width: Any) -> Output:
-    """Images of another size: their middle, or with zeros around them.
+    """Crop images to their centre, or pad them with zeros, to a size.
 
     Args:
       image: numbers, shape (height, width, channels) or (batch, height, width, channels).
@@ -169,7 +169,7 @@ def central_crop(image: Any, central_fraction: Any) -> Output:
 def extract_patches(
     images: Any, sizes: Any, strides: Any, rates: Any, padding: str, name: str | None = None
 ) -> Output:
-    """Windows of images, laid flat into channels: `extract_image_patches` by its newer name.
+    """Extract windows of images, flattened into channels, as `extract_image_patches`.
 
     Args:
       images: numbers, shape (batch, height, width, channels).
@@ -246,7 +246,7 @@ def _vector(values: list[Size]) -> Output:
 
 
 def _set_size(images: Output, height: Any, width: Any) -> None:
-    """Tell the static shape what is known of the sizes."""
+    """Set the known sizes in the static shape."""
     sizes = [int(size) if _is_number(size) else None for size in (height, width)]
     lead = [None] * (cut_rank(images) - 3)
     images.set_shape([*lead, *sizes, None])

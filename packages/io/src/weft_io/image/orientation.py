@@ -28,7 +28,7 @@ from weft_io.image.shapes import images_of
 
 
 def flip_left_right(image: Any) -> Output:
-    """Images with left and right exchanged.
+    """Flip images horizontally.
 
     Args:
       image: any type, shape (height, width, channels) or (batch, height, width, channels).
@@ -43,7 +43,7 @@ def flip_left_right(image: Any) -> Output:
 
 
 def flip_up_down(image: Any) -> Output:
-    """Images with top and bottom exchanged.
+    """Flip images vertically.
 
     Args:
       image: any type, shape (height, width, channels) or (batch, height, width, channels).
@@ -58,7 +58,7 @@ def flip_up_down(image: Any) -> Output:
 
 
 def random_flip_left_right(image: Any, seed: int | None = None) -> Output:
-    """`flip_left_right` of each image with a probability of one half.
+    """Flip each image horizontally with a probability of one half.
 
     Args:
       image: any type, shape (height, width, channels) or (batch, height, width, channels).
@@ -74,7 +74,7 @@ def random_flip_left_right(image: Any, seed: int | None = None) -> Output:
 
 
 def random_flip_up_down(image: Any, seed: int | None = None) -> Output:
-    """`flip_up_down` of each image with a probability of one half.
+    """Flip each image vertically with a probability of one half.
 
     Args:
       image: any type, shape (height, width, channels) or (batch, height, width, channels).
@@ -100,7 +100,7 @@ def _flipped_by_chance(image: Any, axis: int, seed: int | None, name: str) -> Ou
 
 
 def rot90(image: Any, k: Any = 1, name: str | None = None) -> Output:
-    """Images turned by quarters, counter-clockwise.
+    """Rotate images by multiples of 90 degrees, counter-clockwise.
 
     Args:
       image: any type, shape (height, width, channels) or (batch, height, width, channels).
@@ -149,7 +149,7 @@ def _swapped(value: Output, name: str = "transpose") -> Output:
 
 
 def transpose(image: Any, name: str | None = None) -> Output:
-    """Images with height and width exchanged.
+    """Exchange height and width of images.
 
     Args:
       image: any type, shape (height, width, channels) or (batch, height, width, channels).

@@ -67,7 +67,7 @@ def psnr(a: Any, b: Any, max_val: Any, name: str | None = None) -> Output:
     Args:
       a, b: real numbers, shape (..., height, width, channels).
       max_val: the difference of the largest and smallest possible values.
-    Returns: float32, shape (...); infinite where the images are equal.
+    Returns: float32, shape (...); infinite if the images are equal.
     Raises: InvalidArgumentError: the shapes do not fit.
 
     Examples:
@@ -101,7 +101,7 @@ def ssim(
       max_val: the difference of the largest and smallest possible values.
       filter_size, filter_sigma: of the Gaussian windows that are compared.
       k1, k2: keep divisors from 0; small numbers.
-    Returns: float32, shape (...); 1 where the images are equal.
+    Returns: float32, shape (...); 1 if the images are equal.
     Raises: InvalidArgumentError: the shapes do not fit.
 
     Examples:
@@ -196,7 +196,7 @@ def _per_channel(
 
 
 def _halved(images: Output) -> Output:
-    """Means of two by two pixels; an odd row or column at the end counts twice."""
+    """Return means of two by two pixels; an odd row or column at the end counts twice."""
     sizes = shape(images)
     flat = reshape(images, concat([[-1], sizes[-3:]], 0))
     odd = out("FloorMod", [sizes[-3:-1], 2])

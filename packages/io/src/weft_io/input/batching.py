@@ -162,7 +162,7 @@ def batch_join(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> Any:
-    """`batch` of several sources at once, with a thread for each.
+    """Batch examples, as `batch`, from several sources with a thread for each.
 
     Args:
       tensors_list: the `tensors` of each source: as many, of the same types; of the same shapes,
@@ -251,7 +251,7 @@ def shuffle_batch(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> Any:
-    """`batch` with examples in a random order.
+    """Batch examples, as `batch`, in a random order.
 
     Args:
       tensors, batch_size, num_threads, enqueue_many, shapes, allow_smaller_final_batch,
@@ -342,7 +342,7 @@ def shuffle_batch_join(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> Any:
-    """`shuffle_batch` of several sources at once, with a thread for each.
+    """Batch examples, as `shuffle_batch`, from several sources with a thread for each.
 
     Args:
       tensors_list: the `tensors` of each source: as many, of the same types and shapes.

@@ -39,7 +39,7 @@ def bucket(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> tuple[Output, Any]:
-    """Batches of examples of one bucket each.
+    """Batch examples of the same bucket.
 
     Each bucket is a queue; whenever one has a batch, the batch goes to the queue of the output.
 
@@ -51,9 +51,9 @@ def bucket(
       num_threads: how many threads run `tensors`.
       capacity: batches that are made ahead, and, by default, examples in a bucket.
       bucket_capacities: examples in each bucket.
-      shapes: of each tensor, where they are not known.
+      shapes: the shape of each tensor, if not static.
       dynamic_pad: let sizes differ, and pad each batch to the largest with zeros.
-      allow_smaller_final_batch: give what is left at the end, rather than drop it.
+      allow_smaller_final_batch: return the remaining elements at the end instead of dropping them.
       keep_input: bool, shape (): whether to use the example at all.
       shared_name: the name the queue of the output is shared under among sessions.
     Returns: the bucket of the batch, int32, shape (); and the batch, as `tensors`.
@@ -105,7 +105,7 @@ def bucket_by_sequence_length(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> tuple[Output, Any]:
-    """Batches of sequences of about the same length.
+    """Batch sequences of similar length.
 
     Args:
       input_length: int32 or int64, shape (): the length of the example.

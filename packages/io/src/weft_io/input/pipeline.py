@@ -60,7 +60,7 @@ def match_filenames_once(pattern: Any, name: str | None = None) -> Variable:
 
 
 def limit_epochs(tensor: Any, num_epochs: int | None = None, name: str | None = None) -> Output:
-    """`tensor`, for `num_epochs` times; it counts them in a local variable.
+    """Return `tensor` up to `num_epochs` times; a local variable counts them.
 
     Args:
       tensor: any type, any shape.
@@ -113,7 +113,7 @@ def input_producer(
 
     Args:
       input_tensor: any type, shape (n, S).
-      element_shape: S, where it is not known.
+      element_shape: S, if it is not static.
       num_epochs: how often each row comes; None for no limit. Needs local variables initialized.
       shuffle: put the rows of each epoch in a random order.
       seed: of the order.
@@ -185,7 +185,7 @@ def string_input_producer(
     name: str | None = None,
     cancel_op: Any = None,
 ) -> QueueBase:
-    """`input_producer` for strings, names of files as a rule.
+    """Enqueue strings, usually file names, as `input_producer` does.
 
     Args:
       string_tensor: string, shape (n,), n > 0; or a list of strings.
@@ -235,7 +235,7 @@ def range_input_producer(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> QueueBase:
-    """`input_producer` for the integers from 0 to `limit` - 1.
+    """Enqueue the integers from 0 to `limit` - 1, as `input_producer` does.
 
     Args:
       limit: int32, shape ().
@@ -271,7 +271,7 @@ def slice_input_producer(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> list[Output]:
-    """Rows with the same index of several tensors, epoch after epoch.
+    """Return rows with the same index of several tensors, epoch after epoch.
 
     Args:
       tensor_list: any types, shapes (n, S), with n the same for all.

@@ -100,7 +100,7 @@ class CallGraph(Graph):
         self._session: Session | None = None
 
     def add_node(self, *args: Any, **kwargs: Any) -> Node:
-        """As the base's; outputs are `EagerTensor`s."""
+        """As in the base class; outputs are `EagerTensor`s."""
         node = super().add_node(*args, **kwargs)
         node.outputs = tuple(EagerTensor(node, o.index, o.dtype, o.dims) for o in node.outputs)
         return node

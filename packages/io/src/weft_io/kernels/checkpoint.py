@@ -63,7 +63,7 @@ _SNAPSHOTS: Final = (Role.READ, Role.VARIABLE)
 
 
 def _items(node: Node) -> Callable[..., list[Item]]:
-    """Return a function from names, slices and tensors to what is to be written."""
+    """Return a function from names, slices and tensors to the tensors to write."""
     types = node.attrs["dtypes"]
     shards = node.attrs.get("_shards") or (0,) * len(types)
     for dtype in types:
@@ -130,7 +130,7 @@ def _check_lengths(number: int, names: Any, specs: Any) -> None:
 
 
 def _text(value: Any) -> str:
-    """Return a string element as text; paths may hold what is not UTF-8."""
+    """Return a string element as text; paths may contain bytes that are not UTF-8."""
     if isinstance(value, np.ndarray):
         value = value.item()
     text: str = value.decode("utf-8", "surrogateescape")

@@ -1,4 +1,4 @@
-"""Kernels of what is computed of all elements of a dataset, and of optional values."""
+"""Kernels of reductions over all elements of a dataset, and of optional values."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def _results(element: Sequence[Any], shapes: Sequence[Dims]) -> Any:
-    """Return an element as the outputs of a node, checked against what is said of them."""
+    """Return an element as the outputs of a node, checked against their specs."""
     for i, (value, dims) in enumerate(zip(element, shapes, strict=True)):
         if not compatible_dims(dims, shape_of(value)):
             raise errors.InvalidArgumentError(

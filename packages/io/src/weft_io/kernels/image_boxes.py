@@ -440,7 +440,7 @@ def _objects(boxes: Array, whole_if_none: bool) -> Array:
 def _random_crops(
     generator: np.random.Generator, height: int, width: int, attrs: dict[str, Any]
 ) -> Array:
-    """Crops of a random ratio and area that are inside, shape (n, 4): top, left, height, width."""
+    """Draw random crops inside the image, shape (n, 4): top, left, height, width."""
     count: int = attrs["max_attempts"]
     chance = generator.random((4, count))
     low, high = attrs["aspect_ratio_range"]

@@ -73,7 +73,7 @@ def _decode_one(node: Node, device: Device) -> KernelFunction:
 
 
 def _jpeg_options(node: Node) -> dict[str, Any]:
-    """Return how a node decodes JPEG files; ops of other formats decode them by the defaults."""
+    """Return the options of `decode_jpeg`; ops of other formats use the defaults."""
     attrs = node.attrs
     return {
         "ratio": attrs.get("ratio", 1),
@@ -125,7 +125,7 @@ def _decode_image(node: Node, device: Device) -> KernelFunction:
 
 
 def _in_type(image: Array, dtype: DType) -> Array:
-    """Bytes or 16-bit integers as the type of an output, floats from 0 to 1."""
+    """Convert bytes or 16-bit integers to the type of an output; floats are from 0 to 1."""
     if dtype.name == "float32":
         return image * np.float32(1 / np.iinfo(image.dtype).max)
     if dtype.name == "uint16" and image.dtype == np.uint8:

@@ -21,7 +21,7 @@ BLOCK: int = 1 << 15
 
 
 def _pixelwise(change: Callable[..., Any], images: Any, device: Device, *args: Any) -> Any:
-    """`change` of the three channels of all pixels, block by block."""
+    """Apply `change` to the three channels of all pixels, block by block."""
     if not images.shape or images.shape[-1] != 3:
         raise errors.InvalidArgumentError(
             f"images must have 3 channels on their last axis, got {format_dims(images.shape)}"

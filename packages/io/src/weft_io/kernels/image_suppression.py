@@ -22,7 +22,7 @@ _BLOCK: Final = 128
 
 
 def _sides(boxes: Array) -> Array:
-    """Boxes with their corners in order, and their areas: five rows."""
+    """Return boxes with their corners in order, and their areas: five rows."""
     y1, x1, y2, x2 = boxes.T
     top, bottom = np.minimum(y1, y2), np.maximum(y1, y2)
     left, right = np.minimum(x1, x2), np.maximum(x1, x2)

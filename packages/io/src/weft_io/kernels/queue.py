@@ -1,4 +1,4 @@
-"""Kernels of queues: what waits is asynchronous and holds no thread."""
+"""Kernels of queues; those that wait are asynchronous and do not block a thread."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ PRODUCT_SIZE: Final = 32
 
 
 def resample(images: Any, rows: Taps, columns: Taps, device: Device) -> Any:
-    """Images (B, H, W, C) resampled along both axes.
+    """Resample images (B, H, W, C) along both axes.
 
     Returns: float32, shape (B, out rows, out columns, C).
     """

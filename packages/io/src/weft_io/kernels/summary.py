@@ -34,7 +34,7 @@ _WIDE: Final = (dtypes.float64, dtypes.int64, dtypes.uint64)
 
 
 def _string(data: bytes) -> Array:
-    """Bytes as a string of rank 0."""
+    """Return bytes as a string of rank 0."""
     result = np.empty((), object)
     result[()] = data
     return result

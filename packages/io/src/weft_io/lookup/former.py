@@ -49,7 +49,7 @@ class HashTable(StaticHashTable):
     """A `StaticHashTable` that may be shared.
 
     Args:
-      initializer, default_value, name: as of `StaticHashTable`.
+      initializer, default_value, name: as for `StaticHashTable`.
       shared_name: the name it is shared under among sessions.
     """
 
@@ -127,7 +127,7 @@ def index_table_from_tensor(
     dtype: Any = dtypes.string,
     name: str | None = None,
 ) -> Any:
-    """Return a table from words to their places in a list; as `lookup.functions` has it.
+    """Return a table from words to their positions in a list; as in `lookup.functions`.
 
     Args:
       mapping: string or integers, shape (n,).
@@ -141,7 +141,7 @@ def index_table_from_tensor(
 def index_to_string_table_from_tensor(
     mapping: Any, default_value: Any = "UNK", name: str | None = None
 ) -> StaticHashTable:
-    """Return a table from places in a list to the words there; as `lookup.functions` has it.
+    """Return a table from positions in a list to the words there; as in `lookup.functions`.
 
     Args:
       mapping: string, shape (n,).

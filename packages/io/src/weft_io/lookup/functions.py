@@ -76,7 +76,7 @@ def index_table_from_file(
       hasher_spec: how words are put into buckets.
       key_dtype: of the words: string or an integer.
       name: of the nodes.
-      key_column_index, value_column_index, delimiter: as of `TextFileInitializer`.
+      key_column_index, value_column_index, delimiter: as for `TextFileInitializer`.
     Returns: a table with `lookup`, int64.
     """
     integer(num_oov_buckets, "num_oov_buckets", 0)
@@ -105,7 +105,7 @@ def index_table_from_tensor(
 
     Args:
       vocabulary_list: string or integers, shape (n,).
-      num_oov_buckets, default_value, hasher_spec, name: as of `index_table_from_file`.
+      num_oov_buckets, default_value, hasher_spec, name: as for `index_table_from_file`.
       dtype: of the words; string for a list by default.
     Returns: a table with `lookup`, int64.
     """
@@ -140,7 +140,7 @@ def index_to_string_table_from_file(
       vocab_size: how many lines to take; None for all.
       default_value: for numbers that are not there.
       name: of the nodes.
-      key_column_index, value_column_index, delimiter: as of `TextFileInitializer`.
+      key_column_index, value_column_index, delimiter: as for `TextFileInitializer`.
     Returns: a table with `lookup`, from int64 to string.
     """
     _check_file(vocabulary_file, vocab_size)

@@ -206,8 +206,8 @@ class TextFileStringTableInitializer(TextFileInitializer):
 
     Args:
       filename: string, shape ().
-      key_column_index, value_column_index: as of `TextFileInitializer`.
-      vocab_size, delimiter, name: as of `TextFileInitializer`.
+      key_column_index, value_column_index: as for `TextFileInitializer`.
+      vocab_size, delimiter, name: as for `TextFileInitializer`.
     """
 
     def __init__(
@@ -236,8 +236,8 @@ class TextFileIdTableInitializer(TextFileInitializer):
 
     Args:
       filename: string, shape ().
-      key_column_index, value_column_index: as of `TextFileInitializer`.
-      vocab_size, delimiter, name: as of `TextFileInitializer`.
+      key_column_index, value_column_index: as for `TextFileInitializer`.
+      vocab_size, delimiter, name: as for `TextFileInitializer`.
       key_dtype: string, or an integer that the texts are parsed as.
     """
 

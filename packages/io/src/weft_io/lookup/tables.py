@@ -42,7 +42,7 @@ class LookupInterface:
         return self._value_dtype
 
     def _key_tensor(self, keys: Any) -> Output:
-        """Keys as a tensor.
+        """Convert keys to a tensor.
 
         Raises: InvalidTypeError: they are of another type.
         """
@@ -291,7 +291,7 @@ class _MutableTable(_ResourceTable, Saved):
         return create("LookupTableInsertV2", [self._resource_handle, *pairs], name=made)
 
     def insert_or_assign(self, keys: Any, values: Any, name: str | None = None) -> Node:
-        """`insert`, by another name."""
+        """Insert items; another name of `insert`."""
         return self.insert(keys, values, name)
 
     def remove(self, keys: Any, name: str | None = None) -> Node:
@@ -305,7 +305,7 @@ class _MutableTable(_ResourceTable, Saved):
         return create("LookupTableRemoveV2", inputs, name=self._named(name, "Remove"))
 
     def erase(self, keys: Any, name: str | None = None) -> Node:
-        """`remove`, by another name."""
+        """Remove keys; another name of `remove`."""
         return self.remove(keys, name)
 
 

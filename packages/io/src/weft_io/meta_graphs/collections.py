@@ -36,7 +36,7 @@ def add_collections(
 
     Args:
       names: which; None for all.
-      scope: only what is under this name scope, with names relative to it; "" for everything.
+      scope: restricts to objects in this name scope, with relative names; "" for all.
     """
     computed = computed_collections()
     keys = graph.get_all_collection_keys()

@@ -101,7 +101,7 @@ def export_meta_graph(
 
 
 def _cut_scope(message: proto.MetaGraphDef, scope: str) -> None:
-    """Leave the nodes of a scope, and list what they took from outside."""
+    """Keep only the nodes of a scope, and list their inputs from outside."""
     from weft_io.meta_graphs import graph_def_edits
 
     unbound = graph_def_edits.cut_scope(message.graph_def, scope)

@@ -57,7 +57,7 @@ def strip_defaults(graph_def: proto.GraphDef) -> None:
 
 
 def restore_defaults(graph_def: proto.GraphDef) -> None:
-    """Add the attributes that `strip_defaults` removed; ops that nobody knows stay as they are."""
+    """Add the attributes that `strip_defaults` removed; unregistered ops stay as they are."""
     known = {}
     for op in {node.op for node in graph_def.node}:
         with suppress(errors.NotFoundError):
@@ -167,7 +167,7 @@ def node_of(text: str) -> str:
 
 
 def reached(begin: Iterable[str], edges: dict[str, set[str]]) -> set[str]:
-    """Return the nodes that edges lead to, and those where they begin."""
+    """Return the nodes at which edges end, and those at which they begin."""
     found: set[str] = set()
     waiting = list(begin)
     while waiting:

@@ -57,15 +57,15 @@ def import_scoped_meta_graph(
       clear_devices: ignore its device requests.
       graph: the default graph by default.
       import_scope: name scope of the imported nodes.
-      input_map: tensors in place of inputs, as of `import_graph_def`.
+      input_map: tensors in place of inputs, as for `import_graph_def`.
       unbound_inputs_col_name: the collection that names inputs which `input_map` must have; None to
         skip the check.
       restore_collections_predicate: returns True for the names of collections to import.
       return_elements: names in the message of operations and tensors to return.
-      allowed_ops: as of `import_graph_def`. Nodes of its savers with other ops are left out if they
+      allowed_ops: as for `import_graph_def`. Nodes of its savers with other ops are omitted if they
         serve nothing else, and collections may only name its own nodes.
     Raises:
-      PermissionDeniedError: as of `import_graph_def`, or something names a node that is not its
+      PermissionDeniedError: as for `import_graph_def`, or something names a node that is not its
         own. The graph is unchanged.
       NotFoundError: the file does not exist, or it uses ops that are not declared.
       DataLossError: the file does not contain a MetaGraphDef.

@@ -47,7 +47,7 @@ class _Conditional:
         return self._made
 
     def of_reference(self) -> tuple[list[str], proto.AttrValue]:
-        """Read what a reference points to."""
+        """Read the variable of a reference."""
         kind = self._node.attr["T"]
         has = self._add("IsVariableInitialized", [self._variable], {"dtype": kind})
         there = self._add("RefSwitch", [self._variable, has], {"T": kind})
@@ -56,7 +56,7 @@ class _Conditional:
         return [other, read], kind
 
     def of_handle(self) -> tuple[list[str], proto.AttrValue]:
-        """Read what a handle points to."""
+        """Read the variable of a handle."""
         kind = self._node.attr["dtype"]
         handle = proto.AttrValue(type=proto.DT_RESOURCE)
         has = self._add("VarIsInitializedOp", [self._variable], {})

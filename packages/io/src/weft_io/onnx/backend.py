@@ -136,7 +136,7 @@ def _taken(value: Any) -> Any:
 
 
 def _text(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Text as ONNX has it: str, not bytes."""
+    """Convert bytes to str, the type of strings in ONNX."""
     found = np.empty(value.size, object)
     found[:] = [each.decode("utf-8", "replace") for each in value.reshape(-1)]
     return found.reshape(value.shape)

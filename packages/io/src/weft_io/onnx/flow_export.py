@@ -15,7 +15,7 @@ from weft_tensor import dtypes
 
 
 class _Conditional:
-    """A condition whose branches are being written: what they give is added merge by merge."""
+    """A condition whose branches are being exported; their results are added merge by merge."""
 
     def __init__(self) -> None:
         self.sides = (Subgraph("else"), Subgraph("then"))
@@ -26,7 +26,7 @@ class FlowExport:
     """Writes the nodes of a step in their functional form.
 
     Args:
-      body: what they are added to.
+      body: receives the nodes.
       nodes: all of the step, inputs before users.
       live: those whose data the results need.
       add: adds one that routes nothing.

@@ -96,7 +96,7 @@ def _is_plain(attribute: AttributeProto) -> bool:
 def _weights(
     conv: NodeProto, after: NodeProto, values: Values, fixed: Mapping[str, TensorProto]
 ) -> tuple[Array, Array] | None:
-    """Weights and bias of both; None where the rules of both say what does not fit."""
+    """Return weights and bias of both ops; None if their shapes do not match."""
     w, *vectors = (values.array(fixed[name]) for name in [*conv.input[1:], *after.input[1:]])
     if any(each.shape != w.shape[:1] for each in vectors):
         return None

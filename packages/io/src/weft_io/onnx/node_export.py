@@ -252,7 +252,7 @@ class NodeExport:
         """Return the rank of an input, likewise."""
         return len(self.dims(index))
 
-    # ---------------------------------------------------------------------- what is made
+    # ---------------------------------------------------------------------- results
 
     def append(self, made: Made) -> None:
         """Add an ONNX node as it is."""

@@ -113,12 +113,12 @@ def hold_for_save(
     shards: Sequence[int] | None = None,
     name: str | None = None,
 ) -> Output:
-    """Hold tensors as they are now; `weft_io.checkpoint.held.take` gives them to who writes them.
+    """Hold tensors as they are now; `weft_io.checkpoint.held.take` returns them to the writer.
 
     Variables are not copied: whoever updates one before it is written works on a copy.
 
     Args:
-      tensor_names, shape_and_slices, tensors, shards: as of `save_v2`.
+      tensor_names, shape_and_slices, tensors, shards: as for `save_v2`.
     Returns: string, shape (): the name under which they are held, until the node runs again.
     """
     attrs = {} if shards is None else {"_shards": tuple(shards)}
@@ -134,7 +134,7 @@ def restore_v2(
     name: str | None = None,
     optional: Sequence[int] = (),
 ) -> tuple[Output, ...]:
-    """Tensors of a checkpoint.
+    """Read tensors of a checkpoint.
 
     The static shapes of the outputs, which may be refined, are compared with the checkpoint's too.
 

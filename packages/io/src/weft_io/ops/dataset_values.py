@@ -1,4 +1,4 @@
-"""Values of datasets as nodes: what is computed of all elements, and elements that may be there."""
+"""Values of datasets as nodes: reductions over all elements, and optional elements."""
 
 from __future__ import annotations
 

@@ -322,7 +322,7 @@ def extract_glimpse(
 def draw_bounding_boxes(
     images: Any, boxes: Any, name: str | None = None, colors: Any = None
 ) -> Output:
-    """Images with the edges of boxes, one pixel wide.
+    """Draw the edges of boxes, one pixel wide, on images.
 
     Args:
       images: float16 or float32, shape (batch, height, width, 1, 3 or 4).

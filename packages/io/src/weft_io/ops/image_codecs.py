@@ -481,7 +481,7 @@ def is_jpeg(contents: Any, name: str | None = None) -> Output:
 
 
 def encode_png(image: Any, compression: int = -1, name: str | None = None) -> Output:
-    r"""Images as PNG files.
+    r"""Encode images as PNG files.
 
     Args:
       image: uint8 or uint16, shape (..., height, width, 1 to 4), with pixels.
@@ -579,7 +579,7 @@ def decode_wav(
 
 
 def encode_wav(audio: Any, sample_rate: Any, name: str | None = None) -> Output:
-    """Samples as a WAV file of 16-bit integers.
+    """Encode samples as a WAV file of 16-bit integers.
 
     Args:
       audio: float32 from -1 to 1, shape (samples, channels); more is clipped.

@@ -224,7 +224,7 @@ def resize_bilinear(
     name: str | None = None,
     half_pixel_centers: bool = False,
 ) -> Output:
-    """Images in another size, each pixel made of the four that are nearest.
+    """Resize images; each pixel is interpolated between the four nearest ones.
 
     Args:
       images: real numbers, shape (B, H, W, C).
@@ -250,7 +250,7 @@ def resize_bicubic(
     name: str | None = None,
     half_pixel_centers: bool = False,
 ) -> Output:
-    """Images in another size, each pixel made of sixteen by Keys' cubic function.
+    """Resize images; each pixel is interpolated from sixteen by Keys' cubic kernel.
 
     Args:
       images, size, align_corners, half_pixel_centers: as for `resize_bilinear`.
@@ -272,7 +272,7 @@ def resize_nearest_neighbor(
     name: str | None = None,
     half_pixel_centers: bool = False,
 ) -> Output:
-    """Images in another size, each pixel a copy of one.
+    """Resize images; each pixel is a copy of one.
 
     Args:
       images, size, align_corners, half_pixel_centers: as for `resize_bilinear`.
@@ -290,7 +290,7 @@ def resize_nearest_neighbor(
 def resize_area(
     images: Any, size: Any, align_corners: bool = False, name: str | None = None
 ) -> Output:
-    """Images in another size, each pixel the mean of what it covers; it has no gradient.
+    """Resize images; each pixel is the mean of the area that it covers. There is no gradient.
 
     Args:
       images, size, align_corners: as for `resize_bilinear`.

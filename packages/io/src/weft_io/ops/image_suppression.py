@@ -339,7 +339,7 @@ def non_max_suppression_overlaps(
     score_threshold: Any = _LOWEST,
     name: str | None = None,
 ) -> Output:
-    """`non_max_suppression` of anything whose overlaps are known.
+    """Select as `non_max_suppression` does, by given overlaps.
 
     Args:
       overlaps: float32, shape (n, n).

@@ -337,11 +337,11 @@ def decode_csv(
     na_value: str = "",
     select_cols: Sequence[int] | None = None,
 ) -> tuple[Output, ...]:
-    """Lines of comma-separated values (RFC 4180) as a tensor per column.
+    """Parse lines of comma-separated values (RFC 4180) to a tensor per column.
 
     Args:
       records: strings of any shape, a line each, without its end.
-      record_defaults: per column what stands for a missing field, a tensor of shape () or (1,) and
+      record_defaults: per column the default of a missing field, a tensor of shape () or (1,) and
         of the column's type (float32, float64, int32, int64, string); of shape (0,) where the field
         is required.
       field_delim: one byte.
@@ -384,7 +384,7 @@ def decode_csv(
 
 
 def decode_json_example(json_examples: Any, name: str | None = None) -> Output:
-    """Examples in protobuf's JSON form as serialized ones, for `parse_example`.
+    """Convert examples in protobuf's JSON form to serialized ones, for `parse_example`.
 
     Args:
       json_examples: strings of any shape.

@@ -243,7 +243,7 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
         return SparseGradient(*parts)
 
     def take_indexed_slices_grad(self, num_required: Any, name: str | None = None) -> IndexedSlices:
-        """`take_grad`, as IndexedSlices.
+        """Take the gradient as `take_grad` does, as IndexedSlices.
 
         Args:
           num_required: int32, shape (), positive.

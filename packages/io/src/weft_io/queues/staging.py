@@ -268,7 +268,7 @@ class MapStagingArea(BaseStagingArea):
     def peek(
         self, key: Any, indices: Sequence[int | str] | None = None, name: str | None = None
     ) -> Any:
-        """Components of a key, which stay; waits for it.
+        """Wait for a key and return its components without removing them.
 
         Args:
           key: int64, shape ().

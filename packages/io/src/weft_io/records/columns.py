@@ -90,7 +90,7 @@ def _flatten_strings(rows: Rows) -> tuple[Array, Array]:
 
 
 def strings_of(values: Sequence[Any]) -> Array:
-    """Strings as a vector."""
+    """Return strings as a vector."""
     result = np.empty(len(values), object)
     result[:] = values
     return result
@@ -245,7 +245,7 @@ def whole_steps(counts: Array, shape: tuple[int, ...], kind: int, where: Where) 
 def place_steps(
     values: Array, steps: Array, shape: tuple[int, ...], default: Any, empty: Empty, dtype: Any
 ) -> Array:
-    """Values that fill the rows of a tensor from the left, with `default` behind them."""
+    """Return a tensor whose rows hold values from the left, padded with `default`."""
     most = int(steps.max(initial=0))
     result = empty((len(steps), most, *shape), dtype)
     taken = values.reshape(-1, *shape) if values.size else np.empty((0, *shape), dtype)

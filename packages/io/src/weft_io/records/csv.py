@@ -51,7 +51,7 @@ class CsvDecoder:
         """Return the columns of records.
 
         Args:
-          defaults: per column what stands for a missing field, or None where it is required.
+          defaults: per column the default of a missing field, or None if it is required.
         Returns: per column an array of shape (n,).
         Raises: InvalidArgumentError: a record has another number of fields, a quote does not end,
           a field is missing, or is no number.
@@ -144,7 +144,7 @@ class CsvDecoder:
 
 
 def _parsed(texts: Column, parse: Callable[[bytes], Any]) -> Any:
-    """Numbers, by Python's own parser where no text has what only that one takes."""
+    """Parse numbers by Python's own parser if it accepts all texts, else by `parse`."""
     if b"_" in b"".join(texts):
         raise ValueError("an underscore")
     plain: Any = int if parse is _integer else float

@@ -109,7 +109,7 @@ class TFRecordOptions:
 
     @classmethod
     def of(cls, options: Any) -> TFRecordOptions:
-        """`options` themselves, or options of that compression."""
+        """Return `options` themselves, or options of that compression."""
         return options if isinstance(options, TFRecordOptions) else cls(options)
 
     def compressor(self) -> Any:

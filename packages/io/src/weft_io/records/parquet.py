@@ -93,7 +93,7 @@ def _joined(first: dict[str, Array], second: dict[str, Array]) -> dict[str, Arra
 
 
 class ParquetFile:
-    """An open Parquet file, of which only the footer was read.
+    """An open Parquet file; only its footer has been read.
 
     Args:
       path: local, or a URL that fsspec supports.

@@ -16,7 +16,7 @@ class Seal:
       what: its name in messages, "a reader's state".
       magic: the first 8 bytes.
       version: 4 bytes.
-      length: format of the length, as of `struct`: "I" or "Q".
+      length: format of the length, as for `struct`: "I" or "Q".
 
     The content is followed by 4 bytes, the CRC-32C of everything before. Integers are
     little-endian.

@@ -76,8 +76,8 @@ class Barrier(Resource):
         """Insert one component of elements.
 
         Args:
-          keys: of the elements. An unknown key begins a new element; so does a repeated key if the
-            barrier has a single component.
+          keys: the keys of the elements. An unknown key begins a new element, as does any key
+            if the barrier has a single component.
           values: a row per key; the barrier keeps them.
         Raises (and nothing was inserted):
           InvalidArgumentError: shapes do not match, or an element has the component already.

@@ -62,11 +62,11 @@ class ChunkStore:
         return values
 
     def take_many(self, count: int, empty: Empty) -> Finish:
-        """Remove the first `count` elements, of which there are as many.
+        """Remove the first `count` elements; there are at least as many.
 
         What allocates does so before anything is removed.
 
-        Returns: what gives them with a first axis added.
+        Returns: a function that returns them with a first axis added.
         """
         pieces = self._first(count)
         targets = self._targets(pieces, count, empty)

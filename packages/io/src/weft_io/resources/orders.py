@@ -94,7 +94,7 @@ class ShufflingStore(_Table):
         return values
 
     def take_many(self, count: int, empty: Empty) -> Finish:
-        """Remove `count` elements, of which there are as many, in a random order.
+        """Remove `count` elements in a random order; there are at least as many.
 
         Returns: what gives them with a first axis added.
         """
@@ -160,7 +160,7 @@ class PriorityStore(_Table):
         return (self._priority.type(priority), *values)
 
     def take_many(self, count: int, empty: Empty) -> Finish:
-        """Remove the first `count` elements, of which there are as many.
+        """Remove the first `count` elements; there are at least as many.
 
         Returns: what gives them with a first axis added.
         """

@@ -54,7 +54,7 @@ class _Name:
 
 
 class ReaderResource(Resource):
-    """A reader, and those who wait for its records, served first come, first served.
+    """A reader and its waiting requests, which are served in order.
 
     While a read waits for the name of a file it holds no thread: the queue calls back. Files are
     read on the thread of a step that asked, or on one that lives for the one call.
@@ -128,7 +128,7 @@ class ReaderResource(Resource):
                 # Also when the read was cancelled meanwhile: the next one gets it.
                 self.reader.start(name)
             at_once = answer.asking == threading.get_ident()
-        if not at_once:  # who filled the queue must not wait until files are read
+        if not at_once:  # the step that filled the queue must not wait until files are read
             threading.Thread(target=self._go_on, name=f"weft-{self.name}", daemon=True).start()
 
     def _go_on(self) -> None:
@@ -139,14 +139,14 @@ class ReaderResource(Resource):
                 return
 
     def locked(self, function: Callable[[Reader], T]) -> T:
-        """`function` of the reader, while nobody reads."""
+        """Return the result of `function` of the reader, while no read runs."""
         with self._line.lock:
             result = function(self.reader)
         self._go_on()
         return result
 
     def close(self) -> None:
-        """Fail all who wait and close the file."""
+        """Fail all waiting requests and close the file."""
         super().close()
         self._line.close(errors.CancelledError(f"the reader {self.name!r} was deleted"))
         with self._line.lock:

@@ -338,7 +338,7 @@ class DenseTable(Table):
     """A table with two reserved keys, for empty and deleted slots.
 
     Args:
-      name, key_dtype, value_dtype, value_shape: as of `Table`.
+      name, key_dtype, value_dtype, value_shape: as for `Table`.
       empty_key, deleted_key: the reserved keys.
     Raises: InvalidArgumentError: they are equal, or of different shapes.
     """

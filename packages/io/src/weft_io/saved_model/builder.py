@@ -95,7 +95,7 @@ class SavedModelBuilder:
 
         Args:
           sess: the session with the variables.
-          tags: what the graph is found by.
+          tags: tags that identify the graph.
           signature_def_map: signatures by name.
           assets_collection: constants with paths of files, which are copied; `main_op` sees the
             paths of the copies.
@@ -174,7 +174,7 @@ class SavedModelBuilder:
         assets: Sequence[Output] | None,
         main_op: Node | None,
     ) -> None:
-        """Check what comes with a graph, and put it into the graph's collections."""
+        """Check the other arguments of a graph, and put them into the graph's collections."""
         for name, signature in (signatures or {}).items():
             _check_signature(name, signature)
         graph = get_default_graph()

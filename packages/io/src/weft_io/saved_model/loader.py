@@ -140,7 +140,7 @@ class SavedModelLoader:
         import_scope: str | None = None,
         **saver_kwargs: Any,
     ) -> tuple[Any, list[Node | Output]]:
-        """Add a graph; arguments as of `load`.
+        """Add a graph; arguments as for `load`.
 
         Returns: its saver (None without variables), and the requested `return_elements`.
         """

@@ -37,7 +37,7 @@ class MethodNameUpdater:
         Args:
           signature_key: name of the signature.
           method_name: new name of its method.
-          tags: the tags of the graph that has it; all graphs by default.
+          tags: the tags of its graph; all graphs by default.
         Raises: InvalidArgumentError: there is no such graph, or it has no such signature.
         """
         if not signature_key or not method_name:

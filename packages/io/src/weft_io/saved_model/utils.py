@@ -1,4 +1,4 @@
-"""`TensorInfo`: what a signature says of a tensor."""
+"""`TensorInfo`: the description of a tensor in a signature."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def get_tensor_from_tensor_info(
 
     Args:
       tensor_info: a `TensorInfo`.
-      graph: where it is; the default graph by default.
+      graph: the graph of the tensor; the default graph by default.
       import_scope: name scope that its graph was imported under.
     Returns: a tensor, or a SparseTensor of three.
     Raises:
@@ -126,7 +126,7 @@ def _sparse_names(message: Any) -> tuple[str, str, str]:
 def get_element_from_tensor_info(
     tensor_info: Any, graph: Graph | None = None, import_scope: str | None = None
 ) -> Node | Output:
-    """Return the named operation or tensor; arguments as of `get_tensor_from_tensor_info`.
+    """Return the named operation or tensor; arguments as for `get_tensor_from_tensor_info`.
 
     Raises: NotFoundError: there is none.
     """

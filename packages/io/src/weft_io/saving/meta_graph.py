@@ -33,7 +33,7 @@ def import_meta_graph(
       allowed_ops: the op types that it may have, in its functions too, such as `wf.safe_ops()` for
         a graph of a stranger; all by default. Where the ops of its saver are not among them, the
         saver's nodes are left out, and the result is a new saver of the same variables.
-      **kwargs: as of `import_scoped_meta_graph`.
+      **kwargs: as for `import_scoped_meta_graph`.
     Returns: a saver over the imported nodes; without a `saver_def` in the message, a new one of
       all variables, or None when there are no variables. With `return_elements`, the saver
       and the list of elements.

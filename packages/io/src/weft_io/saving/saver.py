@@ -481,7 +481,7 @@ class Saver:
         save_debug_info: bool = False,
         graph: Any = None,
     ) -> proto.MetaGraphDef:
-        """Export graph and saver as a `MetaGraphDef`; arguments as of `export_meta_graph`."""
+        """Export graph and saver as a `MetaGraphDef`; arguments as for `export_meta_graph`."""
         return export_meta_graph(
             filename,
             saver_def=self.as_saver_def(),

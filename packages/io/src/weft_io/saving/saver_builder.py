@@ -38,7 +38,7 @@ class SaverBuilder:
         restore_sequentially: bool = False,
         filename: str = "model",
     ) -> proto.SaverDef:
-        """Add the nodes; arguments as of `Saver`.
+        """Add the nodes; arguments as for `Saver`.
 
         Returns: the names of the nodes, and the settings.
         """
@@ -94,7 +94,7 @@ def _add_save(path: Output, saveables: Sequence[SaveableObject], sharded: bool) 
 
 
 def add_hold(graph: Any, message: proto.SaverDef) -> Output:
-    """Add the node that holds what a saver's SaveV2 saves; its output.
+    """Add the node that holds the tensors that a saver's SaveV2 saves; return its output.
 
     Raises: InvalidArgumentError: the saver's nodes are not those that `SaverBuilder` makes.
     """
@@ -141,6 +141,6 @@ def _add_restore(
 
 
 def _optional(saveables: Sequence[SaveableObject]) -> list[int]:
-    """Which tensors a checkpoint may lack: strings, since an empty one can stand for nothing."""
+    """Return the indices of tensors that a checkpoint may lack: strings, as "" can mean absent."""
     found = [(each.optional_restore, spec) for each in saveables for spec in each.specs]
     return [i for i, (may, spec) in enumerate(found) if may and spec.dtype == dtypes.string]

@@ -34,7 +34,7 @@ class VocabInfo(NamedTuple):
       num_oov_buckets: rows behind them, of words that are in none; they begin anew.
       old_vocab: file of the words of the checkpoint.
       old_vocab_size: how many of them count; -1 for all.
-      backup_initializer: makes what the checkpoint lacks; zeros by default.
+      backup_initializer: initializes rows that the checkpoint lacks; zeros by default.
       axis: 0 where rows are words, 1 where columns are.
 
     Args:

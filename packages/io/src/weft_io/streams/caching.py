@@ -1,4 +1,4 @@
-"""Caches in memory: what the first whole pass gave, for later ones."""
+"""Caches in memory: the elements of the first complete pass, for later ones."""
 
 from __future__ import annotations
 

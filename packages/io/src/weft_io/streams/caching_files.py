@@ -1,4 +1,4 @@
-"""Caches in files: what the first whole pass gave, for later ones, of other processes too.
+"""Caches in files: the elements of the first complete pass, for later ones of any process.
 
 The file, `<path>.cache`, is a TFRecord file; each record is a value in the form of `state.py`:
 
@@ -90,7 +90,7 @@ class _FileCacheStream(Stream):
         return [isinstance(self._stream, _Writing), self._stream.save()]
 
     def restore(self, state: Any) -> None:
-        """Go on writing what was written, or reading, whatever is there now."""
+        """Resume writing or reading, depending on the files that exist now."""
         writing, inner = fields(state, bool, None)
         self._stream.close()
         self._stream = self._begin(writing)
@@ -111,7 +111,7 @@ class _Reading:
         self._ended = False
         try:
             self._check_head()
-        except BaseException:  # because an iterator that could not begin is closed by nobody
+        except BaseException:  # because an iterator that could not begin is never closed
             self._file.close()
             raise
 

@@ -115,7 +115,7 @@ class RangeSource(Source):
     """A range of numbers.
 
     Args:
-      start, stop, step: as of `range`.
+      start, stop, step: as for `range`.
       dtype: of the elements.
     Raises: InvalidArgumentError: the step is 0.
     """

@@ -30,7 +30,7 @@ from weft_tensor.dtypes import DType
 
 
 class _Splitter:
-    r"""Splits lines into records, of which several may be in a line, or one in several.
+    r"""Splits lines into records; a line may hold several, and a record may span several.
 
     A quote opens a field where it is the first byte of it, and nowhere else, so that a stray one
     spoils its own record and none behind it. Records end at "\n", "\r\n" or "\r".
@@ -79,10 +79,10 @@ def _by_returns(line: bytes) -> list[bytes]:
 
 
 class CsvRecords:
-    """The records of one file: lines, of which several are one where quotes hold their ends.
+    """The records of one file: lines, joined where quotes enclose line ends.
 
     Args:
-      path, compression, offset: as of `LineSource`.
+      path, compression, offset: as for `LineSource`.
       header: leave out the first record.
       delimiter: one byte, where fields may be in quotes.
     Attributes:
@@ -143,7 +143,7 @@ class CsvSource(Source):
       compression: "", "ZLIB" or "GZIP".
       header: whether each file begins with a record that is none.
       decoder: of the records.
-      defaults: per column what stands for a missing field, or None where it is required.
+      defaults: per column the default of a missing field, or None if it is required.
     """
 
     def __init__(

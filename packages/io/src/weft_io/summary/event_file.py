@@ -1,4 +1,4 @@
-"""Event files: their names, their records, where they lie."""
+"""Event files: their names, records and locations."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class EventFile(Protocol):
         """Append."""
 
     def flush(self) -> None:
-        """Make what was written survive, and visible to others."""
+        """Flush written records to disk, visible to other processes."""
 
     def close(self) -> None:
         """Close; nothing follows."""
@@ -58,7 +58,7 @@ def create_event_file(logdir: str, suffix: str) -> EventFile:
 
 
 class _LocalFile:
-    """A local file; what is written is visible to others at once."""
+    """A local file; written records are visible to other processes at once."""
 
     def __init__(self, path: str) -> None:
         self.path = path

@@ -139,7 +139,7 @@ class FileWriter:
         self._add_event(proto.Event(meta_graph_def=message.SerializeToString()), global_step)
 
     def add_run_metadata(self, run_metadata: Any, tag: str, global_step: Any = None) -> None:
-        """Append what a traced run did, which TensorBoard shows on the graph.
+        """Append the trace of a run, which TensorBoard shows on the graph.
 
         Args:
           run_metadata: a `RunMetadata`, filled in by `Session.run`.
@@ -183,7 +183,7 @@ class FileWriter:
         self.event_writer.flush()
 
     def close(self) -> None:
-        """Write what was added, and close the file."""
+        """Write all added events, and close the file."""
         self.event_writer.close()
 
     def reopen(self) -> None:
@@ -242,7 +242,7 @@ def _ours(kind: Any, message: Any) -> Any:
 
 
 def _graph_def_of(graph: Any, graph_def: Any) -> Any:
-    """Return a `GraphDef` of what was given as one or the other."""
+    """Return a `GraphDef` for a graph or a definition."""
     if graph is not None and graph_def is not None:
         raise errors.InvalidArgumentError("pass graph or graph_def, which is its deprecated name")
     given = graph_def if graph is None else graph

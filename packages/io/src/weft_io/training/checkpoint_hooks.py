@@ -1,4 +1,4 @@
-"""The hook that saves checkpoints, and those who listen to it."""
+"""The hook that saves checkpoints, and its listeners."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _log = logging.getLogger("weft")
 
 
 class CheckpointSaverListener:
-    """Told before and after each checkpoint of a `CheckpointSaverHook`; override what is needed.
+    """Listener of a `CheckpointSaverHook`, called before and after each save; override as needed.
 
     Examples:
       >>> class Report(wf.train.CheckpointSaverListener):
@@ -58,13 +58,13 @@ class CheckpointSaverListener:
         """
 
     def after_save(self, session: Any, global_step_value: int) -> bool | None:
-        """Called when it is written; arguments as of `before_save`.
+        """Called when it is written; arguments as for `before_save`.
 
         Returns: true asks for the end of the training loop.
         """
 
     def end(self, session: Any, global_step_value: int) -> None:
-        """Called at the end, after the last checkpoint; arguments as of `before_save`."""
+        """Called at the end, after the last checkpoint; arguments as for `before_save`."""
 
 
 class CheckpointSaverHook(SessionRunHook):
@@ -76,7 +76,7 @@ class CheckpointSaverHook(SessionRunHook):
       save_steps: steps between checkpoints.
       saver: a `Saver`; or
       scaffold: a `Scaffold` that has one. Without either it is the one in the collection SAVERS.
-      checkpoint_basename: what the names of the checkpoints begin with.
+      checkpoint_basename: prefix of the names of the checkpoints.
       listeners: `CheckpointSaverListener`s, called in order.
       save_graph_def: write "graph.pbtxt", and a ".meta" file beside each checkpoint.
     Raises:

@@ -27,7 +27,7 @@ class ProfilerHook(SessionRunHook):
     Args:
       save_steps: steps between two traces; or
       save_secs: seconds between them.
-      output_dir: where the files go; it is made if it is missing.
+      output_dir: the directory of the files; created if it is missing.
       show_dataflow: draw arrows from each node to those that use its outputs.
       show_memory: draw how many bytes of outputs there are.
     Raises: InvalidArgumentError: not exactly one of `save_steps` and `save_secs` is given.

@@ -198,7 +198,7 @@ class SessionManager:
 
         Args:
           master, saver, checkpoint_dir, checkpoint_filename_with_path, wait_for_checkpoint,
-            max_wait_secs, config: as of `prepare_session`.
+            max_wait_secs, config: as for `prepare_session`.
         Raises: InvalidArgumentError: both `checkpoint_dir` and `checkpoint_filename_with_path`;
         OpError: the checkpoint cannot be restored.
         """

@@ -28,7 +28,7 @@ _PAUSE = 0.5
 
 
 class StopAtStepHook(SessionRunHook):
-    """Asks for the end at a step; at once where the session begins there, or behind.
+    """Hook that requests a stop at a step; at once if the session begins at or after it.
 
     Args:
       num_steps: how many more steps than the session begins with; or
@@ -63,7 +63,7 @@ class StopAtStepHook(SessionRunHook):
         self._steps = StepsAhead()
 
     def after_create_session(self, session: Any, coord: Coordinator) -> None:
-        """Find out where it begins, once: a session that is made again ends at the same step."""
+        """Determine the first step once: a session that is created again ends at the same step."""
         step = int(session.run(self._global_step))
         if self._last_step is None:
             assert self._num_steps is not None
@@ -175,7 +175,7 @@ class FinalOpsHook(SessionRunHook):
 
 
 class FeedFnHook(SessionRunHook):
-    """Feeds each step with what a function returns.
+    """Hook that feeds each step with the result of a function.
 
     Args:
       feed_fn: called without arguments before each step; returns a feed dictionary.

@@ -96,7 +96,7 @@ class StepCounterHook(SessionRunHook):
         progress.log.info("%s: %g", self._tag, steps_per_sec)
 
     def _watch(self, step: int) -> None:
-        """Warn, once, when nobody counts the steps."""
+        """Warn, once, if the steps are not counted."""
         self._still = self._still + 1 if step == self._last_step else 0
         self._last_step = step
         if self._still == _STILL:

@@ -293,7 +293,7 @@ class Supervisor:
         `OutOfRangeError`, the end of the data, ends the block without an error.
 
         Args:
-          master, config, start_standard_services: as of `prepare_or_wait_for_session`.
+          master, config, start_standard_services: as for `prepare_or_wait_for_session`.
           close_summary_writer: close the writer, too.
         Raises: the first error of the block or a thread.
         """
@@ -359,7 +359,7 @@ class Supervisor:
         args: Sequence[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
     ) -> LooperThread:
-        """Return a started thread that repeats `target`; arguments as of `LooperThread`."""
+        """Return a started thread that repeats `target`; arguments as for `LooperThread`."""
         return LooperThread.loop(self._coord, timer_interval_secs, target, args, kwargs)
 
     def stop(

@@ -129,7 +129,7 @@ def _looked_up(same: Output, values: Any, default: Any) -> Output:
 
 
 def _mapping(operation: Operation) -> tuple[Any, Any, Any]:
-    """Keys, values and what stands for unknown ones."""
+    """Return keys, values and the default for unknown keys."""
     found: dict[str, Any] = {}
     kinds = {"strings": object, "int64s": np.int64, "floats": np.float32, "tensor": None}
     for part in ("keys", "values"):

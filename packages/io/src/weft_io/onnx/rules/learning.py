@@ -19,7 +19,7 @@ Update = Callable[[Operation, Output, Output, Sequence[Output]], Sequence[Output
 
 
 def _each(operation: Operation, states: int, update: Update) -> list[Output]:
-    """Return the update of each variable; inputs and results are grouped by what they are."""
+    """Return the update of each variable; inputs and results are grouped by kind."""
     values = [operation[index] for index in range(2, len(operation.inputs))]
     count, rest = divmod(len(values), 2 + states)
     if rest or not count:

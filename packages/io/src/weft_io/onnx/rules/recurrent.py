@@ -272,7 +272,7 @@ class _Layer:
         return [whole, *(self._last(each, 5 + i, given) for i, each in enumerate(lasts))]
 
     def _last(self, state: Output, at: int, lengths: Output | None) -> Output:
-        """Return a last state, 0 of sequences without steps, as ONNX Runtime has it."""
+        """Return a last state, 0 for sequences without steps, as in ONNX Runtime."""
         known = self.operation.value(4)
         if lengths is None or self.operation.get(at) is None or (known is not None and known.all()):
             return state

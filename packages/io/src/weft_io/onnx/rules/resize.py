@@ -200,7 +200,7 @@ class _Resizing:
         return reduce_sum(values * cast(weights, values.dtype), axis + 1)
 
     def _taps(self, places: Output, scale: Output, n: Output) -> tuple[Output, Output]:
-        """For each pixel the places that it is made of and their weights: (pixels, taps)."""
+        """Return positions and weights of the taps of each pixel: (pixels, taps)."""
         reach: Any = _REACH[self.mode]
         shrink = like(1, scale)
         if self.operation.attribute("antialias", 0):

@@ -1,4 +1,4 @@
-"""Fourier transforms and what is made of them; complex numbers are pairs along the last axis."""
+"""Fourier transforms and functions based on them; complex numbers are pairs on the last axis."""
 
 from __future__ import annotations
 
