@@ -325,8 +325,8 @@ class Server:
         """Start a cluster of one task in this process, `/job:local/task:0`, on a free port.
 
         Args:
-          config: as of `Server`.
-          start: as of `Server`.
+          config: as for `Server`.
+          start: as for `Server`.
 
         Examples:
           >>> server = wf.train.Server.create_local_server()

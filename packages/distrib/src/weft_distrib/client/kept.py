@@ -71,7 +71,7 @@ class RemoteTensors:
         self._dropped.append(handle)
 
     def drop_discarded(self) -> None:
-        """Drop what nobody has a handle of any more."""
+        """Drop tensors without remaining handles."""
         while self._dropped:
             with suppress(errors.OpError):  # it was deleted by its name, or with its task
                 self.delete(self._dropped.popleft())

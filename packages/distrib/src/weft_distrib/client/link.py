@@ -35,7 +35,7 @@ def _seconds(timeout: int) -> float:
 
 
 class MasterLink(Protocol):
-    """A master, as sessions call it. All of it raises what the master raises."""
+    """Connection of a session to a master. All methods raise the errors of the master."""
 
     def create_session(self, request: messages.OpenSession, limit: float) -> messages.Session:
         """Open a session; `limit` is how many seconds it may wait for tasks."""
@@ -58,7 +58,7 @@ class MasterLink(Protocol):
         ...
 
     def advance(self, request: messages.Advance, values: Sequence[Any], answer: Answer) -> None:
-        """Go on with one; `answer` gets what is fetched."""
+        """Continue a partial run; `answer` receives the fetched values."""
         ...
 
     def run(self, request: RunStep, values: Sequence[Any], answer: Answer) -> Begun:
@@ -85,44 +85,44 @@ class LocalLink:
         self._master = master
 
     def create_session(self, request: messages.OpenSession, limit: float) -> messages.Session:
-        """As of `MasterLink`."""
+        """As in `MasterLink`."""
         return self._master.create_session(request)
 
     def extend(self, request: messages.SessionRequest, segment: Pieces) -> None:
-        """As of `MasterLink`."""
+        """As in `MasterLink`."""
         session = self._master.session(request.session)
         session.extend(segment.joined(), request.timeout)
 
     def plan(self, request: messages.Signature) -> messages.Planned:
-        """As of `MasterLink`."""
+        """As in `MasterLink`."""
         return self._master.plan(request)
 
     def explain(self, request: messages.Signature) -> Sequence[Any]:
-        """As of `MasterLink`."""
+        """As in `MasterLink`."""
         return self._master.explain(request)
 
     def begin_partial(self, request: RunStep) -> StepKey:
-        """As of `MasterLink`."""
+        """As in `MasterLink`."""
         return self._master.begin_partial(request)
 
     def advance(self, request: messages.Advance, values: Sequence[Any], answer: Answer) -> None:
-        """As of `MasterLink`."""
+        """As in `MasterLink`."""
         self._master.advance(request, values, lambda got: answer(got, b""), answer.fail)
 
     def run(self, request: RunStep, values: Sequence[Any], answer: Answer) -> Begun:
-        """As of `MasterLink`."""
+        """As in `MasterLink`."""
         return self._master.run(request, values, answer, answer.fail, mine=True)
 
     def close_session(self, session: int) -> None:
-        """As of `MasterLink`."""
+        """As in `MasterLink`."""
         self._master.close_session(session)
 
     def reset(self, request: messages.Reset, seconds: float = 0) -> None:
-        """As of `MasterLink`."""
+        """As in `MasterLink`."""
         self._master.reset(request)
 
     def close(self) -> None:
-        """As of `MasterLink`."""
+        """As in `MasterLink`."""
 
 
 class RemoteLink:
@@ -133,7 +133,7 @@ class RemoteLink:
       credentials: what this process shows to it.
       seconds: how long it may take until it answers.
     Raises:
-      UnavailableError: nobody answers there.
+      UnavailableError: no server answers there.
       UnauthenticatedError: one of the two ends does not believe the other.
     """
 
@@ -152,35 +152,35 @@ class RemoteLink:
         self._channel: Channel = dialled(host, peer, status, opening)
 
     def create_session(self, request: messages.OpenSession, limit: float) -> messages.Session:
-        """As of `MasterLink`."""
+        """As in `MasterLink`."""
         seconds = limit + CONNECT_SECONDS  # the master tells, and knows who is absent
         return decode(messages.Session, self._ask(methods.CREATE_SESSION, request, seconds))
 
     def extend(self, request: messages.SessionRequest, segment: Pieces) -> None:
-        """As of `MasterLink`."""
+        """As in `MasterLink`."""
         ask(self._channel, methods.EXTEND, encode(request), [segment], _seconds(request.timeout))
 
     def plan(self, request: messages.Signature) -> messages.Planned:
-        """As of `MasterLink`."""
+        """As in `MasterLink`."""
         seconds = _seconds(request.timeout)
         return decode(messages.Planned, self._ask(methods.PLAN, request, seconds))
 
     def explain(self, request: messages.Signature) -> Sequence[Any]:
-        """As of `MasterLink`."""
+        """As in `MasterLink`."""
         seconds = _seconds(request.timeout)
         return ask(self._channel, methods.EXPLAIN, encode(request), [], seconds)[0]
 
     def begin_partial(self, request: RunStep) -> StepKey:
-        """As of `MasterLink`."""
+        """As in `MasterLink`."""
         method, meta = methods.BEGIN_PARTIAL, request.pack()
         return StepKey.unpack(ask(self._channel, method, meta, [], _CALL_SECONDS)[1])[0]
 
     def advance(self, request: messages.Advance, values: Sequence[Any], answer: Answer) -> None:
-        """As of `MasterLink`."""
+        """As in `MasterLink`."""
         self._channel.call(methods.ADVANCE, encode(request), values, answer)
 
     def run(self, request: RunStep, values: Sequence[Any], answer: Answer) -> Begun:
-        """As of `MasterLink`."""
+        """As in `MasterLink`."""
         channel = self._channel
         number = channel.call(methods.RUN_STEP, request.pack(), values, answer)
 
@@ -191,7 +191,7 @@ class RemoteLink:
         return Begun(cancel)
 
     def close_session(self, session: int) -> None:
-        """As of `MasterLink`."""
+        """As in `MasterLink`."""
         self._ask(methods.CLOSE_SESSION, messages.SessionRequest(session), CONNECT_SECONDS)
 
     def _ask(self, method: int, request: Any, seconds: float = _CALL_SECONDS) -> bytes:
@@ -199,10 +199,10 @@ class RemoteLink:
         return ask(self._channel, method, encode(request), [], seconds)[1]
 
     def reset(self, request: messages.Reset, seconds: float = 0) -> None:
-        """As of `MasterLink`."""
+        """As in `MasterLink`."""
         self._control.call(service.RESET, request, seconds or _CALL_SECONDS)
 
     def close(self) -> None:
-        """As of `MasterLink`."""
+        """As in `MasterLink`."""
         self._channel.close()
         self._control.close()

@@ -99,7 +99,7 @@ class ClusterBackend(Backend):
 
     @property
     def devices(self) -> list[DeviceAttributes]:
-        """As the base's."""
+        """As in the base class."""
         pairs = zip(self._described, self._incarnations, strict=True)
         return [DeviceAttributes(device, incarnation) for device, incarnation in pairs]
 
@@ -109,7 +109,7 @@ class ClusterBackend(Backend):
         return self._costs
 
     def extend(self, nodes: Sequence[Node]) -> None:
-        """As the base's."""
+        """As in the base class."""
         if not nodes:
             return
         if self._is_extending:
@@ -143,20 +143,20 @@ class ClusterBackend(Backend):
         self._is_extending = False
 
     def _milliseconds(self) -> int:
-        """Return what is left until the deadline of planning; 0 for no limit."""
+        """Return the seconds left until the deadline of planning; 0 for no limit."""
         deadline = self.planning_deadline
         return 0 if deadline is None else max(int((deadline - time.monotonic()) * 1000), 0) + 1
 
     def plan(
         self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node], size: int
     ) -> Executable:
-        """As the base's."""
+        """As in the base class."""
         request = self._signature(feeds, outputs, targets, size)
         with self._calling():
             return Planned(self._link.plan(request).signature, len(feeds))
 
     def begin_partial(self, signature: PartialSignature) -> PartialRun:
-        """As the base's. A fetch that an update has to wait for is waited for."""
+        """As in the base class. A fetch that an update has to wait for is waited for."""
         from weft_exec.session.partial import PartialPlan, PartialRun
 
         with self._calling():
@@ -175,7 +175,7 @@ class ClusterBackend(Backend):
         return PartialRun(signature, step)
 
     def kept_tensors(self, session: BaseSession) -> RemoteTensors:
-        """As the base's: where the tasks are that keep them."""
+        """As in the base class; the tensors stay on the tasks that computed them."""
         if self._kept is None:
             self._kept = RemoteTensors(session)
         self._kept.drop_discarded()
@@ -200,7 +200,7 @@ class ClusterBackend(Backend):
     def explain(
         self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node], size: int
     ) -> StepReport:
-        """As the base's; the master explains what it would do."""
+        """As in the base class; the master explains its plan."""
         from weft_exec.session.explain import StepReport
 
         request = self._signature(feeds, outputs, targets, size)
@@ -226,10 +226,10 @@ class ClusterBackend(Backend):
         )
 
     def observe(self, trace: StepTrace, run_metadata: Any) -> None:
-        """As the base's."""
+        """As in the base class."""
 
     def run(self, executable: Executable, slots: list[Any]) -> list[Any]:
-        """Run a step; returns what it fetches."""
+        """Run a step and return its fetched values."""
         return self.run_watched(executable, slots)
 
     def run_watched(
@@ -239,7 +239,7 @@ class ClusterBackend(Backend):
         deadline: float | None = None,
         trace: StepTrace | None = None,
     ) -> list[Any]:
-        """Run a step with a deadline and a trace; returns what it fetches.
+        """Run a step with a deadline and a trace; return its fetched values.
 
         Raises:
           OpError: as `Session.run`.
@@ -286,7 +286,7 @@ class ClusterBackend(Backend):
         """Run a step, and wait until `reply` is there."""
         begun = mine = None
         try:
-            with uninterrupted():  # else nobody could cancel what was begun
+            with uninterrupted():  # else the step could not be cancelled
                 begun = self._link.run(request, slots, reply)
                 mine = begun.mine
             if mine is not None:
@@ -304,17 +304,17 @@ class ClusterBackend(Backend):
             raise
 
     def stop_planning(self) -> None:
-        """As the base's: the master ends what it does for a session that is closed."""
+        """As in the base class: the master ends the steps of a closed session."""
         if self._process == os.getpid():
             self._closed = True
             with suppress(errors.OpError):
                 self._link.close_session(self._session)
 
     def close(self) -> None:
-        """As the base's."""
+        """As in the base class."""
         self._closed = True
         if self._process != os.getpid():
-            return  # it goes on in the process that has it
+            return  # the session belongs to the parent process
         # The master is gone, and the session with it; or it ends it when the connection is lost.
         with suppress(errors.UnavailableError, errors.DeadlineExceededError):
             self._link.close_session(self._session)
@@ -330,12 +330,12 @@ class GrpcTarget:
     """The target `grpc://host:port`: a server's master."""
 
     def connect(self, target: str, config: SessionConfig) -> Backend:
-        """As of `Target`."""
+        """As in `Target`."""
         seconds = config.timeout_ms / 1000 or CONNECT_SECONDS
         return ClusterBackend(_link(target, seconds, config.proto), config)
 
     def reset(self, target: str, containers: Sequence[str] | None, config: Any) -> None:
-        """As of `Target`."""
+        """As in `Target`."""
         seconds = getattr(config, "operation_timeout_in_ms", 0) / 1000
         link = _link(target, seconds or CONNECT_SECONDS, config)
         try:

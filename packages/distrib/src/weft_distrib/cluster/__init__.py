@@ -1,1 +1,1 @@
-"""Which tasks a cluster has, and where they are."""
+"""Tasks of a cluster and their addresses."""

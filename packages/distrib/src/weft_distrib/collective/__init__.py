@@ -1,1 +1,1 @@
-"""Collective ops: how their members find each other, and what they exchange."""
+"""Collective ops: discovery of their members and exchange of data."""

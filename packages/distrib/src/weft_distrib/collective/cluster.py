@@ -24,7 +24,7 @@ from weft_tensor import errors
 
 _KEYS: Final = 2**64
 _KEPT_SECONDS = 60.0
-"""How long what a member that left has sent, and why it left, is there for the others."""
+"""Seconds for which the data and the error of a member that left stay available to the others."""
 
 _POLL_SECONDS = 0.005
 
@@ -33,7 +33,7 @@ def leader_of(cluster: ClusterSpec, asked: str = "") -> DeviceParts:
     """Return the task that forms groups: the requested one, else the first chief or worker.
 
     Args:
-      asked: a device's name, as of `ConfigProto.experimental.collective_group_leader`.
+      asked: a device's name, as for `ConfigProto.experimental.collective_group_leader`.
     Raises: InvalidArgumentError: the cluster has no such task.
     """
     if asked:
@@ -45,7 +45,7 @@ def leader_of(cluster: ClusterSpec, asked: str = "") -> DeviceParts:
 
 
 class _Left(NamedTuple):
-    """A member that has left, and may be asked for what it has sent until some time."""
+    """A member that has left; its sent data can be requested until some time."""
 
     rendezvous: Rendezvous
     error: errors.OpError
@@ -71,7 +71,7 @@ class ClusterTransport:
     def join(
         self, key: int, size: int, member: Member, seconds: float, wait: Reply
     ) -> Callable[[], None]:
-        """As of `Transport`."""
+        """As in `Transport`."""
         if self._leading == self._worker.task:
             return self.leader.join(key, size, member, seconds, _Answer(wait).outcome)
         milliseconds = int(seconds * 1000) + 1
@@ -81,12 +81,12 @@ class ClusterTransport:
         return lambda: _ignored(channel.cancel(number))
 
     def begin(self, number: int) -> Rendezvous:
-        """As of `Transport`."""
+        """As in `Transport`."""
         self._drop_old()
         return self._worker.open_rendezvous(StepKey(number, 0))
 
     def end(self, number: int, error: errors.OpError, drained: bool) -> None:
-        """As of `Transport`; what was sent stays for a while."""
+        """As in `Transport`; sent data stays available for a while."""
         rendezvous = self._worker.find_rendezvous(StepKey(number, 0))
         rendezvous.finish(error)
         with self._lock:
@@ -103,7 +103,7 @@ class ClusterTransport:
             self._worker.close_rendezvous(StepKey(number, 0), error)
 
     def source(self, member: Member) -> Rendezvous:
-        """As of `Transport`."""
+        """As in `Transport`."""
         task, key = task_of(member.device), StepKey(member.number, 0)
         if task == self._worker.task:
             return self._worker.find_rendezvous(key)
@@ -121,11 +121,11 @@ class ClusterTransport:
 
 
 def _ignored(value: object) -> None:
-    """For a call whose result says nothing new."""
+    """Ignore the result of a call."""
 
 
 class _Answer:
-    """Hands the members of a group to who waits for them, from this task or another."""
+    """Answers requests for the members of a group, from this task or another."""
 
     def __init__(self, wait: Reply) -> None:
         self._wait = wait
@@ -162,7 +162,7 @@ class Collectives:
         worker.when_forgotten.append(self._runtime.forget)
 
     def serve(self, call: Call) -> bool:
-        """Carry out a call of another task; False where it is none of these."""
+        """Execute a call of another task; return False if it is not a collective call."""
         if call.method != methods.JOIN:
             return False
         request = decode(messages.Join, call.meta)

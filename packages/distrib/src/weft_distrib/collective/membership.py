@@ -95,7 +95,7 @@ class Membership:
       device: the member's name.
       in_order: whether sums on the host are computed in the order of the members.
     Attributes:
-      members, rank, own: as of `Place`.
+      members, rank, own: as for `Place`.
       error: the reason why it ended; None before that.
     """
 
@@ -342,7 +342,7 @@ class Membership:
             wait.fail(error.copy())
 
     def leave(self, why: errors.OpError, drained: bool = False) -> None:
-        """End it for a reason of this member; `drained` as of `end`."""
+        """End it for a reason of this member; `drained` as for `end`."""
         message = f"{self._me.device} has left group {self.key}: {why.message}"
         self.end(errors.AbortedError(message), drained)
 

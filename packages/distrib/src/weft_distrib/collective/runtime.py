@@ -35,7 +35,7 @@ class Leader:
     def join(
         self, key: int, size: int, member: Member, seconds: float, answer: Callable[[Outcome], None]
     ) -> Callable[[], None]:
-        """As `Groups.join`; returns what takes it back."""
+        """As `Groups.join`; return a function that undoes it."""
 
         def expire() -> None:
             with self._lock:
@@ -73,7 +73,7 @@ class LocalTransport:
     def join(
         self, key: int, size: int, member: Member, seconds: float, wait: Reply
     ) -> Callable[[], None]:
-        """As of `Transport`."""
+        """As in `Transport`."""
 
         def answer(outcome: Outcome) -> None:
             if isinstance(outcome, errors.OpError):
@@ -84,16 +84,16 @@ class LocalTransport:
         return self._leader.join(key, size, member, seconds, answer)
 
     def begin(self, number: int) -> Rendezvous:
-        """As of `Transport`."""
+        """As in `Transport`."""
         made = self._mailboxes[number] = Rendezvous()
         return made
 
     def end(self, number: int, error: errors.OpError, drained: bool) -> None:
-        """As of `Transport`."""
+        """As in `Transport`."""
         self._mailboxes.pop(number).finish(error)
 
     def source(self, member: Member) -> Rendezvous:
-        """As of `Transport`."""
+        """As in `Transport`."""
         found = self._mailboxes.get(member.number)
         if found is None:
             raise errors.AbortedError(f"{member.device} has left its group")

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 SEND: Final = "send"
 GIVE: Final = "give"
-"""Send a copy: one's own piece may change before the other has it."""
+"""Send a copy: the piece may change before the other member receives it."""
 MERGE: Final = "merge"
 """Receive a piece, and merge it into one's own."""
 FOLD: Final = "fold"

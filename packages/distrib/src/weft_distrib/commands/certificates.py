@@ -28,7 +28,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Make them, and say where they are."""
+    """Create the certificates and print their paths."""
     cluster = _cluster(arguments.cluster)
     tasks = {
         f"{job}-{task}": address_of(cluster.task_address(job, task)).host

@@ -82,7 +82,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do what the arguments say."""
+    """Run the command with its arguments."""
     launch = launch_of(arguments)
     if arguments.slurm:
         from weft_distrib.launch.slurm import task_from_slurm
@@ -149,7 +149,7 @@ def run_local(launch: Launch, grace: float) -> int:
 
 
 class _Output:
-    """Writes lines with the names of their tasks, above the table where there is one."""
+    """Writes lines with the names of their tasks, above the table if there is one."""
 
     def __init__(self, launch: Launch) -> None:
         self._console = console()
@@ -160,7 +160,7 @@ class _Output:
         self._colours = {name: _COLOURS[i % len(_COLOURS)] for i, name in enumerate(names)}
 
     def begin(self, stack: ExitStack, cluster: LocalCluster) -> None:
-        """Show the table, where there is a terminal, until the stack is unwound."""
+        """Show the table, if there is a terminal, until the stack is unwound."""
         if self._console is None:
             return
         from rich.live import Live

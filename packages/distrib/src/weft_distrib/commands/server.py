@@ -25,7 +25,7 @@ _FILES: Final = {
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Run one task of a cluster, until it is told to stop."""
+    """Run a task of a cluster until it is stopped."""
     parser.add_argument(
         "--cluster",
         metavar="JOBS",

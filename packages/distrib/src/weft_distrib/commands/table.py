@@ -13,7 +13,7 @@ _STYLES = {"running": "green", "idle": "", "busy": "yellow"}
 
 
 def console() -> Any:
-    """Return a console of rich's, where one is of use: on a terminal.
+    """Return a console of rich on a terminal, else None.
 
     Returns: None elsewhere.
     Raises: FailedPreconditionError: it is a terminal, and rich is not installed.

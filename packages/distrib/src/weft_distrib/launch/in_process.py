@@ -23,7 +23,7 @@ def create_local_cluster(
 
     Args:
       num_workers, num_ps: how many tasks the jobs have.
-      protocol: as of `train.Server`.
+      protocol: as for `train.Server`.
       worker_config, ps_config: ConfigProtos of their devices.
     Returns: the servers of the workers, and those of "ps".
     Raises: InvalidArgumentError: a number is less than 0, or there is no task.
@@ -48,7 +48,7 @@ def create_local_cluster(
     addresses = iter(free_addresses(sum(jobs.values())))
     cluster = {job: [next(addresses) for _ in range(n)] for job, n in jobs.items() if n}
     configs = {"worker": worker_config, "ps": ps_config}
-    with ExitStack() as made:  # where one cannot be made, the others end
+    with ExitStack() as made:  # if one cannot be created, the others end
 
         def server(job: str, task: int) -> Server:
             found = Server(cluster, job, task, protocol, configs[job])

@@ -84,7 +84,7 @@ class RayCluster:
       host: the address that servers listen on; each node's own by default, which requires
         certificates or `insecure`.
       strategy: of the placement group: "PACK", "SPREAD", "STRICT_PACK" or "STRICT_SPREAD".
-      insecure: as of `Server`.
+      insecure: as for `Server`.
       on_restart: called when a task was restarted.
     Attributes:
       cluster: the addresses of the tasks.

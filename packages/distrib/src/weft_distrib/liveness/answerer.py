@@ -59,7 +59,7 @@ def main(listening: int, memory: int, server: int, *files: str) -> None:
 
 
 class _Door:
-    """Accepts connections, with TLS where there are files, which are read anew when they change."""
+    """Accepts connections, with TLS if there are files, which are read again when they change."""
 
     def __init__(self, files: "tuple[str, ...]") -> None:
         self._files = files
@@ -80,7 +80,7 @@ class _Door:
         self._context, self._stamp = context, stamp
 
     def accepted(self, listener: socket.socket) -> "socket.socket | None":
-        """Return a connection that does not block; None where it came to nothing."""
+        """Return a non-blocking connection; None if it failed."""
         try:
             sock, _ = listener.accept()
         except OSError:

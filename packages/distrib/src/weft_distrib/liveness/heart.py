@@ -23,7 +23,7 @@ class Heart:
 
     Args:
       host: to answer on.
-      credentials: who may ask.
+      credentials: credentials that callers must have.
     Attributes:
       port: where to ask.
     """

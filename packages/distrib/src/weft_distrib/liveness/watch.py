@@ -77,7 +77,7 @@ class Watch:
         Args:
           address: of its `Heart`.
           peer: its name, for messages.
-          on_lost: told once if it is lost, in the thread of the watch.
+          on_lost: called once if it is lost, in the thread of the watch.
           limit: seconds without a sign of life after which it is.
           credentials: to show to it.
           host: that its certificate is for.
@@ -187,7 +187,7 @@ def _other_version(peer: str, version: int) -> errors.OpError:
 
 
 def _wrapped(sock: socket.socket, watched: Watched) -> socket.socket:
-    """Return the socket with TLS over it, where the peer is asked with certificates."""
+    """Return the socket, with TLS if the peer is reached with certificates."""
     if watched.credentials is None or not watched.credentials.secure:
         return sock
     context = watched.credentials.contexts()[1]

@@ -56,7 +56,7 @@ class Master:
       cluster: the tasks.
       worker: of the master's own task.
       connections: to the other tasks.
-      packages: as of `messages.Status`: those of this process.
+      packages: as for `messages.Status`: those of this process.
       config: a ConfigProto with the defaults of sessions; None for weft's defaults.
     """
 
@@ -239,11 +239,11 @@ class Master:
         is_wanted: Callable[[], bool] = lambda: True,
         owner: Channel | None = None,
     ) -> messages.Planned:
-        """Plan a signature; see `MasterSession.plan`, with `owner` as of `session`."""
+        """Plan a signature; see `MasterSession.plan`, with `owner` as for `session`."""
         return self.session(request.session, owner).plan(request, is_wanted)
 
     def close_session(self, number: int, owner: Channel | None = None) -> None:
-        """Close a session if it exists; `owner` as of `session`."""
+        """Close a session if it exists; `owner` as for `session`."""
         with self._lock:
             session = self._sessions.get(number)
             if session is None or session.owner is not owner:
@@ -283,7 +283,7 @@ class Master:
         mine: bool = False,
         owner: Channel | None = None,
     ) -> Begun:
-        """Run a step; see `MasterSession.run`, with `owner` as of `session`."""
+        """Run a step; see `MasterSession.run`, with `owner` as for `session`."""
         self._check_staying()
         return self.session(request.session, owner).run(request, values, done, fail, mine)
 

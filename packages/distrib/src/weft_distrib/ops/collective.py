@@ -155,7 +155,7 @@ def all_gather(
 
     Args:
       t: any number or bool, shape (N, ...), the same in all members.
-      group_size, group_key, instance_key, communication_hint, timeout, name: as of `all_reduce`.
+      group_size, group_key, instance_key, communication_hint, timeout, name: as for `all_reduce`.
     Returns: dtype of `t`, shape (N * group_size, ...).
     Raises: as `all_reduce`; InvalidArgumentError: `t` has rank 0.
 
@@ -191,7 +191,7 @@ def broadcast_send(
 
     Args:
       t: any number or bool.
-      group_size, group_key, instance_key, communication_hint, timeout, name: as of `all_reduce`.
+      group_size, group_key, instance_key, communication_hint, timeout, name: as for `all_reduce`.
     Returns: `t`.
     Raises: as `all_reduce`.
 
@@ -219,17 +219,17 @@ def broadcast_receive(
     timeout: float = 0,
     name: str | None = None,
 ) -> Output:
-    """Return the tensor that the member of a group with `broadcast_send` gives.
+    """Return the tensor that the member of a group with `broadcast_send` sends.
 
     Args:
       shape: of the tensor; sizes may be unknown.
       dtype: of the tensor.
-      group_size, group_key, instance_key, communication_hint, timeout, name: as of `all_reduce`.
-    Returns: what was sent.
+      group_size, group_key, instance_key, communication_hint, timeout, name: as for `all_reduce`.
+    Returns: the received tensor.
     Raises: as `all_reduce`.
 
     Examples:
-      As of `broadcast_send`.
+      As in `broadcast_send`.
     """
     attrs = _attrs(group_size, group_key, instance_key, communication_hint, timeout)
     kind = {"T": dtypes.as_dtype(dtype), "shape": TensorShape(shape)}

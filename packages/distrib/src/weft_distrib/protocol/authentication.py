@@ -18,7 +18,7 @@ _BEARER = "Bearer "
 
 
 def server_credentials(credentials: Credentials) -> Any:
-    """For a server: both ends show certificates, and files are read anew when they change."""
+    """Return credentials of a server: both ends need certificates; changed files are read again."""
     first = credentials.files
     given = first
 
@@ -50,7 +50,7 @@ def channel_to(address: str, files: Files | None, options: Sequence[tuple[str, A
 
 
 def metadata(opening: Opening, token: bytes) -> list[tuple[str, str]]:
-    """Return the metadata that identifies a caller; the token is as of `Opening.token_for`."""
+    """Return the metadata that identifies a caller; the token is as for `Opening.token_for`."""
     told = [(_ROLE, opening.role.name.lower()), (_VERSION, str(opening.version))]
     return [*told, (_TOKEN, _BEARER + token.decode())] if token else told
 

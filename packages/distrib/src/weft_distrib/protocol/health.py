@@ -80,7 +80,7 @@ class Health:
         return _Handlers(methods, grpc.stream_unary_rpc_method_handler(refuse), self._begin)
 
     def _begin(self) -> bool:
-        """Count a call whose request has not come; return False where there are too many."""
+        """Count a call whose request has not come; return False if there are too many."""
         with self._changed:
             if self._pending >= _MAX_PENDING:
                 return False
@@ -145,7 +145,7 @@ class _Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]
         self._methods, self._otherwise, self._begin = methods, otherwise, begin
 
     def service(self, handler_call_details: Any) -> Any:
-        """As of gRPC; it is called before the request is received."""
+        """As in gRPC; it is called before the request is received."""
         handler = self._methods.get(handler_call_details.method)
         return handler if handler is None or self._begin() else self._otherwise
 
@@ -155,7 +155,7 @@ def _response(status: Serving) -> bytes:
 
 
 def _service(request: bytes) -> str | None:
-    """Return the service that a request names; None where it is malformed."""
+    """Return the service that a request names; None if it is malformed."""
     if not request:
         return ""
     if len(request) < 2 or request[0] != _SERVICE_FIELD or request[1] != len(request) - 2:

@@ -65,7 +65,7 @@ _CLIENT_OPTIONS: Final = [
     *_CONNECTION_OPTIONS,
     ("grpc.max_receive_message_length", _MAX_REPLY_BYTES),
     ("grpc.dns_min_time_between_resolutions_ms", 500),  # tasks come back at other addresses
-    # A task that starts a little later than who asks for it must not be found a minute later.
+    # A task that starts a little later than its callers must not be found a minute later.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
     # No pause, whatever its name says, but how long a connection may take. A busy machine or a
@@ -78,7 +78,7 @@ class Method(NamedTuple):
     """One control call.
 
     Attributes:
-      role: who may make it.
+      role: the role that callers need.
     """
 
     name: str
@@ -102,11 +102,11 @@ class ControlServer:
 
     Args:
       address: "host:port" to listen on; port 0 for a free one.
-      handlers: what carries out each call; it may raise any OpError.
-      opening: whom it lets in.
+      handlers: functions that execute the calls; they may raise any OpError.
+      opening: the rule that admits callers.
     Attributes:
-      port: the one it listens on.
-      health: tells whether it takes work.
+      port: the port it listens on.
+      health: reports whether it accepts work.
     Raises: UnavailableError: the port is taken, or the address is not this machine's.
     """
 
@@ -158,7 +158,7 @@ class _Door(grpc.GenericRpcHandler):  # type: ignore[misc]
         self._pool = ThreadPoolExecutor(_REFUSING_THREADS, "weft-refuse")
 
     def service(self, handler_call_details: Any) -> Any:
-        """Return the handler of a call; None where there is no such method."""
+        """Return the handler of a call; None if there is no such method."""
         found = self._handlers.get(handler_call_details.method)
         if found is None:
             return None
@@ -209,8 +209,8 @@ class ControlClient:
 
     Args:
       address: "host:port".
-      peer: what is there, for messages.
-      opening: who this process is to it.
+      peer: the name of the other end, for messages.
+      opening: the identity of this process.
     """
 
     def __init__(self, address: str, peer: str, opening: Opening | None = None) -> None:
@@ -224,7 +224,7 @@ class ControlClient:
         self._connect(self._opening.credentials.files)
 
     def _connect(self, files: Files) -> None:
-        """Make the connection, or another one with what the files of credentials hold now."""
+        """Open the connection, or another one with the current files of credentials."""
         with self._lock:
             if files == self._files:
                 return
@@ -240,10 +240,10 @@ class ControlClient:
           timeout: seconds.
           wait: wait as long for a server that is not there yet.
         Raises:
-          UnavailableError: nobody answers there.
+          UnavailableError: no server answers there.
           DeadlineExceededError: the reply did not come in time.
           UnauthenticatedError: one of the two ends does not believe the other.
-          OpError: what the server raised.
+          OpError: the error that the server raised.
         """
         while True:
             token = self._opening.token_for(*self._where)

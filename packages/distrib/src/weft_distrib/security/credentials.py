@@ -108,7 +108,7 @@ class Credentials:
             return self._files
 
     def contexts(self) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-        """For the servers' ends of connections, and for the clients'."""
+        """Return TLS contexts for the server and the client ends of connections."""
         self.files  # noqa: B018 reads them if they changed
         assert self._contexts is not None
         return self._contexts

@@ -23,7 +23,7 @@ from weft_distrib.security.machine import machine
 from weft_tensor import errors
 
 DIRECTORY_VARIABLE: Final = "WEFT_RUNTIME_DIR"
-"""Names the directory of the tokens, where the default does not suit."""
+"""Environment variable with the directory of the tokens, instead of the default."""
 
 _ADDRESSES: Final = {"localhost": "127.0.0.1", "127.0.0.1": "127.0.0.1", "::1": "::1"}
 LOOPBACK: Final = tuple(_ADDRESSES)
@@ -60,7 +60,7 @@ class PublishedToken:
     def withdraw(self) -> None:
         """Publish it no more; call this before the ports are closed."""
         for path, file in self._entries:
-            with suppress(OSError), _locked(path.parent):  # removed by somebody, with its directory
+            with suppress(OSError), _locked(path.parent):  # removed by others
                 if os.path.samestat(os.fstat(file), os.lstat(path)):
                     path.unlink()
         self.release()
@@ -87,7 +87,7 @@ os.register_at_fork(after_in_child=_release_in_child)
 def numeric_host(host: str) -> str:
     """Return the address that servers listen on as `host`.
 
-    "localhost" stands for two addresses. A server listens on one, and another user's program could
+    "localhost" has two addresses. A server listens on one, and another user's program could
     listen on the other.
     """
     return _ADDRESSES.get(host, host)
@@ -112,7 +112,7 @@ def published_token(host: str, port: int) -> bytes:
 
 
 def _name(host: str, port: int) -> str:
-    """Return the name of a file; a home may be shared by machines, and loopback by nobody."""
+    """Return the name of a file, with the machine, because machines may share a home directory."""
     return f"{machine() or socket.gethostname()}-{_ADDRESSES[host].replace(':', '_')}-{port}"
 
 
@@ -188,7 +188,7 @@ def _written(path: Path, token: bytes) -> _Entry:
         os.write(file, token)
         fcntl.flock(file, fcntl.LOCK_EX)
         os.rename(temporary, path)
-    except BaseException:  # because nobody else would remove it
+    except BaseException:  # because it would never be removed
         os.close(file)
         os.unlink(temporary)
         raise

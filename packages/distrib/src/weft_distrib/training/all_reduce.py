@@ -36,7 +36,7 @@ class AllReduceOptimizer(Optimizer):
       opt: computes the updates.
       num_replicas: how many replicas there are.
       bucket_bytes: gradients are summed together up to so many bytes.
-      communication_hint: as of `all_reduce`.
+      communication_hint: as for `all_reduce`.
       timeout: seconds that a replica may be late; 0 for as long as it takes.
       group_key: of the replicas; the first free one of the graph by default. Needed where one graph
         has several replicas: the same for all of them.
@@ -114,7 +114,7 @@ class AllReduceOptimizer(Optimizer):
         return updated
 
     def _buckets(self, numbered: list[Any]) -> Iterator[list[Any]]:
-        """Gradients that are summed together: of one type and device, neighbours."""
+        """Group neighbouring gradients of the same type and device, to be summed together."""
         bucket: list[Any] = []
         filled, kind = 0, None
         for item in numbered:
@@ -175,7 +175,7 @@ class AllReduceOptimizer(Optimizer):
         """Return a node that gives the chief's variables to all replicas; each runs its own.
 
         Args:
-          is_chief: as of `make_session_run_hook`.
+          is_chief: as for `make_session_run_hook`.
         """
         shared = []
         with name_scope(f"{self._name}_share"):

@@ -134,14 +134,14 @@ def replica_device_setter(
     """Return a device function for `tf.device` that spreads variables over parameter servers.
 
     Args:
-      ps_tasks: how many parameter servers there are; those of `cluster` where it is given.
+      ps_tasks: how many parameter servers there are; those of `cluster` if it is given.
       ps_device: of the servers' job.
       worker_device: where everything else goes.
       merge_devices: whether a device that is asked for inside is refined, and not replaced.
       cluster: what `ClusterSpec` takes.
       ps_ops: op types that go to servers; variables and tables by default.
       ps_strategy: from a node to the number of its server; one after the other by default.
-    Returns: the function; None where there are no parameter servers.
+    Returns: the function; None if there are no parameter servers.
     Raises:
       InvalidArgumentError: `ps_device` names no job.
       InvalidTypeError: `ps_strategy` cannot be called.

@@ -1,4 +1,4 @@
-"""Synchronous training of replicas: gradients are gathered, and one update made of them."""
+"""Synchronous training of replicas: gradients are gathered into a single update."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _GRACE_SECONDS = 0.5
 
 
 class _Gathered(NamedTuple):
-    """The gradients of one variable: where they are added up, and on which device."""
+    """The gradients of one variable: their accumulator and its device."""
 
     accumulator: ConditionalAccumulator | SparseConditionalAccumulator
     device: str
@@ -150,7 +150,7 @@ class SyncReplicasOptimizer(Optimizer):
         ).op
 
     def _gather(self, pairs: list[Any]) -> tuple[list[Node], list[Any]]:
-        """Nodes that give this replica's gradients, and pairs of the means that they make."""
+        """Return nodes that apply this replica's gradients, and pairs of means and variables."""
         gave: list[Node] = []
         taken: list[Any] = []
         for grad, var in pairs:
@@ -256,11 +256,11 @@ class SyncReplicasOptimizer(Optimizer):
         return found
 
     def make_session_run_hook(self, is_chief: bool, num_tokens: int = -1) -> SessionRunHook:
-        """Return a hook that initialises a replica, and on the chief runs what gives out tokens.
+        """Return a hook that initialises a replica and, on the chief, distributes tokens.
 
         Args:
           is_chief: whether this is the chief.
-          num_tokens: as of `get_init_tokens_op`.
+          num_tokens: as for `get_init_tokens_op`.
         """
         return _SyncReplicasHook(self, is_chief, num_tokens)
 
@@ -334,7 +334,7 @@ class _SyncReplicasHook(SessionRunHook):
 
 
 def _end(session: Any, coord: Any, threads: list[threading.Thread]) -> None:
-    """When training is over, end what waits for gradients that nobody will give any more."""
+    """When training is over, end the threads that wait for gradients that will not come."""
     coord.wait_for_stop()
     for thread in threads:
         thread.join(_GRACE_SECONDS)

@@ -16,7 +16,7 @@ HELLO: Final = 0
 """The first call. Meta: a `Hello`; the reply's: what the transport that was agreed on needs."""
 
 MAX_HELLO_BYTES: Final = 1 << 14
-"""The most that may come of a connection before it has said who calls."""
+"""Maximum bytes of a connection before its caller has identified itself."""
 
 _HELLO = struct.Struct("<QQBxHI")
 
@@ -29,7 +29,7 @@ class Hello(NamedTuple):
       incarnation: of the task that the caller expects; it has another one in each life.
       role: as which it calls.
       token: that it shows; b"" for none.
-      offer: for the choice of a transport: what the caller could use, or a ticket.
+      offer: for the choice of a transport: those that the caller supports, or a ticket.
     """
 
     version: int
@@ -70,7 +70,7 @@ class Opening:
 
     Args:
       version: of the protocol.
-      credentials: what it shows, and whom it believes.
+      credentials: its own credentials, and those that it accepts.
       role: as which it calls.
       local: whether it uses shared memory with processes of the same machine.
       inproc: whether it needs no socket for other servers of its own process that say so, too.
@@ -94,7 +94,7 @@ class Opening:
         """Return what this process says first to a task.
 
         Args:
-          token: as of `token_for`.
+          token: as for `token_for`.
         """
         return Hello(self.version, incarnation, self.role, token, offer)
 
@@ -129,7 +129,7 @@ class Opening:
     def connect(self, address: tuple[str, int], peer: str, timeout: float) -> socket.socket:
         """Return a socket to a task, whose address is resolved anew.
 
-        Raises: UnavailableError: nobody answers there.
+        Raises: UnavailableError: no server answers there.
         """
         host, port = address
         if not self.credentials.secure:
@@ -145,7 +145,7 @@ class Opening:
 
 
 def check_version(own: int, told: int) -> None:
-    """Refuse the other end where it speaks another version of the protocol.
+    """Refuse the other end if it speaks another version of the protocol.
 
     Raises: FailedPreconditionError: it does.
     """

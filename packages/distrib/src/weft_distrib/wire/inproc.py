@@ -1,7 +1,7 @@
 """Connections between servers of one process, without sockets: `inproc://`.
 
-Who listens has a door here under its incarnation number, by which nobody else's can be opened. The
-bytes of a large value are copied once, from where they are to where they stay.
+A listening server has a door here under its incarnation number, which callers must know. The bytes
+of a large value are copied once, from their source to their destination.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ INPROC: Final = "inproc"
 """The protocol of servers that let others of their process in so, and what `Traffic` calls it."""
 
 _HELD_BYTES = 1 << 16
-"""What a direction takes of who does not wait; the rest is read from where it is."""
+"""Maximum bytes that a direction buffers without a waiting writer."""
 
 
 class _Pipe:
-    """Bytes in one direction: some that it holds, then those of a writer who waits."""
+    """Bytes in one direction: buffered ones, then those of a waiting writer."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -32,7 +32,7 @@ class _Pipe:
         self._closed = False
 
     def send(self, buffers: Sequence[memoryview], wait: bool) -> int:
-        """As of `Stream`; who waits does so until all was read."""
+        """As in `Stream`; a waiting writer waits until all was read."""
         with self._changed:
             self._check_open()
             if not wait:
@@ -62,7 +62,7 @@ class _Pipe:
         return taken
 
     def recv_into(self, buffer: memoryview) -> int:
-        """As of `Stream`."""
+        """As in `Stream`."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._held or self._lent)
             if self._held:
@@ -77,7 +77,7 @@ class _Pipe:
         return count
 
     def close(self) -> None:
-        """Let who waits go; what is held can still be read."""
+        """Release a waiting writer; buffered bytes can still be read."""
         with self._changed:
             self._closed = True
             self._lent.clear()
@@ -109,11 +109,11 @@ class InprocStream:
         self.send = outward.send
 
     def begin(self) -> Role:
-        """As of `Stream`: who is in this process could do anything."""
+        """As in `Stream`: code in this process is trusted."""
         return Role.PEER
 
     def shutdown(self) -> None:
-        """As of `Stream`."""
+        """As in `Stream`."""
         for pipe in self._pipes:
             pipe.close()
 
@@ -140,12 +140,12 @@ def open_door(incarnation: int, welcome: Welcome) -> None:
 
 
 def close_door(incarnation: int) -> None:
-    """Let no more in; nothing where there is no door."""
+    """Accept no more connections; does nothing if there is no door."""
     _doors.pop(incarnation, None)
 
 
 def reach(incarnation: int) -> InprocStream | None:
-    """Connect to a task of this process; None where it is none, or does not want it."""
+    """Connect to a task of this process; None if it is not, or refuses."""
     welcome = _doors.get(incarnation)
     if welcome is None:
         return None

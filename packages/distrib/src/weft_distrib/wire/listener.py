@@ -264,10 +264,10 @@ def dial(
     """Connect to a task.
 
     Args:
-      opening: who this process is.
+      opening: the identity of this process.
       incarnation: of the task as it was last seen.
     Raises:
-      UnavailableError: nobody answers there.
+      UnavailableError: no server answers there.
       UnauthenticatedError: one of the two ends does not believe the other.
       AbortedError: the task is another one by now.
     """

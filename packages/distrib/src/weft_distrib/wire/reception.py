@@ -1,4 +1,4 @@
-"""New connections until they have shown who calls: few, small, and all in one thread."""
+"""New connections until their callers are authenticated: few, small, and all in one thread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from weft_tensor import errors
 _log = logging.getLogger("weft")
 
 MAX_NEWCOMERS: Final = 256
-"""Limit on connections that have not shown who calls. One more replaces the oldest."""
+"""Limit on unauthenticated connections. One more replaces the oldest."""
 
 HELLO_SECONDS: Final = 2 * HANDSHAKE_SECONDS
 """Limit on the time from the connection to the end of the hello."""
@@ -123,7 +123,7 @@ class Reception:
         self._advance(newcomer)
 
     def _advance(self, newcomer: _Newcomer) -> None:
-        """Read what has come; let the caller in, refuse it, or wait for more."""
+        """Read available bytes; admit the caller, refuse it, or wait for more."""
         if newcomer not in self._newcomers:
             return  # dropped for a newer one in this round
         try:
@@ -154,12 +154,12 @@ class Reception:
 
 
 class _Newcomer:
-    """One connection that has not shown who calls.
+    """An unauthenticated connection.
 
     Attributes:
       stream, peer: the connection, and the caller's name for messages.
       deadline: in `time.monotonic()`.
-      events: what the next step waits for.
+      events: the events that the next step waits for.
       call: the number of the hello.
     """
 
@@ -173,7 +173,7 @@ class _Newcomer:
         self._is_refused = False
 
     def advance(self) -> Admission | None:
-        """Read what has come; return the admission of the caller, or None if that is not decided.
+        """Read available bytes; return the admission of the caller, or None if that is not decided.
 
         Raises: OSError: the connection has ended, or breaks the protocol.
         """
@@ -212,7 +212,7 @@ class _Newcomer:
 
     def _refuse(self, error: errors.OpError) -> None:
         """Send why, and give the caller a moment to read it: closing at once could discard it."""
-        if self.call:  # else it is not known what the caller speaks
+        if self.call:  # else the caller's protocol is unknown
             box = Outbox()
             meta = json.dumps(error.to_dict(), default=str).encode()
             box.add(Message(HEAD, True, self.call, error.code or errors.UNKNOWN, meta))

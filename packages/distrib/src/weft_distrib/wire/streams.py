@@ -417,7 +417,7 @@ def stream_of(
     """Return the stream of a channel: the socket, or TLS over it with a context.
 
     Args:
-      host: as of `TlsStream`.
+      host: as for `TlsStream`.
     Raises: UnavailableError: the socket is no longer connected.
     """
     if sock.family != socket.AF_UNIX:

@@ -92,7 +92,7 @@ class StepRendezvous(Rendezvous):
         super().receive(key, _Served(self, key, call))
 
     def abort(self, error: errors.OpError) -> None:
-        """As the base's; pulls are taken back."""
+        """As in the base class; pulls are taken back."""
         super().abort(error)
         with self._lock:
             pulls = list(self._pulls.values())
@@ -101,7 +101,7 @@ class StepRendezvous(Rendezvous):
 
     @property
     def pending(self) -> int:
-        """As the base's; pulls are waiting, too."""
+        """As in the base class; pulls are waiting, too."""
         with self._lock:
             pulls = len(self._pulls)
         return super().pending + pulls

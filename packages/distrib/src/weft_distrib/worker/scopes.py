@@ -58,7 +58,7 @@ class Scopes:
         return Scope(seen, resources)
 
     def host(self, trusted: bool) -> Device:
-        """Return a device that belongs to no session; `trusted` is as of `of`."""
+        """Return a device that belongs to no session; `trusted` is as for `of`."""
         return next(iter(self._seen(self._resources, trusted).devices.values()))
 
     def of(self, session: int, isolated: bool, trusted: bool) -> Scope:

@@ -45,7 +45,7 @@ class WaitingThreads:
         queue.put(call)
         if idle is not None:
             return
-        # It gets the call by the queue: a thread keeps its arguments, and what they refer to.
+        # The call is passed by the queue, because a thread keeps its arguments alive.
         thread = threading.Thread(target=self._loop, args=(queue,), name=self._name, daemon=True)
         try:
             thread.start()
@@ -70,7 +70,7 @@ class WaitingThreads:
                         self._idle.remove(queue)
                         self._count -= 1
                         return
-                call = queue.get()  # somebody took the queue just now
+                call = queue.get()  # another thread took the queue just now
             call()
             del call  # else it lives, with all that it refers to, until the next one
             with self._lock:

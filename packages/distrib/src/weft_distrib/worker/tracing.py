@@ -23,7 +23,7 @@ from weft_tensor import errors
 _TIMES = struct.Struct("<QQQ")  # began, ended, bytes of the StepStats
 
 SEND_THREAD = 0xFFFFFFFF
-"""The number of the thread that a trace has values on their way in; no thread has it."""
+"""Number of the pseudo-thread of transfers in a trace; no thread has it."""
 
 
 class Passage(NamedTuple):

@@ -105,7 +105,7 @@ class Worker:
       config: of the server, whose devices and threads all sessions share.
       peers: the other tasks.
       roots: the file roots of sessions of other processes.
-      machine: as of `DeviceDescription`.
+      machine: as for `DeviceDescription`.
     Attributes:
       incarnation: changes with each restart of the task.
       collectives: runs collective operations of its steps.
