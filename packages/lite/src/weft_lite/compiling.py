@@ -1,4 +1,4 @@
-"""Compiles the runtime with the system's C compiler, or with zig's where there is none."""
+"""Compiles the runtime with the system's C compiler, or with zig's if there is none."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def build(target: Path, extra: Sequence[str] = (), kept: Path | None = None) -> 
     """Compile the shared library.
 
     Args:
-      target: where it goes; it appears there whole or not at all.
+      target: the path of the library, which is replaced atomically.
       extra: further flags, such as those of sanitizers.
       kept: a folder of object files, where those whose sources and flags are the same are found.
     Raises:

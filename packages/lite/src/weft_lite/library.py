@@ -146,7 +146,7 @@ def _path() -> str:
 
 
 def check(status: int, error: Error) -> None:
-    """Raise what a status says."""
+    """Raise the error of a status."""
     if status:
         raise BY_CODE.get(status, LiteError)(error.text.decode("utf-8", "replace"))
 

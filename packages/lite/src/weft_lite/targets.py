@@ -166,7 +166,7 @@ def flags_of(target: str, stem: str) -> list[str]:
 
 
 def chosen_kernels(kinds: Sequence[str]) -> list[str]:
-    """Flags that leave all other kernels out."""
+    """Return compiler flags that exclude all other kernels."""
     if set(kinds) == set(all_kinds()):
         return []
     table = " ".join(f"OP({kind})" for kind in kinds)

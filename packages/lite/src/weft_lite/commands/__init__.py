@@ -1,4 +1,4 @@
-"""The command `weft-lite`, which needs this package alone, but for `convert` and `compare`."""
+"""The command `weft-lite`; only `convert` and `compare` need other packages."""
 
 from weft_lite.commands.main import main
 

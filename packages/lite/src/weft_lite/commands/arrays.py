@@ -29,7 +29,7 @@ def name_of(dtype: Any) -> str:
 
 
 def shaped(data: bytes | bytearray, dtype: str, shape: Sequence[int]) -> Any:
-    """Bytes as elements of a type and shape; of rank 0 as a single element."""
+    """View bytes as elements of a type and shape; for rank 0 as a single element."""
     view: Any = memoryview(data).cast("B")
     return view.cast(_FORMS[dtype], tuple(shape) or (1,))
 

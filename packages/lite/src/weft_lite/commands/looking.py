@@ -28,7 +28,7 @@ def add(actions: Any) -> None:
 
 
 def inspect(arguments: argparse.Namespace) -> int:
-    """Show what is in a file."""
+    """Show the content of a file."""
     interpreter = Interpreter(arguments.model)
     if arguments.tensors:
         _tensors(interpreter.get_tensor_details())

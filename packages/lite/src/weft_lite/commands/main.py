@@ -1,4 +1,4 @@
-"""The parser of `weft-lite`, and what an error looks like."""
+"""The parser of `weft-lite`, and the format of its errors."""
 
 from __future__ import annotations
 

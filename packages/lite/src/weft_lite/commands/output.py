@@ -27,7 +27,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
 
 
 def size(count: float) -> str:
-    """Bytes for people: 512 B, 1.5 KB, 12.0 MB."""
+    """Format a number of bytes: 512 B, 1.5 KB, 12.0 MB."""
     for unit in ("B", "KB", "MB"):
         if count < 1000 or unit == "MB":
             break

@@ -106,7 +106,7 @@ def _dims(shape: tuple[int, ...]) -> str:
 
 
 def bench(arguments: argparse.Namespace) -> int:
-    """Show the least time, the median and percentiles, and what was used of memory."""
+    """Show the minimum, the median and percentiles of the time, and the memory used."""
     if arguments.runs < 0 or arguments.warm_up < 0 or not arguments.seconds > 0:
         raise InvalidArgumentError("--runs and --warm-up are not negative, --seconds is positive")
     interpreter = opened(arguments)

@@ -54,7 +54,7 @@ class Range(NamedTuple):
 
 
 def require_method(method: str, calibrated: bool) -> None:
-    """Refuse a way to find ranges that is none, or that lacks what it needs.
+    """Refuse a method to find ranges that is unknown, or that needs calibration without it.
 
     Raises: InvalidArgumentError: it is so.
     """

@@ -34,7 +34,7 @@ def is_large(value: Value | None) -> bool:
 
 
 def scaled(numbers: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
-    """Numbers as bytes, and the scales that are one along some axes, for all others."""
+    """Quantize numbers to int8, with a common scale along `axes`; return both."""
     most = np.abs(numbers).max(axis=axes, keepdims=True, initial=0)
     scales = np.where(most > 1e-30, most / 127, 1.0).astype(np.float32)
     return np.clip(np.rint(numbers / scales), -127, 127).astype(np.int8), scales.reshape(-1)
@@ -98,7 +98,7 @@ class Bytes:
 
 
 def _weights(op: Operation, weights: Value, place: int, depth: int) -> Value:
-    """Weights as bytes, in the layout in which they are multiplied with bytes."""
+    """Quantize weights to int8, in the layout of int8 products."""
     assert weights.array is not None
     if op.kind is OpKind.DepthwiseConv2D:
         numbers, scales = scaled(weights.array, (0, 1))
@@ -116,7 +116,7 @@ def _weights(op: Operation, weights: Value, place: int, depth: int) -> Value:
 
 
 def _image(x: Value, ops: list[Operation]) -> tuple[Value, Value]:
-    """Images as bytes, and their scales, by an op that finds them."""
+    """Add an op that quantizes images to int8; return its results and their scales."""
     made = Value(f"{x.name}/bytes", DataType.INT8, x.shape, x.declared)
     scales = Value(f"{x.name}/scales", DataType.FLOAT32, x.shape[:1], x.declared[:1])
     ops.append(

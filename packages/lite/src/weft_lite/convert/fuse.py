@@ -16,7 +16,7 @@ CLAMPING = (*PRODUCTS, OpKind.Add, OpKind.Sub, OpKind.Mul, OpKind.MaxPool, OpKin
 
 
 def fuse(lowered: Lowered) -> int:
-    """Functions become one op; factors, biases and activations go into the products before them."""
+    """Fuse functions to single ops, and factors, biases and activations into preceding products."""
     drop_unread(lowered)  # an unread op must not count as a further reader
     joined = join(lowered)
     for graph in lowered.graphs():
@@ -41,7 +41,7 @@ class Uses:
 
 
 def fuse_affine(graph: Lowered, uses: Uses) -> int:
-    """`Mul` and `Add` of one constant for each channel, behind a product."""
+    """Fuse `Mul` and `Add` by a constant per channel into the preceding product."""
     joined = 0
     made: dict[Value | None, Operation] = {}
     for op in list(graph.ops):

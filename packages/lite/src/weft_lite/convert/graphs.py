@@ -1,4 +1,4 @@
-"""Files as graphs again, for who compiles them."""
+"""Conversion of files back to graphs, to compile them."""
 
 from __future__ import annotations
 

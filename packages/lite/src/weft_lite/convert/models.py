@@ -51,7 +51,7 @@ def onnx(
 
 
 def _require_none(path: Path, kind: str, **arguments: object) -> None:
-    """Refuse what a kind of model has no use for."""
+    """Refuse options that a kind of model does not use."""
     for name, given in arguments.items():
         if given:
             raise errors.InvalidArgumentError(f"{path} is read as {kind}: no {name}, got {given}")

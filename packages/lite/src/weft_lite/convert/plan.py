@@ -38,7 +38,7 @@ class Plan(NamedTuple):
 
 
 def size_of(value: Value) -> int:
-    """Bytes of a value, at its bound."""
+    """Return the size of a value in bytes, at its bound."""
     count = SIZES[value.dtype]
     for size in value.shape:
         count *= size

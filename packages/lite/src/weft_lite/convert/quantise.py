@@ -374,7 +374,7 @@ class Quantiser:
         self._ops.append(Operation(kind, inputs, [out], op.options, op.name))
 
     def _float(self, value: Value) -> Value:
-        """Return a value as it was; made of its twin if that is all there is."""
+        """Return the float value; computed from its twin if there is only that."""
         twin = self._twins.get(value)
         if twin is not None and value not in self._floats and value.array is None:
             name = f"{value.name}/dequantize"
@@ -383,7 +383,7 @@ class Quantiser:
         return value
 
     def _twin(self, value: Value) -> Value:
-        """Return a quantised value; made of the one of floats if that is all there is."""
+        """Return the quantised value; computed from the float one if there is only that."""
         if value not in self._twins:
             if value.array is not None:
                 self._twins[value] = _quantised(value, self._dtype)
@@ -510,7 +510,7 @@ def _called(op: Operation, whole: Lowered) -> list[Lowered]:
 
 
 def _matrix(weights: Value, columns: int) -> Array:
-    """Weights (taps, depth, columns), of a depthwise filter (height, width, columns)."""
+    """Return weights as (taps, depth, columns), for a depthwise filter (height, width, columns)."""
     assert weights.array is not None
     if weights.layout is not Layout.PANELS:
         return weights.array

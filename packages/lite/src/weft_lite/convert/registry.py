@@ -182,7 +182,7 @@ class Builder:
         return constant(name, array)
 
     def zeros(self, value: Value, scope: Lowered) -> Value:
-        """Zeros in the shape of a value at the bound, made in a graph."""
+        """Return zeros in the shape of a value at the bound, created in a graph."""
         zero = constant(f"{value.name}/zero", np.zeros((), NAMES[value.dtype]))
         shape = self.ints(f"{value.name}/shape", value.shape)
         made = self.like(value, f"{value.name}/zeros")

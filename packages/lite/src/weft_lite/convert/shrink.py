@@ -79,7 +79,7 @@ def _half(value: Value) -> Value:
 
 
 def _bytes(value: Value) -> Value:
-    """Weights of int8, with a scale for each column: packed ones have theirs in panels."""
+    """Quantize weights to int8 with a scale per column; scales of packed weights are in panels."""
     assert value.array is not None
     array: Array = value.array
     packed = value.layout is Layout.PANELS

@@ -59,7 +59,7 @@ class Source:
 
 
 def named(tensors: Iterable[Any]) -> dict[str, Output]:
-    """Tensors by the names of their nodes; of a node's later outputs with the port."""
+    """Return tensors by the names of their nodes, with the port for later outputs of a node."""
     found: dict[str, Output] = {}
     for tensor in tensors:
         name = tensor.node.name if tensor.index == 0 else tensor.name
@@ -81,7 +81,7 @@ def of_session(
     """Return the source of a session's graph; all variables except `variables` become constants.
 
     Args:
-      values, shapes: as of `specialized`.
+      values, shapes: as for `specialized`.
     Raises:
       FailedPreconditionError: a variable has no value.
       NotFoundError: there is no such variable, or no tensor of a name in `values`.
@@ -275,7 +275,7 @@ def of_frozen_graph(
     """Return the computation of a GraphDef: a message, its bytes, or a file.
 
     Args:
-      values, shapes: as of `specialized`.
+      values, shapes: as for `specialized`.
     Raises:
       NotFoundError: there is no such tensor.
       InvalidArgumentError: the graph has variables, or contradicts itself.
@@ -303,7 +303,7 @@ def of_saved_model(
     """Return a signature of a SavedModel.
 
     Args:
-      values, shapes: as of `specialized`.
+      values, shapes: as for `specialized`.
     Raises: NotFoundError: there is no SavedModel, no graph with the tags, or no such signature.
     """
     from weft_io.saved_model.loader import load
@@ -334,7 +334,7 @@ def of_checkpoint(
     """Return the graph beside a checkpoint (`prefix.meta`), with the values that it has.
 
     Args:
-      values, shapes: as of `specialized`.
+      values, shapes: as for `specialized`.
     Raises: NotFoundError: there is no such checkpoint, or no such tensor.
     """
     from weft_io.saving.meta_graph import import_meta_graph
@@ -358,7 +358,7 @@ def of_onnx(
     """Return an ONNX model.
 
     Args:
-      values, shapes: by the names of inputs, as of `specialized`.
+      values, shapes: by the names of inputs, as for `specialized`.
     """
     from weft_io.onnx.importer import import_model
 

@@ -71,7 +71,7 @@ class ElementwiseOptions:
 
 @dataclass
 class AxisOptions:
-    """Of what goes along an axis. `beta` scales what Softmax takes; `batch_dims` are Gather's."""
+    """Options of ops along an axis. `beta` scales inputs of Softmax; `batch_dims` is for Gather."""
 
     axis: Int = 0
     batch_dims: Int = 0
@@ -115,7 +115,7 @@ class PadOptions:
 
 @dataclass
 class ResizeOptions:
-    """Of resizing: where the centres of pixels are."""
+    """Options of resizing: the positions of pixel centres."""
 
     align_corners: Byte = 0
     half_pixel_centers: Byte = 0
@@ -147,7 +147,7 @@ class WhileOptions:
 
 @dataclass
 class RowsOptions:
-    """Of SetRows: `grows` where a row behind the last one makes the result longer."""
+    """Options of SetRows: `grows` if writing a row behind the last one makes the result longer."""
 
     grows: Byte = 0
 

@@ -114,7 +114,7 @@ def _say(text: str) -> None:
 
 
 def _calibration(path: Path) -> list[dict[str, Any]]:
-    """Samples of all inputs, one for each entry of the first axis.
+    """Return samples of all inputs, one for each entry of the first axis.
 
     Raises: InvalidArgumentError: arrays are not of one length.
     """

@@ -86,7 +86,7 @@ def _dense(r: Reader, op: t.Op) -> Output:
 
 
 def _matrix(r: Reader, number: int, depth: int, columns: int) -> Array:
-    """Weights (taps, depth, columns), out of the panels that kernels read."""
+    """Return weights as (taps, depth, columns), unpacked from the panels that kernels read."""
     found, layout = r.array(number), Layout(r.tensor(number).layout)
     if layout is Layout.PLAIN:
         return found.reshape(1, *found.shape)
@@ -188,7 +188,7 @@ def _real(sums: Output, step: Output, scales: Sequence[float]) -> Output:
 
 @reads(OpKind.DynamicQuantize)
 def _images(r: Reader, op: t.Op) -> list[Output]:
-    """Images as bytes, and a scale for each."""
+    """Quantize images to int8, with a scale for each."""
     x = r.stored(op.inputs[0])
     found, step = _as_bytes(x, range(1, len(r.tensor(op.inputs[0]).shape)))
     return [found, node("Reshape", step, np.array([-1], np.int32))]

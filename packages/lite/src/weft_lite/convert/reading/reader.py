@@ -143,7 +143,7 @@ class Reader:
     def rounded(
         self, tensor: t.Tensor, x: Output, least: float = -np.inf, most: float = np.inf
     ) -> Output:
-        """Numbers in units of a tensor's scale, less its zero point, as its integers."""
+        """Round numbers in units of a tensor's scale, without its zero point, to its integers."""
         q = tensor.quantization
         zero = q.zero_points[0] if q and q.zero_points else 0
         kind = np.iinfo(NAMES[DataType(tensor.dtype)])
@@ -160,7 +160,7 @@ def node(op: str, *inputs: Any, **attrs: Any) -> Output:
 
 
 def _along(values: Array, q: t.Quantization, rank: int, layout: Layout = Layout.PLAIN) -> Array:
-    """Numbers for each index of an axis, or for each column of panels, so that they broadcast."""
+    """Reshape numbers, one per index of an axis or per column of panels, so that they broadcast."""
     if len(values) == 1:
         return values.reshape(())
     if layout is not Layout.PLAIN:

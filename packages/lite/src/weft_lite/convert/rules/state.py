@@ -1,6 +1,6 @@
 """Variables that keep their values between invocations.
 
-A read is a copy, since an update may come between it and who uses it.
+A read is a copy, because an update may run between it and its users.
 """
 
 from __future__ import annotations
