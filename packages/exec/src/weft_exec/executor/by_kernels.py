@@ -7,7 +7,7 @@ from typing import Any
 
 
 class ByKernels:
-    """Returned by a function to run its members as kernels and be told their time.
+    """Returned by a function to run its members by kernels and receive their time.
 
     Attributes:
       skips: number of later calls that run as kernels without calling the function.

@@ -22,7 +22,7 @@ class HandedOver:
     Args:
       token: the receiving entry.
       hand: called with the token and the value, in that thread.
-      post: as of `Completion`, for errors, which may come from any thread.
+      post: as for `Completion`, for errors, which may come from any thread.
     """
 
     __slots__ = ("_hand", "_post", "_token")

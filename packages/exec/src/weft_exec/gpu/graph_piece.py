@@ -173,7 +173,7 @@ class GraphPiece:
 
 
 class _Shaped(NamedTuple):
-    """A value of which only the shape and type matter."""
+    """A value whose shape and type alone matter."""
 
     shape: tuple[int, ...]
     dtype: Any

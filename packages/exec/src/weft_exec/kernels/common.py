@@ -54,7 +54,7 @@ def pooled(value: Any, device: Device) -> Any:
 
 
 def broadcast_shape(a: Any, b: Any) -> tuple[int, ...]:
-    """Return the shape of an elementwise result; raises ValueError where the shapes do not fit."""
+    """Return the shape of an elementwise result; raises ValueError if the shapes mismatch."""
     shape: tuple[int, ...] = a.shape
     other: tuple[int, ...] = b.shape
     if shape == other or not other:
@@ -286,7 +286,7 @@ def adjoint(xp: Any, x: Any) -> Any:
 
 
 def constant_input(node: Node, position: int) -> Array | None:
-    """Return the value of an input where it is a constant, so that it can be baked in."""
+    """Return the value of a constant input, so that it can be baked in."""
     source = node.inputs[position].node
     if source.role is not Role.CONSTANT:
         return None

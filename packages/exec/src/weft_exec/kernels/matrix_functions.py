@@ -67,7 +67,7 @@ def _evaluated(a: Array, general: Callable[[Array], Array], scalar: Callable[[An
 def _by_eigenvectors(
     a: Array, scalar: Callable[[Any], Any], undo: Callable[[Array], Array]
 ) -> Array:
-    """By `np.linalg.eig`, and NaN where that cannot be undone or is not real as it should be."""
+    """Compute by `np.linalg.eig`; NaN if it cannot be undone or is not real as it should be."""
     values, vectors = np.linalg.eig(a)
     vectors = vectors.astype(np.complex128)
     found = vectors * scalar(values.astype(np.complex128))[..., None, :]

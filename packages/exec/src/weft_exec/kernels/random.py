@@ -44,7 +44,7 @@ def stream_of(node: Node, resources: ResourceManager) -> philox.RandomStream:
 
 
 def _shape_of(node: Node) -> Shape | None:
-    """Return the shape argument where it is known when the kernel is made."""
+    """Return the shape argument if it is known when the kernel is made."""
     constant = constant_input(node, 0)
     return None if constant is None else checked_shape(constant)
 

@@ -137,7 +137,7 @@ _BLOCK = 1 << 15
 
 
 def _in_turn(array: Array, rows: Array, updates: Array, combine: np.ufunc) -> None:
-    """Element by element: `ufunc.at` is quick where it has one index alone."""
+    """Combine element by element, because `ufunc.at` is fast for a single index array."""
     if not array.flags.c_contiguous or not array.size:
         combine.at(array, rows, updates)
         return

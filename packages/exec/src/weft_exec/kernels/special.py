@@ -187,7 +187,7 @@ def _erf_float32(x: Array) -> Any:
     """erf(x) as a hyperbolic tangent, which NumPy has vectorised."""
     first, *others, last = _NUMBERS
     square = np.multiply(x, x)
-    # Beyond, what is multiplied by x has a tangent of 1. A scalar would take three times as long.
+    # Beyond the limit the tangent is 1. A scalar limit would take three times as long.
     np.minimum(square, _LIMIT[: x.size].reshape(x.shape), out=square)
     total = np.multiply(square, first)
     for number in others:
@@ -505,7 +505,7 @@ def igamma_grad_a(a: Array, x: Array) -> Any:
     below = inside & ~above
     if below.any():
         result[below] = _slope_by_series(wide_a[below], wide_x[below])
-    if above.any():  # where the terms of the series take one another away
+    if above.any():  # where the terms of the series cancel
         result[above] = _slope_by_fraction(wide_a[above], wide_x[above])
     if large.any():
         result[large] = _uniform_slope(wide_a[large], wide_x[large])

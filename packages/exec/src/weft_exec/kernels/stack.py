@@ -98,7 +98,7 @@ def _close(node: Node, device: Device) -> KernelFunction:
 
 
 def _checked(node: Node, function: KernelFunction) -> KernelFunction:
-    """`function`, after a check of the stack where the graph does not show which one it is."""
+    """Return `function` preceded by a check of the stack if the graph does not show which it is."""
     if producer(node.inputs[0]).role is Role.STACK:
         return function
     dtype: DType = node.attrs["T" if node.type == "StackPushV2" else "elem_type"]

@@ -98,7 +98,7 @@ def _eliminated(diagonals: Array, rhs: Array, pivoting: bool, tiny: Any) -> Arra
 def _exchange(
     above: Array, main: Array, below: Array, second: Array, x: Array, i: int, pivoting: bool
 ) -> None:
-    """Exchange row i with the one behind it where that has the larger pivot."""
+    """Exchange row i with the next one where that has the larger pivot."""
     swap = np.abs(below[i + 1]) > np.abs(main[i])
     if not pivoting or not swap.any():
         return

@@ -129,7 +129,7 @@ class Backend(ABC):
     def observe(self, trace: StepTrace, run_metadata: Any) -> None:
         """Add a step to the cost model, and write its costs into a RunMetadata if given."""
 
-    def stop_planning(self) -> None:  # noqa: B027 - most backends wait for nobody
+    def stop_planning(self) -> None:  # noqa: B027 - most backends have nothing to wait for
         """Interrupt a planning call of another thread if it waits for other tasks.
 
         The session is closing; it calls `close` when that call has ended.

@@ -1,4 +1,4 @@
-"""Cores that nobody uses: where a compile would not slow the program down."""
+"""Detection of idle cores, on which a compile does not slow the program down."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 _LEAST_SECONDS: Final = 0.1
-"""Shortest interval that utilization is measured over: Linux counts in hundredths of a second."""
+"""Shortest interval over which utilization is measured: Linux counts in hundredths of a second."""
 _LEAST_IDLE: Final = 0.75
 """Cores that must have been idle over the interval."""
 
@@ -20,7 +20,7 @@ class IdleCores:
       clock: seconds of wall time.
       used_seconds: processor seconds of this process.
       idle_seconds: seconds that the process's cores were idle, summed over them, since some time;
-        None where the system does not tell.
+        None if the system does not report it.
     """
 
     def __init__(

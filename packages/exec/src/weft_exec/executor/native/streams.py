@@ -1,7 +1,7 @@
 """Executions of streams that a call of compiled code begins.
 
-An op that is not run begins none.  What runs in branches, or in turns of loops, is known after the
-call only, so those that nobody has drawn from are given back then.
+An op that does not run begins none. Which ops run in branches and in iterations of loops is only
+known after the call, so executions that were not drawn from are given back then.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Executions:
         """Give those back that nobody has drawn from, unless this step had begun them before.
 
         Args:
-          drew: of each stream whether its op has run; nothing where none has.
+          drew: per stream whether its op has run; empty if none has.
         """
         ran = list(drew) or [False] * len(self._streams)
         for stream, state, begun, drawn in zip(

@@ -526,14 +526,14 @@ class Compilation:
             _write_kernels(oldest, *left)
 
     def write_all(self) -> None:
-        """Write what was measured of regions that run by kernels, for later processes."""
+        """Write the measurements of regions that run by kernels, for later processes."""
         with self._lock:
             looked, self._looked = self._looked, {}
         for key, (store, profile) in looked.items():
             _write_kernels(key, store, profile)
 
     def write(self, profile: RegionProfile) -> None:
-        """Write what was measured of a region that was compiled."""
+        """Write the measurements of a region that was compiled."""
         with self._lock:
             store = next((s for s, each in self._looked.values() if each is profile), None)
         if store is not None and profile.key is not None:
@@ -597,7 +597,7 @@ class Compilation:
 
 
 def _write_kernels(key: str, store: ProfileStore, profile: RegionProfile) -> None:
-    """Write what was measured of a region that runs by kernels, if it is worth a file."""
+    """Write the measurements of a region that runs by kernels, if it is worth a file."""
     if not profile.is_compiled and profile.seconds >= _WORTH_WRITING:
         store.write(key, profile.encoded(profile.measured()))
 
