@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from weft_testing.waiting import rounds
 
 import weft as wf
 from weft_io.streams import batches
@@ -54,13 +55,14 @@ def _batches(function: Callable[..., Any], size: int, calls: Any, files: Any = F
         step = dataset.make_one_shot_iterator().get_next()
         found: list[Any] = []
         with wf.Session() as session:
-            while True:
+            for _ in rounds():
                 try:
                     found.append(session.run(step))
                 except wf.errors.OutOfRangeError:
-                    return found
+                    break
                 except wf.errors.InvalidArgumentError as error:
                     found.append(error)
+        return found
 
 
 def _decode(data: Any, number: Any) -> Any:
