@@ -28,22 +28,25 @@ from weft_graph.ir.op_def import declared_in, registered_ops  # noqa: E402
 INTRODUCTION = """\
 # Ops that are compiled
 
-What [the compiler](compiler.md) makes machine code of, op by op. All others run by their kernels,
-in the same steps. An op that is listed as compiled is so for all real types that it takes, and
-bool; complex numbers, text and quantized types always stay with kernels. Values that decide a shape
-or what is compiled, such as axes, have to be known before the step runs. This page is made from the
-conformance table by `docs/compiled_ops_page.py`.
+After reading this page you know which ops [the compiler](compiler.md) compiles to machine code. All
+other ops run by their kernels, in the same steps.
+
+- A compiled op is compiled for bool and all real types that it accepts.
+- Complex numbers, text and quantized types always use kernels.
+- Values that decide a shape, such as axes, must be known before the step runs.
+
+`docs/compiled_ops_page.py` generates this page from the conformance table.
 """
 IN_PART = """
 ## Compiled in part
 
-| Op | By its kernel | Why |
+| Op | Runs by its kernel for | Reason |
 |---|---|---|
 """
 BY_KERNELS = """
 ## By kernels
 
-| Why | Ops |
+| Reason | Ops |
 |---|---|
 """
 NO_RULE = "no rule lowers it"

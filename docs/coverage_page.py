@@ -167,15 +167,19 @@ RAW_ABSENT = {
 PAGE_TEXT = """\
 # Coverage of TensorFlow's API
 
-`docs/coverage_page.py` writes this page. It lists the public callables of `tensorflow.compat.v1`
-{names_version}, except for systems of their own (Estimator, feature columns, Keras, TPUs,
-distribution strategies, lite) and for the {eager} that are for eager execution only, which are
-listed and not counted: {present} of {total} are there, {percent:.1f} %.
+After reading this page you know which functions of TensorFlow's API weft has, and how their results
+compare.
 
-The numbers are the worst errors against TensorFlow {errors_version} that were seen on random inputs
-of the conformance table, of the ops that a function is made of: forward and gradient, float32, in
-units in the last place (of each element for elementwise ops, else of the largest element of a
-result). Ops that TensorFlow does not have, or that have state, were not compared.
+weft has {present} of {total} public callables of `tensorflow.compat.v1` {names_version},
+{percent:.1f} %. Separate systems (Estimator, feature columns, Keras, TPUs, distribution strategies,
+lite) and the {eager} functions for eager execution only are not counted. The latter are listed.
+
+The numbers are the largest differences from TensorFlow {errors_version} on random inputs of the
+conformance table, over the ops that a function uses. They are in units in the last place of
+float32, forward and gradient: of each element for elementwise ops, else of the largest element of a
+result. Ops with state, and ops that TensorFlow lacks, were not compared.
+
+`docs/coverage_page.py` generates this page.
 
 """
 
@@ -338,10 +342,11 @@ def _section(
         lines += [f"| `{n}` | {a or '–'} | {b or '–'} |" for n, (a, b) in numbers.items()]
         lines.append("")
     if plain:
-        lines += [f"There, with no number of their own: {', '.join(f'`{n}`' for n in plain)}.", ""]
+        names = ", ".join(f"`{name}`" for name in plain)
+        lines += [f"Available, without a measured difference: {names}.", ""]
     absent = [name for name in paths if found[name] is None]
     if absent:
-        lines += ["| absent | why |", "|---|---|"]
+        lines += ["| Missing | Reason |", "|---|---|"]
         lines += [f"| `{name}` | {reason(paths[name]) or 'not there yet'} |" for name in absent]
         lines.append("")
     return "\n".join(lines)

@@ -27,17 +27,22 @@ PACKED = {  # operands that are packed, by operation
 INTRODUCTION = """\
 # Operations of lite
 
-What [lite](lite.md)'s runtime computes. *Types* are those of the first operand; int8, uint8 and
-int16 stand for real numbers by scales and zero points, unless an operation only moves or compares
-them. *Layout* names operands that are packed when a graph is converted; all others lie in the order
-of their indices, images as (batch, height, width, channels). *In place* says that a result may take
-the bytes of an operand. This page is made from the runtime by `docs/lite_ops_page.py`.
+After reading this page you know which operations the runtime of [lite](lite.md) has, and which ops
+of graphs are converted to them.
+
+- *Types* are the element types of the first operand. int8, uint8 and int16 are quantized, except in
+  operations that only move or compare values.
+- *Layout* names the operands that the converter packs. Others are stored in row-major order, images
+  as (batch, height, width, channels).
+- *In place* means that the result may reuse the buffer of an operand.
+
+`docs/lite_ops_page.py` generates this page from the runtime.
 """
 RULES = """\
 ## Ops of graphs
 
-These ops of a graph become operations of lite. Conversion refuses others, all of them in one list
-with the lines that made them.
+These ops of a graph are converted to operations of lite. For others, the conversion raises an error
+that lists all of them with the lines that created them.
 """
 
 

@@ -29,8 +29,8 @@ def counted(version: str, kinds: Iterable[str], failed_kinds: Iterable[str]) -> 
     every, failed = Counter(kinds), Counter(failed_kinds)
     total, good = every.total(), every.total() - failed.total()
     lines = [
-        f"Of {total:,} tests of onnx {version} {good:,} pass, and the same ones where all that can",
-        "be is compiled (`WEFT_JIT=now`).\n",
+        f"{good:,} of {total:,} tests of onnx {version} pass. The same tests pass if everything is",
+        "compiled (`WEFT_JIT=now`).\n",
         "| Kind | Tests | Pass |",
         "|---|---:|---:|",
         *(f"| {kind} | {count:,} | {count - failed[kind]:,} |" for kind, count in every.items()),
@@ -44,7 +44,7 @@ def not_passed(reasons: Mapping[str, str]) -> str:
     for name, reason in reasons.items():
         names.setdefault(reason, []).append(f"`{name}`")
     rows = [f"| {reason} | {', '.join(each)} |" for reason, each in names.items()]
-    return "\n".join(["| Why not | Tests |", "|---|---|", *rows]) + "\n"
+    return "\n".join(["| Reason for failure | Tests |", "|---|---|", *rows]) + "\n"
 
 
 def failures() -> dict[str, str]:
