@@ -64,6 +64,7 @@ from weft_compiler.ir.program import (
 )
 from weft_compiler.passes.effects import Buffers, interface_buffers, with_allocations
 from weft_compiler.passes.framework import Context
+from weft_compiler.passes.scope import ScopedMutator
 from weft_tensor.dtypes import DType
 
 MAX_ADDITIONS: Final = 64
@@ -80,8 +81,8 @@ _Indices = tuple[Expr, ...]
 
 def compensate_sums(program: Program, context: Context) -> Program:
     """Return the program with long sums in blocks, by the lanes of a vector register."""
-    blocks = _Compensation(Names(program), context)
-    return with_body(program, blocks.rewrite_program(program.body, interface_buffers(program)))
+    compensation = _Compensation(Names(program), interface_buffers(program), context)
+    return with_body(program, compensation.rewrite_program(program.body))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,7 +138,7 @@ def _put(name: str, at: Sequence[Expr] | None, value: Expr) -> Statement:
     return Assign(name, value) if at is None else Store(name, tuple(at), value)
 
 
-class _Compensation:
+class _Compensation(ScopedMutator):
     """Rewrites loops with long sums.
 
     Args:
@@ -145,37 +146,31 @@ class _Compensation:
       context: the size of a register tells the number of additions in lanes, at least.
     """
 
-    def __init__(self, names: Names, context: Context) -> None:
+    def __init__(self, names: Names, buffers: Buffers, context: Context) -> None:
+        super().__init__(buffers, context)
         self._name = names.new
-        self._context = context
         self._lanes = max(1, context.vector_bytes // _LANE_BYTES)
 
-    def rewrite_program(self, body: Body, outer: Buffers) -> Body:
-        """The statements of a program, of which each loop nest stays one."""
-        buffers = with_allocations(outer, body)
+    def rewrite_program(self, body: Body) -> Body:
+        """Return the statements of a program, of which each loop nest stays one."""
+        self.buffers = with_allocations(self.buffers, body)
         statements: list[Statement] = []
         for each in body:
-            new = self._statement(each, buffers)
+            new = self.rewrite_statement(each)
             if any(isinstance(part, Allocate) for part in new) and len(new) > 1:
                 new = (For(self._name("once"), index(1), new),)
             statements += new
         return unless_same(body, statements)
 
-    def _body(self, body: Body, outer: Buffers) -> Body:
-        buffers = with_allocations(outer, body)
-        return unless_same(body, [new for each in body for new in self._statement(each, buffers)])
-
-    def _statement(self, statement: Statement, buffers: Buffers) -> Body:
+    def rewrite_statement(self, statement: Statement) -> Body:
+        """Return a statement, or a loop between the statements that compensate its sums."""
         compensated: Body = (statement,)
         if isinstance(statement, For) and statement.order is not Order.PARALLEL:
-            long = [
-                each for each in _collect_sums(statement, buffers) if self._is_long(statement, each)
-            ]
+            sums = _collect_sums(statement, self.buffers)
+            long = [each for each in sums if self._is_long(statement, each)]
             if long:
                 compensated = self._compensate(statement, long)
-        return tuple(
-            [map_bodies(each, lambda body: self._body(body, buffers)) for each in compensated]
-        )
+        return tuple(map(self.rewrite_bodies, compensated))
 
     def _is_long(self, loop: For, of: _Sum) -> bool:
         depth = self._depth_of(loop, of)
@@ -184,11 +179,9 @@ class _Compensation:
         totals = math.prod(of.sizes(of.axes(loop.body)))
         is_profitable = totals * _MIN_ADDITIONS <= MAX_ADDITIONS * _num_additions(loop, of) / depth
         if is_profitable:
-            self._context.applied(of.name, "summed in blocks over %s", loop.variable)
+            self.context.applied(of.name, "summed in blocks over %s", loop.variable)
         else:
-            self._context.missed(
-                of.name, "its blocks would add too few terms to each of its totals"
-            )
+            self.context.missed(of.name, "its blocks would add too few terms to each of its totals")
         return is_profitable
 
     # ------------------------------------------------------------------------------ depths

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from weft_compiler.ir.expressions import Expr, Load, Variable
-from weft_compiler.ir.mutator import Mutator, map_bodies, with_body
+from weft_compiler.ir.mutator import Mutator, with_body
 from weft_compiler.ir.program import (
     Allocate,
     Body,
@@ -31,58 +31,57 @@ from weft_compiler.ir.program import (
     walk,
 )
 from weft_compiler.passes.effects import (
-    Buffers,
     Effects,
     accesses,
     effects_of,
     interface_buffers,
-    with_allocations,
 )
 from weft_compiler.passes.framework import Context
+from weft_compiler.passes.scope import ScopedMutator
 
 
 def contract_buffers(program: Program, context: Context) -> Program:
     """Return the program with its buffers moved inwards and made smaller."""
-    return with_body(program, _contract_body(program.body, interface_buffers(program), context))
+    contraction = _Contraction(interface_buffers(program), context)
+    return with_body(program, contraction.rewrite_body(program.body))
 
 
-def _contract_body(body: Body, outer: Buffers, context: Context) -> Body:
-    buffers = with_allocations(outer, body)
-    statements = [each for each in body if not isinstance(each, Allocate)]
-    effects = [effects_of((each,), buffers) for each in statements]
-    touching: dict[str, list[int]] = {}
-    for position, each in enumerate(effects):
-        for name in {*each.reads, *each.writes}:
-            touching.setdefault(name, []).append(position)
-    allocations: list[Statement] = []
-    names: dict[str, Expr] = {}
-    for allocate in [each for each in body if isinstance(each, Allocate)]:
-        buffer = allocate.buffer
-        users = touching.get(buffer.name, [])
-        if not users:
-            continue
-        first = statements[users[0]]
-        if buffer.size == 1 and _is_stored_once(buffer, users, statements, effects):
-            assert isinstance(first, Store)
-            context.applied(buffer.name, "contracted to a scalar")
-            statements[users[0]] = Let(buffer.name, first.value)
-            names[buffer.name] = Variable(buffer.dtype, buffer.name)
-        elif axis := _axis_of(buffer, first, effects[users[0]]) if len(users) == 1 else None:
-            assert isinstance(first, For)
-            context.applied(
-                buffer.name,
-                "moved into the loop over %s, without axis %d",
-                first.variable,
-                axis - 1,
-            )
-            statements[users[0]] = _move_into(buffer, first, axis - 1)
-        else:
-            allocations.append(allocate)
-    named = _LoadReplacement(names).rewrite_body(tuple(statements)) if names else statements
-    deeper = [
-        map_bodies(each, lambda inner: _contract_body(inner, buffers, context)) for each in named
-    ]
-    return (*allocations, *deeper)
+class _Contraction(ScopedMutator):
+    """Contracts the buffers that each body allocates, outer ones first."""
+
+    def rewrite_statements(self, body: Body) -> Body:
+        statements = [each for each in body if not isinstance(each, Allocate)]
+        effects = [effects_of((each,), self.buffers) for each in statements]
+        touching: dict[str, list[int]] = {}
+        for position, each in enumerate(effects):
+            for name in {*each.reads, *each.writes}:
+                touching.setdefault(name, []).append(position)
+        allocations: list[Statement] = []
+        names: dict[str, Expr] = {}
+        for allocate in [each for each in body if isinstance(each, Allocate)]:
+            buffer = allocate.buffer
+            users = touching.get(buffer.name, [])
+            if not users:
+                continue
+            first = statements[users[0]]
+            if buffer.size == 1 and _is_stored_once(buffer, users, statements, effects):
+                assert isinstance(first, Store)
+                self.context.applied(buffer.name, "contracted to a scalar")
+                statements[users[0]] = Let(buffer.name, first.value)
+                names[buffer.name] = Variable(buffer.dtype, buffer.name)
+            elif axis := _axis_of(buffer, first, effects[users[0]]) if len(users) == 1 else None:
+                assert isinstance(first, For)
+                self.context.applied(
+                    buffer.name,
+                    "moved into the loop over %s, without axis %d",
+                    first.variable,
+                    axis - 1,
+                )
+                statements[users[0]] = _move_into(buffer, first, axis - 1)
+            else:
+                allocations.append(allocate)
+        named = _LoadReplacement(names).rewrite_body(tuple(statements)) if names else statements
+        return (*allocations, *map(self.rewrite_bodies, named))
 
 
 def _is_stored_once(

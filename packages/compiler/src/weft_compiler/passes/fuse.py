@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from weft_compiler.ir.expressions import INDEX, Expr, Variable, same, substitute
-from weft_compiler.ir.mutator import map_bodies, substitute_body, with_body
+from weft_compiler.ir.mutator import substitute_body, with_body
 from weft_compiler.ir.program import Allocate, Body, Call, For, Program, Statement, walk
 from weft_compiler.ir.ranges import affine
 from weft_compiler.passes.effects import (
@@ -26,9 +26,9 @@ from weft_compiler.passes.effects import (
     accesses,
     effects_of,
     interface_buffers,
-    with_allocations,
 )
 from weft_compiler.passes.framework import Context
+from weft_compiler.passes.scope import ScopedMutator
 from weft_compiler.passes.sink import LARGE_BYTES
 
 MAX_DISTANCE: Final = 24
@@ -49,51 +49,56 @@ MIN_SIZE_RATIO: Final = 8
 
 def fuse_loops(program: Program, context: Context) -> Program:
     """Return the program with loops merged where that is possible and profitable."""
-    return with_body(program, _fuse_body(program.body, interface_buffers(program), context))
+    fusion = _Fusion(interface_buffers(program), context)
+    return with_body(program, fusion.rewrite_body(program.body))
 
 
-def _fuse_body(body: Body, outer: Buffers, context: Context) -> Body:
-    buffers = with_allocations(outer, body)
-    # Buffers may be there earlier than they are used: they are in nobody's way then.
-    allocated = [each for each in body if isinstance(each, Allocate)]
-    sizes = {each.buffer.name: each.buffer.bytes for each in allocated}
-    fused: list[Statement] = []
-    effects: list[Effects] = []
-    for statement in body:
-        if isinstance(statement, Allocate):
-            continue
-        effects_here = effects_of((statement,), buffers)
-        position = len(fused)
-        fused.append(statement)
-        effects.append(effects_here)
-        # What a merged loop touches may let it be merged with one before.
-        while isinstance(loop := fused[position], For):
-            filled = sum(sizes.get(buffer, 0) for buffer in effects[position].writes)
-            partner = _find_partner(
-                loop,
-                effects[position],
-                fused[:position],
-                effects[:position],
-                buffers,
-                filled * (filled >= LARGE_BYTES),
-            )
-            if partner.position is None:
-                if partner.obstacle:
-                    context.missed(loop.variable, partner.obstacle)
-                break
-            first, needed = partner.position, partner.needed
-            context.applied(loop.variable, "merged into the loop over %s", _variable(fused[first]))
-            joined = _fused(fused[first], loop)
-            rest = [k for k in range(first + 1, len(fused)) if k != position and k not in needed]
-            order = [*needed, first, *rest]
-            fused[first:] = [joined if k == first else fused[k] for k in order]
-            effects_here = effects_of((joined,), buffers)
-            effects[first:] = [effects_here if k == first else effects[k] for k in order]
-            position = first + len(needed)
-    return (
-        *allocated,
-        *[map_bodies(each, lambda inner: _fuse_body(inner, buffers, context)) for each in fused],
-    )
+class _Fusion(ScopedMutator):
+    """Merges the loops of each body."""
+
+    def rewrite_statements(self, body: Body) -> Body:
+        buffers, context = self.buffers, self.context
+        # Buffers may be there earlier than they are used: they are in nobody's way then.
+        allocated = [each for each in body if isinstance(each, Allocate)]
+        sizes = {each.buffer.name: each.buffer.bytes for each in allocated}
+        fused: list[Statement] = []
+        effects: list[Effects] = []
+        for statement in body:
+            if isinstance(statement, Allocate):
+                continue
+            effects_here = effects_of((statement,), buffers)
+            position = len(fused)
+            fused.append(statement)
+            effects.append(effects_here)
+            # What a merged loop touches may let it be merged with one before.
+            while isinstance(loop := fused[position], For):
+                filled = sum(sizes.get(buffer, 0) for buffer in effects[position].writes)
+                partner = _find_partner(
+                    loop,
+                    effects[position],
+                    fused[:position],
+                    effects[:position],
+                    buffers,
+                    filled * (filled >= LARGE_BYTES),
+                )
+                if partner.position is None:
+                    if partner.obstacle:
+                        context.missed(loop.variable, partner.obstacle)
+                    break
+                first, needed = partner.position, partner.needed
+                context.applied(
+                    loop.variable, "merged into the loop over %s", _variable(fused[first])
+                )
+                joined = _fused(fused[first], loop)
+                rest = [
+                    k for k in range(first + 1, len(fused)) if k != position and k not in needed
+                ]
+                order = [*needed, first, *rest]
+                fused[first:] = [joined if k == first else fused[k] for k in order]
+                effects_here = effects_of((joined,), buffers)
+                effects[first:] = [effects_here if k == first else effects[k] for k in order]
+                position = first + len(needed)
+        return (*allocated, *map(self.rewrite_bodies, fused))
 
 
 class _Partner(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Final
 
 from weft_compiler.ir.expressions import Apply, Constant, Expr, Load, same, walk as parts
 from weft_compiler.ir.loops import num_iterations
-from weft_compiler.ir.mutator import map_bodies, with_body
+from weft_compiler.ir.mutator import with_body
 from weft_compiler.ir.names import used_names
 from weft_compiler.ir.program import (
     Allocate,
@@ -44,6 +44,7 @@ from weft_compiler.passes.effects import (
     with_allocations,
 )
 from weft_compiler.passes.framework import Context
+from weft_compiler.passes.scope import ScopedMutator
 from weft_compiler.routines import routine
 
 MIN_WORK: Final = 50_000
@@ -59,32 +60,29 @@ _PRODUCTS_PER_OPERATION: Final = 8
 
 def parallelize_loops(program: Program, context: Context) -> Program:
     """Return the program with loops marked."""
-    body = _parallelize_body(program.body, interface_buffers(program), context)
-    return with_body(program, body)
+    parallelization = _Parallelization(interface_buffers(program), context)
+    return with_body(program, parallelization.rewrite_body(program.body))
 
 
-def _parallelize(statement: Statement, buffers: Buffers, context: Context) -> Statement:
-    if estimate_work(statement) < MIN_WORK:
-        return _vectorize(statement, buffers)
-    if isinstance(statement, For) and statement.order is Order.SERIAL:
-        obstacle = reorder_obstacle(statement, buffers, combines=False)
-        if not obstacle and _is_short(statement, buffers):
-            obstacle = "it is short, and a loop inside of it is shared better"
-        if obstacle:
-            context.missed(statement.variable, obstacle)
-        else:
-            context.applied(statement.variable, "its iterations are for threads")
-            return replace(
-                statement, body=_vectorize_body(statement.body, buffers), order=Order.PARALLEL
-            )
-    elif isinstance(statement, For):
-        return _vectorize(statement, buffers)
-    return map_bodies(statement, lambda body: _parallelize_body(body, buffers, context))
+class _Parallelization(ScopedMutator):
+    """Marks the outermost loops that are worth sharing for threads, and vectorizes the rest."""
 
-
-def _parallelize_body(body: Body, outer: Buffers, context: Context) -> Body:
-    buffers = with_allocations(outer, body)
-    return tuple([_parallelize(statement, buffers, context) for statement in body])
+    def rewrite_statement(self, statement: Statement) -> Statement | Body:
+        vectorization = _Vectorization(self.buffers, self.context)
+        if estimate_work(statement) < MIN_WORK:
+            return vectorization.rewrite_statement(statement)
+        if isinstance(statement, For) and statement.order is Order.SERIAL:
+            obstacle = reorder_obstacle(statement, self.buffers, combines=False)
+            if not obstacle and _is_short(statement, self.buffers):
+                obstacle = "it is short, and a loop inside of it is shared better"
+            if not obstacle:
+                self.context.applied(statement.variable, "its iterations are for threads")
+                body = vectorization.rewrite_body(statement.body)
+                return replace(statement, body=body, order=Order.PARALLEL)
+            self.context.missed(statement.variable, obstacle)
+        elif isinstance(statement, For):
+            return vectorization.rewrite_statement(statement)
+        return self.rewrite_bodies(statement)
 
 
 def _is_short(loop: For, outer: Buffers) -> bool:
@@ -103,21 +101,19 @@ def _is_short(loop: For, outer: Buffers) -> bool:
     return free and enough and (longer or _is_short(inner, buffers))
 
 
-def _vectorize_body(body: Body, outer: Buffers) -> Body:
-    buffers = with_allocations(outer, body)
-    return tuple([_vectorize(statement, buffers) for statement in body])
+class _Vectorization(ScopedMutator):
+    """Marks the innermost independent loops for lanes."""
 
-
-def _vectorize(statement: Statement, buffers: Buffers) -> Statement:
-    deeper = map_bodies(statement, lambda body: _vectorize_body(body, buffers))
-    if (
-        isinstance(deeper, For)
-        and deeper.order is Order.SERIAL
-        and _is_flat(deeper.body)
-        and can_reorder(deeper, buffers, combines=True)
-    ):
-        return replace(deeper, order=Order.VECTOR)
-    return deeper
+    def rewrite_statement(self, statement: Statement) -> Statement | Body:
+        rewritten = self.rewrite_bodies(statement)
+        if (
+            isinstance(rewritten, For)
+            and rewritten.order is Order.SERIAL
+            and _is_flat(rewritten.body)
+            and can_reorder(rewritten, self.buffers, combines=True)
+        ):
+            return replace(rewritten, order=Order.VECTOR)
+        return rewritten
 
 
 def _is_flat(body: Body) -> bool:

@@ -21,7 +21,7 @@ from typing import Final
 
 from weft_compiler.ir.expressions import INDEX, Apply, Constant, Expr, Load, Variable, index
 from weft_compiler.ir.indices import is_number
-from weft_compiler.ir.mutator import StatementMutator, map_bodies, with_body
+from weft_compiler.ir.mutator import StatementMutator, with_body
 from weft_compiler.ir.names import Names
 from weft_compiler.ir.program import (
     Allocate,
@@ -37,6 +37,7 @@ from weft_compiler.ir.program import (
 )
 from weft_compiler.passes.effects import Buffers, effects_of, interface_buffers, with_allocations
 from weft_compiler.passes.framework import Context
+from weft_compiler.passes.scope import ScopedMutator
 from weft_compiler.windows import LINE
 
 _SMALL_WORK: Final = 10**6
@@ -131,29 +132,23 @@ class _ProductSelection(StatementMutator):
 # ------------------------------------------------------------------------------- transposes
 
 
-class _TransposeHoister(StatementMutator):
+class _TransposeHoister(ScopedMutator):
     """Transposes before a loop the operands that are the same in all of its iterations."""
 
     def __init__(self, names: Names, buffers: Buffers, context: Context) -> None:
-        self._names, self._buffers, self._context = names, buffers, context
-
-    def rewrite_body(self, body: Body) -> Body:
-        outer = self._buffers
-        self._buffers = with_allocations(outer, body)
-        new = super().rewrite_body(body)
-        self._buffers = outer
-        return new
+        super().__init__(buffers, context)
+        self._names = names
 
     def rewrite_statement(self, statement: Statement) -> Statement | Body:
         if not isinstance(statement, While):
             return super().rewrite_statement(statement)
         before, loop = self._hoist(statement)
-        self._buffers = with_allocations(self._buffers, before)
+        self.buffers = with_allocations(self.buffers, before)
         return (*before, self.rewrite_bodies(loop))
 
     def _hoist(self, loop: While) -> tuple[Body, While]:
         """Return the transposes before a loop, and the loop."""
-        buffers = self._buffers
+        buffers = self.buffers
         written = effects_of((loop,), buffers).writes
         transposed: dict[str, Load] = {}
         before: list[Statement] = []
@@ -167,7 +162,7 @@ class _TransposeHoister(StatementMutator):
                 name = self._names.new(f"{b.buffer}_transposed")
                 buffer = Buffer(name, b.dtype, (parameters["k"], parameters["n"]))
                 before.extend(self._emit_transpose(b, buffer))
-                self._context.applied(b.buffer, "transposed before the loop")
+                self.context.applied(b.buffer, "transposed before the loop")
                 transposed[str(b)] = Load(b.dtype, name, (index(0), index(0)))
             parameters |= {"b_row": parameters["n"], "b_column": 1}
             views = (a, transposed[str(b)], c)
@@ -220,41 +215,40 @@ def _is_transposed(call: Call, parameters: Mapping[str, int], buffers: Buffers) 
 
 def accumulate_in_place(program: Program, context: Context) -> Program:
     """Return the program with products added in place that are only added to a matrix."""
-    body = _accumulate_body(program.body, interface_buffers(program), context)
-    return with_body(program, body)
+    accumulation = _Accumulation(interface_buffers(program), context)
+    return with_body(program, accumulation.rewrite_body(program.body))
 
 
-def _accumulate_body(body: Body, outer: Buffers, context: Context) -> Body:
-    buffers = with_allocations(outer, body)
-    statements = [
-        map_bodies(each, lambda inner: _accumulate_body(inner, buffers, context)) for each in body
-    ]
-    allocated = {each.buffer.name for each in body if isinstance(each, Allocate)}
-    users = _users(statements, buffers)
-    removed: set[int] = set()
-    for position, each in enumerate(statements):
-        if not isinstance(each, Call) or each.routine != "gemm":
-            continue
-        product = each.views[2]
-        if product.buffer not in allocated or dict(each.parameters)["accumulate"]:
-            continue
-        touching = users[product.buffer]
-        if len(touching) != 2 or touching[0] != position:
-            continue
-        adder = touching[1]
-        total = _accumulation_target(statements[adder], product.buffer, buffers)
-        if not total or any(position <= user < adder for user in users[total]):
-            continue
-        of = {**dict(each.parameters), "accumulate": 1}
-        view = replace(product, buffer=total)
-        statements[position] = replace(
-            each, views=(*each.views[:2], view), parameters=tuple(of.items())
-        )
-        context.applied(product.buffer, "accumulated in %s by the product", total)
-        removed.add(adder)
-        users[total] = sorted({*users[total], position} - {adder})
-        users[product.buffer] = []
-    return tuple([each for position, each in enumerate(statements) if position not in removed])
+class _Accumulation(ScopedMutator):
+    """Adds products in place that one statement adds to a matrix."""
+
+    def rewrite_statements(self, body: Body) -> Body:
+        buffers = self.buffers
+        statements = list(map(self.rewrite_bodies, body))
+        allocated = {each.buffer.name for each in body if isinstance(each, Allocate)}
+        users = _users(statements, buffers)
+        removed: set[int] = set()
+        for position, each in enumerate(statements):
+            if not isinstance(each, Call) or each.routine != "gemm":
+                continue
+            product = each.views[2]
+            if product.buffer not in allocated or dict(each.parameters)["accumulate"]:
+                continue
+            touching = users[product.buffer]
+            if len(touching) != 2 or touching[0] != position:
+                continue
+            adder = touching[1]
+            total = _accumulation_target(statements[adder], product.buffer, buffers)
+            if not total or any(position <= user < adder for user in users[total]):
+                continue
+            parameters = {**dict(each.parameters), "accumulate": 1}
+            views = (*each.views[:2], replace(product, buffer=total))
+            statements[position] = replace(each, views=views, parameters=tuple(parameters.items()))
+            self.context.applied(product.buffer, "accumulated in %s by the product", total)
+            removed.add(adder)
+            users[total] = sorted({*users[total], position} - {adder})
+            users[product.buffer] = []
+        return tuple([each for position, each in enumerate(statements) if position not in removed])
 
 
 def _users(statements: Sequence[Statement], buffers: Buffers) -> dict[str, list[int]]:

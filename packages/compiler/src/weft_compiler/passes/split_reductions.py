@@ -32,9 +32,7 @@ from weft_compiler.ir.indices import plus, times
 from weft_compiler.ir.loops import nest
 from weft_compiler.ir.mutator import (
     StatementMutator,
-    map_bodies,
     substitute_body,
-    unless_same,
     with_body,
 )
 from weft_compiler.ir.names import Names, used_names
@@ -56,13 +54,14 @@ from weft_compiler.ir.program import (
     loads,
     walk,
 )
-from weft_compiler.passes.effects import Buffers, effects_of, interface_buffers, with_allocations
+from weft_compiler.passes.effects import Buffers, effects_of, interface_buffers
 from weft_compiler.passes.framework import Context
 from weft_compiler.passes.parallelize import (
     can_reorder,
     estimate_work,
     has_disjoint_stores,
 )
+from weft_compiler.passes.scope import ScopedMutator
 from weft_tensor.dtypes import DType
 
 MIN_WORK: Final = 200_000
@@ -77,51 +76,44 @@ _MIN_WORK_PER_ELEMENT: Final = 8
 
 def split_reductions(program: Program, context: Context) -> Program:
     """Return the program with such loops split."""
-    splitter = _Splitter(Names(program), context)
-    return with_body(program, splitter.body(program.body, interface_buffers(program)))
+    splitter = _Splitter(Names(program), interface_buffers(program), context)
+    return with_body(program, splitter.rewrite_body(program.body))
 
 
 _Nest = Callable[[Sequence[int], Callable[..., Statement]], Body]
 
 
-class _Splitter:
+class _Splitter(ScopedMutator):
     """Splits loops.
 
     Args:
       names: finds names for variables and partial results.
     """
 
-    def __init__(self, names: Names, context: Context) -> None:
-        self._name, self._context = names.new, context
+    def __init__(self, names: Names, buffers: Buffers, context: Context) -> None:
+        super().__init__(buffers, context)
+        self._name = names.new
 
-    def body(self, body: Body, outer: Buffers) -> Body:
-        buffers = with_allocations(outer, body)
-        statements: list[Statement] = []
-        for each in body:
-            statements += self._statement(each, buffers)
-        return unless_same(body, statements)
-
-    def _statement(self, statement: Statement, buffers: Buffers) -> Body:
+    def rewrite_statement(self, statement: Statement) -> Statement | Body:
+        buffers = self.buffers
         if not isinstance(statement, For | While | If) or estimate_work(statement) < MIN_WORK:
-            return (statement,)
+            return statement
         if isinstance(statement, For):
             if can_reorder(statement, buffers, combines=False):
-                return (statement,)
+                return statement
             combined = self._reduced_values(statement, buffers)
             blocks = _num_blocks(statement)
             if combined is None:
-                self._context.missed(
-                    statement.variable, "its iterations do not only combine values"
-                )
+                self.context.missed(statement.variable, "its iterations do not only combine values")
             elif not blocks:
-                self._context.missed(statement.variable, "no number of blocks divides its range")
+                self.context.missed(statement.variable, "no number of blocks divides its range")
             else:
                 size = sum(buffers[name].size for name in combined if name in buffers)
                 if size * blocks * _MIN_WORK_PER_ELEMENT <= estimate_work(statement):
-                    self._context.applied(statement.variable, "split into %d blocks", blocks)
+                    self.context.applied(statement.variable, "split into %d blocks", blocks)
                     return self._split(statement, combined, blocks, buffers)
-                self._context.missed(statement.variable, "its partial results are too large")
-        return (map_bodies(statement, lambda body: self.body(body, buffers)),)
+                self.context.missed(statement.variable, "its partial results are too large")
+        return self.rewrite_bodies(statement)
 
     def _reduced_values(self, loop: For, buffers: Buffers) -> dict[str, tuple[str, DType]] | None:
         """Return the targets that iterations combine values into, and how; None if they depend."""

@@ -35,7 +35,7 @@ from weft_compiler.ir.expressions import (
 )
 from weft_compiler.ir.indices import is_number, plus, times
 from weft_compiler.ir.loops import Unique, nest
-from weft_compiler.ir.mutator import Mutator, map_bodies, with_body
+from weft_compiler.ir.mutator import Mutator, with_body
 from weft_compiler.ir.program import (
     Allocate,
     Body,
@@ -53,9 +53,9 @@ from weft_compiler.passes.effects import (
     accesses,
     effects_of,
     interface_buffers,
-    with_allocations,
 )
 from weft_compiler.passes.framework import Context
+from weft_compiler.passes.scope import ScopedMutator
 
 T = TypeVar("T")
 
@@ -71,7 +71,8 @@ _PRODUCTS: Final = ("gemm", "matmul", "matmul_pairs")
 
 def tile_rows(program: Program, context: Context) -> Program:
     """Return the program with rows in tiles where that keeps temporaries in caches."""
-    return with_body(program, _tile_body(program.body, interface_buffers(program), context))
+    tiling = _Tiling(interface_buffers(program), context)
+    return with_body(program, tiling.rewrite_body(program.body))
 
 
 class _Step(NamedTuple):
@@ -102,37 +103,42 @@ class _Step(NamedTuple):
         return {*self.effects.reads, *self.effects.writes}
 
 
-def _tile_body(body: Body, outer: Buffers, context: Context) -> Body:
-    buffers = with_allocations(outer, body)
-    allocated = {each.buffer.name: each.buffer for each in body if isinstance(each, Allocate)}
-    if sum(each.bytes for each in allocated.values()) < _MIN_BYTES:
-        return tuple(
-            [map_bodies(each, lambda inner: _tile_body(inner, buffers, context)) for each in body]
-        )
-    statements = [each for each in body if not isinstance(each, Allocate)]
-    steps = [_alternatives(each, effects_of((each,), buffers), buffers) for each in statements]
-    users = Counter(name for ways in steps for name in ways[0].touches)
-    tiled: list[Statement] = []
-    small: set[str] = set()
-    position = 0
-    while position < len(statements):
-        group, between, rows = _group_before_next(steps[position:], users, allocated)
-        if rows:
-            names = ", ".join([each.name for each in between])
-            context.applied(names, "%d statements run in tiles of %d rows", len(group), rows)
-            tiled += _emit_tiles(group, between, rows, buffers)
-            small.update(each.name for each in between)
-            position += len(group)
-        else:
-            if between:
+class _Tiling(ScopedMutator):
+    """Tiles groups of statements that have large temporaries between them."""
+
+    def rewrite_statements(self, body: Body) -> Body:
+        buffers = self.buffers
+        allocated = {each.buffer.name: each.buffer for each in body if isinstance(each, Allocate)}
+        if sum(each.bytes for each in allocated.values()) < _MIN_BYTES:
+            return tuple(map(self.rewrite_bodies, body))
+        statements = [each for each in body if not isinstance(each, Allocate)]
+        steps = [_alternatives(each, effects_of((each,), buffers), buffers) for each in statements]
+        users = Counter(name for ways in steps for name in ways[0].touches)
+        tiled: list[Statement] = []
+        small: set[str] = set()
+        position = 0
+        while position < len(statements):
+            group, between, rows = _group_before_next(steps[position:], users, allocated)
+            if rows:
                 names = ", ".join([each.name for each in between])
-                context.missed(names, "no tile fits a cache without reading operands too often")
-            tiled.append(
-                map_bodies(statements[position], lambda inner: _tile_body(inner, buffers, context))
-            )
-            position += 1
-    kept = [each for each in body if isinstance(each, Allocate) and each.buffer.name not in small]
-    return (*kept, *tiled)
+                self.context.applied(
+                    names, "%d statements run in tiles of %d rows", len(group), rows
+                )
+                tiled += _emit_tiles(group, between, rows, buffers)
+                small.update(each.name for each in between)
+                position += len(group)
+            else:
+                if between:
+                    names = ", ".join([each.name for each in between])
+                    self.context.missed(
+                        names, "no tile fits a cache without reading operands too often"
+                    )
+                tiled.append(self.rewrite_bodies(statements[position]))
+                position += 1
+        kept = [
+            each for each in body if isinstance(each, Allocate) and each.buffer.name not in small
+        ]
+        return (*kept, *tiled)
 
 
 def _group_before_next(
