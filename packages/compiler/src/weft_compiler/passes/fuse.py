@@ -134,8 +134,8 @@ def _find_partner(
     for position in range(len(statements) - 1, max(-1, len(statements) - 1 - MAX_DISTANCE), -1):
         other, before = statements[position], effects[position]
         is_needed = any(before.conflicts(effects[k]) for k in needed)
-        shared = after.reads.keys() & before.writes.keys() & buffers.keys()
-        shared_bytes = sum(buffers[name].bytes for name in shared)
+        shared = [name for name in before.writes if name in after.reads and name in buffers]
+        shared_bytes = sum([buffers[name].bytes for name in shared])
         is_evicted = called and shared_bytes * MIN_SIZE_RATIO < filled
         if isinstance(other, For):
             if is_needed or is_evicted:
