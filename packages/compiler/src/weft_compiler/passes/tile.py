@@ -221,7 +221,8 @@ def _alternatives(statement: Statement, effects: Effects, buffers: Buffers) -> l
         rows = int(statement.extent.value)
         row_axes = {
             name: _axis_of(name, statement.variable, effects, len(buffers[name].shape))
-            for name in {*effects.reads, *effects.writes}.intersection(buffers)
+            for name in dict.fromkeys((*effects.reads, *effects.writes))
+            if name in buffers
         }
         axes = {name: axis for name, axis in row_axes.items() if axis is not None}
     return [_Step(statement, effects, rows, axes, 0)]
