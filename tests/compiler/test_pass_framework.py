@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -170,6 +171,14 @@ def test_passes_are_listed(
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == [each.name for each in PIPELINE]
     assert lines[0].endswith(SIMPLIFY.summary)
+
+
+@pytest.mark.parametrize("module", ["weft_compiler.passes", "weft_compiler.gpu"])
+def test_a_pass_runs_in_a_process(module: str) -> None:
+    command = [sys.executable, "-m", module, "fuse"]
+    done = subprocess.run(command, input=TEXT, capture_output=True, text=True, check=True)
+    assert parse(done.stdout).name == "two_loops"
+    assert done.stderr == "fuse: j: merged into the loop over i\n"
 
 
 @pytest.mark.parametrize(
