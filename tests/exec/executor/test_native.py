@@ -23,7 +23,7 @@ from weft_compiler.lower.values import computed
 from weft_compiler.native import cache
 from weft_exec.executor import compilers, executable
 from weft_exec.executor.compilers import Claim
-from weft_exec.executor.native import choice, function, regions, tiering
+from weft_exec.executor.native import choice, regions, specialization_cache, tiering
 from weft_exec.executor.native.function import Specialised
 from weft_exec.executor.native.tiering import Compilation, TierUpPolicy
 from weft_graph.ir.code_generators import Specialisation, generators
@@ -135,7 +135,7 @@ def _tiering(monkeypatch: pytest.MonkeyPatch, overhead: float | None = None) -> 
     monkeypatch.setenv("WEFT_JIT", "on")
     policy = TierUpPolicy(overhead or 0.0)
     made = Compilation(policy, lambda: overhead is None, lambda: made.seen)
-    monkeypatch.setattr(function, "compilation", lambda: made)
+    monkeypatch.setattr(specialization_cache, "compilation", lambda: made)
     return made
 
 
@@ -274,7 +274,7 @@ def test_shapes_that_are_used_stay_compiled(
     """One that is used all the time is never compiled again, however many others there are."""
     _tiering(monkeypatch)
     monkeypatch.setattr(tiering, "_REGION_SECONDS", 0.0)
-    monkeypatch.setattr(function, "MOST", 3)
+    monkeypatch.setattr(specialization_cache, "MAX_SPECIALIZATIONS", 3)
     x = wf.placeholder(wf.float32, [None])
     y = wf.reduce_sum(wf.exp(-x) + 1.0)
 
@@ -465,8 +465,10 @@ def test_shapes_that_never_come_again_are_not_kept(
     with wf.Session() as session:
         for size in range(600):
             assert session.run(y, {x: np.zeros(size, np.float32)}).size == size
-    (region,) = made
-    assert len(region._records) <= 256 and not region._made and not generated
+        (region,) = made
+        num_waiting = len(region.cache.waiting())
+    assert 0 < num_waiting <= 256
+    assert region.cache.num_compiled() == (0, 0) and not generated
 
 
 def test_without_a_compiler_it_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:

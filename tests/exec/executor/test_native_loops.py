@@ -21,7 +21,7 @@ from weft_compiler.ir.parser import parse
 from weft_compiler.ir.verifier import verify
 from weft_compiler.lower import whole_loop
 from weft_compiler.passes.pipeline import PIPELINE
-from weft_exec.executor.native import loops as native_loops
+from weft_exec.executor.native import loops as native_loops, specialization_cache
 from weft_exec.executor.native.tiering import Compilation
 from weft_exec.resources.tensor_arrays import Stack
 
@@ -182,7 +182,7 @@ def test_a_loop_is_compiled_when_its_kernels_took_long_enough(
 ) -> None:
     monkeypatch.setenv("WEFT_JIT", "on")
     account = Compilation(idle_cores=lambda: True)
-    monkeypatch.setattr(native_loops, "compilation", lambda: account)
+    monkeypatch.setattr(specialization_cache, "compilation", lambda: account)
     limit = wf.placeholder(wf.int32, [])
     last = wf.while_loop(lambda i, _: i < limit, lambda i, v: (i + 1, v * 0.5 + 1.0), (0, 0.0))
     with wf.Session() as session:

@@ -168,7 +168,7 @@ class CompiledLoop(Compound):
       order: for each loop variable, the index of its value in the function's results.
     """
 
-    __slots__ = ("_function", "_in_order", "_loop", "_order", "_take")
+    __slots__ = ("_function", "_in_order", "_loop", "_order", "_skips", "_take")
 
     def __init__(
         self, loop: WhileLoop, function: Callable[..., Any], take: Gather, order: Sequence[int]
@@ -178,6 +178,7 @@ class CompiledLoop(Compound):
         self._in_order = gather(order)
         self._function = function
         self._take = take
+        self._skips = 0
 
     def __call__(self, slots: Slots, run: Callable[[Slots], None] | None = None) -> bool:
         """Run the loop.
@@ -187,11 +188,16 @@ class CompiledLoop(Compound):
         Returns: True if the function computed the loop.
         """
         run = run or self._loop
+        if self._skips > 0:
+            self._skips -= 1
+            run(slots)
+            return False
         values = self._function(*self._take(slots))
         if isinstance(values, ByKernels):
             started = time.thread_time()
             run(slots)
             values.took(time.thread_time() - started)
+            self._skips = values.skips
         elif values is NotImplemented:
             run(slots)
         elif isinstance(values, ToCompare):

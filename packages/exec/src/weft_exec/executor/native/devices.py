@@ -10,7 +10,8 @@ import numpy as np
 from weft_exec.devices.device import Device
 from weft_exec.executor.compilers import Claim, Offer
 from weft_exec.executor.native.choice import choose
-from weft_exec.executor.native.function import Mode, Specialised
+from weft_exec.executor.native.function import Specialised
+from weft_exec.executor.native.specialization_cache import Mode
 from weft_exec.executor.native.watch import watched
 from weft_exec.executor.region import Region
 from weft_exec.resources.resources import state_of

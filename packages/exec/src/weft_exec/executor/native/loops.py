@@ -8,9 +8,7 @@ last iteration.
 from __future__ import annotations
 
 import logging
-import threading
-import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import nullcontext
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -21,19 +19,19 @@ from weft_exec.devices.device import Device
 from weft_exec.executor.by_kernels import ToCompare
 from weft_exec.executor.compilers import Offer
 from weft_exec.executor.linear import gather
-from weft_exec.executor.native import interrupts
 from weft_exec.executor.native.check import differs, largest, shown
-from weft_exec.executor.native.function import MOST, MOST_COUNTED, Mode, known_shape
+from weft_exec.executor.native.function import known_shape
 from weft_exec.executor.native.kept import Place, place_of
+from weft_exec.executor.native.specialization_cache import Mode, SpecializationCache
 from weft_exec.executor.native.streams import Executions
-from weft_exec.executor.native.tiering import RegionProfile, compilation
+from weft_exec.executor.native.tiering import Function
 from weft_exec.executor.priority import updates
 from weft_exec.executor.step_check import raise_if_ended
 from weft_exec.kernels.philox import RandomStream
 from weft_exec.kernels.random import stream_of
 from weft_exec.kernels.random_counters import iteration_tag, needs_counters
 from weft_exec.resources.resources import VariableState, state_of
-from weft_graph.ir.code_generators import NotGenerated, ProfileStore, Shape
+from weft_graph.ir.code_generators import Generated, ProfileStore, Shape
 from weft_graph.ir.interrupts import uninterrupted
 from weft_graph.ir.node import Node
 from weft_graph.ir.traits import Role
@@ -175,8 +173,6 @@ class CompiledLoop:
         self._generator = generator
         self._whole = whole
         self._device = device
-        self._threads = device.config.compiled_threads
-        self._mode = mode
         self._handles = {
             at
             for at, e in enumerate(whole.enters)
@@ -196,19 +192,15 @@ class CompiledLoop:
         self._room = 0
         self._rooms: dict[Kept, tuple[int, ...]] = {}
         self._refused = self._unplaced = 0
-        self._made: dict[_Key, Callable[..., Any] | None] = {}
-        self._records: dict[_Key, RegionProfile] = {}
-        self._stoppable: weakref.WeakSet[interrupts.Stoppable] = weakref.WeakSet()
-        self._closed = False
-        self._lock = threading.Lock()
-        self._compilation = compilation()
-        if mode is Mode.ON:
-            self._compilation.add(self)
+        self._is_rejected = False
+        self.cache = SpecializationCache[_Key, _Key](self, device, mode, checked)
+        self._lookup = self.cache.lookup
+        self.stop: Callable[[], None] = self.cache.stop
 
     def __call__(self, *values: Any) -> Any:
         """Return the last values; NotImplemented or a record if the kernels should run."""
         if self._refused > _REFUSED:
-            self._give_up()
+            self._reject()
             return NotImplemented
         if self._around and not self._given_up.issuperset(self._around):
             return NotImplemented
@@ -225,7 +217,7 @@ class CompiledLoop:
         if places is None:
             self._unplaced += 1
             if self._unplaced > _REFUSED:
-                self._give_up()
+                self._reject()
             return NotImplemented
         states: dict[int, VariableState] = {}
         if self._variables:
@@ -243,17 +235,16 @@ class CompiledLoop:
 
     def _made_for(self, key: _Key, asked: _Asked) -> Any:
         """Run the function for a key; return NotImplemented or a record if there is none."""
-        made = self._made.get(key, NotImplemented)
-        if made is NotImplemented:
-            if self._mode is Mode.ON:
-                record = self._records.get(key) or self._record(key)
-                return record if record.begins(False) else NotImplemented
-            made = self._made_now(key)
-        if made is None:
+        function = self._lookup(key, NotImplemented)
+        if function is NotImplemented:
+            if self.cache.mode is Mode.ON:
+                return self.cache.profile(key, asked)
+            function = self.cache.compile_now(key, asked)
+        if function is None:
             self._give_up()
             return NotImplemented
         try:
-            found = made(asked)
+            found = function(asked)
         except errors.CancelledError:
             raise
         except errors.OpError:
@@ -266,18 +257,14 @@ class CompiledLoop:
 
     def _give_up(self) -> None:
         """Let loops inside be compiled separately."""
-        frame = self._whole.loop.frame
-        if frame not in self._given_up:
-            _log.info("%s runs by kernels from now on", frame.name)
-            self._given_up.add(frame)
+        self._given_up.add(self._whole.loop.frame)
 
-    def stop(self) -> None:
-        """Make running calls end, because their session is closed."""
-        with self._lock:
-            self._closed = True
-            stoppable = list(self._stoppable)
-        for function in stoppable:
-            function.close()
+    def _reject(self) -> None:
+        """Leave the loop to its kernels from now on, for all shapes."""
+        if not self._is_rejected:
+            _log.info("%s runs by kernels from now on", self.name)
+        self._is_rejected = True
+        self._give_up()
 
     # ---------------------------------------------------------------------- keys
 
@@ -306,120 +293,44 @@ class CompiledLoop:
             places.append(place)
         return places
 
-    def _record(self, key: _Key) -> RegionProfile:
-        with self._lock:
-            if len(self._records) >= MOST_COUNTED:  # drop shapes that may never come again
-                self._records.clear()
-            record = self._records[key] = RegionProfile(self._compilation, self._whole.nodes)
-        return record
+    # ---------------------------------------------------------------------- see `Binding`
 
     @property
-    def device(self) -> Device:
-        """The device that it runs on; see `Candidate`."""
-        return self._device
+    def name(self) -> str:
+        """Name of the loop's frame."""
+        return self._whole.loop.frame.name
 
     @property
     def nodes(self) -> Sequence[Node]:
-        """The nodes of the loop; see `Candidate`."""
+        """Nodes of the loop."""
         return self._whole.nodes
 
-    def num_compiled(self) -> tuple[int, int]:
-        """Return the numbers of compiled and of refused choices of shapes; see `Candidate`."""
-        with self._lock:
-            functions = list(self._made.values())
-        return len(functions) - functions.count(None), functions.count(None)
-
     @property
-    def store(self) -> ProfileStore:
-        """Store of measurements; see `Candidate`."""
+    def profiles(self) -> ProfileStore:
+        """Store of the generator."""
         return self._generator.profiles
 
-    def fingerprint(self, profile: RegionProfile) -> str | None:
-        """Return a name for the shapes of a profile; see `Candidate`."""
-        key = self._key_of(profile)
-        if key is None or self._checked:
-            return None
-        return self._generator.loop_fingerprint(self._whole, *key, self._goes_on)
+    def choice(self, key: _Key, inputs: Sequence[Any]) -> _Key:
+        """Return the key, which has all that a loop is compiled for."""
+        return key
 
-    def waiting(self) -> list[RegionProfile]:
-        """Return the profiles of shapes that it is not compiled for; see `Candidate`."""
-        with self._lock:
-            return list(self._records.values())
+    def fingerprint(self, choice: _Key) -> str | None:
+        """Return a name for the loop and a choice."""
+        return self._generator.loop_fingerprint(self._whole, *choice, self._goes_on)
 
-    def find(self, record: RegionProfile) -> bool:
-        """Use the code on the disk for the shapes of a profile; see `Candidate`."""
-        key = self._key_of(record)
-        made = None if key is None else self._compiled(key, self._generator.find_loop)
-        if key is not None and made is not None:
-            self._put(key, record, made)
-        return made is not None
+    def find(self, choice: _Key) -> GeneratedLoop | None:
+        """Return code from the disk."""
+        return self._generator.find_loop(self._whole, *choice, self._goes_on)
 
-    def compile(self, record: RegionProfile) -> None:
-        """Compile for the shapes of a profile; see `Candidate`."""
-        key = self._key_of(record)
-        if key is not None:
-            self._put(key, record, self._compiled(key))
-
-    def _key_of(self, record: RegionProfile) -> _Key | None:
-        """Return the key of a record that is still counted."""
-        with self._lock:
-            return next((key for key, each in self._records.items() if each is record), None)
-
-    def _put(self, key: _Key, record: RegionProfile, made: Callable[..., Any] | None) -> None:
-        """Replace the function of a key; None stands for kernels."""
-
-        def replace(function: Callable[..., Any] | None) -> None:
-            with self._lock:
-                if key in self._made:
-                    self._made[key] = function
-
-        with self._lock:
-            if len(self._made) >= MOST:
-                del self._made[next(iter(self._made))]
-            counted = None if made is None or self._checked else record.watch(made, replace)
-            self._made[key] = counted or made
-            self._records.pop(key, None)
-
-    def _made_now(self, key: _Key) -> Callable[..., Any] | None:
-        with self._lock:
-            if key in self._made or len(self._made) >= MOST:
-                return self._made.get(key)
-        made = self._compiled(key)
-        with self._lock:
-            return self._made.setdefault(key, made)
-
-    def _compiled(
-        self, key: _Key, generate: Callable[..., GeneratedLoop | None] | None = None
-    ) -> Callable[..., Any] | None:
-        """Compile a key; return None if it cannot be compiled, or `generate` returns None."""
-        name = self._whole.loop.frame.name
-        generate = generate or self._generator.generate_loop
-        try:
-            generated = generate(self._whole, *key, self._goes_on)
-        except NotGenerated as why:
-            _log.info("%s runs by kernels: %s", name, why)
-            return None
-        except Exception as error:  # because it may run in the background, where nobody would see
-            if self._mode is Mode.NOW:
-                raise errors.InternalError(
-                    f"the loop {name} could not be compiled: {error!r}"
-                ) from error
-            _log.exception("%s cannot be compiled, and runs by kernels", name)
-            return None
-        if generated is None:
-            return None
-        generated.threads = self._threads
-        run = interrupts.Stoppable(generated, tried=True)
-        with self._lock:
-            self._stoppable.add(run)
-            if self._closed:  # closed meanwhile
-                run.close()
-        return self._calling(generated, run)
+    def generate(self, choice: _Key, like: Iterable[Generated]) -> GeneratedLoop:
+        """Compile the loop; code of other shapes is not shared."""
+        return self._generator.generate_loop(self._whole, *choice, self._goes_on)
 
     # ---------------------------------------------------------------------- running
 
-    def _calling(self, generated: GeneratedLoop, run: interrupts.Stoppable) -> Callable[..., Any]:
+    def bind(self, generated: Generated, choice: _Key) -> Function:
         """Return a function that calls that of a loop as often as stacks have to be emptied."""
+        run = self.cache.stoppable(generated, tried=True)
         takes = tuple(generated.takes)
         take: Callable[[Any], Sequence[Any]] = gather(takes)
         results = [self._device.maker(shape, d.numpy) for d, shape in generated.results]

@@ -10,8 +10,9 @@ from weft_exec.devices.device import Device
 from weft_exec.executor.compilers import Claim, LoopClaim, Offer, register_compiler
 from weft_exec.executor.native.choice import Choice, choose
 from weft_exec.executor.native.devices import on_devices, updates_of
-from weft_exec.executor.native.function import Mode, Specialised
+from weft_exec.executor.native.function import Specialised
 from weft_exec.executor.native.loops import CompiledLoop, choose_loops
+from weft_exec.executor.native.specialization_cache import Mode
 from weft_exec.executor.native.watch import Watched, watched
 from weft_exec.executor.region import Region
 from weft_exec.settings import jit_environment

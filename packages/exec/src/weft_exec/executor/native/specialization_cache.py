@@ -1,0 +1,348 @@
+"""Cache of the compiled functions of a region or of a loop, by the shapes they are compiled for."""
+
+from __future__ import annotations
+
+import enum
+import logging
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+
+from weft_exec.devices.device import Device
+from weft_exec.executor.native import interrupts
+from weft_exec.executor.native.tiering import Function, RegionProfile, compilation
+from weft_graph.ir.code_generators import Generated, NotGenerated, ProfileStore
+from weft_graph.ir.node import Node
+from weft_tensor import errors
+
+MAX_SPECIALIZATIONS: Final = 16
+"""Maximum number of choices of shapes and values with compiled code at a time."""
+
+MAX_PROFILES: Final = 256
+"""Maximum number of choices whose runs by kernels are counted at a time."""
+
+_SHARED: Final = 0.1
+"""Approximate fraction of the compile time that is left if code of another size is shared."""
+
+_log: Final = logging.getLogger(__name__)
+
+K = TypeVar("K")
+K_contra = TypeVar("K_contra", contravariant=True)
+C = TypeVar("C")
+
+
+class Mode(enum.Enum):
+    """Time at which regions and loops are compiled.
+
+    ON: in the background, for shapes whose kernels have taken as long as compiling will; they run
+      until it is done.
+    FIRST: when shapes are first met, so that results do not depend on timing.
+    NOW: as FIRST, and errors of the compiler are raised.
+    """
+
+    ON = "on"
+    FIRST = "first"
+    NOW = "now"
+
+
+class Binding(Protocol[K_contra, C]):
+    """Interface of a region or a loop to its cache: everything in which the two differ.
+
+    A key identifies a call, by shapes and values. A choice has all that its code is compiled for.
+    """
+
+    @property
+    def name(self) -> str:
+        """Name of the region or loop in log messages."""
+        ...
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        """Nodes that are computed together."""
+        ...
+
+    @property
+    def profiles(self) -> ProfileStore:
+        """Store of measurements between processes."""
+        ...
+
+    def choice(self, key: K_contra, inputs: Sequence[Any]) -> C:
+        """Return the choice of a call."""
+        ...
+
+    def fingerprint(self, choice: C) -> str | None:
+        """Return a name for the nodes and a choice that is the same in all processes."""
+        ...
+
+    def find(self, choice: C) -> Generated | None:
+        """Return code from the disk; None if there is none."""
+        ...
+
+    def generate(self, choice: C, like: Iterable[Generated]) -> Generated:
+        """Compile a choice.
+
+        Args:
+          like: code of other choices, which may be shared.
+        Raises: NotGenerated: it cannot be compiled.
+        """
+        ...
+
+    def bind(self, generated: Generated, choice: C) -> Function:
+        """Return a function of the inputs of a call that runs code."""
+        ...
+
+
+class _Waiting(NamedTuple, Generic[C]):
+    """Choice that runs by kernels and may be compiled later."""
+
+    profile: RegionProfile
+    choice: C
+
+
+class SpecializationCache(Generic[K, C]):
+    """Compiled functions of a region or a loop, by key; the `Candidate` of `Compilation`.
+
+    A key is unknown, waits for its code while kernels run, has a function, or stays with kernels;
+    then its function is None. In the background, the least recently used function is dropped when
+    there are too many. Otherwise, further keys stay with kernels, because a compile for each run
+    would cost more than they do.
+
+    Args:
+      binding: the region or loop.
+      device: has the settings of threads.
+      mode: when functions are compiled.
+      checked: whether kernels compute the same, for comparison.
+
+    Attributes:
+      lookup: returns the function of a key, None if it stays with kernels, and its second argument
+        if the key is unknown. It is the `get` of a dictionary, as each call needs it.
+    """
+
+    def __init__(
+        self, binding: Binding[K, C], device: Device, mode: Mode, checked: bool = False
+    ) -> None:
+        self._binding = binding
+        self._device = device
+        self._checked = checked
+        self.mode: Final = mode
+        self._functions: dict[K, Function | None] = {}
+        self.lookup: Final[Callable[[K, Any], Any]] = self._functions.get
+        self._waiting: dict[K, _Waiting[C]] = {}
+        self._live: weakref.WeakValueDictionary[int, Generated] = weakref.WeakValueDictionary()
+        self._stoppable: weakref.WeakSet[interrupts.Stoppable] = weakref.WeakSet()
+        self._is_closed = self._has_failed = self._is_full = False
+        self._lock = threading.Lock()
+        self._compilation = compilation()
+        if mode is Mode.ON:
+            self._compilation.add(self)
+
+    # ---------------------------------------------------------------------- calls of unknown keys
+
+    def profile(self, key: K, inputs: Sequence[Any]) -> Any:
+        """Return the profile of a key if its kernels should be timed now, else NotImplemented."""
+        waiting = self._waiting.get(key) or self._wait(key, inputs)
+        begins = waiting.profile.begins(not self._functions)
+        return waiting.profile if begins else NotImplemented
+
+    def _wait(self, key: K, inputs: Sequence[Any]) -> _Waiting[C]:
+        """Return a new profile of a key without code."""
+        choice = self._binding.choice(key, inputs)
+        with self._lock:
+            if len(self._waiting) >= MAX_PROFILES:  # drop shapes that may never come again
+                self._waiting.clear()
+            profile = RegionProfile(self._compilation, self._binding.nodes)
+            if any([each.shares for each in self._live.values()]):
+                profile.discount(_SHARED)
+            waiting = self._waiting[key] = _Waiting(profile, choice)
+        return waiting
+
+    def compile_now(self, key: K, inputs: Sequence[Any]) -> Function | None:
+        """Return the function of a new key; None if it stays with kernels.
+
+        Raises:
+          OpError: the compiler raised it, in the mode NOW.
+          InternalError: the compiler raised another error, in the mode NOW.
+        """
+        with self._lock:
+            if key in self._functions:
+                return self._functions[key]
+            is_full = len(self._functions) >= MAX_SPECIALIZATIONS
+            is_news = is_full and not self._is_full
+            self._is_full |= is_full
+        if is_news:
+            _log.info(
+                "%s is compiled for %d choices of shapes, and runs by kernels for others",
+                self._binding.name,
+                MAX_SPECIALIZATIONS,
+            )
+        if is_full:
+            return None
+        function = self._compiled(self._binding.choice(key, inputs))
+        with self._lock:
+            return self._functions.setdefault(key, function)
+
+    # ---------------------------------------------------------------------- tier-up
+
+    @property
+    def device(self) -> Device:
+        """The device that it runs on; see `Candidate`."""
+        return self._device
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        """The nodes that are computed together; see `Candidate`."""
+        return self._binding.nodes
+
+    @property
+    def store(self) -> ProfileStore:
+        """Store of measurements; see `Candidate`."""
+        return self._binding.profiles
+
+    def num_compiled(self) -> tuple[int, int]:
+        """Return the numbers of keys with code and of those left to kernels; see `Candidate`."""
+        with self._lock:
+            functions = list(self._functions.values())
+        return len(functions) - functions.count(None), functions.count(None)
+
+    def waiting(self) -> list[RegionProfile]:
+        """Return the profiles of keys without code; see `Candidate`."""
+        with self._lock:
+            if self._is_closed:
+                return []
+            return [waiting.profile for waiting in self._waiting.values()]
+
+    def fingerprint(self, profile: RegionProfile) -> str | None:
+        """Return a name for the choice of a profile; see `Candidate`."""
+        found = self._of_profile(profile)
+        return None if found is None or self._checked else self._binding.fingerprint(found[1])
+
+    def find(self, profile: RegionProfile) -> bool:
+        """Use the code on the disk for the choice of a profile; see `Candidate`."""
+        found = self._of_profile(profile)
+        if found is None or self._checked:
+            return False
+        key, choice = found
+        function = self._compiled(choice, self._binding.find)
+        if function is not None:
+            self._put(key, profile, function)
+        return function is not None
+
+    def compile(self, profile: RegionProfile) -> None:
+        """Compile for the choice of a profile; see `Candidate`."""
+        found = self._of_profile(profile)
+        if found is not None:
+            key, choice = found
+            self._put(key, profile, self._compiled(choice))
+
+    def _of_profile(self, profile: RegionProfile) -> tuple[K, C] | None:
+        """Return the key and the choice of a profile; None if it was dropped."""
+        with self._lock:
+            for key, waiting in self._waiting.items():
+                if waiting.profile is profile:
+                    return key, waiting.choice
+        return None
+
+    def _put(self, key: K, profile: RegionProfile, function: Function | None) -> None:
+        """Use a function for a key, and watch whether it saves time; None stands for kernels."""
+
+        def replace(function: Function | None) -> None:
+            with self._lock:
+                if key in self._functions:
+                    self._functions[key] = function
+            if function is None:
+                _log.info("%s is faster by kernels", self._binding.name)
+
+        if function is not None and not self._checked:
+            function = profile.watch(function, replace)
+        with self._lock:
+            self._keep(key, function)
+            self._waiting.pop(key, None)
+
+    def _keep(self, key: K, function: Function | None) -> None:
+        """Store the function of a key, and drop another if there are too many.
+
+        When all room is taken, the others are marked as unused by wrappers that remove themselves
+        at the next call. So a function is dropped only if it was not used since the last one was
+        added.
+        """
+        functions = self._functions
+        if len(functions) >= MAX_SPECIALIZATIONS:
+            unused = [other for other, f in functions.items() if isinstance(f, _Unused | None)]
+            del functions[next(iter(unused or functions))]
+        functions[key] = function
+        if len(functions) >= MAX_SPECIALIZATIONS:
+            for other, f in functions.items():
+                if other != key and f is not None and not isinstance(f, _Unused):
+                    functions[other] = _Unused(functions, other, f)
+
+    # ---------------------------------------------------------------------- compiling
+
+    def _compiled(
+        self, choice: C, find: Callable[[C], Generated | None] | None = None
+    ) -> Function | None:
+        """Compile a choice; return None if it cannot be compiled, or `find` returns None."""
+        name = self._binding.name
+        try:
+            generated = self._generated(choice) if find is None else find(choice)
+            if generated is None:
+                return None
+            generated.threads = self._device.config.compiled_threads
+            with self._lock:
+                self._live[id(generated)] = generated
+            return self._binding.bind(generated, choice)
+        except NotGenerated as why:
+            _log.info("%s runs by kernels: %s", name, why)
+        except Exception as error:  # because it may run in the background, where nobody would see
+            if self.mode is Mode.NOW:
+                if isinstance(error, errors.OpError):
+                    raise
+                message = f"{name} could not be compiled: {error!r}"
+                raise errors.InternalError(message) from error
+            if not self._has_failed:
+                _log.exception("%s cannot be compiled, and runs by kernels", name)
+            self._has_failed = True
+        return None
+
+    def _generated(self, choice: C) -> Generated:
+        """Generate code, which may share that of another choice."""
+        with self._lock:
+            like = list(self._live.values())
+        return self._binding.generate(choice, like)
+
+    # ---------------------------------------------------------------------- closing
+
+    def stoppable(
+        self, generated: Generated, tried: bool = False, bounded: bool = False
+    ) -> interrupts.Stoppable:
+        """Return a function whose calls end when their step or session does; see `Stoppable`."""
+        function = interrupts.Stoppable(generated, tried, bounded)
+        with self._lock:
+            self._stoppable.add(function)
+            if self._is_closed:  # closed meanwhile
+                function.close()
+        return function
+
+    def stop(self) -> None:
+        """Make running calls end, because their session is closed."""
+        with self._lock:
+            self._is_closed = True
+            stoppable = list(self._stoppable)
+        for function in stoppable:
+            function.close()
+
+
+class _Unused:
+    """Wrapper of a function that marks it as unused until it is called."""
+
+    __slots__ = ("_function", "_functions", "_key")
+
+    def __init__(self, functions: dict[Any, Any], key: Any, function: Function) -> None:
+        self._functions = functions
+        self._key = key
+        self._function = function
+
+    def __call__(self, inputs: Sequence[Any]) -> Any:
+        if self._functions.get(self._key) is self:
+            self._functions[self._key] = self._function
+        return self._function(inputs)

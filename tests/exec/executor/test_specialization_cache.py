@@ -1,0 +1,279 @@
+"""Regions and loops keep compiled code in the same way: limits, log lines, deoptimization."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft as wf
+from weft_exec.executor.native import specialization_cache
+from weft_exec.executor.native.specialization_cache import (
+    MAX_PROFILES,
+    MAX_SPECIALIZATIONS,
+    Mode,
+    SpecializationCache,
+)
+from weft_exec.executor.native.tiering import Compilation
+from weft_graph.ir.code_generators import NoProfiles, NotGenerated
+from weft_tensor import errors
+
+pytest.importorskip("weft_compiler")
+
+LOGGER = "weft_exec.executor.native"
+
+
+def region(x: Any) -> Any:
+    """Return a region of one input."""
+    return wf.exp(x) + 1.0
+
+
+def loop(x: Any) -> Any:
+    """Return a loop that brings in one input."""
+    return wf.while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, a * 1.5), [0, x])[1]
+
+
+EXPECTED: dict[Callable[[Any], Any], Callable[[Any], Any]] = {
+    region: lambda x: np.exp(x) + 1.0,
+    loop: lambda x: x * 1.5**3,
+}
+UNITS = pytest.mark.parametrize("unit", EXPECTED)
+
+
+class Eager(Compilation):
+    """Compilation of everything that kernels have run twice, in the step's own thread."""
+
+    def ran_by_kernels(self, seconds: float) -> None:
+        """Compile all that waits."""
+        for candidate, profile in self._waiting():
+            candidate.compile(profile)
+
+
+@pytest.fixture
+def caches(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Caches of the regions and loops of a test; those in the background compile at once."""
+    found: list[Any] = []
+    compilation = Eager()
+    begin = SpecializationCache.__init__
+
+    def note(self: Any, *args: Any) -> None:
+        begin(self, *args)
+        found.append(self)
+
+    monkeypatch.setattr(SpecializationCache, "__init__", note)
+    monkeypatch.setattr(specialization_cache, "compilation", lambda: compilation)
+    return found
+
+
+@pytest.fixture
+def lines(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], list[str]]]:
+    """Return the log lines of compiled regions and loops, after the name of each."""
+    with caplog.at_level(logging.INFO, LOGGER):
+        yield lambda: [
+            record.getMessage().partition(" ")[2]
+            for record in caplog.records
+            if record.name.startswith(LOGGER)
+        ]
+
+
+def runner(session: Any, unit: Callable[[Any], Any]) -> Callable[[int], None]:
+    """Return a function that runs a unit for vectors of a size, and checks the values."""
+    x = wf.placeholder(wf.float32, [None])
+    y = unit(x)
+
+    def run(size: int) -> None:
+        value = np.linspace(-1, 1, size, dtype=np.float32)
+        result = session.run(y, {x: value})
+        np.testing.assert_allclose(result, EXPECTED[unit](value), 1e-5)
+
+    return run
+
+
+@UNITS
+def test_first_shapes_have_code_and_others_run_by_kernels(
+    unit: Callable[[Any], Any],
+    caches: list[Any],
+    lines: Callable[[], list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("WEFT_JIT", "now")
+    with wf.Session() as session:
+        run = runner(session, unit)
+        for size in [*range(2, 22), *range(2, 22)]:
+            run(size)
+        (cache,) = caches
+        assert cache.num_compiled() == (16, 0)
+    assert lines() == ["is compiled for 16 choices of shapes, and runs by kernels for others"]
+
+
+@UNITS
+def test_the_least_recently_used_code_is_dropped(
+    unit: Callable[[Any], Any],
+    caches: list[Any],
+    lines: Callable[[], list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("WEFT_JIT", "on")
+    with wf.Session() as session:
+        run = runner(session, unit)
+        for size in range(2, 22):
+            # The first run of each size by kernels is not timed, and the third one is compiled.
+            for _ in range(3):
+                run(size)
+            if size >= 17:  # all room is taken
+                run(2)
+        (cache,) = caches
+        assert cache.num_compiled() == (16, 0) and not cache.waiting()
+        for size in [2, *range(7, 22)]:
+            run(size)
+        assert not cache.waiting()
+        for size in range(3, 7):
+            run(size)
+        assert len(cache.waiting()) == 4
+    assert not lines()
+
+
+@UNITS
+def test_errors_of_the_compiler_are_raised_if_asked(
+    unit: Callable[[Any], Any], caches: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise ValueError("no registers are left")
+
+    monkeypatch.setenv("WEFT_JIT", "now")
+    with wf.Session() as session:
+        run = runner(session, unit)
+        monkeypatch.setattr(SpecializationCache, "_generated", fail)
+        with pytest.raises(errors.InternalError, match=r"could not be compiled.*no registers"):
+            run(3)
+
+
+class Code:
+    """Code of a choice.
+
+    Attributes:
+      shares, threads: as of `Generated`.
+    """
+
+    shares = False
+    threads = 1
+
+
+class Numbers:
+    """Binding whose choices are numbers, and whose functions return them.
+
+    Attributes:
+      error: raised for negative numbers, if there is one.
+    """
+
+    name = "numbers"
+    profiles = NoProfiles()
+
+    def __init__(self) -> None:
+        self.nodes = [wf.exp(wf.placeholder(wf.float32, [4])).op]
+        self.error: Exception | None = None
+
+    def choice(self, key: int, inputs: Sequence[Any]) -> int:
+        """Return the key."""
+        return key
+
+    def fingerprint(self, choice: int) -> str | None:
+        """Return None."""
+        return None
+
+    def find(self, choice: int) -> Any:
+        """Return None."""
+        return None
+
+    def generate(self, choice: int, like: Iterable[Any]) -> Any:
+        """Return code, or raise the error."""
+        if choice < 0 and self.error is not None:
+            raise self.error
+        return Code()
+
+    def bind(self, generated: Any, choice: int) -> Callable[..., Any]:
+        """Return a function that returns the choice."""
+        return lambda inputs: choice
+
+
+def cache_of(binding: Numbers, mode: Mode) -> SpecializationCache[int, int]:
+    """Return an empty cache."""
+    device: Any = SimpleNamespace(config=SimpleNamespace(compiled_threads=1))
+    return SpecializationCache(binding, device, mode)
+
+
+def test_slower_code_is_dropped_for_its_kernels(
+    caches: list[Any], lines: Callable[[], list[str]]
+) -> None:
+    cache = cache_of(Numbers(), Mode.ON)
+    profile = cache.profile(3, [])
+    profile.least = 0.0  # no code is faster
+    cache.compile(profile)
+    function = cache.lookup(3, NotImplemented)
+    for _ in range(20):
+        assert function([]) == 3
+    assert cache.lookup(3, NotImplemented) is None
+    assert cache.num_compiled() == (0, 1)
+    assert lines() == ["is faster by kernels"]
+
+
+@pytest.mark.parametrize("mode", [Mode.ON, Mode.FIRST])
+def test_a_refused_choice_stays_with_kernels_alone(
+    mode: Mode, caches: list[Any], lines: Callable[[], list[str]]
+) -> None:
+    binding = Numbers()
+    binding.error = NotGenerated("it is negative")
+    cache = cache_of(binding, mode)
+    for key in (-1, 1):
+        if mode is Mode.ON:
+            cache.compile(cache.profile(key, []))
+        else:
+            cache.compile_now(key, [])
+    assert cache.lookup(-1, NotImplemented) is None
+    assert cache.lookup(1, NotImplemented)([]) == 1
+    assert lines() == ["runs by kernels: it is negative"]
+
+
+def test_failures_of_the_compiler_are_logged_once(
+    caches: list[Any], lines: Callable[[], list[str]]
+) -> None:
+    binding = Numbers()
+    binding.error = ValueError("no registers are left")
+    cache = cache_of(binding, Mode.FIRST)
+    assert cache.compile_now(-1, []) is cache.compile_now(-2, []) is None
+    assert lines() == ["cannot be compiled, and runs by kernels"]
+
+
+def test_refused_choices_are_dropped_before_code_in_use(caches: list[Any]) -> None:
+    binding = Numbers()
+    binding.error = NotGenerated("it is negative")
+    cache = cache_of(binding, Mode.ON)
+    keys = [0, -1, *range(1, MAX_SPECIALIZATIONS)]
+    for key in keys:
+        if key == keys[-1]:
+            for used in range(key):
+                assert cache.lookup(used, NotImplemented)([]) == used
+        cache.compile(cache.profile(key, []))
+    assert cache.num_compiled() == (MAX_SPECIALIZATIONS, 0)
+    assert cache.lookup(-1, NotImplemented) is NotImplemented
+
+
+def test_profiles_of_shapes_that_never_come_again_are_dropped(caches: list[Any]) -> None:
+    cache = cache_of(Numbers(), Mode.ON)
+    first = cache.profile(0, [])
+    for key in range(1, MAX_PROFILES + 1):
+        cache.profile(key, [])
+    assert len(cache.waiting()) == 1
+    cache.compile(first)  # was dropped
+    assert cache.num_compiled() == (0, 0)
+
+
+def test_a_closed_cache_has_nothing_to_compile(caches: list[Any]) -> None:
+    cache = cache_of(Numbers(), Mode.ON)
+    cache.profile(0, [])
+    cache.stop()
+    assert not cache.waiting()
