@@ -97,13 +97,13 @@ def _reasons(cases: Iterable[Case]) -> Reasons:
     for case in cases:
         made = CaseGraph(case)
         for dtype, node in zip(case.dtypes, made.nodes, strict=True):
-            why = why_not(node)
+            why = unsupported_reason(node)
             form = dtype if len(case.dtypes) > 1 or not case.label else case.label
             found.setdefault(case.op, {}).setdefault(why, set()).add(form)
     return found
 
 
-def why_not(node: Node) -> str:
+def unsupported_reason(node: Node) -> str:
     """Why a node is not compiled, in words that fit all ops that share the reason; or ""."""
     generator = LlvmGenerator()
     traits, values = node.traits, (*node.inputs, *node.outputs)
@@ -121,7 +121,7 @@ def why_not(node: Node) -> str:
             return "it takes or gives a handle"
         if traits.stateful and not generator.draws(node):
             return "it has state"
-    why = generator.why_not(node)
+    why = generator.unsupported_reason(node)
     if not why.startswith("no rule says how"):
         why = re.sub(r"machine code for .*", "machine code of its function", why)
         return re.sub(r" of b?u?[a-z]+\d+$", "", why)

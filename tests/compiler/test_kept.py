@@ -17,7 +17,7 @@ from weft_compiler.generator import Compiled, LlvmGenerator
 from weft_compiler.lower import whole_loop
 from weft_compiler.native import cache, program as native
 from weft_graph.ir.builder import out
-from weft_graph.ir.code_generators import Specialisation
+from weft_graph.ir.code_generators import RegionRequest
 from weft_graph.ir.op_def import register_op
 from weft_graph.ir.scalar import exp
 from weft_graph.ir.traits import elementwise
@@ -34,7 +34,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def region(
     name: str, build: Callable[[Any, Any], Any], shape: tuple[int, ...] = (2, 3)
-) -> Specialisation:
+) -> RegionRequest:
     """What `generate` takes of the nodes that a function makes of two placeholders."""
     with wf.Graph().as_default() as graph, wf.name_scope(name):
         x = wf.placeholder(wf.float32, [None, None], name="x")
@@ -46,7 +46,7 @@ def region(
         inputs = [s for s in dict.fromkeys(given) if s.node not in members]
         shapes = [shape if source.dims is None or None in source.dims else source.dims
                   for source in inputs]  # fmt: skip
-    return Specialisation(members, inputs, outputs, shapes)
+    return RegionRequest(members, inputs, outputs, shapes)
 
 
 def computed(made: Compiled, *arrays: Any) -> list[Any]:

@@ -31,7 +31,7 @@ from weft_compiler.lower.registry import Unsupported
 from weft_compiler.native.program import load
 from weft_compiler.passes.pipeline import optimize
 from weft_graph.ir.builder import create
-from weft_graph.ir.code_generators import Specialisation
+from weft_graph.ir.code_generators import RegionRequest
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
 from weft_tensor import errors
@@ -43,7 +43,7 @@ def lowered(fetches: Sequence[Output], feeds: Sequence[Output], arrays: Sequence
     members = [node for node in nodes if node.role not in (Role.CONSTANT, Role.PLACEHOLDER)]
     constants = [node.outputs[0] for node in nodes if node.role is Role.CONSTANT]
     shapes = [array.shape for array in arrays] + [tuple(out.shape.as_list()) for out in constants]
-    program = lower(Specialisation(members, [*feeds, *constants], fetches, shapes), "test")
+    program = lower(RegionRequest(members, [*feeds, *constants], fetches, shapes), "test")
     verify(program)
     optimized = optimize(program).program
     assert str(parse(str(optimized))) == str(optimized)

@@ -21,7 +21,7 @@ from weft_compiler.ir.verifier import verify
 from weft_compiler.lower.region import lower
 from weft_compiler.native.program import load
 from weft_compiler.windows import PANEL_BYTES
-from weft_graph.ir.code_generators import Specialisation
+from weft_graph.ir.code_generators import RegionRequest
 from weft_graph.ir.node import Output
 from weft_tensor import errors
 
@@ -315,5 +315,5 @@ def test_others_are_direct(shape: tuple[int, ...], taps: int, stride: int) -> No
     x = wf.placeholder(wf.float32, shape)
     w = wf.placeholder(wf.float32, [taps, taps, shape[3], 64])
     y = wf.nn.conv2d(x, w, [1, stride, stride, 1], "SAME")
-    program = lower(Specialisation([y.node], [x, w], [y], [shape, (taps, taps, shape[3], 64)]))
+    program = lower(RegionRequest([y.node], [x, w], [y], [shape, (taps, taps, shape[3], 64)]))
     assert "call winograd" not in str(program)

@@ -24,9 +24,9 @@ from weft_compiler.native import cache
 from weft_exec.executor import compilers, executable
 from weft_exec.executor.compilers import Claim
 from weft_exec.executor.native import choice, regions, specialization_cache, tiering
-from weft_exec.executor.native.function import Specialised
+from weft_exec.executor.native.function import CompiledRegion
 from weft_exec.executor.native.tiering import Compilation, TierUpPolicy
-from weft_graph.ir.code_generators import Specialisation, generators
+from weft_graph.ir.code_generators import RegionRequest, generators
 from weft_graph.ir.op_def import traits_of
 from weft_graph.ir.registry import Registry
 
@@ -37,9 +37,9 @@ def generated(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[list[str],
     found: list[tuple[list[str], Any]] = []
     generate = LlvmGenerator.generate
 
-    def note(self: Any, wanted: Specialisation, *like: Any) -> Any:
-        made = generate(self, wanted, *like)
-        found.append(([node.type for node in wanted.members], wanted.shapes))
+    def note(self: Any, request: RegionRequest, *like: Any) -> Any:
+        made = generate(self, request, *like)
+        found.append(([node.type for node in request.members], request.shapes))
         return made
 
     monkeypatch.setattr(LlvmGenerator, "generate", note)
@@ -452,14 +452,14 @@ def test_shapes_that_never_come_again_are_not_kept(
     generated: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WEFT_JIT", "on")
-    made: list[Specialised] = []
-    begin = Specialised.__init__
+    made: list[CompiledRegion] = []
+    begin = CompiledRegion.__init__
 
-    def note(self: Specialised, *args: Any) -> None:
+    def note(self: CompiledRegion, *args: Any) -> None:
         begin(self, *args)
         made.append(self)
 
-    monkeypatch.setattr(Specialised, "__init__", note)
+    monkeypatch.setattr(CompiledRegion, "__init__", note)
     x = wf.placeholder(wf.float32, [None])
     y = wf.exp(-x)
     with wf.Session() as session:

@@ -11,7 +11,7 @@ import weft as wf
 from weft_compiler.ir.program import Allocate, For, walk
 from weft_compiler.lower.region import lower
 from weft_compiler.passes.pipeline import optimize
-from weft_graph.ir.code_generators import Specialisation
+from weft_graph.ir.code_generators import RegionRequest
 
 PADS = [[0, 0], [2, 0], [1, 3], [0, 0]]
 ROWS = [
@@ -100,7 +100,7 @@ def test_what_follows_a_convolution_takes_each_row_while_it_is_in_the_cache() ->
             dict.fromkeys(s for node in nodes for s in node.inputs if s.node not in nodes)
         )
         shapes = [tuple(each.shape.as_list()) for each in inputs]
-        program = optimize(lower(Specialisation(nodes, inputs, [y], shapes))).program
+        program = optimize(lower(RegionRequest(nodes, inputs, [y], shapes))).program
     assert sum(isinstance(each, For) for each in program.body) == 1
     (row,) = [each.buffer for each in walk(program.body) if isinstance(each, Allocate)]
     assert row.shape == (30, 16)

@@ -218,13 +218,13 @@ def test_stacks_grow_while_a_loop_runs(made: list[Any]) -> None:
 
 def test_what_a_compiled_loop_pushed_kernels_pop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEFT_JIT", "now")
-    why_not = whole_loop.unsupported_loop_reason
+    unsupported_reason = whole_loop.unsupported_loop_reason
     tried: list[str] = []
 
     def only_forward(whole: Any) -> str:
         backward = any(node.type == "StackPopV2" for node in whole.nodes)
         tried.append(whole.loop.frame.name)
-        return "this one runs by kernels" if backward else why_not(whole)
+        return "this one runs by kernels" if backward else unsupported_reason(whole)
 
     monkeypatch.setattr(whole_loop, "unsupported_loop_reason", only_forward)
     with wf.Graph().as_default():

@@ -192,12 +192,12 @@ def test_gradients_of_nested_loops_are_those_of_differences(
 def test_kernels_and_compiled_loops_share_stacks(
     name: str, compiled: str, ran: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    why_not = whole_loop.unsupported_loop_reason
+    unsupported_reason = whole_loop.unsupported_loop_reason
 
     def half(whole: Any) -> str:
         backward = any(node.type == "StackPopV2" for node in whole.nodes)
         other = backward is (compiled == "forward")
-        return "this one runs by kernels" if other else why_not(whole)
+        return "this one runs by kernels" if other else unsupported_reason(whole)
 
     feeds = [_feeds(), _feeds((3, 1, 1, 0, 6), 5)]
     want = _results(PROGRAMS[name], feeds, "off", monkeypatch)

@@ -12,7 +12,7 @@ import pytest
 import weft as wf
 from weft import errors
 from weft_compiler.generator import LlvmGenerator
-from weft_graph.ir.code_generators import Specialisation
+from weft_graph.ir.code_generators import RegionRequest
 
 ULPS = {"float32": 16, "float64": 16}
 """How far normal numbers may be apart, in units in the last place of the largest of a pair."""
@@ -24,9 +24,9 @@ def members(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     found: list[str] = []
     generate = LlvmGenerator.generate
 
-    def note(self: Any, wanted: Specialisation, *like: Any) -> Any:
-        found.extend([node.type for node in wanted.members])
-        return generate(self, wanted, *like)
+    def note(self: Any, request: RegionRequest, *like: Any) -> Any:
+        found.extend([node.type for node in request.members])
+        return generate(self, request, *like)
 
     monkeypatch.setattr(LlvmGenerator, "generate", note)
     with wf.Graph().as_default():

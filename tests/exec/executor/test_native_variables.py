@@ -15,7 +15,7 @@ from weft import errors
 from weft_compiler.generator import LlvmGenerator
 from weft_compiler.lower import region
 from weft_exec.resources.resources import VariableState
-from weft_graph.ir.code_generators import Specialisation
+from weft_graph.ir.code_generators import RegionRequest
 
 
 @pytest.fixture
@@ -24,9 +24,9 @@ def generated(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     found: list[str] = []
     generate = LlvmGenerator.generate
 
-    def note(self: Any, wanted: Specialisation, *like: Any) -> Any:
-        made = generate(self, wanted, *like)
-        found.extend(node.type for node in wanted.members)
+    def note(self: Any, request: RegionRequest, *like: Any) -> Any:
+        made = generate(self, request, *like)
+        found.extend(node.type for node in request.members)
         return made
 
     monkeypatch.setattr(LlvmGenerator, "generate", note)

@@ -157,7 +157,7 @@ class StandIn(Devices):
 def _is_compiled_for_gpus(backend: Devices, made: CaseGraph) -> bool:
     """Whether a backend that compiles for GPUs compiles anything of a case."""
     generator = device_generators.lookup("GPU")
-    return Devices.takes(backend, made) and not all(map(generator.why_not, made.nodes))
+    return Devices.takes(backend, made) and not all(map(generator.unsupported_reason, made.nodes))
 
 
 class CompiledStandIn(StandIn):

@@ -12,7 +12,7 @@ import weft as wf
 from weft_compiler import generator
 from weft_exec.executor.native.loops import CompiledLoop
 from weft_graph.ir.builder import create
-from weft_graph.ir.code_generators import Specialisation
+from weft_graph.ir.code_generators import RegionRequest
 from weft_graph.ir.node import Output
 
 Build = Callable[..., Sequence[Output]]
@@ -40,10 +40,10 @@ def compiled_ops(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     found: set[str] = set()
     generate = generator.LlvmGenerator.generate
 
-    def noted(self: Any, wanted: Specialisation, *like: Any) -> Any:
-        types = [node.type for node in wanted.members]
+    def noted(self: Any, request: RegionRequest, *like: Any) -> Any:
+        types = [node.type for node in request.members]
         try:
-            made = generate(self, wanted, *like)
+            made = generate(self, request, *like)
         except generator.NotGenerated as why:
             raise AssertionError(f"{types}: {why}") from why
         found.update(types)

@@ -18,7 +18,7 @@ from weft_compiler.lower.region import lower
 from weft_compiler.native.program import NativeProgram, load
 from weft_compiler.passes.framework import PassResult
 from weft_compiler.passes.pipeline import optimize
-from weft_graph.ir.code_generators import Specialisation
+from weft_graph.ir.code_generators import RegionRequest
 from weft_graph.ir.compiled_function import CompiledFunction, FusedKernel
 from weft_graph.ir.node import Node
 from weft_tensor import dtypes
@@ -30,19 +30,19 @@ _MOST_RUNS: Final = 1000
 
 
 def explain(
-    wanted: Specialisation, arrays: Callable[[Program], Sequence[Any]], options: Options
+    request: RegionRequest, arrays: Callable[[Program], Sequence[Any]], options: Options
 ) -> CompiledFunction:
     """Compile some nodes, and run what that gives.
 
     Args:
-      wanted: as of `CodeGenerator.generate`.
+      request: as of `CodeGenerator.generate`.
       arrays: makes what a program is called with: its inputs, outputs, and what it updates.
       options: what steps are compiled with.
     Raises: Unsupported: they cannot be compiled for these.
     """
     fused: dict[str, list[Node]] = {}
     started = time.perf_counter()
-    program = lower(wanted, fused=fused)
+    program = lower(request, fused=fused)
     optimized = optimize(program, check=False, vector_bytes=target_of(options).vector_bytes)
     program = optimized.program
     verify(program)
@@ -52,11 +52,11 @@ def explain(
     seconds, _ = _fastest(native, given, None)
     code = native.code
     return CompiledFunction(
-        wanted.name,
-        tuple(wanted.members),
-        tuple(wanted.shapes),
+        request.name,
+        tuple(request.members),
+        tuple(request.shapes),
         _kernels(
-            program, nests_of(program), wanted.members, fused, _times(program, options, given)
+            program, nests_of(program), request.members, fused, _times(program, options, given)
         ),
         code.module.shared + code.module.thread,
         lowering,
@@ -70,27 +70,27 @@ def explain(
 
 
 def explain_for_gpu(
-    wanted: Specialisation, capability: tuple[int, int], deterministic: bool
+    request: RegionRequest, capability: tuple[int, int], deterministic: bool
 ) -> tuple[PtxCode, CompiledFunction]:
     """The kernels of some nodes on a GPU, and what they do; how fast is for who has one to tell.
 
     Args:
-      wanted: as of `CodeGenerator.generate`.
+      request: as of `CodeGenerator.generate`.
       capability, deterministic: as of `DeviceCodeGenerator.generate`.
     Raises: Unsupported, UnimplementedError: they cannot be compiled for these.
     """
     fused: dict[str, list[Node]] = {}
     started = time.perf_counter()
-    optimized = optimize_for_gpu(lower(wanted, fused=fused))
+    optimized = optimize_for_gpu(lower(request, fused=fused))
     program = optimized.program
     lowering = time.perf_counter() - started
     module = module_for(program, capability, deterministic)
     code = code_of(program, module)
     return code, CompiledFunction(
-        wanted.name,
-        tuple(wanted.members),
-        tuple(wanted.shapes),
-        _kernels(program, [step.body for step in module.steps], wanted.members, fused, None),
+        request.name,
+        tuple(request.members),
+        tuple(request.shapes),
+        _kernels(program, [step.body for step in module.steps], request.members, fused, None),
         module.arena,
         lowering,
         time.perf_counter() - started - lowering,

@@ -18,7 +18,7 @@ import numpy as np
 from weft_compiler.lower.region import changed_by, state_type
 from weft_compiler.lower.registry import rule_of, update_of
 from weft_compiler.native.cache import sources
-from weft_graph.ir.code_generators import Shape, Specialisation
+from weft_graph.ir.code_generators import RegionRequest, Shape
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import declared_in
 from weft_graph.ir.traits import Role
@@ -34,13 +34,13 @@ class _Unknown(Exception):  # noqa: N818 - it is no error of a program
     """Something decides what is compiled that has no short form."""
 
 
-def fingerprint(wanted: Specialisation) -> str | None:
+def fingerprint(request: RegionRequest) -> str | None:
     """A hash of all that the code of some nodes depends on but names.
 
     Returns: None where a rule of another package, whose changes nobody notices, has its say, or an
       attribute has no short form.
     """
-    return _hash(lambda: _parts(wanted))
+    return _hash(lambda: _parts(request))
 
 
 def loop_fingerprint(
@@ -73,8 +73,8 @@ def _hash(parts: Callable[[], Sequence[bytes]]) -> str | None:
     return found.hexdigest()
 
 
-def _parts(wanted: Specialisation) -> list[bytes]:
-    members, inputs, outputs, shapes, values, branches = wanted
+def _parts(request: RegionRequest) -> list[bytes]:
+    members, inputs, outputs, shapes, values, branches = request
     numbers: dict[Output, int] = {source: at for at, source in enumerate(inputs)}
     position = {node: at for at, node in enumerate(members)}
     states = {source: state_type(node).name for node in members for source in changed_by(node)}

@@ -33,8 +33,8 @@ from weft_compiler.passes.dump import is_dumping
 from weft_graph.ir.code_generators import (
     NotGenerated,
     ProfileStore,
+    RegionRequest,
     Shape,
-    Specialisation,
     device_generators,
     generators,
 )
@@ -164,7 +164,7 @@ class Compiled:
 class _Lowering:
     """Knows which nodes can be lowered; see `Choosing`."""
 
-    def why_not(self, node: Node) -> str:
+    def unsupported_reason(self, node: Node) -> str:
         """Why a node had better run by its kernel, or ""."""
         return unsupported_reason(node) or wants_kernel(node)
 
@@ -216,9 +216,9 @@ class LlvmGenerator(_Lowering):
 
     profiles: ProfileStore = _Profiles()
 
-    def fingerprint(self, wanted: Specialisation) -> str | None:
+    def fingerprint(self, request: RegionRequest) -> str | None:
         """Return a name for nodes and shapes; see `CodeGenerator`."""
-        return _key(wanted)
+        return _key(request)
 
     def loop_fingerprint(
         self, whole: WholeLoop, shapes: Sequence[Shape], extents: Sequence[Extent], final: bool
@@ -226,10 +226,10 @@ class LlvmGenerator(_Lowering):
         """Return a name for a loop and its shapes; see `LoopGenerator`."""
         return _loop_key(whole, shapes, extents, final)
 
-    def find(self, wanted: Specialisation) -> Compiled | None:
+    def find(self, request: RegionRequest) -> Compiled | None:
         """What `generate` makes, if its code is on the disk; see `CodeGenerator`."""
-        key = _key(wanted)
-        found = None if key is None else restore(key, wanted.inputs)
+        key = _key(request)
+        found = None if key is None else restore(key, request.inputs)
         if found is None:
             return None
 
@@ -237,47 +237,47 @@ class LlvmGenerator(_Lowering):
         def made() -> Made:
             from weft_compiler.sharing import made_again
 
-            return made_again(found.program, lower(wanted), found.size, found.varying)
+            return made_again(found.program, lower(request), found.size, found.varying)
 
-        return _called(found.program, found.size, wanted, made)
+        return _called(found.program, found.size, request, made)
 
-    def generate(self, wanted: Specialisation, like: Iterable[Any] = ()) -> Compiled:
+    def generate(self, request: RegionRequest, like: Iterable[Any] = ()) -> Compiled:
         """A function that computes some nodes; see `CodeGenerator`."""
-        found = self.find(wanted)
+        found = self.find(request)
         if found is not None:
             return found
         # Passes and LLVM take 0.1 s to import, which steps that are never compiled for do not pay.
         from weft_compiler.sharing import make
 
         try:
-            lowered = lower(wanted)
+            lowered = lower(request)
             others = [each.made for each in like if isinstance(each, Compiled)]
             made = make(lowered, [each for each in others if each is not None])
         except (Unsupported, errors.UnimplementedError) as why:
             raise NotGenerated(str(why)) from why
-        key = _key(wanted)
+        key = _key(request)
         if key is not None:
             varying = None if made.shared is None else made.shared.family.varying
-            remember(key, made.program, wanted.inputs, made.size, varying)
-        return _called(made.program, made.size, wanted, lambda: made)
+            remember(key, made.program, request.inputs, made.size, varying)
+        return _called(made.program, made.size, request, lambda: made)
 
-    def explain(self, wanted: Specialisation, given: Sequence[Any]) -> CompiledFunction:
+    def explain(self, request: RegionRequest, given: Sequence[Any]) -> CompiledFunction:
         """What becomes of some nodes; see `CodeGenerator`."""
         from weft_compiler.explain import explain
 
-        states, takes = _updates(wanted), _takes(wanted)
+        states, takes = _updates(request), _takes(request)
 
         def arrays(program: Program) -> list[Any]:
             made = program.outputs[: len(program.outputs) - len(states)]
             results = [np.empty(buffer.shape, buffer.dtype.numpy) for buffer in made]
             taken = [np.require(given[at], None, "C") for at in takes]
-            if rng_nodes(wanted.members):
+            if rng_nodes(request.members):
                 streams = program.inputs[len(takes)]
                 taken.append(np.zeros(streams.shape, streams.dtype.numpy))
             return [*taken, *results, *[np.array(given[at], order="C") for at in states]]
 
         try:
-            return explain(wanted, arrays, options_of_regions())
+            return explain(request, arrays, options_of_regions())
         except (Unsupported, errors.UnimplementedError) as why:
             raise NotGenerated(str(why)) from why
 
@@ -353,7 +353,7 @@ def _keeps_code() -> bool:
 def _called(
     program: NativeProgram,
     size: int | None,
-    wanted: Specialisation,
+    request: RegionRequest,
     made: Callable[[], Made] | None = None,
 ) -> Compiled:
     """A program as its callers see it, who know nothing of constants and updates.
@@ -362,23 +362,23 @@ def _called(
       size: that it is for, where its code is for many.
       made: what it was made of.
     """
-    draws = rng_nodes(wanted.members)
-    tells = any(member in wanted.branches.paths for member in draws)
-    return Compiled(program, _takes(wanted), _updates(wanted), draws, size, made, tells)
+    draws = rng_nodes(request.members)
+    tells = any(member in request.branches.paths for member in draws)
+    return Compiled(program, _takes(request), _updates(request), draws, size, made, tells)
 
 
-def _updates(wanted: Specialisation) -> list[int]:
+def _updates(request: RegionRequest) -> list[int]:
     """The positions of the inputs whose variables a program changes, in its order."""
-    position = {source: at for at, source in enumerate(wanted.inputs)}
-    return [position[state] for state in changed(wanted.members)]
+    position = {source: at for at, source in enumerate(request.inputs)}
+    return [position[state] for state in changed(request.members)]
 
 
-def _takes(wanted: Specialisation) -> list[int]:
+def _takes(request: RegionRequest) -> list[int]:
     """The positions of the inputs that a program is called with."""
-    known = set(_updates(wanted)).union(wanted.values)
+    known = set(_updates(request)).union(request.values)
     return [
         at
-        for at, given in enumerate(wanted.inputs)
+        for at, given in enumerate(request.inputs)
         if given.node.role is not Role.CONSTANT and at not in known
     ]
 
@@ -395,44 +395,44 @@ _LIBRARIES: Final = tuple(
 class PtxGenerator(_Lowering):
     """Compiles by LLVM, for NVIDIA's GPUs."""
 
-    def why_not(self, node: Node) -> str:
+    def unsupported_reason(self, node: Node) -> str:
         """Why a node had better run by its kernel, or ""."""
         rule = rule_of(node.type)
         if rule is not None and rule.__module__ in _LIBRARIES:
             return "a library of the GPU computes it"
-        return super().why_not(node)
+        return super().unsupported_reason(node)
 
     def generate(
-        self, wanted: Specialisation, capability: tuple[int, int], deterministic: bool
+        self, request: RegionRequest, capability: tuple[int, int], deterministic: bool
     ) -> PtxCode:
         """Kernels that compute some nodes; see `DeviceCodeGenerator`."""
         from weft_compiler.gpu.code import ptx_code
 
         try:
-            made = ptx_code(lower(wanted), capability, deterministic)
+            made = ptx_code(lower(request), capability, deterministic)
         except (Unsupported, errors.UnimplementedError) as why:
             raise NotGenerated(str(why)) from why
-        return _known_to_callers(made, wanted)
+        return _known_to_callers(made, request)
 
     def explain(
-        self, wanted: Specialisation, capability: tuple[int, int], deterministic: bool
+        self, request: RegionRequest, capability: tuple[int, int], deterministic: bool
     ) -> tuple[PtxCode, CompiledFunction]:
         """The same, and what the kernels do; see `DeviceCodeGenerator`."""
         from weft_compiler.explain import explain_for_gpu
 
         try:
-            made, found = explain_for_gpu(wanted, capability, deterministic)
+            made, found = explain_for_gpu(request, capability, deterministic)
         except (Unsupported, errors.UnimplementedError) as why:
             raise NotGenerated(str(why)) from why
-        return _known_to_callers(made, wanted), found
+        return _known_to_callers(made, request), found
 
 
-def _known_to_callers(made: PtxCode, wanted: Specialisation) -> PtxCode:
+def _known_to_callers(made: PtxCode, request: RegionRequest) -> PtxCode:
     """Kernels as their callers see them, who know nothing of constants and updates."""
-    updates = _updates(wanted)
+    updates = _updates(request)
     return made._replace(
-        takes=_takes(wanted),
-        draws=rng_nodes(wanted.members),
+        takes=_takes(request),
+        draws=rng_nodes(request.members),
         updates=updates,
         results=made.results[: len(made.results) - len(updates)],
     )

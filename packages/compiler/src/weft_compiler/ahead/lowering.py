@@ -14,7 +14,7 @@ from weft_compiler.lower.region import lower, specialise, unsupported_reason
 from weft_compiler.lower.registry import Unsupported, update_of
 from weft_compiler.passes.pipeline import optimize
 from weft_graph.freezing import specialize_graph
-from weft_graph.ir.code_generators import Specialisation
+from weft_graph.ir.code_generators import RegionRequest
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
@@ -58,7 +58,7 @@ def program_of(
     every = [*shapes, *[tuple(size or 0 for size in each.dims or ()) for each in constants]]
     _refuse([node for node in computed if unsupported_reason(node)], computed, given, every)
     try:
-        program = lower(Specialisation(computed, given, outputs, every), name, direct=True)
+        program = lower(RegionRequest(computed, given, outputs, every), name, direct=True)
     except Unsupported as why:
         raise errors.UnimplementedError(f"{name} cannot be compiled: {why}") from why
     body = without_blas(program.body)

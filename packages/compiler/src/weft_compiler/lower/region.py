@@ -33,7 +33,7 @@ from weft_compiler.lower.values import (
 )
 from weft_compiler.lower.writer import write
 from weft_compiler.routines import STATE
-from weft_graph.ir.code_generators import FEW, Branches, Specialisation
+from weft_graph.ir.code_generators import FEW, Branches, RegionRequest
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
@@ -81,7 +81,7 @@ def _lacks(node: Node) -> str:
 
 
 def lower(
-    wanted: Specialisation,
+    request: RegionRequest,
     name: str | None = None,
     fused: dict[str, list[Node]] | None = None,
     direct: bool = False,
@@ -89,7 +89,7 @@ def lower(
     """The program that computes some nodes, and updates variables.
 
     Args:
-      wanted: the nodes, and what they are compiled for.
+      request: the nodes, and what they are compiled for.
       name: of the program; that of the last node by default.
       fused: gets of each buffer that is filled, and of each check, the nodes computed there.
       direct: whether convolutions are computed as they are defined, and not by fewer products.
@@ -100,7 +100,7 @@ def lower(
       the order of `changed`.
     Raises: Unsupported: it cannot be lowered with these shapes.
     """
-    members, inputs, outputs, shapes, known, branches = wanted
+    members, inputs, outputs, shapes, known, branches = request
     twins = specialise(members, inputs, shapes, known)
     values: dict[Output, Value] = {twins[given]: _given(given, twins[given]) for given in inputs}
     rows = {member: row for row, member in enumerate(rng_nodes(members))}
@@ -145,7 +145,7 @@ def lower(
     ways.paths |= {check: ways.paths.get(value, ()) for value, check in checks.items()}
     reads = list(dict.fromkeys([*first, *([streams] if rows else []), *constants]))
     filled: Fused = {}
-    name = name or wanted.name
+    name = name or request.name
     program = write(name, reads, gives, updates, filled, ways.paths, list(checks.values()))
     if fused is not None:
         made += [(output.node, [value]) for output, value in leaving]

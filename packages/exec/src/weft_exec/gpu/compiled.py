@@ -27,7 +27,7 @@ from weft_graph.ir.code_generators import (
     DeviceCodeGenerator,
     NoProfiles,
     ProfileStore,
-    Specialisation,
+    RegionRequest,
 )
 from weft_graph.ir.compiled_function import CompiledFunction, Roofline
 from weft_tensor import errors
@@ -250,7 +250,7 @@ class GpuGenerator:
     def __init__(self, inner: DeviceCodeGenerator, device: GpuDevice) -> None:
         self._inner = inner
         self._device = device
-        self.why_not = inner.why_not
+        self.unsupported_reason = inner.unsupported_reason
         self.changes = inner.changes
         self.changes_places = inner.changes_places
         self.reads = inner.reads
@@ -258,21 +258,21 @@ class GpuGenerator:
         self.needs_value = inner.needs_value
         self.repays = inner.repays
 
-    def fingerprint(self, wanted: Specialisation) -> str | None:
+    def fingerprint(self, request: RegionRequest) -> str | None:
         """Return None: PTX is cached by its text; see `CodeGenerator`."""
         return None
 
-    def find(self, wanted: Specialisation) -> GpuFunction | None:
+    def find(self, request: RegionRequest) -> GpuFunction | None:
         """Return None: PTX is looked up on the disk during generation; see `CodeGenerator`."""
         return None
 
-    def generate(self, wanted: Specialisation, like: Any = ()) -> GpuFunction:
+    def generate(self, request: RegionRequest, like: Any = ()) -> GpuFunction:
         """Return a function that computes some nodes; see `CodeGenerator`."""
-        return GpuFunction(self._inner.generate(wanted, *self._ways()), self._device)
+        return GpuFunction(self._inner.generate(request, *self._ways()), self._device)
 
-    def explain(self, wanted: Specialisation, given: Sequence[Any]) -> CompiledFunction:
+    def explain(self, request: RegionRequest, given: Sequence[Any]) -> CompiledFunction:
         """Explain the kernels of some nodes, with the time of each by the GPU's clock."""
-        code, found = self._inner.explain(wanted, *self._ways())
+        code, found = self._inner.explain(request, *self._ways())
         seconds = GpuFunction(code, self._device).measured([np.asarray(array) for array in given])
         kernels = [
             replace(kernel, seconds=each)

@@ -73,7 +73,7 @@ class Branches(NamedTuple):
 NO_BRANCHES: Final = Branches()
 
 
-class Specialisation(NamedTuple):
+class RegionRequest(NamedTuple):
     """Some nodes, and the shapes and values that a function of them is made for.
 
     Attributes:
@@ -200,7 +200,7 @@ class NoProfiles:
 class Choosing(Protocol):
     """Interface that tells which nodes a code generator can compile."""
 
-    def why_not(self, node: Node) -> str:
+    def unsupported_reason(self, node: Node) -> str:
         """Return why a node should run by its kernel, or "" if it may be compiled."""
         ...
 
@@ -250,35 +250,35 @@ class CodeGenerator(Choosing, Protocol):
         """Measurements of what it compiles, kept between processes."""
         ...
 
-    def fingerprint(self, wanted: Specialisation) -> str | None:
+    def fingerprint(self, request: RegionRequest) -> str | None:
         """Return a name for nodes and shapes that is the same in all processes.
 
         Returns: None if code for them is not kept between processes.
         """
         ...
 
-    def find(self, wanted: Specialisation) -> Generated | None:
+    def find(self, request: RegionRequest) -> Generated | None:
         """Return an earlier result of `generate` if finding it takes about a millisecond.
 
         Returns: None if it must be generated.
         """
         ...
 
-    def generate(self, wanted: Specialisation, like: Iterable[Generated] = ()) -> Generated:
+    def generate(self, request: RegionRequest, like: Iterable[Generated] = ()) -> Generated:
         """A function that computes some nodes.
 
         Args:
-          wanted: the nodes, and what they are compiled for.
+          request: the nodes, and what they are compiled for.
           like: functions of the same nodes for other shapes, whose code may do.
         Raises: NotGenerated: they cannot be compiled for these.
         """
         ...
 
-    def explain(self, wanted: Specialisation, given: Sequence[Any]) -> CompiledFunction:
+    def explain(self, request: RegionRequest, given: Sequence[Any]) -> CompiledFunction:
         """Compile some nodes as `generate` does, run the function, and tell what it does.
 
         Args:
-          wanted: as of `generate`.
+          request: as of `generate`.
           given: the inputs: arrays, of variables what they have. They stay as they are.
         Raises:
           NotGenerated: they cannot be compiled for these.
@@ -371,12 +371,12 @@ class DeviceCodeGenerator(Choosing, Protocol):
     """Generator of kernels from nodes, for devices of a type."""
 
     def generate(
-        self, wanted: Specialisation, capability: tuple[int, int], deterministic: bool
+        self, request: RegionRequest, capability: tuple[int, int], deterministic: bool
     ) -> DeviceCode:
         """Kernels that compute some nodes.
 
         Args:
-          wanted: as of `CodeGenerator.generate`.
+          request: as of `CodeGenerator.generate`.
           capability: what the device can do: CUDA's compute capability, major and minor.
           deterministic: whether all runs are to give the same bits.
         Raises: NotGenerated: they cannot be compiled for these.
@@ -384,7 +384,7 @@ class DeviceCodeGenerator(Choosing, Protocol):
         ...
 
     def explain(
-        self, wanted: Specialisation, capability: tuple[int, int], deterministic: bool
+        self, request: RegionRequest, capability: tuple[int, int], deterministic: bool
     ) -> tuple[DeviceCode, CompiledFunction]:
         """As `generate`, with what it does: a kernel for each launch, whose times nobody knows."""
         ...

@@ -91,7 +91,8 @@ def _later_reads(
         and not are_sizes(node)
         and variables.reads_later(node)
         and all(
-            user in asked and not generator.why_not(user) for user in node.outputs[0].consumers()
+            user in asked and not generator.unsupported_reason(user)
+            for user in node.outputs[0].consumers()
         )
     }
 
@@ -132,9 +133,9 @@ def _choose(
             continue
         why = "" if node in asked else "no scope or option asks for it"
         if not why and node not in later:
-            why = _why_not(generator, variables, node, sizes, conditionals)
+            why = _unsupported_reason(generator, variables, node, sizes, conditionals)
         if not why:
-            why = _why_not_there(offer, generator, node, device_type)
+            why = _placement_reason(offer, generator, node, device_type)
         if not why and are_sizes(node):
             sizes.add(node)
         elif not why and _asks_for_values(generator, node, known, sizes):
@@ -357,7 +358,7 @@ def _evaluated_from(node: Node) -> Sequence[int]:
     return range(len(node.inputs)) if rule is None or rule.needs is None else rule.needs
 
 
-def _why_not(
+def _unsupported_reason(
     generator: Choosing,
     variables: Variables,
     node: Node,
@@ -368,7 +369,7 @@ def _why_not(
     changes = generator.changes(node)
     traits = node.traits
     if node in conditionals and (traits.routes or generator.reads(node)):
-        return _why_not_in(generator, variables, node, sizes)
+        return _routing_reason(generator, variables, node, sizes)
     if changes:
         if not variables.may_change(node, changes):
             return "a loop or a branch touches its variable too"
@@ -388,17 +389,17 @@ def _why_not(
         return "it decides a branch, whose other parts take what it is of"
     elif are_sizes(node) and not _follow_from_shapes(node, sizes):
         return "it may be sizes or axes, which others ask for"
-    return generator.why_not(node)
+    return generator.unsupported_reason(node)
 
 
-def _why_not_in(
+def _routing_reason(
     generator: Choosing, variables: Variables, node: Node, sizes: Collection[Node]
 ) -> str:
     """Return why a control-flow node or a read of a variable cannot be compiled, or ""."""
     if node.traits.routes:
         if are_sizes(node) and not _follow_from_shapes(node, sizes):
             return "it may be sizes or axes, which others ask for"
-        return generator.why_not(node)
+        return generator.unsupported_reason(node)
     if not variables.may_be_read(node.inputs[0]):
         return "it reads a variable in no order with others"
     return ""
@@ -409,7 +410,7 @@ def _decides(node: Node, conditionals: Conditionals) -> bool:
     return any(user.traits.routes and user not in conditionals for user in node.consumers)
 
 
-def _why_not_there(offer: Offer, generator: Choosing, node: Node, device_type: str) -> str:
+def _placement_reason(offer: Offer, generator: Choosing, node: Node, device_type: str) -> str:
     if node.traits.routes:
         return ""
     device, kernel = offer.place(node)

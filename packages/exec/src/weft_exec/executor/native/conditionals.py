@@ -219,12 +219,16 @@ def _may_be_inside(offer: Offer, generator: Choosing, node: Node, asked: Collect
     if node.role is Role.SWITCH:
         source = node.inputs[0]
         is_value = not (source.dtype.is_ref or _is_handle(source))
-        return not generator.why_not(node) and (is_value or variable_of(source) is not None)
+        return not generator.unsupported_reason(node) and (
+            is_value or variable_of(source) is not None
+        )
     if node.role is Role.MERGE:
-        return not (generator.why_not(node) or generator.changes(node)) and _have_one_shape(node)
+        return not (
+            generator.unsupported_reason(node) or generator.changes(node)
+        ) and _have_one_shape(node)
     if generator.reads(node):
         return variable_of(node.inputs[0]) is not None
-    return not generator.why_not(node) and not any(map(_is_handle, node.outputs))
+    return not generator.unsupported_reason(node) and not any(map(_is_handle, node.outputs))
 
 
 def _is_handle(output: Output) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from weft_exec.devices.device import Device
 from weft_exec.executor.compilers import Claim, Offer
 from weft_exec.executor.native.choice import choose
-from weft_exec.executor.native.function import Specialised
+from weft_exec.executor.native.function import CompiledRegion
 from weft_exec.executor.native.specialization_cache import Mode
 from weft_exec.executor.native.watch import watched
 from weft_exec.executor.region import Region
@@ -70,7 +70,7 @@ def _claims(
         yield Claim(members, make, updates=updates_of(inner, members), draws=draws)
 
 
-class _Region(Specialised):
+class _Region(CompiledRegion):
     """Region on a device; it leaves changes of host variables to kernels."""
 
     def __init__(
@@ -97,7 +97,7 @@ class _Region(Specialised):
 class _Launched:
     """Function of a region that converts values to those that the device's kernels take."""
 
-    def __init__(self, function: Specialised, launched: Callable[..., Any]) -> None:
+    def __init__(self, function: CompiledRegion, launched: Callable[..., Any]) -> None:
         self._launched = launched
         self.stop = function.stop
         self.deciding = function.deciding

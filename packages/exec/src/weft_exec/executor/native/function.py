@@ -27,8 +27,8 @@ from weft_graph.ir.code_generators import (
     CodeGenerator,
     Generated,
     ProfileStore,
+    RegionRequest,
     Shape,
-    Specialisation,
 )
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
@@ -53,7 +53,7 @@ class Choice(NamedTuple):
     values: Mapping[int, Any]
 
 
-class Specialised:
+class CompiledRegion:
     """Function that computes the members of a region, or lets their kernels do so.
 
     Args:
@@ -170,15 +170,15 @@ class Specialised:
 
     def fingerprint(self, choice: Choice) -> str | None:
         """Return a name for the members and a choice."""
-        return self._generator.fingerprint(self._specialisation(self._region.outputs, choice))
+        return self._generator.fingerprint(self._request(self._region.outputs, choice))
 
     def find(self, choice: Choice) -> Generated | None:
         """Return code from the disk."""
-        return self._generator.find(self._specialisation(self._region.outputs, choice))
+        return self._generator.find(self._request(self._region.outputs, choice))
 
     def generate(self, choice: Choice, like: Iterable[Generated]) -> Generated:
         """Compile the members, or share code of other shapes."""
-        return self._generator.generate(self._specialisation(self._region.outputs, choice), like)
+        return self._generator.generate(self._request(self._region.outputs, choice), like)
 
     def bind(self, generated: Generated, choice: Choice) -> Function:
         """Return a function that runs code, and compares its results if it is to be checked."""
@@ -186,9 +186,9 @@ class Specialised:
             return self._checking(self._checked, generated, choice)
         return self._calling(generated, choice.shapes)
 
-    def _specialisation(self, outputs: Sequence[Output], choice: Choice) -> Specialisation:
+    def _request(self, outputs: Sequence[Output], choice: Choice) -> RegionRequest:
         region = self._region
-        return Specialisation(region.members, region.inputs, outputs, *choice, region.branches)
+        return RegionRequest(region.members, region.inputs, outputs, *choice, region.branches)
 
     def _checking(self, checked: Checked, generated: Generated, choice: Choice) -> Function:
         """Return a function that runs on copies of variables and compares its results."""
@@ -196,7 +196,7 @@ class Specialised:
 
         def every() -> Function:
             outputs = results_of(self._region.members)
-            every = self._generator.generate(self._specialisation(outputs, choice))
+            every = self._generator.generate(self._request(outputs, choice))
             every.threads = self._device.config.compiled_threads
             return self._filling(every)
 

@@ -10,7 +10,7 @@ from weft_exec.devices.device import Device
 from weft_exec.executor.compilers import Claim, LoopClaim, Offer, register_compiler
 from weft_exec.executor.native.choice import Choice, choose
 from weft_exec.executor.native.devices import on_devices, updates_of
-from weft_exec.executor.native.function import Specialised
+from weft_exec.executor.native.function import CompiledRegion
 from weft_exec.executor.native.loops import CompiledLoop, choose_loops
 from weft_exec.executor.native.specialization_cache import Mode
 from weft_exec.executor.native.watch import Watched, watched
@@ -82,13 +82,13 @@ class NativeRegions:
             return []
         generator = generators.lookup(names[0])
 
-        def make(region: Region, device: Device) -> Specialised | Watched:
+        def make(region: Region, device: Device) -> CompiledRegion | Watched:
             seen = watched(generator, region, device.to_host)
             if seen is not None:
                 return seen
             checked = any(CHECKED in member.attrs for member in region.members)
             mode = _mode(said, checked, device)
-            return Specialised(generator, region, device, mode, checked)
+            return CompiledRegion(generator, region, device, mode, checked)
 
         chosen = choose(offer, generator, asked)
         return [

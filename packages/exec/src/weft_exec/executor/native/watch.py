@@ -14,7 +14,7 @@ import numpy as np
 from weft_exec.executor.native.function import deciding
 from weft_exec.executor.region import Region
 from weft_exec.resources.resources import ResourceHandle, VariableState, state_of
-from weft_graph.ir.code_generators import CodeGenerator, Specialisation
+from weft_graph.ir.code_generators import CodeGenerator, RegionRequest
 from weft_graph.ir.compiled_function import CompiledFunction
 from weft_graph.ir.node import Node
 
@@ -65,10 +65,10 @@ class Watched:
         region = self._region
         values = {at: self._given[at] for at in deciding(self._generator, region)}
         shapes = [array.shape for array in self._given]
-        wanted = Specialisation(
+        request = RegionRequest(
             region.members, region.inputs, region.outputs, shapes, values, region.branches
         )
-        found = self._generator.explain(wanted, self._given)
+        found = self._generator.explain(request, self._given)
         return replace(found, calls=self.calls)
 
 
