@@ -19,6 +19,7 @@ _KINDS: Final = {
     ".nodes": "programs",
     ".constant": "large constants",
     ".profile": "measurements",
+    ".script": "scripts",
 }
 _SHOW_SECONDS: Final = 0.5
 

@@ -1,9 +1,7 @@
-"""Object code on disk.
+"""Object code in the cache directory of the user (`weft_graph.ir.user_cache`).
 
-An entry is a file of a directory that only its owner can write: what it was made from, hashed, is
-its name, and its content begins with its own hash.  What a file is loaded as was compiled by this
-version of weft, for this processor, from this text.  A directory or a file that is not as it should
-be is not used.  `WEFT_CACHE` names the directory, `WEFT_CACHE=off` there is none.
+The name of an entry is a hash of everything that its code depends on: the text, the processor, and
+the versions of weft and LLVM.
 """
 
 from __future__ import annotations
@@ -15,13 +13,19 @@ import importlib.util
 import os
 import re
 import stat
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from weft_graph.ir.user_cache import (
+    UNFINISHED,
+    directory as directory,
+    is_private,
+    read_file,
+    write_file,
+)
 from weft_tensor import errors
 
 if TYPE_CHECKING:  # what is looked for here is not always found, and LLVM takes 0.1 s to import
@@ -38,12 +42,9 @@ SHARED: Final = "shared"
 seconds to compile, and a few hundred kilobytes."""
 _SHARED_LIMIT: Final = 32 << 20
 
-_MAGIC: Final = b"weft-object-1\n"
 _LOCK: Final = threading.Lock()
-_ENTRY_LIMIT: Final = 64 << 20
 _LOOKS_AFTER: Final = 4 << 20
-_NEW: Final = ".new-"
-_IS_ENTRY: Final = re.compile(rf"[0-9a-f]{{64}}\.|{re.escape(_NEW)}").match
+_IS_ENTRY: Final = re.compile(rf"[0-9a-f]{{64}}\.|{re.escape(UNFINISHED)}").match
 """Whether a name is that of an entry, or of one that was never finished."""
 
 
@@ -90,7 +91,7 @@ def file_of(name: str, made_from: str, target: Target) -> str:
 def read(file: str) -> bytes | None:
     """What is kept in a file of the directory; None where there is none, or it is not as it was."""
     place = directory()
-    return None if place is None else _read(place / file)
+    return None if place is None else read_file(place / file)
 
 
 def keep(file: str, content: bytes) -> None:
@@ -119,7 +120,7 @@ def entries(place: Path) -> Iterator[Path]:
 def _entries_in(folder: Path) -> Iterator[Path]:
     for path in folder.iterdir():
         with contextlib.suppress(OSError):  # another process removed it
-            if _IS_ENTRY(path.name) and _ours(path, stat.S_IFREG):
+            if _IS_ENTRY(path.name) and is_private(path, stat.S_IFREG):
                 yield path
 
 
@@ -164,65 +165,11 @@ def sources(package: str) -> str:
     return found.hexdigest()
 
 
-@functools.cache
-def directory() -> Path | None:
-    """Where entries are, or None where there is no place that is ours alone."""
-    given = os.environ.get("WEFT_CACHE")
-    if given == "off":
-        return None
-    try:
-        home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-        place = Path(given) if given else Path(home) / "weft" / "objects"
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return place if _ours(place, stat.S_IFDIR) else None
-    except (OSError, RuntimeError):  # a home that cannot be written, or none
-        return None
-
-
-def _ours(path: Path, kind: int) -> bool:
-    """Whether a file or directory belongs to this user, and nobody else may write it."""
-    status = path.lstat()
-    if stat.S_IFMT(status.st_mode) != kind:
-        return False
-    if not hasattr(os, "getuid"):
-        return True  # a profile of Windows is its user's
-    return status.st_uid == os.getuid() and not status.st_mode & 0o022
-
-
-def _read(path: Path) -> bytes | None:
-    try:
-        if not _ours(path, stat.S_IFREG) or path.stat().st_size > _ENTRY_LIMIT:
-            return None
-        content = path.read_bytes()
-    except OSError:  # there is none, or another process removed it
-        return None
-    head = len(_MAGIC) + 32
-    image = content[head:]
-    if content[:head] != _MAGIC + hashlib.sha256(image).digest():
-        with contextlib.suppress(OSError):
-            path.unlink()
-        return None
-    with contextlib.suppress(OSError):
-        os.utime(path)  # what was used lately stays longest
-    return image
-
-
 def _write(path: Path, image: bytes) -> None:
-    """Keep an entry; where it cannot be kept the next process compiles again."""
-    try:
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=_NEW)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(_MAGIC + hashlib.sha256(image).digest() + image)
-            os.replace(name, path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.unlink(name)
-            return
-        _trim(path.parent, len(image))
-    except OSError:
-        return
+    """Keep an entry; if that fails, the next process compiles again."""
+    if write_file(path, image):
+        with contextlib.suppress(OSError):
+            _trim(path.parent, len(image))
 
 
 def _limit() -> int:

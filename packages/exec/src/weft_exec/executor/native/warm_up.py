@@ -3,7 +3,7 @@
 To choose the regions of a plan, the compiler is imported (0.1 s) and inspects each node. A short
 script should not pay for that. So the first plan of a step has no regions. It is replaced by one
 that has once its runs have taken as long as choosing will, if this delays the process by a tenth at
-most.
+most, or if earlier runs of the script took that long.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
+from weft_exec.executor.native.script_record import earlier_seconds, record_at_exit
 from weft_exec.settings import jit_environment
 from weft_graph.ir.code_generators import generators
 from weft_graph.ir.jit_scope import COMPILED
@@ -44,12 +45,21 @@ class WarmUp:
 
     total_seconds = 0.0
     _num_over = 0
+    _is_recorded = False
 
     def __init__(self, planning_seconds: float) -> None:
         self._price = planning_seconds
         self._seconds = 0.0
         self._has_run = False
         self.is_over = False
+        if not WarmUp._is_recorded:
+            WarmUp._is_recorded = True
+            record_at_exit(WarmUp.seconds_by_kernels)
+
+    @classmethod
+    def seconds_by_kernels(cls) -> float:
+        """Return the seconds of all plans if regions were chosen for none of them, else 0."""
+        return 0.0 if cls._num_over else cls.total_seconds
 
     def begin(self) -> float:
         """Return the time at which a run begins, for `end`."""
@@ -63,7 +73,7 @@ class WarmUp:
             WarmUp.total_seconds += now - began
             if self._seconds >= self._price:
                 price = self._price if WarmUp._num_over else self._price + _IMPORT_SECONDS
-                self.is_over = price <= OVERHEAD * now
+                self.is_over = price <= max(OVERHEAD * now, earlier_seconds())
                 WarmUp._num_over += self.is_over
         self._has_run = True
 

@@ -1,0 +1,92 @@
+"""Directory of files that programs of one user keep for later processes, and its file format.
+
+Only its owner may write to the directory and its files, so their contents are trusted as far as
+their checksums are right. `WEFT_CACHE` names the directory; with `WEFT_CACHE=off` there is none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import stat
+import tempfile
+from pathlib import Path
+from typing import Final
+
+UNFINISHED: Final = ".new-"
+"""Prefix of the names of files that are being written."""
+
+_MAGIC: Final = b"weft-object-1\n"
+_LARGEST: Final = 64 << 20
+
+
+@functools.cache
+def directory() -> Path | None:
+    """Return the directory; None if it is switched off, or not private to this user."""
+    given = os.environ.get("WEFT_CACHE")
+    if given == "off":
+        return None
+    try:
+        home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+        path = Path(given) if given else Path(home) / "weft" / "objects"
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return path if is_private(path, stat.S_IFDIR) else None
+    except (OSError, RuntimeError):  # a home that cannot be written, or none
+        return None
+
+
+def is_private(path: Path, kind: int) -> bool:
+    """Return True if a path belongs to this user and no other user may write to it.
+
+    Args:
+      kind: the expected file type, such as `stat.S_IFREG`.
+    Raises: OSError: there is no such file.
+    """
+    status = path.lstat()
+    if stat.S_IFMT(status.st_mode) != kind:
+        return False
+    if not hasattr(os, "getuid"):
+        return True  # a profile of Windows is its user's
+    return status.st_uid == os.getuid() and not status.st_mode & 0o022
+
+
+def read_file(path: Path) -> bytes | None:
+    """Return the content of a file that `write_file` wrote; None if it is missing or not private.
+
+    A file with a wrong checksum is removed.
+    """
+    try:
+        if not is_private(path, stat.S_IFREG) or path.stat().st_size > _LARGEST:
+            return None
+        data = path.read_bytes()
+    except OSError:  # it is missing, or another process removed it
+        return None
+    head = len(_MAGIC) + 32
+    content = data[head:]
+    if data[:head] != _MAGIC + hashlib.sha256(content).digest():
+        with contextlib.suppress(OSError):
+            path.unlink()
+        return None
+    with contextlib.suppress(OSError):
+        os.utime(path)  # the least recently used files are removed first
+    return content
+
+
+def write_file(path: Path, content: bytes) -> bool:
+    """Write a file at once, with a checksum; return False if the file system refuses."""
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=UNFINISHED)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(_MAGIC + hashlib.sha256(content).digest() + content)
+            os.replace(name, path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+            return False
+    except OSError:
+        return False
+    return True
