@@ -10,7 +10,7 @@ import pytest
 from weft_testing.both_ways import agree, by_both, compiled_ops, outputs
 
 import weft as wf
-from weft_compiler.generator import LlvmGenerator
+from weft_compiler.generator import RegionCompiler
 from weft_graph.ir.node import Output
 from weft_tensor import errors
 
@@ -144,13 +144,13 @@ def test_known_weights_are_packed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_sequences_of_many_lengths_share_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """From the second length on, with the gradient too."""
     made = []
-    generate = LlvmGenerator.generate
+    generate = RegionCompiler.generate
 
     def noted(self: Any, *given: Any, **named: Any) -> Any:
         made.append(generate(self, *given, **named))
         return made[-1]
 
-    monkeypatch.setattr(LlvmGenerator, "generate", noted)
+    monkeypatch.setattr(RegionCompiler, "generate", noted)
     monkeypatch.setenv("WEFT_CACHE", "off")
     _, cs, h, *weights = of_layer(1, 3, 4, 5, "float64")
     found: list[list[Any]] = []

@@ -9,7 +9,7 @@ import pytest
 
 import weft as wf
 from weft import errors
-from weft_compiler.generator import LlvmGenerator
+from weft_compiler.generator import LlvmGenerator, RegionCompiler
 
 X = np.arange(60, dtype=np.float32).reshape(5, 4, 3)
 SIZE = [2, 3, 3]
@@ -19,14 +19,14 @@ SIZE = [2, 3, 3]
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Compile at once, and note the name of each program."""
     names: list[str] = []
-    generate = LlvmGenerator.generate
+    generate = RegionCompiler.generate
 
     def noting(self: LlvmGenerator, wanted: Any, *rest: Any) -> Any:
         names.append(wanted.outputs[0].name)
         return generate(self, wanted, *rest)
 
     monkeypatch.setenv("WEFT_JIT", "now")
-    monkeypatch.setattr(LlvmGenerator, "generate", noting)
+    monkeypatch.setattr(RegionCompiler, "generate", noting)
     return names
 
 

@@ -17,7 +17,7 @@ from weft_testing.waiting import least_growth, wait_until
 
 import weft as wf
 from weft import errors
-from weft_compiler.generator import Compiled, LlvmGenerator
+from weft_compiler.generator import Compiled, RegionCompiler
 from weft_compiler.lower import region
 from weft_compiler.lower.values import computed
 from weft_compiler.native import cache
@@ -35,14 +35,14 @@ from weft_graph.ir.registry import Registry
 def generated(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[list[str], Any]]]:
     """The ops and the shapes of what is compiled, when shapes are first met."""
     found: list[tuple[list[str], Any]] = []
-    generate = LlvmGenerator.generate
+    generate = RegionCompiler.generate
 
     def note(self: Any, request: RegionRequest, *like: Any) -> Any:
         made = generate(self, request, *like)
         found.append(([node.type for node in request.members], request.shapes))
         return made
 
-    monkeypatch.setattr(LlvmGenerator, "generate", note)
+    monkeypatch.setattr(RegionCompiler, "generate", note)
     monkeypatch.setattr("weft_compiler.generator.fingerprint", lambda *_: None)  # nothing was kept
     monkeypatch.setenv("WEFT_JIT", "now")
     with wf.Graph().as_default():
@@ -193,15 +193,15 @@ def test_code_on_the_disk_is_found_without_compiling(
         want = session.run(y, feeds)
     assert len(list(kept.glob("*.nodes"))) == 1
     found: list[Any] = []
-    find = LlvmGenerator.find
+    find = RegionCompiler.find
 
     def note(self: Any, *what: Any) -> Any:
         found.append(find(self, *what))
         return found[-1]
 
     _tiering(monkeypatch, overhead=0.0)
-    monkeypatch.setattr(LlvmGenerator, "find", note)
-    monkeypatch.setattr(LlvmGenerator, "generate", None)
+    monkeypatch.setattr(RegionCompiler, "find", note)
+    monkeypatch.setattr(RegionCompiler, "generate", None)
     calls: list[int] = []
     around_calls(monkeypatch, lambda function, call: calls.append(1) or call())
     with wf.Session() as session:

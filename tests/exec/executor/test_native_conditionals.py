@@ -219,7 +219,7 @@ def test_rows_change_where_the_branch_runs(
         return found
 
     monkeypatch.setattr(region, "write", note)
-    monkeypatch.setattr("weft_compiler.generator.LlvmGenerator.find", lambda *_, **__: None)
+    monkeypatch.setattr("weft_compiler.generator.RegionCompiler.find", lambda *_, **__: None)
     _both_ways(monkeypatch, run)
     (program,) = [each for each in programs if "update" in each]
     assert "in 50" not in program

@@ -13,7 +13,7 @@ import pytest
 
 import weft as wf
 from weft import errors
-from weft_compiler.generator import LlvmGenerator
+from weft_compiler.generator import LoopCompiler
 from weft_exec.executor.native.loops import CompiledLoop
 from weft_exec.resources.resources import VariableState
 
@@ -272,7 +272,7 @@ def test_jit_check_compares_what_variables_become(
     config.experimental.jit_check = True
     v = wf.Variable(np.ones(3), use_resource=True)
     y = _loop(lambda i, u: _in_order(lambda: v.assign_add(u), lambda: u * 1.0), 3, v * 2.0)
-    called = LlvmGenerator.generate_loop
+    called = LoopCompiler.generate
     with wf.Session(config=config) as session:
         session.run(v.initializer)
         assert session.run(y).tolist() == [2.0] * 3
@@ -292,7 +292,7 @@ def test_jit_check_compares_what_variables_become(
         made.__class__ = Wrong
         return made
 
-    monkeypatch.setattr(LlvmGenerator, "generate_loop", wrong)
+    monkeypatch.setattr(LoopCompiler, "generate", wrong)
     with wf.Session(config=config) as session:
         session.run(v.initializer)
         with pytest.raises(errors.InternalError, match="jit_check: AssignAddVariableOp gives"):

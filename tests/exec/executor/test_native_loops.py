@@ -15,7 +15,7 @@ from weft_testing.waiting import wait_until
 import weft as wf
 from weft import errors
 from weft_compiler.codegen.targets import host
-from weft_compiler.generator import LlvmGenerator
+from weft_compiler.generator import LoopCompiler
 from weft_compiler.interpreter import interpret
 from weft_compiler.ir.parser import parse
 from weft_compiler.ir.verifier import verify
@@ -40,7 +40,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
         return program
 
     monkeypatch.setattr(whole_loop, "lower_loop", note)
-    monkeypatch.setattr(LlvmGenerator, "find_loop", lambda *_: None)  # whatever the disk has
+    monkeypatch.setattr(LoopCompiler, "find", lambda *_: None)  # whatever the disk has
     monkeypatch.setenv("WEFT_JIT", "now")
     with wf.Graph().as_default():
         yield found
@@ -363,14 +363,14 @@ def test_a_loop_that_is_compiled_while_its_session_is_closed_ends(
     on = wf.placeholder(wf.bool, [])
     last = wf.while_loop(lambda i: wf.logical_or(on, i < 3), lambda i: [(i + 1) * 1], [0])
     compiling, closed = threading.Event(), threading.Event()
-    compiled = LlvmGenerator.generate_loop
+    compiled = LoopCompiler.generate
 
     def wait(*given: Any) -> Any:
         compiling.set()
         assert closed.wait(10)
         return compiled(*given)
 
-    monkeypatch.setattr(LlvmGenerator, "generate_loop", wait)
+    monkeypatch.setattr(LoopCompiler, "generate", wait)
     caught: list[BaseException] = []
     session = wf.Session()
 
@@ -407,7 +407,7 @@ def test_ctrl_c_ends_a_loop_that_never_ends(made: list[Any]) -> None:
 def test_jit_check_names_what_differs_in_a_loop(
     made: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    generate = LlvmGenerator.generate_loop
+    generate = LoopCompiler.generate
 
     class Wrong:
         def __init__(self, right: Any) -> None:
@@ -422,7 +422,7 @@ def test_jit_check_names_what_differs_in_a_loop(
 
         enter_briefly = __call__
 
-    monkeypatch.setattr(LlvmGenerator, "generate_loop", lambda *given: Wrong(generate(*given)))
+    monkeypatch.setattr(LoopCompiler, "generate", lambda *given: Wrong(generate(*given)))
     monkeypatch.setenv("WEFT_JIT", "")
     config = wf.ConfigProto()
     config.experimental.jit_check = True

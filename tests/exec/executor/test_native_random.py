@@ -11,7 +11,7 @@ import pytest
 
 import weft as wf
 from weft import errors
-from weft_compiler.generator import LlvmGenerator
+from weft_compiler.generator import RegionCompiler
 from weft_graph.ir.code_generators import RegionRequest
 
 ULPS = {"float32": 16, "float64": 16}
@@ -22,13 +22,13 @@ ULPS = {"float32": 16, "float64": 16}
 def members(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The types of the nodes that are compiled."""
     found: list[str] = []
-    generate = LlvmGenerator.generate
+    generate = RegionCompiler.generate
 
     def note(self: Any, request: RegionRequest, *like: Any) -> Any:
         found.extend([node.type for node in request.members])
         return generate(self, request, *like)
 
-    monkeypatch.setattr(LlvmGenerator, "generate", note)
+    monkeypatch.setattr(RegionCompiler, "generate", note)
     with wf.Graph().as_default():
         yield found
 

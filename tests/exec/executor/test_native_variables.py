@@ -12,7 +12,7 @@ import pytest
 
 import weft as wf
 from weft import errors
-from weft_compiler.generator import LlvmGenerator
+from weft_compiler.generator import RegionCompiler
 from weft_compiler.lower import region
 from weft_exec.resources.resources import VariableState
 from weft_graph.ir.code_generators import RegionRequest
@@ -22,14 +22,14 @@ from weft_graph.ir.code_generators import RegionRequest
 def generated(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The ops of all that is compiled, when shapes are first met."""
     found: list[str] = []
-    generate = LlvmGenerator.generate
+    generate = RegionCompiler.generate
 
     def note(self: Any, request: RegionRequest, *like: Any) -> Any:
         made = generate(self, request, *like)
         found.extend(node.type for node in request.members)
         return made
 
-    monkeypatch.setattr(LlvmGenerator, "generate", note)
+    monkeypatch.setattr(RegionCompiler, "generate", note)
     monkeypatch.setenv("WEFT_JIT", "now")
     yield found
 

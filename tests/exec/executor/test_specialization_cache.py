@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 import weft as wf
+from weft_compiler.generator import LlvmGenerator
 from weft_exec.executor.native import specialization_cache
 from weft_exec.executor.native.specialization_cache import (
     MAX_PROFILES,
@@ -19,10 +20,8 @@ from weft_exec.executor.native.specialization_cache import (
     SpecializationCache,
 )
 from weft_exec.executor.native.tiering import Compilation
-from weft_graph.ir.code_generators import NoProfiles, NotGenerated
+from weft_graph.ir.code_generators import NotGenerated
 from weft_tensor import errors
-
-pytest.importorskip("weft_compiler")
 
 LOGGER = "weft_exec.executor.native"
 
@@ -147,7 +146,7 @@ def test_errors_of_the_compiler_are_raised_if_asked(
     monkeypatch.setenv("WEFT_JIT", "now")
     with wf.Session() as session:
         run = runner(session, unit)
-        monkeypatch.setattr(SpecializationCache, "_generated", fail)
+        monkeypatch.setattr(LlvmGenerator, "generate", fail)
         with pytest.raises(errors.InternalError, match=r"could not be compiled.*no registers"):
             run(3)
 
@@ -163,15 +162,20 @@ class Code:
     threads = 1
 
 
+class Request(NamedTuple):
+    """Request for the code of a number."""
+
+    number: int
+
+
 class Numbers:
-    """Binding whose choices are numbers, and whose functions return them.
+    """Binding whose choices are numbers, and whose functions return them; also its generator.
 
     Attributes:
       error: raised for negative numbers, if there is one.
     """
 
     name = "numbers"
-    profiles = NoProfiles()
 
     def __init__(self) -> None:
         self.nodes = [wf.exp(wf.placeholder(wf.float32, [4])).op]
@@ -181,17 +185,13 @@ class Numbers:
         """Return the key."""
         return key
 
-    def fingerprint(self, choice: int) -> str | None:
-        """Return None."""
-        return None
+    def request(self, choice: int) -> Any:
+        """Return the request for a number."""
+        return Request(choice)
 
-    def find(self, choice: int) -> Any:
-        """Return None."""
-        return None
-
-    def generate(self, choice: int, like: Iterable[Any]) -> Any:
+    def generate(self, request: Any, like: Iterable[Any] = ()) -> Any:
         """Return code, or raise the error."""
-        if choice < 0 and self.error is not None:
+        if request.number < 0 and self.error is not None:
             raise self.error
         return Code()
 
@@ -203,7 +203,8 @@ class Numbers:
 def cache_of(binding: Numbers, mode: Mode) -> SpecializationCache[int, int]:
     """Return an empty cache."""
     device: Any = SimpleNamespace(config=SimpleNamespace(compiled_threads=1))
-    return SpecializationCache(binding, device, mode)
+    generator: Any = binding
+    return SpecializationCache(binding, generator, device, mode)
 
 
 def test_slower_code_is_dropped_for_its_kernels(

@@ -38,7 +38,7 @@ def by_both(
 def compiled_ops(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """A set that gets the ops for which code is made from now on; what is refused is an error."""
     found: set[str] = set()
-    generate = generator.LlvmGenerator.generate
+    generate = generator.RegionCompiler.generate
 
     def noted(self: Any, request: RegionRequest, *like: Any) -> Any:
         types = [node.type for node in request.members]
@@ -49,7 +49,7 @@ def compiled_ops(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         found.update(types)
         return made
 
-    monkeypatch.setattr(generator.LlvmGenerator, "generate", noted)
+    monkeypatch.setattr(generator.RegionCompiler, "generate", noted)
     return found
 
 

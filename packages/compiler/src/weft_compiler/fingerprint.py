@@ -23,7 +23,7 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import declared_in
 from weft_graph.ir.traits import Role
 from weft_graph.passes.structure import Block, Branch, Loop
-from weft_graph.passes.whole_loops import Extent, WholeLoop, first_value, next_value
+from weft_graph.passes.whole_loops import Extent, LoopRequest, WholeLoop, first_value, next_value
 from weft_tensor.dtypes import DType
 
 _OURS: Final = ("weft_graph", "weft_compiler")
@@ -34,24 +34,16 @@ class _Unknown(Exception):  # noqa: N818 - it is no error of a program
     """Something decides what is compiled that has no short form."""
 
 
-def fingerprint(request: RegionRequest) -> str | None:
-    """A hash of all that the code of some nodes depends on but names.
+def fingerprint(request: RegionRequest | LoopRequest) -> str | None:
+    """A hash of all that the code of a request depends on but names.
 
     Returns: None where a rule of another package, whose changes nobody notices, has its say, or an
       attribute has no short form.
     """
+    if isinstance(request, LoopRequest):
+        whole, shapes, extents, is_resumable = request
+        return _hash(lambda: _LoopParts(whole).parts(shapes, extents, is_resumable))
     return _hash(lambda: _parts(request))
-
-
-def loop_fingerprint(
-    whole: WholeLoop, shapes: Sequence[Shape], extents: Sequence[Extent], final: bool
-) -> str | None:
-    """A hash of all that the code of a loop depends on but names; see `fingerprint`.
-
-    Args:
-      shapes, extents, final: as `lower_loop` takes them.
-    """
-    return _hash(lambda: _LoopParts(whole).parts(shapes, extents, final))
 
 
 def constants_of(whole: WholeLoop) -> list[Output]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from weft_compiler.codegen.options import Options, options_of_regions
-from weft_compiler.fingerprint import constants_of, fingerprint, loop_fingerprint
+from weft_compiler.fingerprint import constants_of, fingerprint
 from weft_compiler.ir.program import Program
 from weft_compiler.lower.region import (
     changed,
@@ -34,14 +34,16 @@ from weft_graph.ir.code_generators import (
     NotGenerated,
     ProfileStore,
     RegionRequest,
+    Request,
     Shape,
+    Subgraph,
     device_generators,
     generators,
 )
 from weft_graph.ir.compiled_function import CompiledFunction, Roofline
 from weft_graph.ir.node import Node
 from weft_graph.ir.traits import Role
-from weft_graph.passes.whole_loops import Extent, WholeLoop, loop_generators
+from weft_graph.passes.whole_loops import LoopRequest, WholeLoop
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 
@@ -164,9 +166,11 @@ class Compiled:
 class _Lowering:
     """Knows which nodes can be lowered; see `Choosing`."""
 
-    def unsupported_reason(self, node: Node) -> str:
-        """Why a node had better run by its kernel, or ""."""
-        return unsupported_reason(node) or wants_kernel(node)
+    def unsupported_reason(self, subject: Node | Subgraph) -> str:
+        """Return why a node or a loop should run by kernels, or ""; see `Choosing`."""
+        if isinstance(subject, Node):
+            return unsupported_reason(subject) or wants_kernel(subject)
+        return "only nodes are compiled"
 
     def changes(self, node: Node) -> int:
         """How many variables a node changes, its first inputs; see `CodeGenerator`."""
@@ -207,27 +211,11 @@ class _Profiles:
         disk.keep(f"{key}.profile", content)
 
 
-class LlvmGenerator(_Lowering):
-    """Compiles by LLVM, for the processor that it runs on.
-
-    Attributes:
-      profiles: as of `CodeGenerator`.
-    """
-
-    profiles: ProfileStore = _Profiles()
-
-    def fingerprint(self, request: RegionRequest) -> str | None:
-        """Return a name for nodes and shapes; see `CodeGenerator`."""
-        return _key(request)
-
-    def loop_fingerprint(
-        self, whole: WholeLoop, shapes: Sequence[Shape], extents: Sequence[Extent], final: bool
-    ) -> str | None:
-        """Return a name for a loop and its shapes; see `LoopGenerator`."""
-        return _loop_key(whole, shapes, extents, final)
+class RegionCompiler:
+    """Compiles regions by LLVM; see `CodeGenerator`."""
 
     def find(self, request: RegionRequest) -> Compiled | None:
-        """What `generate` makes, if its code is on the disk; see `CodeGenerator`."""
+        """Return the result of `generate` if its code is on the disk; see `CodeGenerator`."""
         key = _key(request)
         found = None if key is None else restore(key, request.inputs)
         if found is None:
@@ -242,7 +230,7 @@ class LlvmGenerator(_Lowering):
         return _called(found.program, found.size, request, made)
 
     def generate(self, request: RegionRequest, like: Iterable[Any] = ()) -> Compiled:
-        """A function that computes some nodes; see `CodeGenerator`."""
+        """Return a function that computes a region; see `CodeGenerator`."""
         found = self.find(request)
         if found is not None:
             return found
@@ -262,7 +250,7 @@ class LlvmGenerator(_Lowering):
         return _called(made.program, made.size, request, lambda: made)
 
     def explain(self, request: RegionRequest, given: Sequence[Any]) -> CompiledFunction:
-        """What becomes of some nodes; see `CodeGenerator`."""
+        """Explain the code of a region; see `CodeGenerator`."""
         from weft_compiler.explain import explain
 
         states, takes = _updates(request), _takes(request)
@@ -281,52 +269,40 @@ class LlvmGenerator(_Lowering):
         except (Unsupported, errors.UnimplementedError) as why:
             raise NotGenerated(str(why)) from why
 
-    def roofline(self) -> Roofline:
-        """What this machine can do; see `CodeGenerator`."""
-        from weft_compiler.native.roofline import roofline
 
-        return roofline()
+class LoopCompiler:
+    """Compiles whole loops by LLVM; see `CodeGenerator`."""
 
-    def why_not_loop(self, whole: WholeLoop) -> str:
-        """Why a loop had better run by its kernels, or ""; see `LoopGenerator`."""
-        from weft_compiler.lower.whole_loop import unsupported_loop_reason
+    def find(self, request: LoopRequest) -> Compiled | None:
+        """Return the result of `generate` if its code is on the disk."""
+        key = _key(request)
+        found = None if key is None else restore(key, constants_of(request.whole))
+        return None if found is None else self._called(found.program, request)
 
-        return unsupported_loop_reason(whole)
-
-    def generate_loop(
-        self, whole: WholeLoop, shapes: Sequence[Shape], extents: Sequence[Extent], final: bool
-    ) -> Compiled:
-        """A function that runs a loop; see `LoopGenerator`."""
-        found = self.find_loop(whole, shapes, extents, final)
+    def generate(self, request: LoopRequest) -> Compiled:
+        """Return a function that runs a loop."""
+        found = self.find(request)
         if found is not None:
             return found
         from weft_compiler.lower.whole_loop import lower_loop
         from weft_compiler.sharing import loaded
 
-        name = whole.loop.frame.name
         try:
-            compiled = loaded(lower_loop(name, whole, shapes, extents, final))
+            compiled = loaded(lower_loop(request.name, *request))
         except (Unsupported, errors.UnimplementedError) as why:
             raise NotGenerated(str(why)) from why
-        key = _loop_key(whole, shapes, extents, final)
+        key = _key(request)
         if key is not None:
-            remember(key, compiled, constants_of(whole))
-        return self._loop(compiled, whole, final)
+            remember(key, compiled, constants_of(request.whole))
+        return self._called(compiled, request)
 
-    def find_loop(
-        self, whole: WholeLoop, shapes: Sequence[Shape], extents: Sequence[Extent], final: bool
-    ) -> Compiled | None:
-        """What `generate_loop` makes, if its code is on the disk; see `LoopGenerator`."""
-        key = _loop_key(whole, shapes, extents, final)
-        found = None if key is None else restore(key, constants_of(whole))
-        return None if found is None else self._loop(found.program, whole, final)
-
-    def _loop(self, compiled: NativeProgram, whole: WholeLoop, final: bool) -> Compiled:
+    def _called(self, compiled: NativeProgram, request: LoopRequest) -> Compiled:
+        whole, is_resumable = request.whole, request.is_resumable
         variables = len(whole.variables)
         takes = [
             at
             for at, enter in enumerate(whole.enters)
-            if (enter.inputs[0].node.role is not Role.CONSTANT or (final and at < variables))
+            if (enter.inputs[0].node.role is not Role.CONSTANT or (is_resumable and at < variables))
             and (
                 at in whole.reads
                 or at in whole.updates
@@ -336,13 +312,67 @@ class LlvmGenerator(_Lowering):
         return Compiled(compiled, takes, draws=whole.draws)
 
 
-def _key(*asked: Any) -> str | None:
-    """Return the name under which code for some nodes is kept; None if it is not kept."""
-    return fingerprint(*asked) if _keeps_code() else None
+class LlvmGenerator(_Lowering):
+    """Compiles by LLVM, for the processor that it runs on.
+
+    Attributes:
+      profiles: as of `CodeGenerator`.
+    """
+
+    profiles: ProfileStore = _Profiles()
+
+    def __init__(self) -> None:
+        self._regions = RegionCompiler()
+        self._loops = LoopCompiler()
+
+    def unsupported_reason(self, subject: Node | Subgraph) -> str:
+        """Return why a node or a loop should run by kernels, or ""; see `Choosing`."""
+        if isinstance(subject, WholeLoop):
+            from weft_compiler.lower.whole_loop import unsupported_loop_reason
+
+            return unsupported_loop_reason(subject)
+        return super().unsupported_reason(subject)
+
+    def fingerprint(self, request: Request) -> str | None:
+        """Return a name for a request; see `CodeGenerator`."""
+        return _key(request if isinstance(request, LoopRequest) else _region(request))
+
+    def find(self, request: Request) -> Compiled | None:
+        """Return the result of `generate` if its code is on the disk; see `CodeGenerator`."""
+        if isinstance(request, LoopRequest):
+            return self._loops.find(request)
+        return self._regions.find(_region(request))
+
+    def generate(self, request: Request, like: Iterable[Any] = ()) -> Compiled:
+        """Return a function that computes a request; see `CodeGenerator`."""
+        if isinstance(request, LoopRequest):
+            return self._loops.generate(request)
+        return self._regions.generate(_region(request), like)
+
+    def explain(self, request: Request, given: Sequence[Any]) -> CompiledFunction:
+        """Explain the code of a region; see `CodeGenerator`."""
+        return self._regions.explain(_region(request), given)
+
+    def roofline(self) -> Roofline:
+        """What this machine can do; see `CodeGenerator`."""
+        from weft_compiler.native.roofline import roofline
+
+        return roofline()
 
 
-def _loop_key(*asked: Any) -> str | None:
-    return loop_fingerprint(*asked) if _keeps_code() else None
+def _region(request: Request) -> RegionRequest:
+    """Return a request that is for a region.
+
+    Raises: NotGenerated: it is of another kind.
+    """
+    if isinstance(request, RegionRequest):
+        return request
+    raise NotGenerated(f"{type(request).__name__} is not supported, only regions are")
+
+
+def _key(request: RegionRequest | LoopRequest) -> str | None:
+    """Return the name under which code for a request is kept; None if it is not kept."""
+    return fingerprint(request) if _keeps_code() else None
 
 
 def _keeps_code() -> bool:
@@ -395,12 +425,12 @@ _LIBRARIES: Final = tuple(
 class PtxGenerator(_Lowering):
     """Compiles by LLVM, for NVIDIA's GPUs."""
 
-    def unsupported_reason(self, node: Node) -> str:
-        """Why a node had better run by its kernel, or ""."""
-        rule = rule_of(node.type)
+    def unsupported_reason(self, subject: Node | Subgraph) -> str:
+        """Return why a node should run by its kernel, or ""; no loop is compiled as a whole."""
+        rule = rule_of(subject.type) if isinstance(subject, Node) else None
         if rule is not None and rule.__module__ in _LIBRARIES:
             return "a library of the GPU computes it"
-        return super().unsupported_reason(node)
+        return super().unsupported_reason(subject)
 
     def generate(
         self, request: RegionRequest, capability: tuple[int, int], deterministic: bool
@@ -439,5 +469,4 @@ def _known_to_callers(made: PtxCode, request: RegionRequest) -> PtxCode:
 
 
 generators.register("llvm", LlvmGenerator())
-loop_generators.register("llvm", LlvmGenerator())
 device_generators.register("GPU", PtxGenerator())

@@ -174,10 +174,10 @@ def lower_loop(
     extents: Sequence[Extent],
     final: bool,
 ) -> Program:
-    """The program of a loop; see `weft_graph.passes.whole_loops.GeneratedLoop` for what it takes.
+    """The program of a loop; see `weft_graph.passes.whole_loops.LoopRequest` for what it takes.
 
     Args:
-      shapes, extents, final: as of `LoopGenerator.generate_loop`.
+      shapes, extents, final: as of `LoopRequest`, whose `is_resumable` is `final`.
     Raises: Unsupported: it cannot be lowered with these shapes.
     """
     return _Lowering(whole, shapes, extents).program(name, final)

@@ -26,8 +26,10 @@ from weft_graph.ir.code_generators import (
     DeviceCode,
     DeviceCodeGenerator,
     NoProfiles,
+    NotGenerated,
     ProfileStore,
     RegionRequest,
+    Request,
 )
 from weft_graph.ir.compiled_function import CompiledFunction, Roofline
 from weft_tensor import errors
@@ -258,21 +260,21 @@ class GpuGenerator:
         self.needs_value = inner.needs_value
         self.repays = inner.repays
 
-    def fingerprint(self, request: RegionRequest) -> str | None:
+    def fingerprint(self, request: Request) -> str | None:
         """Return None: PTX is cached by its text; see `CodeGenerator`."""
         return None
 
-    def find(self, request: RegionRequest) -> GpuFunction | None:
+    def find(self, request: Request) -> GpuFunction | None:
         """Return None: PTX is looked up on the disk during generation; see `CodeGenerator`."""
         return None
 
-    def generate(self, request: RegionRequest, like: Any = ()) -> GpuFunction:
+    def generate(self, request: Request, like: Any = ()) -> GpuFunction:
         """Return a function that computes some nodes; see `CodeGenerator`."""
-        return GpuFunction(self._inner.generate(request, *self._ways()), self._device)
+        return GpuFunction(self._inner.generate(_region(request), *self._ways()), self._device)
 
-    def explain(self, request: RegionRequest, given: Sequence[Any]) -> CompiledFunction:
+    def explain(self, request: Request, given: Sequence[Any]) -> CompiledFunction:
         """Explain the kernels of some nodes, with the time of each by the GPU's clock."""
-        code, found = self._inner.explain(request, *self._ways())
+        code, found = self._inner.explain(_region(request), *self._ways())
         seconds = GpuFunction(code, self._device).measured([np.asarray(array) for array in given])
         kernels = [
             replace(kernel, seconds=each)
@@ -288,6 +290,16 @@ class GpuGenerator:
     def roofline(self) -> Roofline:
         """Return the GPU's limits; see `measure.py`."""
         return roofline(self._device)
+
+
+def _region(request: Request) -> RegionRequest:
+    """Return a request that is for a region.
+
+    Raises: NotGenerated: it is for a loop.
+    """
+    if isinstance(request, RegionRequest):
+        return request
+    raise NotGenerated("loops are not compiled for GPUs as a whole")
 
 
 def launched(device: GpuDevice, function: Callable[..., Any]) -> Callable[..., Any]:

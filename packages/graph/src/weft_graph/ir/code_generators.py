@@ -73,6 +73,32 @@ class Branches(NamedTuple):
 NO_BRANCHES: Final = Branches()
 
 
+class Subgraph(Protocol):
+    """Nodes that are compiled together or not at all, such as a `WholeLoop`."""
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        """All nodes inside."""
+        ...
+
+
+class Request(Protocol):
+    """Nodes, and everything that their code depends on: a `RegionRequest` or a `LoopRequest`.
+
+    Requests are immutable. Generators raise `NotGenerated` for kinds that they do not support.
+    """
+
+    @property
+    def name(self) -> str:
+        """Name for people."""
+        ...
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        """Nodes to compile."""
+        ...
+
+
 class RegionRequest(NamedTuple):
     """Some nodes, and the shapes and values that a function of them is made for.
 
@@ -98,6 +124,11 @@ class RegionRequest(NamedTuple):
     def name(self) -> str:
         """Name of the last member."""
         return self.members[-1].name
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        """The members."""
+        return self.members
 
 
 class Generated(Protocol):
@@ -200,8 +231,11 @@ class NoProfiles:
 class Choosing(Protocol):
     """Interface that tells which nodes a code generator can compile."""
 
-    def unsupported_reason(self, node: Node) -> str:
-        """Return why a node should run by its kernel, or "" if it may be compiled."""
+    def unsupported_reason(self, subject: Node | Subgraph) -> str:
+        """Return why a node, or a loop as a whole, should run by kernels; "" if it may be compiled.
+
+        A request for it may still be refused, for its shapes.
+        """
         ...
 
     def changes(self, node: Node) -> int:
@@ -243,38 +277,38 @@ class Choosing(Protocol):
 
 
 class CodeGenerator(Choosing, Protocol):
-    """Compiler of nodes to functions."""
+    """Compiler of regions and loops to functions."""
 
     @property
     def profiles(self) -> ProfileStore:
         """Measurements of what it compiles, kept between processes."""
         ...
 
-    def fingerprint(self, request: RegionRequest) -> str | None:
-        """Return a name for nodes and shapes that is the same in all processes.
+    def fingerprint(self, request: Request) -> str | None:
+        """Return a name for a request that is the same in all processes.
 
-        Returns: None if code for them is not kept between processes.
+        Returns: None if code for it is not kept between processes.
         """
         ...
 
-    def find(self, request: RegionRequest) -> Generated | None:
+    def find(self, request: Request) -> Generated | None:
         """Return an earlier result of `generate` if finding it takes about a millisecond.
 
         Returns: None if it must be generated.
         """
         ...
 
-    def generate(self, request: RegionRequest, like: Iterable[Generated] = ()) -> Generated:
-        """A function that computes some nodes.
+    def generate(self, request: Request, like: Iterable[Generated] = ()) -> Generated:
+        """Return a function that computes a request.
 
         Args:
           request: the nodes, and what they are compiled for.
-          like: functions of the same nodes for other shapes, whose code may do.
+          like: functions of the same nodes for other shapes, whose code may be shared.
         Raises: NotGenerated: they cannot be compiled for these.
         """
         ...
 
-    def explain(self, request: RegionRequest, given: Sequence[Any]) -> CompiledFunction:
+    def explain(self, request: Request, given: Sequence[Any]) -> CompiledFunction:
         """Compile some nodes as `generate` does, run the function, and tell what it does.
 
         Args:

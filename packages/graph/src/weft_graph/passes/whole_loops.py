@@ -5,11 +5,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final, NamedTuple
 
-from weft_graph.ir.code_generators import Generated, ProfileStore, Shape
+from weft_graph.ir.code_generators import Shape
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.registry import Registry
 from weft_graph.ir.step_graph import is_back_edge
 from weft_graph.ir.traits import Role, State
 from weft_graph.passes.flow import Flow, Frame
@@ -279,16 +278,16 @@ def inside(frame: Frame, around: Frame) -> bool:
     return outer is around
 
 
-class GeneratedLoop(Generated, Protocol):
-    """A function that runs a loop.
+class LoopRequest(NamedTuple):
+    """A loop, and everything that its code depends on.
 
-    It is given arrays of: the inputs that it `takes`, of handles that the loop `reads` what the
-    variables have, and of those that it `updates`; of each of the loop's `kept`, what is there: of
-    a READ the elements and, of uint8, whether each can be read, 1 where it can; of a WRITE that has
-    `begun`, of uint8, 2 where nothing can be written, and 0 elsewhere; of a POP the values and, of
-    int64, how many there are; if it draws, the states of its streams in the first turn, uint64 of
-    shape (draws, 6), of which number 3 is one more in each turn, and in a loop inside is `STRIDE`
-    times what it is around plus the number of the turn.
+    The function is given arrays of: the inputs that it `takes`, of handles that the loop `reads`
+    what the variables have, and of those that it `updates`; of each of the loop's `kept`, what is
+    there: of a READ the elements and, of uint8, whether each can be read, 1 where it can; of a
+    WRITE that has `begun`, of uint8, 2 where nothing can be written, and 0 elsewhere; of a POP the
+    values and, of int64, how many there are; if it draws, the states of its streams in the first
+    turn, uint64 of shape (draws, 6), of which number 3 is one more in each turn, and in a loop
+    inside is `STRIDE` times what it is around plus the number of the turn.
 
     It fills arrays of `results`: the last values that are wanted; what the variables become that it
     `updates`, in the order of their positions; if it draws, of int64, how many turns there were; of
@@ -302,54 +301,25 @@ class GeneratedLoop(Generated, Protocol):
     A loop that cannot go on runs to its end, whatever there is room for. Where a largest index or a
     number of pushes is beyond the room, elements are missing, but values and numbers are right, as
     no loop reads what it writes.
+
+    Attributes:
+      whole: the loop.
+      shapes: the shapes of what its `enters` bring in; () for handles.
+      extents: the extents of its `kept`.
+      is_resumable: True if all final values are returned, so that it can go on where it stopped.
     """
 
-
-class LoopGenerator(Protocol):
-    """Compiler of loops to functions."""
+    whole: WholeLoop
+    shapes: Sequence[Shape]
+    extents: Sequence[Extent]
+    is_resumable: bool
 
     @property
-    def profiles(self) -> ProfileStore:
-        """Measurements of what it compiles, kept between processes."""
-        ...
+    def name(self) -> str:
+        """Name of the loop's frame."""
+        return self.whole.loop.frame.name
 
-    def loop_fingerprint(
-        self, whole: WholeLoop, shapes: Sequence[Shape], extents: Sequence[Extent], final: bool
-    ) -> str | None:
-        """Return a name for a loop and its shapes; see `CodeGenerator.fingerprint`.
-
-        Args:
-          shapes, extents, final: as of `generate_loop`.
-        """
-        ...
-
-    def why_not_loop(self, whole: WholeLoop) -> str:
-        """Why a loop had better run by its kernels, or "" if it may be compiled."""
-        ...
-
-    def generate_loop(
-        self, whole: WholeLoop, shapes: Sequence[Shape], extents: Sequence[Extent], final: bool
-    ) -> GeneratedLoop:
-        """A function that runs a loop.
-
-        Args:
-          shapes: of what its `enters` bring in; of handles ().
-          extents: of its `kept`.
-          final: whether all variables are wanted, so that it can go on where it stopped.
-        Raises: NotGenerated: it cannot be compiled for these.
-        """
-        ...
-
-    def find_loop(
-        self, whole: WholeLoop, shapes: Sequence[Shape], extents: Sequence[Extent], final: bool
-    ) -> GeneratedLoop | None:
-        """Return an earlier result of `generate_loop` if that takes about a millisecond, else None.
-
-        Args:
-          shapes, extents, final: as of `generate_loop`.
-        """
-        ...
-
-
-loop_generators: Registry[Any] = Registry("loop generator", group="weft_graph.code_generators")
-"""By name; who compiles takes the first."""
+    @property
+    def nodes(self) -> Sequence[Node]:
+        """All nodes inside."""
+        return self.whole.nodes

@@ -7,7 +7,7 @@ the region begins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
@@ -26,7 +26,6 @@ from weft_exec.resources.resources import ResourceHandle, VariableState, state_o
 from weft_graph.ir.code_generators import (
     CodeGenerator,
     Generated,
-    ProfileStore,
     RegionRequest,
     Shape,
 )
@@ -89,7 +88,7 @@ class CompiledRegion:
             if source.dtype is dtypes.resource and at not in self._updates
         ]
         self._checked = Checked(region, device) if checked else None
-        self.cache = SpecializationCache[Key, Choice](self, device, mode, checked)
+        self.cache = SpecializationCache[Key, Choice](self, generator, device, mode, checked)
         self._lookup = self.cache.lookup
         self.stop: Callable[[], None] = self.cache.stop
 
@@ -158,27 +157,14 @@ class CompiledRegion:
         """Members of the region."""
         return self._region.members
 
-    @property
-    def profiles(self) -> ProfileStore:
-        """Store of the generator."""
-        return self._generator.profiles
-
     def choice(self, key: Key, inputs: Sequence[Any]) -> Choice:
         """Return the shapes of all inputs, and the values that decide what is compiled."""
         values = {at: np.array(self._host(inputs[at])) for at in self._deciding}
         return Choice(tuple(map(_shape_of, inputs)), values)
 
-    def fingerprint(self, choice: Choice) -> str | None:
-        """Return a name for the members and a choice."""
-        return self._generator.fingerprint(self._request(self._region.outputs, choice))
-
-    def find(self, choice: Choice) -> Generated | None:
-        """Return code from the disk."""
-        return self._generator.find(self._request(self._region.outputs, choice))
-
-    def generate(self, choice: Choice, like: Iterable[Generated]) -> Generated:
-        """Compile the members, or share code of other shapes."""
-        return self._generator.generate(self._request(self._region.outputs, choice), like)
+    def request(self, choice: Choice) -> RegionRequest:
+        """Return the request for the members and a choice."""
+        return self._request_for(self._region.outputs, choice)
 
     def bind(self, generated: Generated, choice: Choice) -> Function:
         """Return a function that runs code, and compares its results if it is to be checked."""
@@ -186,7 +172,7 @@ class CompiledRegion:
             return self._checking(self._checked, generated, choice)
         return self._calling(generated, choice.shapes)
 
-    def _request(self, outputs: Sequence[Output], choice: Choice) -> RegionRequest:
+    def _request_for(self, outputs: Sequence[Output], choice: Choice) -> RegionRequest:
         region = self._region
         return RegionRequest(region.members, region.inputs, outputs, *choice, region.branches)
 
@@ -196,7 +182,7 @@ class CompiledRegion:
 
         def every() -> Function:
             outputs = results_of(self._region.members)
-            every = self._generator.generate(self._request(outputs, choice))
+            every = self._generator.generate(self._request_for(outputs, choice))
             every.threads = self._device.config.compiled_threads
             return self._filling(every)
 

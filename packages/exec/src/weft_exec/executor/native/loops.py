@@ -8,7 +8,7 @@ last iteration.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -31,7 +31,7 @@ from weft_exec.kernels.philox import RandomStream
 from weft_exec.kernels.random import stream_of
 from weft_exec.kernels.random_counters import iteration_tag, needs_counters
 from weft_exec.resources.resources import VariableState, state_of
-from weft_graph.ir.code_generators import Generated, ProfileStore, Shape
+from weft_graph.ir.code_generators import CodeGenerator, Generated, Shape
 from weft_graph.ir.interrupts import uninterrupted
 from weft_graph.ir.node import Node
 from weft_graph.ir.traits import Role
@@ -39,9 +39,8 @@ from weft_graph.passes.flow import Flow, Frame, has_control_flow
 from weft_graph.passes.structure import Structurer
 from weft_graph.passes.whole_loops import (
     Extent,
-    GeneratedLoop,
     Kept,
-    LoopGenerator,
+    LoopRequest,
     Use,
     WholeLoop,
     changed_by,
@@ -86,7 +85,7 @@ class ChosenLoops(NamedTuple):
         ]
 
 
-def choose_loops(offer: Offer, generator: LoopGenerator, asked: Collection[Node]) -> ChosenLoops:
+def choose_loops(offer: Offer, generator: CodeGenerator, asked: Collection[Node]) -> ChosenLoops:
     """Choose the loops that can be compiled as wholes."""
     chosen = ChosenLoops([], {})
     if not has_control_flow(offer.nodes):
@@ -103,7 +102,7 @@ def choose_loops(offer: Offer, generator: LoopGenerator, asked: Collection[Node]
             continue
         whole = WholeLoop(structurer.loop(frame), flow, offer.step.fetches)
         device = _device_of(offer, whole, asked)
-        why = device if isinstance(device, str) else generator.why_not_loop(whole)
+        why = device if isinstance(device, str) else generator.unsupported_reason(whole)
         if not isinstance(device, str) and not why:
             frames.append(frame)
             chosen.found.append((whole, device))
@@ -159,7 +158,7 @@ class CompiledLoop:
 
     def __init__(
         self,
-        generator: LoopGenerator,
+        generator: CodeGenerator,
         whole: WholeLoop,
         device: Device,
         mode: Mode,
@@ -170,7 +169,6 @@ class CompiledLoop:
         self._checked = checked
         self._around = around
         self._given_up = set() if given_up is None else given_up
-        self._generator = generator
         self._whole = whole
         self._device = device
         self._handles = {
@@ -193,7 +191,7 @@ class CompiledLoop:
         self._rooms: dict[Kept, tuple[int, ...]] = {}
         self._refused = self._unplaced = 0
         self._is_rejected = False
-        self.cache = SpecializationCache[_Key, _Key](self, device, mode, checked)
+        self.cache = SpecializationCache[_Key, _Key](self, generator, device, mode, checked)
         self._lookup = self.cache.lookup
         self.stop: Callable[[], None] = self.cache.stop
 
@@ -305,26 +303,13 @@ class CompiledLoop:
         """Nodes of the loop."""
         return self._whole.nodes
 
-    @property
-    def profiles(self) -> ProfileStore:
-        """Store of the generator."""
-        return self._generator.profiles
-
     def choice(self, key: _Key, inputs: Sequence[Any]) -> _Key:
         """Return the key, which has all that a loop is compiled for."""
         return key
 
-    def fingerprint(self, choice: _Key) -> str | None:
-        """Return a name for the loop and a choice."""
-        return self._generator.loop_fingerprint(self._whole, *choice, self._goes_on)
-
-    def find(self, choice: _Key) -> GeneratedLoop | None:
-        """Return code from the disk."""
-        return self._generator.find_loop(self._whole, *choice, self._goes_on)
-
-    def generate(self, choice: _Key, like: Iterable[Generated]) -> GeneratedLoop:
-        """Compile the loop; code of other shapes is not shared."""
-        return self._generator.generate_loop(self._whole, *choice, self._goes_on)
+    def request(self, choice: _Key) -> LoopRequest:
+        """Return the request for the loop and a choice."""
+        return LoopRequest(self._whole, *choice, self._goes_on)
 
     # ---------------------------------------------------------------------- running
 

@@ -20,7 +20,7 @@ from weft_graph.ir.code_generators import generators
 from weft_graph.ir.jit_scope import CHECKED, COMPILED
 from weft_graph.ir.node import Node
 from weft_graph.passes.flow import Frame
-from weft_graph.passes.whole_loops import WholeLoop, inside, loop_generators
+from weft_graph.passes.whole_loops import WholeLoop, inside
 
 
 def wanted(nodes: Iterable[Node], said: str) -> set[Node]:
@@ -48,9 +48,9 @@ class NativeRegions:
         """Yield the loops of a part on processors that are compiled as wholes."""
         said = jit_environment()
         asked = wanted(offer.nodes, said)
-        if not asked or not generators.keys() or not loop_generators.keys():
+        if not asked or not generators.keys():
             return []
-        generator = loop_generators.lookup(loop_generators.keys()[0])
+        generator = generators.lookup(generators.keys()[0])
         found = choose_loops(offer, generator, asked).found
         given_up: set[Frame] = set()
 
@@ -118,17 +118,13 @@ def choice_of(offer: Offer) -> Choice | None:
     names = generators.keys()
     if not asked or not names:
         return None
-    left: dict[str, str] = {}
-    loops: list[list[Node]] = []
-    if loop_generators.keys():
-        generator = loop_generators.lookup(loop_generators.keys()[0])
-        chosen = choose_loops(offer, generator, asked)
-        left = chosen.left
-        loops = [list(loop.nodes) for loop in chosen.outermost]
+    generator = generators.lookup(names[0])
+    chosen = choose_loops(offer, generator, asked)
+    loops = [list(loop.nodes) for loop in chosen.outermost]
     inside = {node for loop in loops for node in loop}
     rest = offer._replace(nodes=[node for node in offer.nodes if node not in inside])
-    found = choose(rest, generators.lookup(names[0]), asked)
-    return found._replace(regions=[*found.regions, *loops], loops=left)
+    found = choose(rest, generator, asked)
+    return found._replace(regions=[*found.regions, *loops], loops=chosen.left)
 
 
 register_compiler("native", NativeRegions())

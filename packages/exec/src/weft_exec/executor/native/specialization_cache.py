@@ -6,13 +6,19 @@ import enum
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from weft_exec.devices.device import Device
 from weft_exec.executor.native import interrupts
 from weft_exec.executor.native.tiering import Function, RegionProfile, compilation
-from weft_graph.ir.code_generators import Generated, NotGenerated, ProfileStore
+from weft_graph.ir.code_generators import (
+    CodeGenerator,
+    Generated,
+    NotGenerated,
+    ProfileStore,
+    Request,
+)
 from weft_graph.ir.node import Node
 from weft_tensor import errors
 
@@ -62,30 +68,12 @@ class Binding(Protocol[K_contra, C]):
         """Nodes that are computed together."""
         ...
 
-    @property
-    def profiles(self) -> ProfileStore:
-        """Store of measurements between processes."""
-        ...
-
     def choice(self, key: K_contra, inputs: Sequence[Any]) -> C:
         """Return the choice of a call."""
         ...
 
-    def fingerprint(self, choice: C) -> str | None:
-        """Return a name for the nodes and a choice that is the same in all processes."""
-        ...
-
-    def find(self, choice: C) -> Generated | None:
-        """Return code from the disk; None if there is none."""
-        ...
-
-    def generate(self, choice: C, like: Iterable[Generated]) -> Generated:
-        """Compile a choice.
-
-        Args:
-          like: code of other choices, which may be shared.
-        Raises: NotGenerated: it cannot be compiled.
-        """
+    def request(self, choice: C) -> Request:
+        """Return the request for the code of a choice."""
         ...
 
     def bind(self, generated: Generated, choice: C) -> Function:
@@ -110,6 +98,7 @@ class SpecializationCache(Generic[K, C]):
 
     Args:
       binding: the region or loop.
+      generator: compiles it.
       device: has the settings of threads.
       mode: when functions are compiled.
       checked: whether kernels compute the same, for comparison.
@@ -120,9 +109,15 @@ class SpecializationCache(Generic[K, C]):
     """
 
     def __init__(
-        self, binding: Binding[K, C], device: Device, mode: Mode, checked: bool = False
+        self,
+        binding: Binding[K, C],
+        generator: CodeGenerator,
+        device: Device,
+        mode: Mode,
+        checked: bool = False,
     ) -> None:
         self._binding = binding
+        self._generator = generator
         self._device = device
         self._checked = checked
         self.mode: Final = mode
@@ -197,7 +192,7 @@ class SpecializationCache(Generic[K, C]):
     @property
     def store(self) -> ProfileStore:
         """Store of measurements; see `Candidate`."""
-        return self._binding.profiles
+        return self._generator.profiles
 
     def num_compiled(self) -> tuple[int, int]:
         """Return the numbers of keys with code and of those left to kernels; see `Candidate`."""
@@ -215,7 +210,9 @@ class SpecializationCache(Generic[K, C]):
     def fingerprint(self, profile: RegionProfile) -> str | None:
         """Return a name for the choice of a profile; see `Candidate`."""
         found = self._of_profile(profile)
-        return None if found is None or self._checked else self._binding.fingerprint(found[1])
+        if found is None or self._checked:
+            return None
+        return self._generator.fingerprint(self._binding.request(found[1]))
 
     def find(self, profile: RegionProfile) -> bool:
         """Use the code on the disk for the choice of a profile; see `Candidate`."""
@@ -223,7 +220,7 @@ class SpecializationCache(Generic[K, C]):
         if found is None or self._checked:
             return False
         key, choice = found
-        function = self._compiled(choice, self._binding.find)
+        function = self._compiled(choice, self._generator.find)
         if function is not None:
             self._put(key, profile, function)
         return function is not None
@@ -279,12 +276,13 @@ class SpecializationCache(Generic[K, C]):
     # ---------------------------------------------------------------------- compiling
 
     def _compiled(
-        self, choice: C, find: Callable[[C], Generated | None] | None = None
+        self, choice: C, find: Callable[[Request], Generated | None] | None = None
     ) -> Function | None:
         """Compile a choice; return None if it cannot be compiled, or `find` returns None."""
         name = self._binding.name
         try:
-            generated = self._generated(choice) if find is None else find(choice)
+            request = self._binding.request(choice)
+            generated = self._generate(request) if find is None else find(request)
             if generated is None:
                 return None
             generated.threads = self._device.config.compiled_threads
@@ -304,11 +302,11 @@ class SpecializationCache(Generic[K, C]):
             self._has_failed = True
         return None
 
-    def _generated(self, choice: C) -> Generated:
+    def _generate(self, request: Request) -> Generated:
         """Generate code, which may share that of another choice."""
         with self._lock:
             like = list(self._live.values())
-        return self._binding.generate(choice, like)
+        return self._generator.generate(request, like)
 
     # ---------------------------------------------------------------------- closing
 
