@@ -137,6 +137,30 @@ def test_the_least_recently_used_code_is_dropped(
 
 
 @UNITS
+def test_without_code_most_runs_by_kernels_do_not_ask_for_it(
+    unit: Callable[[Any], Any], caches: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEFT_JIT", "on")
+    monkeypatch.setattr(Eager, "ran_by_kernels", lambda *_: None)
+    asked: list[Any] = []
+    profile = SpecializationCache.profile
+
+    def note(self: Any, key: Any, inputs: Any) -> Any:
+        asked.append(key)
+        return profile(self, key, inputs)
+
+    monkeypatch.setattr(SpecializationCache, "profile", note)
+    with wf.Session() as session:
+        run = runner(session, unit)
+        for _ in range(77):
+            run(3)
+        (cache,) = caches
+        (waiting,) = cache.waiting()
+        # The first seven runs ask, and then one in seven.
+        assert len(asked) == 17 and waiting.runs == 77
+
+
+@UNITS
 def test_errors_of_the_compiler_are_raised_if_asked(
     unit: Callable[[Any], Any], caches: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

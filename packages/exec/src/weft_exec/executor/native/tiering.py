@@ -339,7 +339,7 @@ class RegionState(NamedTuple):
 
 
 class Candidate(Protocol):
-    """Interface of a region to `Compilation`."""
+    """Interface of a region or a loop to `Compilation`; see `SpecializationCache`."""
 
     @property
     def device(self) -> Device:
