@@ -47,6 +47,16 @@ def test_cells_and_the_names_of_their_variables() -> None:
     assert "stack_bidirectional_rnn/cell_1/bidirectional_rnn/bw/gru_cell/gates/kernel" in made
 
 
+def test_attention_of_legacy_decoders_sees_all_parts_of_a_state() -> None:
+    cell = wf.nn.rnn_cell.LSTMCell(4)
+    legacy_seq2seq.attention_decoder(
+        [wf.ones([2, 3])], cell.zero_state(2, wf.float32), wf.ones([2, 5, 6]), cell
+    )
+    shapes = {v.op.name: v.shape.as_list() for v in wf.global_variables()}
+    (query,) = [shape for name, shape in shapes.items() if "Attention_0/kernel" in name]
+    assert query == [4 + 4, 6]
+
+
 def test_legacy_networks() -> None:
     encoder, decoder = [wf.constant([1, 2])] * 3, [wf.constant([1, 2])] * 2
     outputs, _ = legacy_seq2seq.embedding_attention_seq2seq(

@@ -342,8 +342,8 @@ RIGHT = np.float32([1.0, 2.0])
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (refuses, r"'stranger' made of .*h, end could not be compiled: NotImpl.*no such instr"),
-        (fails(KeyError("of its own")), r"'stranger' made of .* failed on float32\[2\].*own"),
+        (refuses, r"'stranger' for .*h, end could not be compiled: NotImpl.*no such instr"),
+        (fails(KeyError("of its own")), r"'stranger' for .* failed on float32\[2\].*own"),
         (fails(errors.UnavailableError("gone")), "gone"),
         (always(None), "a tuple of 2 results was required, got NoneType"),
         (always(RIGHT), r"a tuple of 2 results was required, got float32\[2\]"),

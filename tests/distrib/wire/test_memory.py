@@ -184,38 +184,41 @@ def send(sock: socket.socket, data: bytes, *files: int) -> None:
         os.close(file)
 
 
-@pytest.mark.parametrize(
-    "hostile",
-    [
-        lambda s: send(s, frame(BLOCK, 1)),
+HOSTILE: dict[str, tuple[Any, str]] = {
+    "no file": (lambda s: send(s, frame(BLOCK, 1)), "without a file descriptor"),
+    "may shrink": (
         lambda s: send(s, frame(BLOCK, 1), file_of(4096, memory.fcntl.F_SEAL_GROW)),
-        lambda s: send(s, frame(BLOCK, 1), file_of(0)),
+        "it may shrink",
+    ),
+    "empty": (lambda s: send(s, frame(BLOCK, 1), file_of(0)), "it is empty"),
+    "no memory": (
         lambda s: send(s, frame(BLOCK, 1), os.open("/dev/null", os.O_RDWR)),
-        lambda s: send(s, frame(BLOCK, 1) + value_in(1), file_of(4096)),
-        lambda s: send(s, value_in(9)),
+        "cannot be mapped",
+    ),
+    "too short": (lambda s: send(s, frame(BLOCK, 1) + value_in(1), file_of(4096)), ""),
+    "unknown": (lambda s: send(s, value_in(9)), ""),
+    "strings": (
         lambda s: send(s, frame(BLOCK, 1) + value_in(1, code=7), file_of(SHARED_BYTES)),
-        lambda s: send(s, frame(RELEASE, 5)),
+        "",
+    ),
+    "not given": (lambda s: send(s, frame(RELEASE, 5)), ""),
+    "twice": (
         lambda s: send(s, frame(BLOCK, 1) + frame(BLOCK, 1), file_of(4096), file_of(4096)),
-    ],
-    ids=[
-        "no-file",
-        "may-shrink",
-        "empty",
-        "no-memory",
-        "too-short",
-        "unknown",
-        "strings",
-        "not-given",
-        "twice",
-    ],
-)
-def test_who_breaks_the_rules_is_left(hostile: Any) -> None:
+        "came twice",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_who_breaks_the_rules_is_left(name: str) -> None:
+    hostile, message = HOSTILE[name]
     before = open_files()
     mine, theirs = socket.socketpair(socket.AF_UNIX)
     channel = Channel(LocalStream(theirs), "hostile", echo)
     hostile(mine)
     wait_until(lambda: channel.lost)
     assert isinstance(channel.lost, errors.DataLossError | errors.ResourceExhaustedError)
+    assert message in str(channel.lost)
     mine.close()
 
     def gone() -> bool:

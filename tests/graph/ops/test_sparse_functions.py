@@ -137,6 +137,9 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "sets of other sizes": lambda: wf.sets.union([[1]], [[1], [2]]),
     "sets of rank 1": lambda: wf.sets.union([1], [1]),
     "the size of dense sets": lambda: wf.sets.size([[1]]),
+    "the size of sets of rank 0": lambda: wf.sets.size(
+        wf.SparseTensor(np.zeros((0, 0), np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64))
+    ),
     "distances of dense sequences": lambda: wf.edit_distance([[1]], [[1]]),
     "ranks of sequences": lambda: wf.edit_distance(example(), wf.SparseTensor([[0]], [1.0], [1])),
     "features of floats": lambda: wf.sparse.cross([example()]),
