@@ -107,7 +107,7 @@ def test_programs_are_dumped_after_each_pass_that_changed_them(
         "00-lowered.txt",
         "06-fuse.txt",
         "07-contract_buffers.txt",
-        "13-parallelize.txt",
+        "14-parallelize.txt",
     ]
     assert files[0].read_text() == TEXT
     assert files[-1].read_text() == str(result.program)

@@ -19,6 +19,7 @@ from weft_compiler.passes.simplify import simplify
 from weft_compiler.passes.sink import sink_temporaries
 from weft_compiler.passes.sparse_attention.rewrite import skip_masked_columns
 from weft_compiler.passes.split_reductions import split_reductions
+from weft_compiler.passes.stage_transposed import stage_transposed
 from weft_compiler.passes.tile import tile_rows
 
 SIMPLIFY: Final = Pass(
@@ -103,10 +104,16 @@ PIPELINE: Final = Pipeline(
         partition_loops,
     ),
     Pass(
+        "stage_transposed",
+        "Copy blocks of large operands that inner loops read across their rows.",
+        stage_transposed,
+        requires=("partition_loops",),
+    ),
+    Pass(
         "parallelize",
         "Mark the outermost independent loops for threads and the innermost ones for lanes.",
         parallelize_loops,
-        requires=("split_reductions", "partition_loops"),
+        requires=("split_reductions", "stage_transposed"),
     ),
     Pass(
         "compensate_sums",
