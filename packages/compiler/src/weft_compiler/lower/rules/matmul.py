@@ -36,9 +36,12 @@ def by_kernel(node: Node) -> str:
 
 
 def _repays(node: Node) -> bool:
-    """Whether products by themselves are worth a function: of pairs, or many small ones."""
+    """Return True if a product alone is worth a function.
+
+    Products of bfloat16 are, many small ones, and those of integers, which BLAS does not compute.
+    """
     (a, _), (c,), attrs = node.inputs, node.outputs, node.attrs
-    if c.dtype is dtypes.bfloat16:
+    if c.dtype is dtypes.bfloat16 or c.dtype.is_integer:
         return True
     if c.dtype not in (dtypes.float32, dtypes.float64) or node.type == "MatMul":
         return False
