@@ -55,6 +55,11 @@ def by_kernel(node: Node) -> str:
     return "" if dtype in _TYPES else f"no rule says how a convolution of {dtype.name} is computed"
 
 
+def _repays(node: Node) -> bool:
+    """Return True if a convolution alone is worth a function: its kernel gathers windows first."""
+    return node.outputs[0].dtype in _TYPES
+
+
 @dataclass(frozen=True, slots=True)
 class Axis:
     """How windows slide along an axis.
@@ -125,7 +130,7 @@ def _rounded(op: Operation, x: Value, layout: str = "") -> Value:
     return as_layout(x, layout, op.name) if layout else x
 
 
-@lowers("Conv2D", by_kernel=by_kernel)
+@lowers("Conv2D", by_kernel=by_kernel, alone=_repays)
 def _conv(op: Operation) -> Value:
     x, filters = (_operand(op, each) for each in op.inputs)
     require(op.dtype() in _TYPES, f"a convolution of {op.dtype().name}")
@@ -142,7 +147,7 @@ def _conv(op: Operation) -> Value:
     return _rounded(op, found, layout)
 
 
-@lowers("Conv2DBackpropInput", known=(0,), by_kernel=by_kernel)
+@lowers("Conv2DBackpropInput", known=(0,), by_kernel=by_kernel, alone=_repays)
 def _by_input(op: Operation) -> Value:
     filters, gradient = (_operand(op, each) for each in op.inputs[1:])
     require(op.dtype() in _TYPES, f"a convolution of {op.dtype().name}")
@@ -301,7 +306,7 @@ def _interleaved(
     return Value(f"{op.name}_whole", dtype, tuple(shape), Written(given, write))
 
 
-@lowers("Conv2DBackpropFilter", known=(1,), by_kernel=by_kernel)
+@lowers("Conv2DBackpropFilter", known=(1,), by_kernel=by_kernel, alone=_repays)
 def _by_filter(op: Operation) -> Value:
     require(op.dtype() in _TYPES, f"a convolution of {op.dtype().name}")
     layout, (high, wide, channels, depth) = op.attr("data_format"), op.shape()
