@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import pytest
@@ -40,7 +41,7 @@ def layers(count: int, first: str = "x") -> Program:
 
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The modules that are compiled, with nothing kept on the disk."""
+    """The modules that are compiled, with nothing kept on the disk or by earlier tests."""
     monkeypatch.setenv("WEFT_CACHE", "off")
     cache.directory.cache_clear()
     texts: list[str] = []
@@ -51,6 +52,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return object_code(text, *rest)
 
     monkeypatch.setattr(native, "object_code", counted)
+    monkeypatch.setattr(native, "_codes", WeakValueDictionary())
     return texts
 
 

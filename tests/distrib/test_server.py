@@ -694,7 +694,7 @@ def test_a_master_explains_what_it_knows(target: str, cluster: list[Server]) -> 
         with pytest.raises(errors.InvalidArgumentError, match="task:7"), wf.device("/task:7"):
             session.explain(wf.placeholder_with_default(1.0, []) + 1.0)
     for bad in ([], [b"{}"], [b"[]"], [b"\xff"]):
-        with pytest.raises(errors.DataLossError, match="cannot be read"):
+        with pytest.raises(errors.DataLossError, match="cannot be decoded"):
             StepReport.from_arrays([np.frombuffer(data, np.uint8) for data in bad])
 
 

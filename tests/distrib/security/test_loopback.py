@@ -131,10 +131,13 @@ import os, sys, time
 from weft_distrib.server import Server
 
 server = Server({"worker": ["localhost:0"]})
+begun, begins = os.pipe()
 child = os.fork()
 if child == 0:
+    os.write(begins, b"!")  # what runs in a forked child has run
     sys.stdin.read()  # lives until the test lets it go
     os._exit(0)
+os.read(begun, 1)
 print(server.target, child, flush=True)
 time.sleep(600)
 """

@@ -39,7 +39,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder = tmp_path / "cache"
     monkeypatch.setenv("WEFT_CACHE", str(folder))
     user_cache.directory.cache_clear()
-    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(tmp_path / "main.py"))
+    main = str(tmp_path / "main.py")
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", main, raising=False)
     yield folder
     user_cache.directory.cache_clear()
     script_record.earlier_seconds.cache_clear()

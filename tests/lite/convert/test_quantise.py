@@ -181,9 +181,9 @@ def test_activations_that_are_none_or_of_nothing_are_refused() -> None:
         refused = wf.errors.InvalidArgumentError
         with pytest.raises(refused, match="not 'int4'"):
             converter.convert(calibration=[{"x": [1.0, 2.0]}], activations="int4")
-        with pytest.raises(refused, match="activations='int16' needs calibration"):
+        with pytest.raises(refused, match="activations='int16' requires calibration"):
             converter.convert(activations="int16")
-        with pytest.raises(refused, match="activations='int16' needs calibration"):
+        with pytest.raises(refused, match="activations='int16' requires calibration"):
             converter.noise([{"x": [1.0, 2.0]}], weights="int8", activations="int16")
 
 
