@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from weft_compiler.native import cache
+from weft_graph.ir import script_record
 
 _KINDS: Final = {
     ".o": "pieces of code",
@@ -22,6 +23,8 @@ _KINDS: Final = {
     ".script": "scripts",
 }
 _SHOW_SECONDS: Final = 0.5
+_WARMED_SECONDS: Final = 10.0
+"""Seconds by kernels that are recorded for a warmed script: its runs then look for code at once."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -88,6 +91,7 @@ def warm_script(arguments: argparse.Namespace) -> int:
             code = process.wait()
             break
     _show(place, before, started, "\n")
+    script_record.record(arguments.script, _WARMED_SECONDS)
     return code if code >= 0 else 128 - code  # as shells say of signals
 
 
@@ -110,10 +114,12 @@ def _directory() -> Path | None:
     place = cache.directory()
     if place is None:
         name = os.environ.get("WEFT_CACHE") or "~/.cache/weft/objects"
-        sys.stderr.write(
-            f"there is no cache: WEFT_CACHE is off, or the directory {name} cannot be made, or "
-            "others may write to it\n"
+        why = (
+            "WEFT_CACHE=off switches it off"
+            if name == "off"
+            else f"the directory {name} cannot be created, or other users may write to it"
         )
+        sys.stderr.write(f"there is no cache: {why}\n")
     return place
 
 

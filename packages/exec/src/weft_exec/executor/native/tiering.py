@@ -34,6 +34,7 @@ from weft_exec.executor.native.warm_up import OVERHEAD, WarmUp
 from weft_exec.executor.step_check import raise_if_ended
 from weft_graph.ir.code_generators import ProfileStore
 from weft_graph.ir.node import Node
+from weft_graph.ir.script_record import expected_seconds
 
 _IDLE_PRICE: Final = 0.25
 """Fraction of the price that an idle core leaves to the program: lowering holds the interpreter."""
@@ -488,7 +489,8 @@ class Compilation:
         """Return the regions that it is time to look for on the disk."""
         if not self._has_looked:
             fraction = _IDLE_PRICE if self._has_idle_core() else 1.0
-            if self.seen + WarmUp.total_seconds < fraction * _LOAD_SECONDS:
+            seconds = max(self.seen + WarmUp.total_seconds, 0.5 * expected_seconds())
+            if seconds < fraction * _LOAD_SECONDS:
                 return []
             self._has_looked = True
         return [

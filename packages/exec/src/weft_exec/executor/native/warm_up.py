@@ -3,7 +3,7 @@
 To choose the regions of a plan, the compiler is imported (0.1 s) and inspects each node. A short
 script should not pay for that. So the first plan of a step has no regions. It is replaced by one
 that has once its runs have taken as long as choosing will, if this delays the process by a tenth at
-most, or if earlier runs of the script took that long.
+most, or less than a quarter of the time that an earlier run of the script took by kernels.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
-from weft_exec.executor.native.script_record import earlier_seconds, record_at_exit
 from weft_exec.settings import jit_environment
 from weft_graph.ir.code_generators import generators
 from weft_graph.ir.jit_scope import COMPILED
 from weft_graph.ir.node import Node
+from weft_graph.ir.script_record import expected_seconds, record_at_exit
 
 OVERHEAD: Final = 0.1
 """Fraction of the processor time of a process that choosing and compiling regions may add, if no
 core is idle."""
+_EXPECTED_FRACTION: Final = 0.25
+"""Fraction of the seconds that an earlier run took by kernels that choosing regions may cost."""
 _IMPORT_SECONDS: Final = 0.1
 """Processor seconds that importing the compiler takes, once per process."""
 
@@ -54,12 +56,7 @@ class WarmUp:
         self.is_over = False
         if not WarmUp._is_recorded:
             WarmUp._is_recorded = True
-            record_at_exit(WarmUp.seconds_by_kernels)
-
-    @classmethod
-    def seconds_by_kernels(cls) -> float:
-        """Return the seconds of all plans if regions were chosen for none of them, else 0."""
-        return 0.0 if cls._num_over else cls.total_seconds
+            record_at_exit(lambda: WarmUp.total_seconds)
 
     def begin(self) -> float:
         """Return the time at which a run begins, for `end`."""
@@ -73,7 +70,8 @@ class WarmUp:
             WarmUp.total_seconds += now - began
             if self._seconds >= self._price:
                 price = self._price if WarmUp._num_over else self._price + _IMPORT_SECONDS
-                self.is_over = price <= max(OVERHEAD * now, earlier_seconds())
+                paid = max(OVERHEAD * now, _EXPECTED_FRACTION * expected_seconds())
+                self.is_over = price <= paid
                 WarmUp._num_over += self.is_over
         self._has_run = True
 
