@@ -180,7 +180,7 @@ class StepReport:
         if not self.compiled and not self.left:
             return []
         count = sum(map(len, self.compiled))
-        lines = ["", f"compiled: {count} nodes in {len(self.compiled)} regions"]
+        lines = ["", f"to be compiled: {count} nodes in {_regions(len(self.compiled))}"]
         for region in self.compiled[:most]:
             ops = Counter(op for _, op in region)
             named = ", ".join(f"{op} {n}" if n > 1 else op for op, n in ops.items())
@@ -235,6 +235,10 @@ class StepReport:
         for name, text in texts.items():
             (place / name).write_text(text, encoding="utf-8")
         return [str(place / name) for name in texts]
+
+
+def _regions(count: int) -> str:
+    return "1 region" if count == 1 else f"{count} regions"
 
 
 def _graph_def(step: StepGraph, nodes: Any) -> Any:

@@ -308,8 +308,8 @@ def _check_type(op_def: OpDef, arg: ArgDef, value: Output, attrs: dict[str, Any]
         attrs[attr] = got
     elif want is not got:
         raise errors.InvalidTypeError(
-            f"{op_def.name} requires {arg.name} to be {want.name}, as {attr} is that already, "
-            f"got {value!r}"
+            f"{op_def.name}: {arg.name} must be {want.name}, like the other operands of type "
+            f"{attr}, got {value!r}; convert one of them with cast"
         )
 
 

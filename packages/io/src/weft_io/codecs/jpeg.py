@@ -78,7 +78,7 @@ def _decode_usual(
 ) -> Array | None:
     """Decode straight into an array, without the interpreter lock.
 
-    Returns: None for what Pillow must judge: damage, four inks, and unusual sampling.
+    Returns: None for what Pillow must judge: damage, CMYK, and unusual sampling.
     """
     import simplejpeg
 
@@ -155,7 +155,9 @@ def _as_channels(pixels: Array, channels: int) -> Array:
         return np.repeat(grey, 3, axis=2) if channels == 3 else grey
     if pixels.shape[2] == 4:
         if channels == 1:
-            raise errors.InvalidArgumentError("a JPEG image of four inks has no grey values")
+            raise errors.InvalidArgumentError(
+                "a CMYK JPEG image cannot be decoded with channels=1; use channels=3"
+            )
         # Pillow returns inks (CMYK); light is their complement.
         light = 255 - pixels.astype(np.int32)
         return (light[:, :, :3] * light[:, :, 3:] // 255).astype(np.uint8)

@@ -85,7 +85,14 @@ def _read(data: bytes) -> _Chunks:
     chunks: _Chunks | None = None
     at = 8
     while True:
+        if at + 12 > len(data):
+            raise ValueError(f"it ends at byte {len(data)}, before the chunk IEND")
         length, kind = struct.unpack_from(">I4s", data, at)
+        if at + 12 + length > len(data):
+            raise ValueError(
+                f"it is truncated: chunk {kind!r} at byte {at} has {length:,} bytes, and "
+                f"{len(data) - at - 12:,} are there"
+            )
         body = data[at + 8 : at + 8 + length]
         (check,) = struct.unpack_from(">I", data, at + 8 + length)
         sound = isal_zlib.crc32(body, isal_zlib.crc32(kind)) == check

@@ -333,7 +333,7 @@ def decode_jpeg(
       ratio: 1, 2, 4 or 8: divisor of height and width, which saves time.
       fancy_upscaling: interpolate colors that are stored at half the resolution.
       dct_method: "INTEGER_FAST", "INTEGER_ACCURATE", or "" for the fast one; their values differ by
-        a few of 255. Damaged files and those of four inks are decoded by the accurate one.
+        a few of 255. Damaged and CMYK files are decoded by the accurate one.
       try_recover_truncated: fill in missing data at the end of the bytes.
       acceptable_fraction: accepted for compatibility; incomplete files are rejected unless they
         are to be recovered.

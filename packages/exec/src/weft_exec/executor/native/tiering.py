@@ -331,7 +331,8 @@ class RegionState(NamedTuple):
             shapes = f" for {self.num_compiled} choices of shapes" if self.num_compiled > 1 else ""
             parts.append(f"compiled{shapes}")
         parts += [
-            f"waits: kernels took {spent:.2f} s, compiling will take {price:.1f} s"
+            f"waits for an idle core or a tenth of the processor time: kernels took {spent:.2f} s, "
+            f"compiling will take about {price:.1f} s"
             for spent, price in self.waiting
         ]
         if self.num_by_kernels:
