@@ -1,4 +1,4 @@
-"""What definitions take, how much they compute, and so which values are worth memory."""
+"""Analysis of definitions: operands, cost, and which values to materialize."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from weft_compiler.lower.values import (
 from weft_tensor import dtypes
 
 DEEPEST: Final = 32
-"""How many values may be computed inside one another before one of them gets memory."""
+"""Maximal nesting of values that are computed in place; deeper ones are materialized."""
 
 _EXPENSIVE: Final = frozenset(
     {
@@ -44,22 +44,22 @@ _EXPENSIVE: Final = frozenset(
     | {"igamma", "igammac", "igamma_grad_a", "betainc", "zeta", "polygamma"}
 )
 _CHEAP: Final = 3
-"""Operations that are rather computed again for each use than kept."""
+"""Largest cost, in operations per element, of a value that is recomputed for each use."""
 _WORTH_CHOOSING: Final = 1 << 12
-"""Operations of a tensor from which on only the side of a branch that is taken is computed."""
+"""Cost of a tensor, in operations, from which only the taken side of a branch is computed."""
 
 
 @dataclass
 class Facts:
-    """What is known of a value.
+    """Facts about a value.
 
     Attributes:
-      takes: the values whose elements its definition takes, and how many of each.
-      written: those that it takes from memory.
-      cost: operations for each element.
-      users: the values that take elements of it.
-      repeated: a user takes more elements than there are.
-      in_memory: a definition takes it from memory.
+      takes: the values whose elements its definition reads, and the number of elements of each.
+      written: the values that it reads from memory.
+      cost: operations per element.
+      users: the values that read its elements.
+      repeated: True if a user reads more elements than it has.
+      in_memory: True if a definition reads it from memory.
     """
 
     takes: dict[Value, int] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Facts:
 
 
 def analyse(outputs: Iterable[Value]) -> dict[Value, Facts]:
-    """All values that some need, operands before users, with what is known of them."""
+    """Return the facts of all values that `outputs` depend on, operands before users."""
     found: dict[Value, Facts] = {}
     facts: dict[Value, Facts] = {}
     waiting = list(outputs)
@@ -98,10 +98,12 @@ def analyse(outputs: Iterable[Value]) -> dict[Value, Facts]:
 
 
 def checks_beside(values: Iterable[Value], wanted: Iterable[Value]) -> dict[Value, Value]:
-    """What some values require that nobody takes, as the errors of kernels do not ask who does.
+    """Return checks that stand in for unused values with requirements.
 
-    Returns: of each of these, and of what is computed for them alone, a value that requires the
-      same and costs nothing.
+    A kernel reports invalid operands even if its result is unused; compiled code must do the same.
+
+    Returns: for each such value, and each that only these use, a value of no cost with the same
+      requirements.
     """
     taken = analyse(wanted)
     beside = analyse([value for value in values if value not in taken])
@@ -115,10 +117,10 @@ def _check(value: Value) -> Value:
 
 
 def worth_memory(facts: dict[Value, Facts], given: Iterable[Value]) -> list[Value]:
-    """The values that should be computed once and kept, in order.
+    """Return the values to compute once and materialize, in order.
 
     Args:
-      given: those that have memory already.
+      given: the values that have memory already.
     """
     kept = set(given)
     found = []
@@ -139,13 +141,13 @@ def worth_memory(facts: dict[Value, Facts], given: Iterable[Value]) -> list[Valu
 def updates_in_order(
     updates: Sequence[tuple[Value, Value]], facts: Mapping[Value, Facts], kept: Container[Value]
 ) -> list[tuple[Value, Value, bool]]:
-    """Updates in an order in which each comes before what it reads is replaced.
+    """Order updates such that each value is read before it is replaced.
 
     Args:
-      updates: what is in memory, and what replaces it; nothing else takes the latter.
+      updates: pairs of a value in memory and its replacement, which has no other users.
       kept: all values that have memory.
-    Returns: with each whether it is computed beside its memory, and stored there after all others,
-      since some need what each other replaces.
+    Returns: the updates, each with True if its new value must be computed in a separate buffer and
+      copied after all others, because updates need the values that each other replaces.
     """
     news = {old: new for old, new in updates}
     readers: dict[Value, set[Value]] = {new: set() for _, new in updates}
@@ -170,15 +172,15 @@ def updates_in_order(
 
 
 def memory_of(value: Value) -> Value:
-    """The value whose memory a value is in, if it gets some."""
+    """Return the value whose memory holds `value`, if it is materialized."""
     return value if value.dense_of is None else memory_of(value.dense_of)
 
 
 def _wants_memory(value: Value, of: Facts, cost: int) -> bool:
-    """Whether to keep a value.
+    """Return True if the value should be materialized.
 
     Args:
-      cost: operations for an element, with those of what is computed inside it.
+      cost: operations per element, including those of values computed in place.
     """
     if of.in_memory or not isinstance(value.definition, Elements):
         return True
@@ -188,7 +190,7 @@ def _wants_memory(value: Value, of: Facts, cost: int) -> bool:
 
 
 def facts_of(value: Value) -> Facts:
-    """What a definition alone tells of a value."""
+    """Return the facts that the definition of a value alone determines."""
     facts = Facts()
     if isinstance(value.definition, Written | ScatterUpdate | LastValue):
         facts.written = list(map(memory_of, value.definition.operands))
@@ -203,7 +205,7 @@ def facts_of(value: Value) -> Facts:
 
 
 def _computed(value: Value) -> Iterator[tuple[Expr, Sequence[int]]]:
-    """The expressions of a definition, over variables, and the space that each is computed for."""
+    """Yield the expressions of a definition over variables, each with its index space."""
     of = value.definition
     for each in value.requires:
         yield each.condition(*_variables(each.space)), each.space
@@ -220,12 +222,12 @@ def _variables(shape: Sequence[int]) -> list[Variable]:
 
 
 def operands_of(expression: Expr) -> tuple[Expr, ...]:
-    """The expressions that a part of a definition is made of."""
+    """Return the operands of an expression in a definition."""
     return expression.indices if isinstance(expression, Element) else children(expression)
 
 
 def parts_of(expression: Expr) -> dict[Expr, int]:
-    """All that an expression is made of, each once: how often it is used."""
+    """Return the number of uses of each distinct subexpression."""
     found = {expression: 1}
     waiting = [expression]
     while waiting:

@@ -1,7 +1,7 @@
-"""Loops as they are lowered: what a turn makes of the variables, as definitions of their elements.
+"""Loops during lowering: definitions of what an iteration computes.
 
-A variable of a loop is a `Value` without a definition: memory that keeps its value during a turn,
-in which definitions take its elements, and gets the next one at the end.
+A variable of a loop is a `Value` without a definition. Its memory keeps its value during an
+iteration, where definitions read its elements, and receives the next value at the end.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from weft_compiler.ir.program import Statement
 from weft_compiler.lower.values import Definition, Value
 
 Path = tuple[tuple[Value, bool], ...]
-"""The predicates that must have come out one way or the other, the outermost first."""
+"""Predicates and the value each must have, the outermost first."""
 
 
 @dataclass(eq=False)
 class Effect:
-    """What a turn does besides: to a TensorArray or a stack.
+    """A side effect of an iteration on a TensorArray or a stack.
 
     Attributes:
-      takes: values whose elements it takes.
-      path: when it happens.
-      write: from what resolves an expression, to statements; called once for each turn's end.
+      takes: the values whose elements it reads.
+      path: the condition under which it happens.
+      write: emits its statements; called once, for the end of an iteration.
     """
 
     takes: Sequence[Value]
@@ -33,47 +33,47 @@ class Effect:
 
 
 class Emitter:
-    """What an effect writes with."""
+    """Interface by which an effect emits statements."""
 
     def emit(self, statement: Statement) -> None:
         """Add a statement."""
         raise NotImplementedError
 
     def nest(self, sizes: Sequence[int], write: Callable[..., None]) -> None:
-        """Add loops over sizes, with what `write` adds for their variables inside."""
+        """Add loops over sizes; `write` adds their body and receives their variables."""
         raise NotImplementedError
 
     def resolved(self, expression: Expr) -> Expr:
-        """An expression of definitions as one of programs; within a nest."""
+        """Convert an expression of definitions to one of programs, inside a nest."""
         raise NotImplementedError
 
     def unique(self, name: str) -> str:
-        """A name that nothing else has."""
+        """Return a name that is not used yet."""
         raise NotImplementedError
 
     def name_of(self, value: Value) -> str:
-        """The buffer of a value in memory."""
+        """Return the name of the buffer of a value in memory."""
         raise NotImplementedError
 
 
 @dataclass(eq=False)
 class LoopBody:
-    """A loop.
+    """A loop and the definitions of its values.
 
     Attributes:
-      name: for people.
-      variables: in memory.
-      initial: their first values.
-      test: whether there is another turn.
-      following: the next values.
-      effects: of turns, in their order.
-      tested: of the test, which happen once more than there are turns.
-      made: what nodes give in a turn.
-      paths: of values that are needed in one side of a branch only: when that is.
-      taken: values of outside that the loop takes from memory, and as what.
-      results: the last values, by variables.
-      most: how many turns there is room for; None for any number.
-      acts: whether it has effects, or loops inside have.
+      name: for error messages and dumps.
+      variables: loop-carried values, in memory.
+      initial: their initial values.
+      test: the condition: True if there is another iteration.
+      next_values: the values of the variables in the next iteration.
+      effects: side effects of the body, in order.
+      condition_effects: side effects of the condition, which run once more than the body.
+      node_values: the values of nodes in an iteration.
+      paths: conditions of values that only one side of a branch needs.
+      captures: outer values that the loop reads from memory, each with its value inside.
+      results: the final values, by variables.
+      max_iterations: the limit on the trip count; None if there is none.
+      has_side_effects: True if the loop or a loop inside it has effects.
     """
 
     name: str
@@ -91,17 +91,17 @@ class LoopBody:
     has_side_effects: bool = False
 
     def add_effect(self, effect: Effect) -> None:
-        """Add an effect, of the test as long as nobody knows what that gives."""
+        """Add an effect: to the condition if that is not complete yet, else to the body."""
         (self.condition_effects if self.test is None else self.effects).append(effect)
 
 
 @dataclass(eq=False)
 class LastValue(Definition):
-    """What a variable of a loop inside of another has after the last turn."""
+    """The final value of a variable of an inner loop."""
 
     loop: LoopBody
 
     @property
     def operands(self) -> list[Value]:
-        """What the loop takes from memory."""
+        """The values that the loop reads from memory."""
         return [*self.loop.initial, *[outer for outer, _ in self.loop.captures]]

@@ -1,4 +1,4 @@
-"""Programs of loops: what does not change before them, then a turn after the other."""
+"""Programs of loops: loop-invariant values first, then the iterations."""
 
 from __future__ import annotations
 
@@ -43,18 +43,19 @@ from weft_compiler.lower.writer import Nests, predicates_of
 from weft_tensor import dtypes
 
 _WORTH_KEEPING: Final = 2
-"""Operations from which on a value that does not change is computed before the loop."""
+"""Cost, in operations per element, from which a loop-invariant value is computed only once."""
 
 
 @dataclass(eq=False)
 class Outside:
-    """What a program of a loop is given, and what it fills, besides the variables.
+    """Inputs and outputs of a loop's program, besides its variables.
 
     Attributes:
       inputs: in the order of the program.
-      outputs: the same; those of variables that are `wanted` come before them.
-      copies: outputs that begin with what an input has, or with zeros.
-      goes_on: whether the last output tells that the loop is to go on.
+      wanted: for each variable, True if its final value is an output.
+      outputs: in the order of the program; they follow the outputs of `wanted` variables.
+      copies: outputs that are initialized from an input, or with zeros.
+      goes_on: True if the last output says that the loop has more iterations to run.
     """
 
     inputs: Sequence[Value]
@@ -65,12 +66,12 @@ class Outside:
 
 
 def write_loop(loop_body: LoopBody, outside: Outside, name: str) -> Program:
-    """The program of a loop."""
+    """Return the program of a loop."""
     return _LoopWriter(outside.inputs).program_of(loop_body, outside, name)
 
 
 class _LoopWriter(Nests, Emitter):
-    """Writes loops, those inside of others too."""
+    """Writer of loops, including nested ones."""
 
     def __init__(self, inputs: Sequence[Value]) -> None:
         super().__init__(inputs, (), ())
@@ -97,7 +98,7 @@ class _LoopWriter(Nests, Emitter):
     # ---------------------------------------------------------------------- programs
 
     def program_of(self, loop_body: LoopBody, outside: Outside, name: str) -> Program:
-        """The program of a loop."""
+        """Return the program of a loop."""
         name = self._unique(name)
         finals: list[Buffer] = []
         for variable, wanted in zip(loop_body.variables, outside.wanted, strict=True):
@@ -133,7 +134,7 @@ class _LoopWriter(Nests, Emitter):
         )
 
     def _copy(self, value: Value, first: Value | None) -> None:
-        """Let memory begin with what an input has, or with zeros."""
+        """Initialize memory from an input, or with zeros."""
         target = self._buffers[value]
         zero = Constant(value.dtype, 0)
 
@@ -146,10 +147,10 @@ class _LoopWriter(Nests, Emitter):
     # ---------------------------------------------------------------------- loops
 
     def _loop(self, loop_body: LoopBody, declared: Sequence[str] = ()) -> Expr:
-        """A loop, whose variables have buffers; whether it was to go on where it stopped.
+        """Write a loop; return an expression that is True if it stopped with iterations left.
 
         Args:
-          declared: buffers of variables that are there already.
+          declared: names of buffers of variables that are declared already.
         """
         for variable, initial in zip(loop_body.variables, loop_body.initial, strict=True):
             buffer = self._buffers[variable]
@@ -173,13 +174,13 @@ class _LoopWriter(Nests, Emitter):
         loop_body.paths |= {
             check: loop_body.paths.get(value, ()) for value, check in checks.items()
         }
-        # The last are looked at first, so that predicates are there for what they decide.
+        # The last roots are analyzed first, so that predicates precede the values they guard.
         facts = analyse([*wanted, *checks.values(), *reversed(_predicates(loop_body))])
         self._declare(facts)
         self._outputs += news
         kept = set(worth_memory(facts, {*self._buffers, *news, *taken}))
         varying = self._varying(loop_body, facts)
-        self._fixed.update(loop_body.variables)  # for loops inside
+        self._fixed.update(loop_body.variables)  # they are invariant in inner loops
         kept |= {v for v in facts if v not in self._buffers and _is_dear(v, facts[v], varying)}
         self._computed([value for value in facts if value not in varying], kept, facts, {})
         decided = predicates_of([effect.path for effect in loop_body.condition_effects])
@@ -207,7 +208,7 @@ class _LoopWriter(Nests, Emitter):
         return more
 
     def _tested(self, loop_body: LoopBody, more: Variable) -> None:
-        """The effects of a test, unless there will be another one of the same turn."""
+        """Write the effects of a condition, unless its iteration is left to the next call."""
         outer, self._body = self._body, []
         for effect in loop_body.condition_effects:
             self._guarded(effect.path, partial(effect.write, self))
@@ -238,7 +239,7 @@ class _LoopWriter(Nests, Emitter):
         facts: Mapping[Value, Facts],
         following: Sequence[tuple[Value, Value]],
     ) -> None:
-        """What happens in a turn."""
+        """Write one iteration: values, effects, then the updates of the variables."""
         news = {new for _, new in following}
         self._computed([v for v in values if v not in news], kept, facts, loop_body.paths)
         for new in news:
@@ -258,14 +259,14 @@ class _LoopWriter(Nests, Emitter):
             self._move(copy, self._buffers[new])
 
     def _declare(self, facts: Mapping[Value, Facts]) -> None:
-        """Give constants their buffers."""
+        """Declare the buffers of constants."""
         for value in facts:
             if value.constant is not None and value not in self._buffers:
                 self._constants.setdefault(value)
                 self._buffers[value] = self._buffer(value)
 
     def _varying(self, loop_body: LoopBody, facts: Mapping[Value, Facts]) -> set[Value]:
-        """The values that are others in each turn."""
+        """Return the values that are not loop-invariant."""
         found = set(loop_body.variables)
         for value, of in facts.items():
             fixed = value in self._inputs or value in self._constants
@@ -301,7 +302,7 @@ class _LoopWriter(Nests, Emitter):
         paths: Mapping[Value, Path],
         keep: bool = True,
     ) -> None:
-        """Check what a value requires, and compute it into memory."""
+        """Check the requirements of a value and compute it into memory."""
         path = paths.get(value, ())
         for requirement in value.requires:
             self._guarded(path, partial(self._require, requirement))
@@ -319,7 +320,7 @@ class _LoopWriter(Nests, Emitter):
         self._guarded(path, lambda: self._write(value))
 
     def _inner(self, loop_body: LoopBody, path: Path) -> None:
-        """A loop inside, which computes all of its results at once."""
+        """Write an inner loop, which computes all of its results at once."""
         for outer, own in loop_body.captures:
             self._buffers[own] = self._buffers[memory_of(outer)]
             self._fixed.add(own)
@@ -334,7 +335,7 @@ class _LoopWriter(Nests, Emitter):
 
 
 def _next(old: Value, new: Value, loop_body: LoopBody) -> Value:
-    """What a variable of a loop becomes: what changes places of it alone, or each element anew."""
+    """Return the next value of a variable: an in-place update, or a copy if others have it too."""
     in_place = isinstance(new.definition, ScatterUpdate) and loop_body.next_values.count(new) == 1
     return new if in_place else _copied(old, new)
 
@@ -346,9 +347,10 @@ def _copied(old: Value, new: Value) -> Value:
 def _apart_from_users(
     following: Sequence[tuple[Value, Value]], wanted: Sequence[Value], loop_body: LoopBody
 ) -> list[tuple[Value, Value]]:
-    """What variables become, which nothing else takes: it is in their memory at the end.
+    """Return the next values of variables, as copies where something else uses them.
 
-    What is checked besides takes it too, unless the check is of its own.
+    A variable's memory is written at the end of an iteration; the value must have no other users
+    then. A check counts as a user, unless it is the value's own.
     """
     others = [new for _, new in following if not isinstance(new.definition, ScatterUpdate)]
     rest = [value for value in loop_body.node_values if value.requires and value not in wanted]
@@ -373,12 +375,12 @@ def _predicates(loop_body: LoopBody) -> list[Value]:
 
 
 def _only(value: Value) -> Expr:
-    """The element of a value of rank 0."""
+    """Return the element of a value of rank 0."""
     return value.at()
 
 
 def _is_dear(value: Value, facts: Facts, varying: Container[Value]) -> bool:
-    """Whether a value that is the same in all turns is worth being computed before them."""
+    """Return True if the loop-invariant value is worth computing before the loop."""
     return (
         value not in varying
         and isinstance(value.definition, Elements)

@@ -1,4 +1,4 @@
-"""Which nodes values are computed for, to tell what was fused."""
+"""Map from values to the nodes they are computed for, to report what was fused."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from weft_compiler.lower.values import Value
 from weft_graph.ir.node import Node
 
 Fused = dict[str, set[Value]]
-"""Of names of a program the values that are computed where they are filled."""
+"""Maps buffer names of a program to the values that are computed where the buffer is filled."""
 
 
 def origins(
     made: Iterable[tuple[Node, Sequence[Value]]], given: Collection[Value]
 ) -> dict[Value, Node]:
-    """The first node that needs each value.
+    """Return the first node that needs each value.
 
     Args:
-      made: what nodes give, sources before users.
-      given: what is computed elsewhere.
+      made: the results of nodes, sources before users.
+      given: values that are computed elsewhere.
     """
     found: dict[Value, Node] = {}
     for node, values in made:
@@ -35,7 +35,7 @@ def origins(
 
 
 def nodes_of(fused: Fused, origin: Mapping[Value, Node]) -> dict[str, list[Node]]:
-    """Of names of a program the nodes that are computed where they are filled."""
+    """Map buffer names of a program to the nodes that are computed where the buffer is filled."""
     position = {node: at for at, node in enumerate(dict.fromkeys(origin.values()))}
     return {
         name: sorted({origin[v] for v in values if v in origin}, key=position.__getitem__)

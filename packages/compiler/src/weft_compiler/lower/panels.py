@@ -1,4 +1,4 @@
-"""Weights packed while lowering, as routines read them."""
+"""Packing of constant weights during lowering."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from weft_compiler.windows import LINE, PANEL_BYTES
 
 
 def packed(name: str, value: Value, matrix: Any) -> Value:
-    """A constant as panels of columns, (panels, ..., columns), with zeros where columns end.
+    """Return a constant packed as panels of columns, (panels, ..., columns), padded with zeros.
 
     Args:
-      value: whose element type it has.
+      value: its element type is that of the result.
       matrix: an array of at least one dimension.
     """
     columns = PANEL_BYTES // matrix.itemsize
@@ -30,7 +30,7 @@ def packed(name: str, value: Value, matrix: Any) -> Value:
 
 
 def aligned(shape: tuple[int, ...], dtype: Any) -> Any:
-    """A new array that begins with a line of the cache: loads across two take twice the time."""
+    """Return a new array that starts at a cache line: loads across lines take twice the time."""
     size = int(np.prod(shape)) * dtype.itemsize
     memory = np.empty(size + LINE, np.uint8)
     start = -memory.ctypes.data % LINE

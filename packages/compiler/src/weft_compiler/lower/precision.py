@@ -1,4 +1,4 @@
-"""Numbers of 16 bits: what adds or multiplies many of them does so in float32, and rounds once."""
+"""16-bit floats: sums and products of many terms are computed in float32 and rounded once."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ NARROW: Final = (dtypes.float16, dtypes.bfloat16)
 
 
 def wide_type(dtype: DType) -> DType:
-    """The type that numbers of a type are computed in: float32 for those of 16 bits."""
+    """Return the type to compute in: float32 for 16-bit floats, else the type itself."""
     return dtypes.float32 if dtype in NARROW else dtype
 
 
 def widened(name: str, x: Value) -> Value:
-    """A tensor in float32 where it is narrower."""
+    """Return a tensor in float32 if it is narrower."""
     if x.dtype not in NARROW:
         return x
     if x.constant is not None:
@@ -29,5 +29,5 @@ def widened(name: str, x: Value) -> Value:
 
 
 def rounded(name: str, x: Value, dtype: DType) -> Value:
-    """A tensor in a type; itself where it has that."""
+    """Return a tensor in a type; the tensor itself if it has that type."""
     return x if x.dtype is dtype else computed(name, dtype, x.shape, x.at)

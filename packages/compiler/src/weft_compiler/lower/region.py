@@ -1,4 +1,4 @@
-"""From nodes of a graph to a program, for the shapes that a call has."""
+"""Lowering of a region to a program, for the shapes of a call."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _DIVIDES: Final = {"div", "floor_div", "floor_mod", "trunc_mod", "reciprocal"}
 
 
 def unsupported_reason(node: Node) -> str:
-    """Why a node cannot be lowered, whatever its shapes, or ""."""
+    """Return the reason why a node cannot be lowered with any shapes, or ""."""
     traits = node.op_def.traits
     update = update_of(node.type)
     if node.role is Role.SWITCH and _passes_variable(node):
@@ -70,7 +70,7 @@ def unsupported_reason(node: Node) -> str:
 
 
 def _lacks(node: Node) -> str:
-    """Why there is no machine code of an elementwise op, or ""."""
+    """Return the reason why the code generator cannot compute an elementwise op, or ""."""
     definition = node.op_def.traits.scalar
     assert definition is not None
     scalar = definition.expression([v.dtype.base_dtype for v in node.inputs], node.outputs[0].dtype)
@@ -86,19 +86,19 @@ def lower(
     fused: dict[str, list[Node]] | None = None,
     direct: bool = False,
 ) -> Program:
-    """The program that computes some nodes, and updates variables.
+    """Lower nodes, including updates of variables, to a program.
 
     Args:
-      request: the nodes, and what they are compiled for.
-      name: of the program; that of the last node by default.
-      fused: gets of each buffer that is filled, and of each check, the nodes computed there.
-      direct: whether convolutions are computed as they are defined, and not by fewer products.
-    Returns: a program with the inputs and outputs in their order. After the inputs it takes the
-      states of the streams of `rng_nodes` members, if there are any; constants that it uses follow.
-      Where some of these are in branches, another output tells of each whether it has drawn.
-      Variables that members change are no inputs but outputs that are updated, after the others, in
-      the order of `changed`.
-    Raises: Unsupported: it cannot be lowered with these shapes.
+      request: the nodes, and the shapes and known values to compile them for.
+      name: the name of the program; by default that of the request.
+      fused: receives the nodes computed for each buffer that is filled and for each check.
+      direct: use direct convolution, not an algorithm with fewer multiplications.
+    Returns: a program with the inputs and outputs in the order of the request. The inputs are
+      followed by the states of the random streams, if there are `rng_nodes`, and by the constants
+      that the program uses. If a random node is in a branch, an additional bool output says which
+      random nodes have run. Variables that nodes change are not inputs. They are outputs that are
+      updated in place, after the others, in the order of `changed`.
+    Raises: Unsupported: the nodes cannot be lowered with these shapes.
     """
     members, inputs, outputs, shapes, known, branches = request
     twins = specialise(members, inputs, shapes, known)
@@ -159,7 +159,10 @@ def _wanted(
     values: Mapping[Output, Value],
     ways: PathConditions,
 ) -> list[Value]:
-    """What is filled for each output: a value of its own, also where that is an input."""
+    """Return the values that fill the outputs, each a distinct computed value.
+
+    An output that is an input, or equals an earlier output, becomes a copy.
+    """
     wanted: list[Value] = []
     for output in outputs:
         value = values[twins[output]]
@@ -171,13 +174,13 @@ def _wanted(
 
 
 def _given(source: Output, twin: Output) -> Value:
-    """The value of an input, known or not."""
+    """Return the value of an input; a constant if it is known."""
     constant = twin.node.attrs["value"] if twin.node.role is Role.CONSTANT else None
     return Value(source.node.name, twin.dtype, shape_of(twin), constant=constant)
 
 
 class PathConditions:
-    """When values are computed, by the branches that the nodes are in which they are made for."""
+    """Conditions under which values are computed, from the branches of their nodes."""
 
     def __init__(
         self,
@@ -192,7 +195,7 @@ class PathConditions:
         self.paths: dict[Value, Path] = {}
 
     def of(self, member: Node) -> Path:
-        """The predicates that lead to a member."""
+        """Return the predicates under which a node runs."""
         path = self._branches.paths.get(member, ())
         return tuple([(self._predicate(switch), side) for switch, side in path])
 
@@ -202,7 +205,7 @@ class PathConditions:
         return found
 
     def joined(self, merge: Node) -> list[Value]:
-        """What a Merge gives: a value, and the number of the input that it comes from."""
+        """Return the results of a Merge: the selected value and the index of its input."""
         switch, side = self._branches.sides[merge]
         predicate = self._predicate(switch)
         values = [self._values[self._twins[source]] for source in merge.inputs]
@@ -216,14 +219,15 @@ class PathConditions:
         return found
 
     def after(self, path: Path, new: Value, old: Value) -> Value:
-        """What a variable has after a change at the end of a path.
+        """Return the value of a variable after an update that runs under `path`.
 
-        An inner branch is chosen inside of the outer one: its predicate has no value elsewhere.
+        Selects are nested from the inside out: the predicate of an inner branch has a value only
+        inside the outer branch.
         """
         self.note([new], path)
         of = new.definition
         if path and isinstance(of, ScatterUpdate) and list(of.change.before) == [old]:
-            # What it requires has been noted: it is looked at under the path.
+            # The requirements of `new` were noted above and are checked under the path.
             new = changed_if(path, new)
             self.note([new], ())
             return new
@@ -234,7 +238,7 @@ class PathConditions:
         return new
 
     def drew(self, drawing: Iterable[Node]) -> Value:
-        """Of each of some members whether it has run."""
+        """Return a vector that says for each of the random nodes if it has run."""
         ran = [self._runs(self.of(member)) for member in drawing]
 
         def element(at: Expr) -> Expr:
@@ -246,7 +250,7 @@ class PathConditions:
         return computed("drew", dtypes.bool_, (len(ran),), element)
 
     def _runs(self, path: Path) -> Value:
-        """Whether what is at the end of a path is computed."""
+        """Return a bool scalar that is True if `path` is taken."""
         yes, no = [
             computed("runs", dtypes.bool_, (), partial(number, value, dtypes.bool_))
             for value in (True, False)
@@ -259,7 +263,7 @@ class PathConditions:
         return found
 
     def note(self, values: Sequence[Value], path: Path) -> None:
-        """Note when new values are computed, and those that they are made of."""
+        """Note the path of new values and of the values they are computed from."""
         waiting = list(values)
         while waiting:
             value = waiting.pop()
@@ -273,14 +277,14 @@ class PathConditions:
 
 
 def rng_nodes(members: Sequence[Node]) -> list[Node]:
-    """Those of some nodes that draw from streams of their own."""
+    """Return the nodes that use random streams of their own."""
     return [member for member in members if member.op_def.traits.random]
 
 
 def changed(members: Sequence[Node]) -> list[Output]:
-    """The references and handles of the variables that some nodes change, each once.
+    """Return the references and handles of the variables that nodes change, without duplicates.
 
-    A reference that one of them gives is that of its first input.
+    A reference that such a node returns is replaced with the one it received as first input.
     """
     changes = [member for member in members if changed_by(member)]
     of = states_of(changes)
@@ -288,7 +292,7 @@ def changed(members: Sequence[Node]) -> list[Output]:
 
 
 def states_of(members: Sequence[Node]) -> dict[Output, Output]:
-    """Of references and handles that nodes change, or give, where these come from outside."""
+    """Map references and handles that nodes change or return to their origin outside the nodes."""
     found: dict[Output, Output] = {}
     for member in members:
         for source in changed_by(member):
@@ -299,13 +303,13 @@ def states_of(members: Sequence[Node]) -> dict[Output, Output]:
 
 
 def changed_by(node: Node) -> Sequence[Output]:
-    """The references and handles of the variables that a node changes."""
+    """Return the references and handles of the variables that a node changes."""
     update = update_of(node.type)
     return node.inputs[: update.states] if update is not None else ()
 
 
 def reads_state(node: Node) -> bool:
-    """Whether a node gives the value of a variable, its input."""
+    """Return True if the node returns the value of the variable that is its input."""
     if len(node.inputs) != 1 or len(node.outputs) != 1 or not computes_with(node.outputs[0].dtype):
         return False
     source = node.inputs[0].dtype
@@ -315,13 +319,13 @@ def reads_state(node: Node) -> bool:
 
 
 def _passes_variable(node: Node) -> bool:
-    """Whether a node hands on the reference or the handle of a variable."""
+    """Return True if the input of the node is the reference or the handle of a variable."""
     dtype = node.inputs[0].dtype
     return dtype.is_ref or dtype is dtypes.resource
 
 
 def state_type(node: Node) -> DType:
-    """The element type of the variables that a node changes."""
+    """Return the element type of the variables that a node changes."""
     dtype: DType = node.attrs["T" if "T" in node.attrs else "dtype"]
     return dtype.base_dtype
 
@@ -332,10 +336,10 @@ def _change(
     values: Mapping[Output, Value],
     olds: Collection[Value],
 ) -> Sequence[Value]:
-    """What the variables that a node changes become.
+    """Return the new values of the variables that a node changes.
 
     Args:
-      olds: what is in the memory of variables.
+      olds: the values that are stored in the memory of variables.
     """
     update = update_of(node.type)
     assert update is not None
@@ -350,13 +354,19 @@ def _change(
 
 
 def _beside(value: Value, olds: Collection[Value]) -> Value:
-    """A value that is in no memory of a variable, where it is changed place by place."""
+    """Return the value, as a copy if it is stored in the memory of a variable.
+
+    Needed because row updates write to that memory before all elements are read.
+    """
     there = memory_of(value) in olds
     return computed(value.name, value.dtype, value.shape, value.at) if there else value
 
 
 def _apart_from_users(lasts: Sequence[Value], wanted: Sequence[Value]) -> list[Value]:
-    """What is put into variables, which nothing else takes: it is in their memory at the end."""
+    """Return the final values of variables, as copies where something else uses them.
+
+    The variable's memory is written at the end, so it must have no other users.
+    """
     facts = analyse([*wanted, *lasts])
     used = {
         value for value in lasts if facts[value].users or facts[value].in_memory or value in wanted
@@ -365,7 +375,7 @@ def _apart_from_users(lasts: Sequence[Value], wanted: Sequence[Value]) -> list[V
 
 
 def _restore_updates(value: Value) -> Value:
-    """A value with the same elements."""
+    """Return another value with the same elements."""
     of = value.definition
     if isinstance(of, Chosen):
         return chosen(value.name, of.predicate, of.then, of.otherwise)
@@ -373,14 +383,17 @@ def _restore_updates(value: Value) -> Value:
 
 
 def new_values(node: Node, update: Update, operands: Sequence[Value]) -> list[Value]:
-    """What the variables that a node changes become."""
+    """Return the new values of the variables that a node changes."""
     if update.rows is not None:
         return list(update.rows(node, operands))
     assert update.new is not None
     shape = operands[0].shape
     for at, operand in enumerate(operands):
         wanted = () if at in update.scalars else shape
-        require(operand.shape == wanted, f"{operand.name} has another shape than its variable")
+        require(
+            operand.shape == wanted,
+            f"{operand.name} has shape {operand.shape}, its variable {wanted}",
+        )
     given = [Scalar("input", operand.dtype, (), at) for at, operand in enumerate(operands)]
     return [
         computed(f"{old.name}_new", old.dtype, shape, _elements(new, operands))
@@ -403,10 +416,10 @@ def specialise(
     shapes: Sequence[Shape],
     given_values: Mapping[int, Any],
 ) -> dict[Output, Output]:
-    """Copies of nodes whose shapes are all known.
+    """Copy nodes to a new graph in which all shapes are known.
 
-    Returns: the copies of the inputs and of what the members give.
-    Raises: Unsupported: a shape depends on values that are known when a step runs only.
+    Returns: the copies of the inputs and of the members' outputs.
+    Raises: Unsupported: a shape depends on values that are known only when a step runs.
     """
     graph = Graph()
     twins: dict[Output, Output] = {}
@@ -452,11 +465,11 @@ def specialise(
 
 
 def copied(graph: Graph, node: Node, sources: tuple[Output, ...]) -> list[Output]:
-    """What a copy of a node gives whose shapes are all known.
+    """Return the outputs of a copy of a node, with all shapes known.
 
     Args:
-      sources: what it takes, with known shapes.
-    Raises: Unsupported: a shape depends on values that are known when a step runs only.
+      sources: its inputs, with known shapes.
+    Raises: Unsupported: a shape depends on values that are known only when a step runs.
     """
     rule = node.op_def.shape_rule
     try:
@@ -477,9 +490,9 @@ def copied(graph: Graph, node: Node, sources: tuple[Output, ...]) -> list[Output
 
 
 def _constant_twin(graph: Graph, output: Output) -> Output:
-    """A constant of what an output gives, whose shape only its value tells.
+    """Return the output as a constant, if its shape depends on values.
 
-    Raises: Unsupported: the value is known when a step runs only.
+    Raises: Unsupported: the value is known only when a step runs.
     """
     node, value = output.node, constant_value(output)
     if value is None:
@@ -497,7 +510,7 @@ def lowered(
     stream: tuple[Value, int] | None = None,
     direct: bool = False,
 ) -> Sequence[Value]:
-    """The values of a node's results."""
+    """Return the values of a node's results."""
     known = [constant_value(output) for output in node.outputs]
     if all(value is not None for value in known):
         return list(map(_known, node.outputs, known))
@@ -513,9 +526,10 @@ def lowered(
 
 
 def _known(output: Output, value: Any) -> Value:
-    """The value of an output that is known.
+    """Return the value of an output that is known at compile time.
 
-    Numbers in the program, unlike arrays beside it, may be those of other sizes as well.
+    Uniform arrays and short integer vectors are written as literals in the program. Unlike constant
+    buffers, literals can vary with the size in a polymorphic program.
     """
     array, shape, dtype = np.asarray(value), shape_of(output), output.dtype
     numbers = array.reshape(-1)
@@ -536,7 +550,7 @@ def _known(output: Output, value: Any) -> Value:
 
 
 def _elementwise(op: Operation) -> Value:
-    """What the scalar definition of an op says, of operands that broadcast."""
+    """Apply the scalar definition of an op to operands that broadcast."""
     definition = op.node.op_def.traits.scalar
     assert definition is not None
     scalar = definition.expression([value.dtype for value in op.inputs], op.dtype())
@@ -554,7 +568,10 @@ def _elementwise(op: Operation) -> Value:
 
 
 def _divisors(op: Operation, scalar: Scalar) -> list[Requirement]:
-    """What its kernel looks for in integers: divisors that are 0, and exponents below it."""
+    """Return the requirements of integer arithmetic: no divisor is 0 and no exponent is negative.
+
+    Kernels check the same.
+    """
     parts = [part for part in applications(scalar) if part.dtype.is_integer]
     divided = [part.args[-1] for part in parts if part.name in _DIVIDES]
     powers = [part.args[1] for part in parts if part.name == "pow" and not part.dtype.is_unsigned]
@@ -567,7 +584,7 @@ def _divisors(op: Operation, scalar: Scalar) -> list[Requirement]:
 
 
 def _compared(op: Operation, part: Scalar, how: str, said: str) -> Requirement:
-    """That all elements of a part of a definition compare to 0 in a way."""
+    """Return the requirement that all elements of a part of a definition compare to 0 by `how`."""
 
     def condition(*at: Expr) -> Expr:
         given = of_scalar(
@@ -582,11 +599,11 @@ def _compared(op: Operation, part: Scalar, how: str, said: str) -> Requirement:
 
 
 def computes_with(dtype: DType) -> bool:
-    """Whether programs have values of a type."""
+    """Return True if programs support values of the type."""
     return dtype.is_bool or dtype.is_integer or dtype.is_floating
 
 
 def shape_of(output: Output) -> Shape:
-    """The sizes of an output, all of which are known."""
+    """Return the sizes of an output whose shape is fully known."""
     assert output.dims is not None
     return tuple([size for size in output.dims if size is not None])

@@ -1,7 +1,7 @@
-"""The rules that lower ops: what the declaration does not say by a scalar definition.
+"""Registry of lowering rules, for ops that have no scalar definition.
 
-A rule gets an `Operation` and gives the value of each of its results.  Packages add rules for ops
-of their own by modules that the entry-point group `weft_compiler.lowering` names.
+A rule receives an `Operation` and returns the value of each of its results.  Packages add rules for
+their own ops in modules that they name in the entry-point group `weft_compiler.lowering`.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from weft_tensor.dtypes import DType
 
 
 class Unsupported(Exception):  # noqa: N818 - it is no error of a program
-    """What cannot be compiled, and why; its nodes run by their kernels."""
+    """An op or program that cannot be compiled, and the reason; its nodes run their kernels."""
 
 
 class Operation:
-    """A node that is lowered, all of whose shapes are known.
+    """A node to lower, whose shapes are all known.
 
     Attributes:
-      node: as it was copied with the shapes of a call.
+      node: the copy of the node with the shapes of this call.
       inputs: its operands.
-      stream: of what draws from a stream of its own, the states of streams and the row of its own.
-      direct: whether convolutions are computed as they are defined, and not by fewer products.
+      stream: for an op with a random stream, the states of all streams and the row of its own.
+      direct: use direct convolution, not an algorithm with fewer multiplications.
     """
 
     def __init__(
@@ -48,27 +48,27 @@ class Operation:
 
     @property
     def name(self) -> str:
-        """The node's name."""
+        """The name of the node."""
         return self.node.name
 
     def attr(self, name: str) -> Any:
-        """An attribute."""
+        """Return the value of an attribute."""
         return self.node.attrs[name]
 
     def dtype(self, result: int = 0) -> DType:
-        """The element type of a result."""
+        """Return the element type of a result."""
         return self.node.outputs[result].dtype
 
     def shape(self, result: int = 0) -> tuple[int, ...]:
-        """The shape of a result."""
+        """Return the shape of a result."""
         dims = self.node.outputs[result].dims
         assert dims is not None
         return tuple([size for size in dims if size is not None])
 
     def known(self, operand: int) -> Any:
-        """The value of an operand that has to be known, as an array.
+        """Return the value of an operand that must be known at compile time, as an array.
 
-        Raises: Unsupported: it is not.
+        Raises: Unsupported: the value is not known.
         """
         value = constant_value(self.node.inputs[operand])
         if value is None:
@@ -76,7 +76,7 @@ class Operation:
         return np.asarray(value)
 
     def axes(self, operand: int = 1) -> list[int]:
-        """Axes of the first operand that another one lists, from 0, in order."""
+        """Return the axes of the first operand that `operand` lists, non-negative and sorted."""
         rank = self.inputs[0].rank
         named = self.known(operand).reshape(-1).tolist()
         return sorted({int(axis) % rank for axis in named}) if rank else []
@@ -90,24 +90,24 @@ _rules: Final[Registry[Rule]] = Registry(
 
 
 New = Callable[..., Sequence[Scalar]]
-"""From the attributes of a node and an element of each input to new elements of variables."""
+"""Maps the attributes of a node and one element per input to the new elements of its variables."""
 
 
 Rows = Callable[[Node, Sequence[Value]], Sequence[Value]]
-"""From a node and its operands to what its variables become."""
+"""Maps a node and its operands to the new values of its variables."""
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """How an op changes variables.
+    """The rule by which an op updates variables.
 
     Attributes:
-      states: how many of its inputs are variables, which come first.
-      scalars: the positions of inputs without axes; the others have the variables' shape.
-      new: what their new elements are.
-      rows: what they become, where it changes some places of them alone: by loops that are given
-        the variables' memory.
-      by_kernel: why a node had better run by its kernel, or "".
+      states: number of leading inputs that are variables.
+      scalars: positions of scalar inputs; the other inputs have the shape of the variables.
+      new: computes the new elements of the variables.
+      rows: computes the new values of the variables if the op changes only some rows or elements,
+        in loops that write to the memory of the variables.
+      by_kernel: returns the reason to prefer the node's kernel, or "".
     """
 
     states: int
@@ -123,12 +123,12 @@ _updates: Final[Registry[Update]] = Registry(
 
 
 def changes(*ops: str, states: int = 1, scalars: tuple[int, ...] = ()) -> Callable[[New], New]:
-    """Decorator that registers how some op types change variables.
+    """Register the elementwise update rule of some op types; a decorator.
 
     Args:
-      states: how many of the inputs are variables, which come first.
-      scalars: positions of inputs without axes.
-    Raises: AlreadyExistsError: it is registered.
+      states: number of leading inputs that are variables.
+      scalars: positions of scalar inputs.
+    Raises: AlreadyExistsError: an op type has an update rule already.
     """
 
     def register(new: New) -> New:
@@ -142,12 +142,12 @@ def changes(*ops: str, states: int = 1, scalars: tuple[int, ...] = ()) -> Callab
 def changes_rows(
     *ops: str, states: int = 1, by_kernel: Callable[[Node], str] = lambda _: ""
 ) -> Callable[[Rows], Rows]:
-    """Decorator that registers how some op types change places of variables.
+    """Register the rule by which some op types update parts of variables; a decorator.
 
     Args:
-      states: how many of the inputs are variables, which come first.
-      by_kernel: why a node had better run by its own kernel, or "".
-    Raises: AlreadyExistsError: it is registered.
+      states: number of leading inputs that are variables.
+      by_kernel: returns the reason to prefer a node's kernel, or "".
+    Raises: AlreadyExistsError: an op type has an update rule already.
     """
 
     def register(rows: Rows) -> Rows:
@@ -159,12 +159,12 @@ def changes_rows(
 
 
 def update_of(op: str) -> Update | None:
-    """How an op type changes variables; None if it does not, or nobody says how."""
+    """Return the update rule of an op type, or None if it has none."""
     return _updates.get(op)
 
 
 KnownOperands = tuple[int, ...] | Callable[[Node], tuple[int, ...]]
-"""Positions of operands, or a function that returns those of a node."""
+"""Positions of operands, or a function that computes them for a node."""
 
 _by_kernel: Final[dict[str, Callable[[Node], str]]] = {}
 _alone: Final[dict[str, Callable[[Node], bool]]] = {}
@@ -177,15 +177,15 @@ def lowers(
     by_kernel: Callable[[Node], str] = lambda _: "",
     alone: Callable[[Node], bool] = lambda _: False,
 ) -> Callable[[Rule], Rule]:
-    """Decorator that registers the rule for some op types.
+    """Register the lowering rule of some op types; a decorator.
 
     Args:
-      known: positions of the operands whose values the rule, or the shape of the result, depends
-        on, such as axes; negative ones count from the last. A function where that depends on the
-        node.
-      by_kernel: why who has kernels had better run a node by its own, or "".
-      alone: whether a node by itself is worth a function, as its kernel takes so much longer.
-    Raises: AlreadyExistsError: there is one.
+      known: positions of the operands whose values must be known at compile time, such as axes,
+        because the rule or the result shape depends on them. Negative positions count from the
+        end. A function if the positions depend on the node.
+      by_kernel: returns the reason to prefer a node's kernel where kernels exist, or "".
+      alone: returns True if compiling a node on its own pays because its kernel is much slower.
+    Raises: AlreadyExistsError: an op type has a rule already.
     """
 
     def register(rule: Rule) -> Rule:
@@ -193,14 +193,14 @@ def lowers(
             _known[op] = known
             _by_kernel[op] = by_kernel
             _alone[op] = alone
-            _rules.register(op, rule)  # last, as other threads ask for it first
+            _rules.register(op, rule)  # last: other threads look up the rule first
         return rule
 
     return register
 
 
 def known_operands(node: Node) -> Sequence[int]:
-    """Return the positions of the operands that have to be known when a node is lowered."""
+    """Return the positions of the operands that must be known when a node is lowered."""
     if rule_of(node.type) is None:
         return ()
     known = _known.get(node.type, ())
@@ -209,7 +209,7 @@ def known_operands(node: Node) -> Sequence[int]:
 
 
 def wants_kernel(node: Node) -> str:
-    """Why a node that a rule lowers had better run by its kernel, or ""."""
+    """Return the reason to prefer the kernel of a node that has a lowering rule, or ""."""
     update = update_of(node.type)
     if update is not None:
         return update.by_kernel(node)
@@ -217,12 +217,12 @@ def wants_kernel(node: Node) -> str:
 
 
 def repays(node: Node) -> bool:
-    """Whether a node by itself is worth a function."""
+    """Return True if compiling the node on its own pays."""
     return rule_of(node.type) is not None and node.type in _alone and _alone[node.type](node)
 
 
 def rule_of(op: str) -> Rule | None:
-    """The rule for an op type, if there is one."""
+    """Return the lowering rule of an op type, or None if it has none."""
     return _rules.get(op)
 
 

@@ -1,11 +1,11 @@
-"""One program for many sizes: two programs that differ in numbers alone, as one size tells.
+"""Shape polymorphism: one program for many sizes, whose numbers are functions of one size.
 
-Batches vary, and to compile for each of their sizes would never end. Lowering is for one choice of
-shapes, and so are all rules; but the programs of two batches are the same but for numbers, sizes of
-buffers in their first axis, ends of loops and divisors of means, each of which is a·n + b. So a
-second program is compared with the first, and becomes a program that takes n. Whether it is right
-for a third size is not believed but looked at: it has to be, number by number, what lowering gives
-for that size. Only then its code is used, which takes no time to speak of.
+Batch sizes vary, and compiling for each would never end. Lowering and its rules work for one choice
+of shapes. But the programs of two batch sizes differ only in numbers: buffer sizes along the first
+axis, loop bounds and divisors of means. Each such number is a·n + b. So two programs are compared
+and generalized to a program that takes n as input. It is never assumed to be right for a third
+size: its numbers must equal those that lowering returns for that size. Only then is its code
+reused, which costs almost nothing.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from weft_compiler.ir.mutator import Mutator, map_expressions
 from weft_compiler.ir.program import Allocate, Buffer, Call, Check, Let, Program, Statement
 
 MIN_SIZE: Final = 2
-"""The smallest size that a program of many is for: that of 1 broadcasts, and is lowered apart."""
+"""The smallest size of a polymorphic program: size 1 broadcasts and is lowered separately."""
 MAX_GROWTH: Final = 4
-"""A program is for sizes up to this many times those that it was made of, and the next power of 2.
-Memory that is not touched costs nothing."""
+"""A program serves sizes up to this multiple of those it was derived from, rounded up to a power of
+2. Memory that is not touched costs nothing."""
 _VARIABLE_PARAMETERS: Final = {
     "gemm": {"m", "k"},
     "matmul_packed": {"m"},
@@ -44,11 +44,11 @@ _VARIABLE_PARAMETERS: Final = {
     "matmul_pairs": {"m"},
     "philox": {"blocks"},
 }
-"""Parameters that may be known at run only: of products rows, and what is summed over."""
+"""Parameters that may be known only at run time: rows and the summed dimension of products."""
 
 
 def extract_numbers(program: Program) -> Numbers:
-    """The numbers of a program, and what is left without them."""
+    """Return the numbers of a program, and its text without them."""
     found = _NumberCollector()
     hollow = _map_numbers(canonical(program), found)
     constants = [(name, *_bits(value)) for name, value in sorted(hollow.constants.items())]
@@ -62,11 +62,11 @@ def _bits(value: object) -> tuple[str, bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """All that programs for several sizes may differ in.
+    """The numbers in which programs for several sizes may differ.
 
     Attributes:
-      numbers: in their order.
-      rest: what must be the same.
+      numbers: in program order.
+      rest: the remaining text, which must be equal.
     """
 
     numbers: list[int | float]
@@ -74,15 +74,16 @@ class Numbers:
 
 
 Varying = tuple[int, Sequence[tuple[int, int, int]]]
-"""The largest size, and of each number that varies its place, slope and offset."""
+"""The largest size, and the position, slope and offset of each number that varies."""
 
 
 class PolymorphicProgram:
-    """A program that takes a size.
+    """A program that takes a size as input.
 
     Attributes:
       program: its first input is the size.
-      varying: what tells it, with the program of any of its sizes; see `restore_polymorphic`.
+      varying: with the program of any one size it suffices to restore this one; see
+        `restore_polymorphic`.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class PolymorphicProgram:
         )
 
     def size_of(self, numbers: Numbers) -> int | None:
-        """The size for which it computes what a lowered program does; None if it does not."""
+        """Return the size for which it equals a lowered program, or None if there is none."""
         if numbers.rest != self._rest or len(numbers.numbers) != len(self._lines):
             return None
         found = next(
@@ -125,7 +126,7 @@ class PolymorphicProgram:
         return found if fits else None
 
     def at(self, optimized: Program, lowered: Program) -> Program:
-        """What passes made of it, with the buffers that a lowered program has for its size."""
+        """Return the optimized program with the input and output sizes of a lowered one."""
         inputs = (optimized.inputs[0], *_sized(optimized.inputs[1:], lowered.inputs))
         return replace(optimized, inputs=inputs, outputs=_sized(optimized.outputs, lowered.outputs))
 
@@ -136,22 +137,22 @@ def _sized(buffers: Sequence[Buffer], like: Sequence[Buffer]) -> tuple[Buffer, .
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A number slope·n + offset; a slope of 0 is a number that stays."""
+    """The linear function slope·n + offset; the slope of a constant number is 0."""
 
     slope: int
     offset: int | float
 
     def at(self, size: int) -> int | float:
-        """The number for a size."""
+        """Return the number for a size."""
         return self.slope * size + self.offset if self.slope else self.offset
 
 
 def generalize(one: Numbers, other: Numbers, first: Program) -> PolymorphicProgram | None:
-    """The program for the sizes of two lowered ones and others; None where there is none.
+    """Return a polymorphic program that covers two lowered ones, or None if there is none.
 
     Args:
-      one, other: the numbers of the two.
-      first: the first of them.
+      one, other: the numbers of the two programs.
+      first: the first program.
     """
     if one.rest != other.rest or len(one.numbers) != len(other.numbers):
         return None
@@ -174,7 +175,7 @@ def generalize(one: Numbers, other: Numbers, first: Program) -> PolymorphicProgr
 
 
 def restore_polymorphic(lowered: Program, varying: Varying) -> PolymorphicProgram | None:
-    """The family that a lowered program belonged to when it was made; None where it does not."""
+    """Return the polymorphic program that a lowered one is an instance of, or None."""
     numbers = extract_numbers(lowered)
     most, changing = varying
     lines = [Line(0, value) for value in numbers.numbers]
@@ -190,7 +191,7 @@ def restore_polymorphic(lowered: Program, varying: Varying) -> PolymorphicProgra
 
 
 def _line(x: float, y: float, first: int, second: int) -> Line | None:
-    """The line through two numbers, at two sizes; None if it has no whole slope."""
+    """Return the line through two numbers at two sizes; None if its slope is not an integer."""
     if _same(x, y):
         return Line(0, x)
     if x != int(x) or y != int(y) or (y - x) % (second - first):
@@ -200,16 +201,16 @@ def _line(x: float, y: float, first: int, second: int) -> Line | None:
 
 
 def _same(x: float, y: float) -> bool:
-    """Whether two numbers are the same, the sign of a zero too, and NaN as itself."""
+    """Return True if two numbers are identical: signed zeros differ, NaN equals itself."""
     return (x == y and math.copysign(1, x) == math.copysign(1, y)) or (x != x and y != y)
 
 
 class _NotPolymorphic(Exception):  # noqa: N818 - it is no error of a program
-    """A number varies that has to be known when a program is made."""
+    """Raised if a number varies that must be known at compile time."""
 
 
 class _NumberVisitor:
-    """What becomes of the numbers of a program, which are met in one order."""
+    """Base of the classes that map the numbers of a program, in one fixed order."""
 
     def constant(self, of: Constant) -> Expr:
         raise NotImplementedError
@@ -222,7 +223,7 @@ class _NumberVisitor:
 
 
 class _NumberCollector(_NumberVisitor):
-    """Notes all numbers, and leaves none."""
+    """Collects all numbers and removes them."""
 
     def __init__(self) -> None:
         self.numbers: list[int | float] = []
@@ -241,7 +242,7 @@ class _NumberCollector(_NumberVisitor):
 
 
 class _NumberFiller(_NumberVisitor):
-    """Puts what a size tells in the places of numbers."""
+    """Replaces numbers with functions of the size."""
 
     def __init__(self, lines: Sequence[Line], size: Expr, most: int) -> None:
         self._next = iter(lines)
@@ -255,14 +256,14 @@ class _NumberFiller(_NumberVisitor):
     def axis(self, size: int, axis: int) -> int:
         line = next(self._next)
         if line.slope < 0 or (line.slope and axis):
-            raise _NotPolymorphic  # only of the first axis no strides depend on its size
+            raise _NotPolymorphic  # no stride depends on the size of the first axis
         return int(line.at(self._most))
 
     def call(self, of: Call) -> Call:
         lines = {name: next(self._next) for name, _ in of.parameters}
         varying = {name: line for name, line in lines.items() if line.slope}
         known = dict(of.parameters)
-        # Which function of BLAS it is depends on what is 1, and on strides.
+        # The BLAS function depends on strides and on which sizes are 1.
         alone = 1 in (known.get("m"), known.get("n"))
         if not varying.keys() <= _VARIABLE_PARAMETERS.get(of.routine, set()) or (
             alone and "k" in varying
@@ -277,7 +278,7 @@ class _NumberFiller(_NumberVisitor):
 
 
 class _NumberMutator(Mutator):
-    """Rewrites the numbers of a program in their order."""
+    """Rewrites the numbers of a program, in order."""
 
     def __init__(self, change: _NumberVisitor) -> None:
         self._change = change

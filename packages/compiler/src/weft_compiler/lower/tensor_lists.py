@@ -1,4 +1,4 @@
-"""What loops keep in TensorArrays and on stacks: elements in one buffer, with marks or a count."""
+"""TensorArrays and stacks in loops: elements in one buffer, with marks or a count."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class TensorListLowering:
     """The memory of a TensorArray or a stack.
 
     Attributes:
-      kept: what is done to it.
-      extent: what is behind it.
-      inputs, outputs: of the program, for it, besides variables.
-      copies: outputs that begin as an input, or as zeros.
+      kept: the operations on it.
+      extent: its size and element shape.
+      inputs, outputs: those of the program that belong to it, besides variables.
+      copies: outputs that are initialized from an input, or with zeros.
     """
 
     def __init__(self, kept: Kept, extent: Extent) -> None:
@@ -73,7 +73,7 @@ class TensorListLowering:
                 self.copies.append((self._last, None))
 
     def _begin_stack(self, name: str) -> None:
-        """The memory of a stack: how many handles and values there are, and where stacks end."""
+        """Declare the memory of a stack: counts of handles and values, and ends of inner stacks."""
         kept, extent = self.kept, self.extent
         self._counts = [Value(f"{name}_count", INDEX, ()) for _ in kept.nodes]
         self._ends = [Value(f"{name}_ends", INDEX, (size,)) for size in extent.above]
@@ -85,7 +85,7 @@ class TensorListLowering:
         self._spans = [(self.inputs[1], self.inputs[1])]  # the first begins at 0
 
     def require_known(self) -> None:
-        """Refuse what is never done, and so has no shape.
+        """Raise if it is never written and so has no element shape.
 
         Raises: Unsupported: nothing is written.
         """
@@ -94,7 +94,7 @@ class TensorListLowering:
     def done(
         self, node: Node, operands: Sequence[Value], path: Path, loop_body: LoopBody
     ) -> Sequence[Value]:
-        """What a node gives, first, and makes besides; what it does is added to the turns.
+        """Lower an operation: return its values, the node's result first; add effects to the loop.
 
         Args:
           operands: its inputs without the handle.
@@ -116,7 +116,7 @@ class TensorListLowering:
         return [operands[0]]
 
     def _memory(self, name: str, like: Value) -> Value:
-        """The buffer of elements that are written."""
+        """Declare the buffer of elements that are written."""
         if self._data is None:
             self._data = Value(name, like.dtype, (self.extent.shape[0], *like.shape))
             if self.kept.use is Use.PUSH:
@@ -191,7 +191,7 @@ class TensorListLowering:
         loop_body.add_effect(Effect([at, value], path, write))
 
     def _place(self, wanted: Variable, out: Emitter) -> Variable:
-        """Where an element is written: the last place, where there is no room for it."""
+        """Return the place to write an element to; the last place if it does not fit."""
         size = self.extent.shape[0]
         if self._last is None:
             said = f"an index in [0, {size}) was required"
@@ -205,7 +205,7 @@ class TensorListLowering:
         return place
 
     def _pop(self, node: Node, level: int, path: Path, loop_body: LoopBody) -> list[Value]:
-        """Take what is on top of a stack: a value, or where what is on another stack lies."""
+        """Pop the top of a stack: a value, or the range of another stack."""
         count, (base, first) = self._counts[level], self._spans[level]
         own = Value(f"{node.name}_base", INDEX, ())
         if level:
@@ -225,7 +225,7 @@ class TensorListLowering:
                 fewer = where(predicate.at(), *pair)
             return fewer
 
-        # What is on top stays there to the end of the turn, as a variable of the loop does.
+        # The top stays valid until the end of the iteration, like a loop-carried value.
         loop_body.variables.append(count)
         loop_body.initial.append(first)
         loop_body.next_values.append(computed(f"{node.name}_left", INDEX, (), left))
@@ -241,7 +241,7 @@ class TensorListLowering:
         return moved(node.name, data, data.shape[1:], lambda *i: (place(), *i))
 
     def _below(self, node: Node, count: Value, level: int) -> list[Value]:
-        """Where the values begin and end that are on the stack whose handle is on top."""
+        """Return the start and the end of the values on the inner stack whose handle is on top."""
         ends, size = self._ends[level], self.extent.above[level]
 
         def end() -> Expr:
@@ -258,7 +258,7 @@ class TensorListLowering:
         return found
 
     def _push_handle(self, level: int, path: Path, loop_body: LoopBody) -> None:
-        """Note at the end of a turn how far what was pushed onto a stack goes, made in the turn."""
+        """Push the end of the inner stack that an iteration created when the iteration ends."""
         ends, size = self._ends[level], self.extent.above[level]
         count, inner = self._counts[level : level + 2]
 

@@ -1,9 +1,9 @@
-"""The rows that a sparse gradient has, each once, in loops.
+"""The distinct rows of a sparse gradient, inside loops.
 
-Optimizers add up what a gradient has for equal indices: `Unique` numbers these, a segment sum adds
-up, and a sparse update takes a row for each. How many there are differs from turn to turn, and
-shapes may not; so these have a row for each index that there is, and the update takes the first
-ones. It is the only one that does, so nobody sees the rest.
+Optimizers sum the gradients of equal indices: `Unique` numbers the indices, a segment sum adds the
+rows, and a sparse update applies one row for each distinct index. The number of distinct rows
+varies between iterations, but shapes cannot. So the lowered values have one row for each index and
+a count of valid rows. The sparse update reads only these; no other node may use the values.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from weft_graph.ir.node import Node
 
 
 class Rows(NamedTuple):
-    """What `Unique` gives.
+    """The results of `Unique`.
 
     Attributes:
-      rows: each once, in the order of their first places, then zeros.
-      places: of each index, which of the rows it is.
+      rows: distinct rows in the order of their first occurrence, then zeros.
+      places: for each index, the position of its row in `rows`.
     """
 
     rows: Value
@@ -33,7 +33,7 @@ class Rows(NamedTuple):
 
 
 def updates_of_rows(node: Node) -> list[Node]:
-    """What takes the rows that a `Unique` gives, if that is sparse updates alone; else nothing."""
+    """Return the users of a `Unique` if they are sparse updates only, else an empty list."""
     if node.type != "Unique" or node.inputs[0].dims is None or len(node.inputs[0].dims) != 1:
         return []
     rows, places = node.outputs
@@ -54,7 +54,7 @@ def updates_of_rows(node: Node) -> list[Node]:
 
 
 def _takes_rows(user: Node, unique: Node) -> bool:
-    """Whether a node is an update of the rows of a `Unique`, by sums of it."""
+    """Return True if the node is a sparse update with the rows and sums of a `Unique`."""
     update = update_of(user.type)
     if update is None or update.rows is None or "Sparse" not in user.type:
         return False
@@ -70,12 +70,12 @@ def _takes_rows(user: Node, unique: Node) -> bool:
 
 
 def unique_rows(node: Node, indices: Value, size: int) -> Rows:
-    """The rows among some indices.
+    """Return the distinct rows among some indices.
 
     Args:
       node: a `Unique`.
       indices: of rank 1.
-      size: how many rows there may be: that of the variable.
+      size: the number of rows of the variable.
     """
     name, count = node.name, indices.shape[0]
     packed = Value(name, INDEX, (2 * count + 1 + size,), Written([indices], _numbered(count, size)))
@@ -87,9 +87,9 @@ def unique_rows(node: Node, indices: Value, size: int) -> Rows:
 
 
 def _numbered(count: int, size: int) -> Callable[..., Sequence[Statement]]:
-    """Writes rows, the place of each index, how many rows there are, and where each row is.
+    """Write the distinct rows, the position of each index, the number of rows, and a table by row.
 
-    The last is believed only where the rows there agree, as it begins with whatever is in memory.
+    The table is not initialized. An entry is valid only if the row it points to matches.
     """
 
     def write(unique: Unique, result: Buffer, given: Buffer) -> Sequence[Statement]:

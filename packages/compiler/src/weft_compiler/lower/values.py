@@ -1,9 +1,8 @@
-"""Tensors as they are lowered: what one element of each is, and no loops yet.
+"""Tensors during lowering: definitions of their elements, without loops.
 
-A definition says what an element of a tensor is, as an expression of its indices, in which elements
-of other tensors stand as `Element`s, and what is used twice may be one object.  Whether such an
-element is loaded or computed on the spot is decided later, for all tensors together
-(`weft_compiler.lower.writer`).
+A definition is an expression of an element's indices in which elements of other tensors appear as
+`Element`s. Shared subexpressions may be one object. `weft_compiler.lower.writer` decides later, for
+all tensors together, whether such an element is loaded from memory or computed in place.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ Indices = tuple[Expr, ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Requirement:
-    """What must hold before a tensor is computed, such as that indices are in range.
+    """A condition to check before a tensor is computed, such as indices in range.
 
     Attributes:
-      space: sizes.
-      condition: from indices in the space to a bool, all of which must be true.
-      message: what was required.
+      space: the sizes of the index space.
+      condition: maps indices in the space to a bool that must be True for all of them.
+      message: the error message: what was required.
     """
 
     space: tuple[int, ...]
@@ -41,13 +40,13 @@ class Value:
     """A tensor.
 
     Attributes:
-      name: for people.
-      dtype, shape: of its elements; sizes are known.
-      definition: what its elements are; None of an input, whose memory the caller gives.
-      constant: an input's array, where it is known.
-      dense_of: a tensor with the same elements in the same order, in another shape.
-      requires: what must hold, of values that the definition takes.
-      count: of a list of rows, how many of them are meant, int64 of rank 0; None for all.
+      name: for error messages and dumps.
+      dtype, shape: its element type and its sizes, all known.
+      definition: how its elements are computed; None for an input in memory of the caller.
+      constant: the array of an input that is known.
+      dense_of: a tensor with the same elements in the same order but another shape.
+      requires: conditions on the values that the definition reads.
+      count: for a list of rows, the number of valid rows, int64 of rank 0; None if all are valid.
     """
 
     name: str
@@ -60,25 +59,25 @@ class Value:
     count: Value | None = None
 
     def at(self, *indices: Expr | int) -> Expr:
-        """One of its elements."""
+        """Return an element."""
         given = tuple([index(i) if isinstance(i, int) else i for i in indices])
         assert len(given) == len(self.shape), (self.name, self.shape, len(given))
         return Element(self.dtype, self, given)
 
     @property
     def rank(self) -> int:
-        """How many dimensions it has."""
+        """The number of dimensions."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
-        """How many elements it has."""
+        """The number of elements."""
         return math.prod(self.shape)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Element(Expr):
-    """An element of a tensor; in definitions only."""
+    """An element of a tensor; occurs in definitions only."""
 
     value: Value
     indices: Indices
@@ -88,15 +87,15 @@ class Element(Expr):
 
 
 class Definition:
-    """One of the classes below."""
+    """Base of the classes below."""
 
 
 @dataclass(eq=False)
 class Elements(Definition):
-    """Each element by itself.
+    """A definition of each element on its own.
 
     Attributes:
-      element: from its indices to what it is; of one expression for each dimension.
+      element: maps one index expression for each dimension to the element.
     """
 
     element: Callable[..., Expr]
@@ -104,11 +103,11 @@ class Elements(Definition):
 
 @dataclass(eq=False)
 class Chosen(Elements):
-    """Each element from one of two tensors of the same shape; the other may not have been computed.
+    """A select between two tensors of the same shape; the other one may not be computed.
 
     Attributes:
-      predicate: decides which, of rank 0.
-      then, otherwise: where it is True, and where it is False.
+      predicate: a bool of rank 0.
+      then, otherwise: the tensors for True and for False.
     """
 
     predicate: Value
@@ -118,14 +117,14 @@ class Chosen(Elements):
 
 @dataclass(eq=False)
 class Reduction(Definition):
-    """Each element from the elements of some axes of a space.
+    """A definition of each element by a reduction over some axes of an index space.
 
     Attributes:
       space: the sizes of all axes.
-      axes: those that are combined; the others are the result's, in their order.
+      axes: the reduced axes; the others are those of the result, in order.
       combine: one of the IR's COMBINERS.
-      initial: what it begins with.
-      element: from indices in the space to what is combined.
+      initial: the initial value of the reduction.
+      element: maps indices in the space to the term to combine.
     """
 
     space: tuple[int, ...]
@@ -137,12 +136,12 @@ class Reduction(Definition):
 
 @dataclass(eq=False)
 class Written(Definition):
-    """All elements by statements of their own.
+    """A definition of all elements by statements.
 
     Attributes:
-      operands: tensors that they take from memory.
-      write: from a function that makes names unique, the result's buffer and the operands', which
-        may have other shapes, to the statements.
+      operands: tensors that the statements read from memory.
+      write: maps a function that makes names unique, the result's buffer and the operands' buffers
+        to the statements. Buffers of operands may have other shapes than the operands.
     """
 
     operands: Sequence[Value]
@@ -151,13 +150,13 @@ class Written(Definition):
 
 @dataclass(eq=False)
 class Change:
-    """What changes places of one variable, or of several together.
+    """An in-place update of parts of one or several variables.
 
     Attributes:
-      before: what they have before.
-      operands: tensors that it takes from memory, which is no variable's.
-      write: from a function that makes names unique, the memory of the variables, and that of the
-        operands, which may have other shapes, to the statements.
+      before: the values of the variables before the update.
+      operands: tensors that it reads from memory other than that of variables.
+      write: maps a function that makes names unique, the buffers of the variables and those of the
+        operands to the statements. Buffers of operands may have other shapes than the operands.
     """
 
     before: Sequence[Value]
@@ -167,11 +166,11 @@ class Change:
 
 @dataclass(eq=False)
 class ScatterUpdate(Definition):
-    """A variable after a change of its places; in memory that has what was before.
+    """The value of a variable after an in-place update; its memory holds the old value before.
 
     Attributes:
-      change: what happens.
-      which: which of its variables it is.
+      change: the update.
+      which: the position of this variable among those of the update.
     """
 
     change: Change
@@ -179,21 +178,21 @@ class ScatterUpdate(Definition):
 
     @property
     def before(self) -> Value:
-        """What it was."""
+        """The value of the variable before the update."""
         return self.change.before[self.which]
 
     @property
     def operands(self) -> Sequence[Value]:
-        """The tensors that the change takes from memory."""
+        """The tensors that the update reads from memory."""
         return self.change.operands
 
 
 def changed_if(path: Sequence[tuple[Value, bool]], new: Value) -> Value:
-    """What a variable is after a change of its places that happens at the end of a path only.
+    """Return the value of a variable after an in-place update that runs only under `path`.
 
     Args:
-      path: predicates of rank 0, the outermost first, and how each must come out.
-      new: what it is after the change; what this requires is for the caller to look at.
+      path: predicates of rank 0, the outermost first, and the value each must have.
+      new: the value after the update; the caller checks its requirements.
     """
     of = new.definition
     assert isinstance(of, ScatterUpdate)
@@ -221,12 +220,12 @@ def reduced(
     initial: Expr,
     element: Callable[..., Expr],
 ) -> Value:
-    """A tensor reduced over some axes.
+    """Return a tensor reduced over some axes.
 
     Args:
-      x: what is reduced.
-      axes: from 0.
-      element: from the indices of an element of `x` to what is combined.
+      x: the tensor to reduce.
+      axes: non-negative axes.
+      element: maps the indices of an element of `x` to the term to combine.
     """
     kept = tuple([size for axis, size in enumerate(x.shape) if axis not in axes])
     definition = Reduction(x.shape, frozenset(axes), combine, initial, element)
@@ -234,12 +233,12 @@ def reduced(
 
 
 def computed(name: str, dtype: DType, shape: Sequence[int], element: Callable[..., Expr]) -> Value:
-    """A tensor each of whose elements is an expression of its indices, cast to its type."""
+    """Return a tensor whose elements are an expression of their indices, cast to `dtype`."""
     return Value(name, dtype, tuple(shape), Elements(lambda *i: cast(element(*i), dtype)))
 
 
 def chosen(name: str, predicate: Value, then: Value, otherwise: Value) -> Value:
-    """One of two tensors of the same type and shape, by a predicate of rank 0."""
+    """Return one of two tensors of the same type and shape, selected by a predicate of rank 0."""
 
     def element(*at: Expr) -> Expr:
         return where(predicate.at(), then.at(*at), otherwise.at(*at))
@@ -250,17 +249,17 @@ def chosen(name: str, predicate: Value, then: Value, otherwise: Value) -> Value:
 def moved(
     name: str, x: Value, shape: Sequence[int], source: Callable[..., Any], dense: bool = False
 ) -> Value:
-    """A tensor of the elements of another.
+    """Return a tensor whose elements are elements of another one.
 
     Args:
-      source: from the indices of an element to where it comes from.
-      dense: they are all elements in their order.
+      source: maps the indices of an element to its indices in `x`.
+      dense: True if these are all elements of `x` in the same order.
     """
     elements = Elements(lambda *at: x.at(*source(*at)))
     return Value(name, x.dtype, tuple(shape), elements, dense_of=x if dense else None)
 
 
 def broadcast(shape: Sequence[int], at: Sequence[Expr]) -> list[Expr | int]:
-    """The indices of an operand where the result's are given: 0 where its size is 1."""
+    """Return the indices of an operand that broadcasts to result indices: 0 on axes of size 1."""
     rest = at[len(at) - len(shape) :]
     return [0 if size == 1 else i for size, i in zip(shape, rest, strict=True)]

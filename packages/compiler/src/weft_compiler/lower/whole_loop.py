@@ -1,4 +1,4 @@
-"""From the nodes of a loop to a program, for the shapes that a run has."""
+"""Lowering of a whole loop to a program, for the shapes of a run."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ _ROUTED = frozenset({Role.SWITCH, Role.MERGE, Role.LOOP_COND, Role.CONSTANT, Rol
 
 
 _TAG: Final = 3
-"""Which word of the state of a stream tells the turn."""
+"""The word of a stream's state that holds the iteration."""
 
 
 def unsupported_loop_reason(whole: WholeLoop) -> str:
-    """Why a loop cannot be lowered, whatever its shapes, or ""."""
+    """Return the reason why a loop cannot be lowered with any shapes, or ""."""
     frame = whole.loop.frame
     for merge in frame.merges:
         dtype = merge.outputs[0].dtype
@@ -83,10 +83,11 @@ def unsupported_loop_reason(whole: WholeLoop) -> str:
 
 
 def _goes_down(whole: WholeLoop, kept: Kept) -> bool:
-    """Whether what is done to a stack, and to the stacks on it, is in one loop, each in the next.
+    """Return True if operations on a stack and its inner stacks nest one loop level at a time.
 
-    Where a stack is made in a branch its handle has to be pushed there, so that each handle stands
-    for what was pushed since the one before.
+    The outermost must be in this loop, each further one in the next inner loop. The handle of a
+    stack that is created in a branch must be pushed in that branch, so that each handle matches the
+    values pushed since the previous handle.
     """
     flow = whole.flow
     frames = [flow.frame[node] for node in kept.nodes]
@@ -124,7 +125,7 @@ def _unsupported_body_reason(whole: WholeLoop, node: Node) -> str:
 
 
 def _unsupported_list_reason(whole: WholeLoop, node: Node) -> str:
-    """Why what is done to a TensorArray or a stack cannot be lowered, or ""."""
+    """Return the reason why a TensorArray or stack operation cannot be lowered, or ""."""
     if not any(node in kept.nodes for kept in whole.kept):
         return "nobody knows which array or stack it takes"
     handles = node.outputs[0].dtype is dtypes.resource
@@ -133,7 +134,7 @@ def _unsupported_list_reason(whole: WholeLoop, node: Node) -> str:
 
 
 def _reads(whole: WholeLoop, node: Node) -> bool:
-    """Whether a node reads a variable that the loop changes, or leaves alone."""
+    """Return True if the node reads a variable known to the loop, updated by it or not."""
     reads = reads_state(node) or (reads_rows(node) and computes_with(node.outputs[0].dtype))
     return reads and (
         whole.variable_read_by(node) is not None
@@ -142,7 +143,7 @@ def _reads(whole: WholeLoop, node: Node) -> bool:
 
 
 def _unsupported_update_reason(whole: WholeLoop, node: Node) -> str:
-    """Why a node that changes variables cannot be lowered, or ""."""
+    """Return the reason why a node that changes variables cannot be lowered, or ""."""
     update = update_of(node.type)
     if update is None:
         return "it has state"
@@ -157,7 +158,7 @@ def _unsupported_update_reason(whole: WholeLoop, node: Node) -> str:
 
 
 def _asks_for_values(node: Node) -> str:
-    """Why what is compiled would depend on a value that is computed, or ""."""
+    """Return a reason if lowering needs the value of an operand that is not constant, or ""."""
     for at in known_operands(node):
         source = node.inputs[at].node
         while source.role in (Role.ENTER, Role.SWITCH) or source.op_def.traits.identity:
@@ -174,11 +175,11 @@ def lower_loop(
     extents: Sequence[Extent],
     final: bool,
 ) -> Program:
-    """The program of a loop; see `weft_graph.passes.whole_loops.LoopRequest` for what it takes.
+    """Lower a loop to a program; see `weft_graph.passes.whole_loops.LoopRequest` for its signature.
 
     Args:
-      shapes, extents, final: as of `LoopRequest`, whose `is_resumable` is `final`.
-    Raises: Unsupported: it cannot be lowered with these shapes.
+      shapes, extents, final: as in `LoopRequest`, whose `is_resumable` is `final`.
+    Raises: Unsupported: the loop cannot be lowered with these shapes.
     """
     return _Lowering(whole, shapes, extents).program(name, final)
 
@@ -244,13 +245,13 @@ class _Lowering:
                 )
         inputs += [self._streams] if whole.draws else []
         wanted = [final or each for each in whole.wanted()]
-        # Variables that it updates, turns, and how many values are left.
+        # Updated variables, iteration counters, and the counts of values left on stacks.
         wanted += [True] * (len(loop_body.variables) - len(wanted))
         goes_on = loop_body.max_iterations is not None
         return write_loop(loop_body, Outside(inputs, wanted, outputs, copies, goes_on), name)
 
     def _type_read_of(self, at: int) -> DType:
-        """The type of a variable that is read."""
+        """Return the type of a variable that the loop reads."""
         whole = self._whole
         dtype = whole.enters[at].outputs[0].dtype
         if dtype.is_ref:
@@ -259,7 +260,7 @@ class _Lowering:
         return node.outputs[0].dtype
 
     def _type_changed_at(self, at: int) -> DType:
-        """The type of a variable that is changed."""
+        """Return the type of a variable that the loop updates."""
         whole = self._whole
         changes = (
             state_type(node)
@@ -270,7 +271,7 @@ class _Lowering:
         return next(changes)
 
     def _add_iteration_counter(self, loop_body: LoopBody) -> None:
-        """Let a variable of a loop count its turns, as what it draws depends on it."""
+        """Add an iteration counter to the loop; it selects the random numbers of an iteration."""
         none, one = number(0, dtypes.int64), number(1, dtypes.int64)
         iteration = Value("turn", dtypes.int64, ())
         loop_body.variables.append(iteration)
@@ -281,7 +282,7 @@ class _Lowering:
         self._counts.append(iteration)
 
     def _draw(self, node: Node, path: Path, loop_body: LoopBody) -> tuple[Value, int]:
-        """The state of a node's stream in a turn; that it draws is noted in the turns."""
+        """Return a node's random state in an iteration; add the effect that records its use."""
         row, counts = self._rows[node], list(self._counts)
 
         def element(_: Expr, at: Expr) -> Expr:
@@ -302,10 +303,10 @@ class _Lowering:
     # ---------------------------------------------------------------------- loops
 
     def _loop(self, loop: Loop, brought: dict[Node, Value]) -> LoopBody:
-        """A loop as definitions.
+        """Build the definitions of a loop.
 
         Args:
-          brought: what its Enters bring in.
+          brought: the values of its Enter nodes.
         """
         frame = loop.frame
         loop_body = LoopBody(frame.name)
@@ -343,7 +344,7 @@ class _Lowering:
             frame.merges, loop_body.variables, nexts, strict=False
         ):
             require(following.shape == variable.shape, f"{merge.name} changes its shape")
-        # Those of counts come last.
+        # The next values of iteration counters come last.
         loop_body.next_values[:0] = [*nexts, *[self._state(at) for at in states]]
         if draws:
             self._counts.pop()
@@ -362,7 +363,7 @@ class _Lowering:
                 self._node(step, path, loop_body)
 
     def _inner(self, loop: Loop, path: Path, around: LoopBody) -> None:
-        """A loop inside of a loop."""
+        """Build a loop inside another loop."""
         frame = loop.frame
         brought: dict[Node, Value] = {}
         taken: list[tuple[Value, Value]] = []
@@ -438,7 +439,7 @@ class _Lowering:
             self._compute(node, path, loop_body)
 
     def _keep(self, node: Node, path: Path, loop_body: LoopBody) -> None:
-        """What is done to a TensorArray or a stack."""
+        """Lower an operation on a TensorArray or a stack."""
         operands = [self._value(s) for s in node.inputs if computes_with(s.dtype)]
         found = self._keeper[node].done(node, operands, path, loop_body)
         loop_body.has_side_effects = True
@@ -447,7 +448,7 @@ class _Lowering:
             self._is(node.outputs[0], found[0])
 
     def _compute(self, node: Node, path: Path, loop_body: LoopBody) -> None:
-        """What a node gives that computes something."""
+        """Lower a node that only computes values."""
         sources = tuple([self._twin(source) for source in node.inputs])
         rows = reads_rows(node)
         twins = self._gathered(node, sources) if rows else copied(self._graph, node, sources)
@@ -460,7 +461,7 @@ class _Lowering:
                 self._values[output] = value
 
     def _gathered(self, node: Node, sources: tuple[Output, ...]) -> Sequence[Output]:
-        """The rows of a variable, of what it has now."""
+        """Gather rows from the current value of a variable."""
         variable, indices = map(shape_of, sources)
         require(bool(variable), f"{node.name} takes rows of a scalar")
         gather, name = lookup_op("Gather"), self._graph.unique_name(node.name)
@@ -472,7 +473,7 @@ class _Lowering:
         return twin.outputs
 
     def _unique(self, node: Node, path: Path, loop_body: LoopBody) -> None:
-        """The rows that a sparse gradient has, each once."""
+        """Lower the `Unique` of a sparse gradient: the distinct row indices."""
         update = updates_of_rows(node)[0]
         at = self._whole.variable_at(changed_by(update)[0])
         assert at is not None
@@ -484,12 +485,12 @@ class _Lowering:
             self._is(output, value)
 
     def _change(self, node: Node, path: Path, loop_body: LoopBody) -> None:
-        """What variables become by a node."""
+        """Lower a node that updates variables."""
         update = update_of(node.type)
         assert update is not None
         places = [self._whole.variable_at(source) for source in changed_by(node)]
         operands = [self._value(source) for source in node.inputs]
-        if update.rows is not None:  # which writes where others may still be read
+        if update.rows is not None:  # it writes to memory that other operands may be read from
             states = update.states
             operands[states:] = [self._beside(value) for value in operands[states:]]
         new = new_values(node, update, operands)
@@ -499,17 +500,17 @@ class _Lowering:
             self._becomes(at, value, path, loop_body)
 
     def _beside(self, value: Value) -> Value:
-        """A value that is in no memory of a variable."""
+        """Return the value, as a copy if it is stored in the memory of a variable."""
         if memory_of(value) not in self._held:
             return value
         return replace(computed(value.name, value.dtype, value.shape, value.at), count=value.count)
 
     def _becomes(self, at: int, new: Value, path: Path, loop_body: LoopBody) -> None:
-        """Let a variable have a new value from here on, where a path leads."""
+        """Set the value of a variable from here on, if `path` is taken."""
         old = self._state(at)
         of = new.definition
         if path and isinstance(of, ScatterUpdate) and list(of.change.before) == [old]:
-            # What it requires has been noted: it is looked at under the path.
+            # The requirements of `new` were noted by the caller and are checked under the path.
             new = changed_if(path, new)
             self._note([new], (), loop_body)
             path = ()
@@ -520,22 +521,22 @@ class _Lowering:
         self._is(self._root(at), new)
 
     def _states_of(self, loop: Loop, of: Callable[[Node], Sequence[Output]]) -> list[int]:
-        """The positions of variables that the loop around updates, among what some nodes take."""
+        """Return the positions of updated variables among the outputs that `of` selects."""
         sources = [source for node in nodes_in([loop]) for source in of(node)]
         found = {self._whole.variable_at(source) for source in sources}
         return sorted(at for at in found if at is not None and at in self._whole.updates)
 
     def _updated_at(self, output: Output) -> int | None:
-        """The position of the variable that an output stands for, if the loop updates it."""
+        """Return the position of the variable that an output refers to, if the loop updates it."""
         at = self._whole.variable_at(output)
         return at if at in self._whole.updates else None
 
     def _root(self, at: int) -> Output:
-        """The output that stands for a variable that is updated."""
+        """Return the output that represents an updated variable."""
         return self._whole.enters[at].outputs[0]
 
     def _state(self, at: int) -> Value:
-        """What a variable has now."""
+        """Return the current value of a variable."""
         return self._values[self._twins[self._root(at)]]
 
     def _constant(self, node: Node) -> None:
@@ -544,7 +545,7 @@ class _Lowering:
         self._is_constant(node.outputs[0], known)
 
     def _merge(self, node: Node, path: Path, loop_body: LoopBody) -> None:
-        """What comes out of a branch."""
+        """Lower a Merge: select the value of the branch that is taken."""
         flow = self._whole.flow
         lower, upper = [flow.output_guard(source) for source in node.inputs]
         ((pred, side),) = upper - lower
@@ -571,7 +572,7 @@ class _Lowering:
         self._is(node.outputs[1], which)
 
     def _note(self, values: Sequence[Value], path: Path, loop_body: LoopBody) -> None:
-        """Note when new values are needed, and those that they are made of."""
+        """Note the paths of new values and of the values they are computed from."""
         loop_body.node_values += values
         waiting = list(values)
         while waiting:
@@ -587,14 +588,14 @@ class _Lowering:
     # ---------------------------------------------------------------------- values
 
     def _is_value(self, output: Output) -> bool:
-        """Whether an output is a value here, as is what stands for variables that are read."""
+        """Return True if the output is lowered to a value, unlike other references."""
         return output in self._twins or (computes_with(output.dtype) and not output.dtype.is_ref)
 
     def _value(self, output: Output) -> Value:
         return self._values[self._twin(output)]
 
     def _twin(self, output: Output) -> Output:
-        """What an output is here; constants that wait for nothing need no Enter."""
+        """Return the copy of an output in the specialized graph; constants need no Enter."""
         node = output.node
         at = self._updated_at(output)
         if at is not None:
@@ -604,7 +605,7 @@ class _Lowering:
         return self._twins[output]
 
     def _is(self, output: Output, value: Value) -> None:
-        """Let an output have a value, of which its type and its shape are known."""
+        """Set the value of an output whose type and shape are known."""
         self._add(output, value, "Placeholder", {"shape": value.shape})
 
     def _is_constant(self, output: Output, value: Value) -> None:

@@ -1,4 +1,4 @@
-"""When convolutions are computed by Winograd's algorithm, and their filters for it."""
+"""Use of Winograd's algorithm for convolutions, and their transformed filters."""
 
 from __future__ import annotations
 
@@ -15,22 +15,21 @@ from weft_compiler.lower.values import Value, Written
 from weft_compiler.windows import LINE, POINTS, TAPS, filter_points, gradient_memory, tile_of
 
 _LEAST: Final = 32
-"""Channels and filters from which on transforming tiles costs little of what it saves."""
+"""Number of channels and of filters from which tile transforms cost little of their savings."""
 _TILES: Final = {3: 14, 5: 56}
-"""By taps, tiles from which on it pays to read, and to make, more numbers than filters have, for a
-quarter or a third of the products."""
+"""By taps, the number of tiles from which computing and reading transformed filters, which are
+larger, pays for saving two thirds or three quarters of the multiplications."""
 _SAVED: Final = 1.5
-"""How many times as many products there have to be directly."""
+"""Smallest ratio of direct multiplications to those of Winograd's algorithm."""
 _IMAGE: Final = 28
-"""Tiles of an image from which on a call takes one image, so that what comes next finds it in a
-cache."""
+"""Tiles per image from which a call processes one image, so that its result stays in a cache."""
 
 
 class Slides(NamedTuple):
-    """How windows slide: how many there are and what they look at, by axes.
+    """Window geometry along both axes.
 
     Attributes:
-      counts, taps, strides, dilations: as of `Axis`.
+      counts, taps, strides, dilations: as in `Axis`.
     """
 
     counts: tuple[int, ...]
@@ -40,11 +39,11 @@ class Slides(NamedTuple):
 
 
 def fits(x: Value, slides: Slides, depth: int) -> bool:
-    """Whether a convolution is quicker by Winograd's algorithm.
+    """Return True if Winograd's algorithm is faster for a convolution.
 
     Args:
       x: (N, H, W, C).
-      depth: of the result.
+      depth: the number of filters.
     """
     taps = slides.taps[0]
     if taps not in TAPS or slides[1:] != ((taps, taps), (1, 1), (1, 1)):
@@ -59,17 +58,17 @@ def fits(x: Value, slides: Slides, depth: int) -> bool:
 
 
 def tiles_of(counts: Sequence[int], taps: int) -> int:
-    """Tiles of an image that has so many windows."""
+    """Return the number of tiles of an image."""
     return math.prod(-(-count // tile_of(taps)) for count in counts)
 
 
 def images_of(images: int, counts: Sequence[int], taps: int) -> int:
-    """How many images a call takes."""
+    """Return the number of images that a call processes."""
     return 1 if tiles_of(counts, taps) >= _IMAGE else images
 
 
 def points_of(w: Value) -> Value:
-    """Packed filters, (panels, taps, taps, C, columns), as their values at points.
+    """Transform packed filters, (panels, taps, taps, C, columns), to Winograd's points.
 
     Returns: (panels, 6, 6, C, columns).
     """
@@ -94,12 +93,12 @@ def points_of(w: Value) -> Value:
 
 
 def gradient_by_points(op: Operation, x: Value, gradient: Value, of: Mapping[str, int]) -> Value:
-    """The gradient by the filters, (taps, taps, C, depth).
+    """Return the gradient with respect to the filters, (taps, taps, C, depth).
 
     Args:
       x: (N, H, W, C).
-      gradient: by the result, (N, H', W', depth).
-      of: what the routine is told of windows.
+      gradient: with respect to the result, (N, H', W', depth).
+      of: the window parameters of the routine.
     """
 
     def write(unique: Unique, y: Buffer, *buffers: Buffer) -> Sequence[Statement]:

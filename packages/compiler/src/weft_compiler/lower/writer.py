@@ -1,4 +1,4 @@
-"""Loops that compute values: which values get memory, and the nest of loops for each that does."""
+"""Loop nests of a region: which values are materialized, and a nest for each of them."""
 
 from __future__ import annotations
 
@@ -70,15 +70,15 @@ def write(
     paths: Mapping[Value, Path] = MappingProxyType({}),
     checks: Sequence[Value] = (),
 ) -> Program:
-    """The program that computes values, a nest of loops for each that gets memory.
+    """Return the program that computes values, with a loop nest for each materialized one.
 
     Args:
-      inputs: those whose memory the caller gives; constants that nothing takes are left out.
-      outputs: what is wanted, each once; no inputs.
-      updates: what is in memory, and what is to be there in its place.
-      fused: gets what is computed where each buffer is filled, and for each check.
-      paths: when values are computed that one side of a branch alone takes.
-      checks: values that nobody takes, for what they require.
+      inputs: values whose memory the caller provides; unused constants are omitted.
+      outputs: distinct values that are not inputs.
+      updates: pairs of a value in memory and its replacement.
+      fused: receives the values computed for each buffer and for each check.
+      paths: conditions of values that only one side of a branch needs.
+      checks: values without users that are evaluated for their requirements.
     """
     writer = Nests(inputs, outputs, updates, paths, checks)
     program = writer.program(name)
@@ -88,7 +88,7 @@ def write(
 
 
 class Nests:
-    """Writes nests of loops, one after the other, for values that get memory."""
+    """Writer of loop nests, one after another, for materialized values."""
 
     def __init__(
         self,
@@ -117,9 +117,9 @@ class Nests:
             self._buffers[old] = self._buffers[new] = self._buffer(old)
 
     def program(self, name: str) -> Program:
-        """The program of all that is wanted."""
+        """Return the program of all outputs and updates."""
         predicates = predicates_of(self._paths.values())
-        # The last are looked at first, so that predicates are there for what they decide.
+        # The last roots are analyzed first, so that predicates precede the values they guard.
         facts = analyse([*self._outputs, *self._checks, *reversed(predicates)])
         self._take([each for each in facts if each.constant is not None])
         for value in dict.fromkeys([*worth_memory(facts, self._buffers), *predicates]):
@@ -166,7 +166,7 @@ class Nests:
         )
 
     def _take(self, constants: Sequence[Value]) -> None:
-        """Constants that rules made, which are inputs as others are."""
+        """Add the constants that rules created to the inputs."""
         new = [value for value in constants if value not in self._buffers]
         self._inputs = [*self._inputs, *new]
         self._buffers |= {value: self._buffer(value) for value in new}
@@ -211,7 +211,7 @@ class Nests:
         )
 
     def _choose(self, of: Chosen, buffer: Buffer) -> None:
-        """One side or the other; nothing of what is there already."""
+        """Write a branch that fills a buffer from one side or the other."""
         outer = self._body
         sides: list[Body] = []
         for side in (of.then, of.otherwise):
@@ -223,7 +223,7 @@ class Nests:
         self._emit_if(self._decided(of.predicate), *sides)
 
     def _guarded(self, path: Path, write: Callable[[], object]) -> None:
-        """What `write` adds, where the predicates of a path have come out so."""
+        """Emit the statements of `write` under the predicates of a path."""
         if not path:
             write()
             return
@@ -235,7 +235,7 @@ class Nests:
         self._emit_if(condition, *((body, ()) if side else ((), body)))
 
     def _allocate(self, buffer: Buffer) -> None:
-        """Room for what a branch fills, before the branch that was written last."""
+        """Allocate a buffer before the branch that was written last, which fills it."""
         at = len(self._body)
         self._body.insert(at - 1 if at and isinstance(self._body[-1], If) else at, Allocate(buffer))
 
@@ -245,7 +245,7 @@ class Nests:
         return found[0]
 
     def _emit_if(self, condition: Expr, then: Body, otherwise: Body) -> None:
-        """A branch, as one with that before it where the same decides and still has its value."""
+        """Emit a branch; merge it with the previous one if that has the same condition."""
         last = self._body[-1] if self._body else None
         if (
             isinstance(last, If)
@@ -260,7 +260,7 @@ class Nests:
             self._emit(If(condition, then, otherwise))
 
     def _update(self, value: Value, buffer: Buffer) -> None:
-        """Loops that replace what is in memory; by a copy where they read other places of it."""
+        """Write loops that replace a value in memory, via a copy if they read other elements."""
         if isinstance(value.definition, ScatterUpdate):
             return self._change(value, value.definition, buffer)
         before = len(self._body)
@@ -280,7 +280,7 @@ class Nests:
         self._move(self._beside(value), buffer)
 
     def _change(self, value: Value, of: ScatterUpdate, buffer: Buffer) -> None:
-        """Changes of places, once the memory of all variables of a change has what was before."""
+        """Write an in-place update, once the memory of all its variables holds their old values."""
         before = of.before
         if self._buffers.get(before) != buffer:
             first = computed(value.name, value.dtype, value.shape, before.at)
@@ -296,7 +296,7 @@ class Nests:
             self._body.extend(of.change.write(self._unique, states, *operands))
 
     def _beside(self, value: Value) -> Buffer:
-        """What replaces something in memory, in a buffer of its own."""
+        """Compute the replacement of a value in memory into a separate buffer."""
         replaced, copy = self._buffers[value], self._buffer(value)
         self._buffers[value] = copy
         self._body.append(Allocate(copy))
@@ -320,7 +320,7 @@ class Nests:
         self._nest(of.space, check)
 
     def _reduce(self, value: Value, of: Reduction) -> None:
-        """A variable for each result, with loops over what is combined inside."""
+        """Write a reduction: a scalar for each result, with loops over the reduced axes inside."""
         buffer = self._buffers[value]
         inner = [size for axis, size in enumerate(of.space) if axis in of.axes]
 
@@ -338,7 +338,7 @@ class Nests:
         self._nest(value.shape, result)
 
     def _reduce_rows(self, value: Value, of: Reduction) -> None:
-        """Rows of results, which rows of the space are combined with: neighbours stay so."""
+        """Write a reduction row by row, so that inner loops access contiguous memory."""
         name = self._buffers[value].name
         self._nest(value.shape, lambda *at: self._emit(Store(name, at, of.initial)))
 
@@ -350,7 +350,7 @@ class Nests:
         self._nest(of.space, combine)
 
     def _nest(self, sizes: Sequence[int], write: Callable[..., None]) -> None:
-        """Loops over sizes with what `write` emits for their variables inside."""
+        """Write loops over sizes; `write` emits their body and receives their variables."""
         if 0 in sizes:
             return
         variables = [Variable(INDEX, self._unique("i")) for _ in sizes]
@@ -369,9 +369,9 @@ class Nests:
     # ---------------------------------------------------------------------- expressions
 
     def _resolved(self, expression: Expr) -> Expr:
-        """The expression with loads, or names of what was computed before, for elements.
+        """Replace elements in an expression with loads, or with names of values computed before.
 
-        What it uses twice gets a name as well.
+        Shared subexpressions get names too.
         """
         uses = parts_of(expression)
         done: dict[Expr, Expr] = {}
@@ -415,12 +415,12 @@ class Nests:
 
 
 def predicates_of(paths: Iterable[Path]) -> list[Value]:
-    """What decides whether some values are computed, the outermost first."""
+    """Return the predicates of some paths, the outermost first."""
     return list(dict.fromkeys(predicate for path in paths for predicate, _ in path))
 
 
 def _stored(body: Body) -> set[str]:
-    """The buffers that a body may write to."""
+    """Return the buffers that a body may write to."""
     found = {each.buffer for each in walk(body) if isinstance(each, Store)}
     return found | {
         view.buffer for each in walk(body) if isinstance(each, Call) for view in each.views
@@ -428,6 +428,6 @@ def _stored(body: Body) -> set[str]:
 
 
 def _joined(of: Reduction, kept: Indices, reduced: Indices) -> list[Expr]:
-    """Indices in the space of a reduction."""
+    """Return the indices in the space of a reduction."""
     rest = {True: iter(reduced), False: iter(kept)}
     return [next(rest[axis in of.axes]) for axis in range(len(of.space))]

@@ -1,1 +1,1 @@
-"""What ops compute, a module for each family, under the name that the family has elsewhere."""
+"""Lowering rules of ops, with the module names that the op families have elsewhere."""

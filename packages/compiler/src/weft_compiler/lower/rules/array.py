@@ -1,4 +1,4 @@
-"""Ops that move elements: where each comes from is known before the step runs."""
+"""Ops that move elements between positions known at compile time."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from weft_graph.ir.node import Node
 from weft_graph.ops.slicing import index_of, masks_of
 
 _MOST_PARTS: Final = 8
-"""Tensors that are joined by choosing for each element: beyond, that takes longer than copying."""
+"""Most tensors to join by a select for each element; with more, copying is faster."""
 _MANY_JOINED: Final = f"it joins more than {_MOST_PARTS} tensors"
 _MOST_PIECES: Final = 16
-"""Pieces that a region copies where others take them; kernels give views instead."""
+"""Most pieces that a region copies for its users; kernels return views instead."""
 
 
 @lowers("Reshape", "ExpandDims", known=(1,))
@@ -131,7 +131,7 @@ def _strided_slice(op: Operation) -> Value:
 
 
 def _sliced(parts: Sequence[object], shape: Sequence[int], at: Sequence[Expr]) -> list[Expr]:
-    """The indices, in a tensor, of an element of what NumPy's basic indexing gives of it."""
+    """Return the indices in a tensor of an element of its NumPy basic slice."""
     rest, sizes = iter(at), iter(shape)
     named = sum(part is not None and part is not Ellipsis for part in parts)
     if Ellipsis not in parts:
@@ -194,7 +194,7 @@ def _strided_slice_update(op: Operation) -> Value:
 def _unsliced(
     parts: Sequence[object], shape: Sequence[int], at: Sequence[Expr]
 ) -> tuple[list[Expr], list[Expr]]:
-    """The indices of an element in what NumPy's basic indexing gives, and when it is in it."""
+    """Return the indices in a NumPy basic slice of an element, and if the slice contains it."""
     named = sum(part is not None and part is not Ellipsis for part in parts)
     if Ellipsis not in parts:
         parts = [*parts, Ellipsis]
@@ -288,7 +288,7 @@ def _split(op: Operation) -> list[Value]:
 
 
 def _part(axis: int, first: int, removes: bool) -> Callable[..., list[Expr]]:
-    """Where the elements of a part come from, which begins at `first`."""
+    """Map indices in a part that begins at `first` to indices in the tensor."""
 
     def source(*at: Expr) -> list[Expr]:
         if removes:
@@ -337,7 +337,7 @@ def _places_depend(node: Node) -> str:
 
 @lowers("DynamicStitch", "ParallelDynamicStitch", by_kernel=_places_depend)
 def _stitch(op: Operation) -> Value:
-    """Rows of several tensors at places that are known; the last one counts where several are."""
+    """Combine rows of several tensors at known positions; the last one wins at equal positions."""
     count, shape = int(op.attr("N")), op.shape()
     require(count <= _MOST_PARTS, _MANY_JOINED)
     sources = np.full((shape[0], 2), -1)

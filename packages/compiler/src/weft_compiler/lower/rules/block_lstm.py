@@ -1,8 +1,8 @@
 """Block LSTMs: all steps of a layer, and their gradients.
 
-A layer is a product for the inputs of all steps and a loop over the steps, each a product of the
-state and one loop over what all gates do then. Its gradient is such a loop the other way round, and
-products for all steps after it. Narrow types are computed in float32 throughout.
+A layer is one product for the inputs of all steps, then a loop over the steps. A step is a product
+of the state and one loop that computes all gates of an element. The gradient is such a loop in
+reverse order, followed by products for all steps. Narrow types are computed in float32 throughout.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ from weft_compiler.lower.values import Elements, Requirement, Value, Written, co
 from weft_graph.ir.constant_value import constant_value
 
 _GATES: Final = ("i", "cs", "f", "o", "ci", "co", "h")
-"""What a step of an LSTM gives."""
+"""The results of a step of an LSTM."""
 
 
 @dataclass(eq=False)
 class _Part(Elements):
-    """One of the results of a layer, which are in memory together.
+    """One of the results of a layer, which share one buffer.
 
     Attributes:
-      of: all of them, (steps, results, batch, width): steps come first, so that layers of more and
-        of fewer may share code.
-      which: of them.
+      of: all results, (steps, results, batch, width); steps come first, so that layers with
+        different numbers of steps can share code.
+      which: the position of this result.
     """
 
     of: Value
@@ -62,7 +62,7 @@ class _Part(Elements):
 
 
 def _parts(op: Operation, whole: Value) -> list[Value]:
-    """The results of a layer, in its own type."""
+    """Return the results of a layer, in its own type."""
     steps, _, *row = whole.shape
 
     def part(at: int, name: str) -> Value:
@@ -75,24 +75,24 @@ def _parts(op: Operation, whole: Value) -> list[Value]:
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """What all steps gave.
+    """A forward result of all steps.
 
     Attributes:
-      value: that has it.
-      which: of the results of a layer it is, where that is the whole of them.
+      value: the tensor that contains it.
+      which: its position if `value` holds all results of a layer, else None.
     """
 
     value: Value
     which: int | None
 
     def at(self, memory: dict[Value, Buffer], step: Expr, b: Expr, j: Expr) -> Load:
-        """An element."""
+        """Return an element."""
         among = () if self.which is None else (self.which,)
         return load(memory[self.value], self.value.shape, [step, *among, b, j])
 
 
 def _given(value: Value) -> _Given:
-    """A value of all steps; one of the results of a layer where that has it."""
+    """Return a forward result as a `_Given`; as a part if a layer of this program computes it."""
     of = value.definition
     if isinstance(of, _Part) and of.of.dtype is value.dtype:
         return _Given(of.of, of.which)
@@ -106,12 +106,12 @@ def _product(
     b: tuple[int, int],
     adds: bool = False,
 ) -> Body:
-    """The call for a product of matrices.
+    """Return the call of a matrix product.
 
     Args:
       sizes: m, n and k.
-      a, b: elements from a row and from a column of an operand to the next.
-      adds: to what is there.
+      a, b: strides of the rows and the columns of an operand.
+      adds: True to accumulate into the destination.
     """
     m, n, k = sizes
     if not m * n * k:
@@ -125,8 +125,8 @@ class _Layer:
     """An LSTM over all steps.
 
     Attributes:
-      known: how many steps there are, where that is known.
-      steps: how many there is room for.
+      known: the number of steps, if known at compile time.
+      steps: the maximal number of steps, from the shapes.
     """
 
     def __init__(self, op: Operation, kind: str) -> None:
@@ -142,7 +142,7 @@ class _Layer:
         self.row = (self.batch, self.width)
 
     def requirements(self) -> tuple[Requirement, ...]:
-        """That there are so many steps."""
+        """Require that the number of steps is in range, if it is known only at run time."""
 
         def within() -> Expr:
             low = apply("less_equal", index(0), cast(self.count.at(), INDEX))
@@ -153,24 +153,24 @@ class _Layer:
 
     @property
     def operands(self) -> list[Value]:
-        """What its loop takes."""
+        """The operands of its loop."""
         unknown = [self.count] if self.known is None else []
         return [*self.given, *unknown]
 
     def there(self, step: Expr, count: Expr | None = None) -> Expr | None:
-        """Whether a step is one; None where all are."""
+        """Return the condition that a step is within the sequence; None if all steps are."""
         if self.known is not None:
             return None if self.known == self.steps else apply("less", step, index(self.known))
         return apply("less", step, cast(self.count.at(), INDEX) if count is None else count)
 
     def guarded(self, step: Expr, memory: dict[Value, Buffer], then: Body, otherwise: Body) -> Body:
-        """What is done in a step, and what beyond the last."""
+        """Emit `then` for steps within the sequence and `otherwise` for those beyond it."""
         count = None if self.known is not None else load(memory[self.count], (), ())
         there = self.there(step, count)
         return then if there is None else (If(there, then, otherwise),)
 
     def within(self, value: Value) -> Value:
-        """Values of steps, with zeros beyond the last, so that nothing there counts."""
+        """Return values of steps, with zeros beyond the sequence, so that these have no effect."""
         if self.known == self.steps:
             return value
         zero = number(0, value.dtype)
@@ -202,7 +202,7 @@ def _lstm(op: Operation) -> list[Value]:
 
 
 def _split_weights(layer: _Layer) -> list[Value]:
-    """The weights of inputs and of states, packed, where they are known; else nothing."""
+    """Return the packed weights of inputs and of states if they are constant, else nothing."""
     array, depth = layer.w.constant, layer.depth
     if array is None or not depth or not array.size:
         return []
@@ -211,12 +211,12 @@ def _split_weights(layer: _Layer) -> list[Value]:
 
 
 class _Writer:
-    """Writes what happens in a step.
+    """Writer of the statements of a step.
 
     Args:
       memory: the buffers of operands.
     Attributes:
-      lets: names for what is used twice.
+      lets: names of shared subexpressions.
     """
 
     def __init__(self, unique: Unique, memory: dict[Value, Buffer]) -> None:
@@ -224,22 +224,22 @@ class _Writer:
         self.lets: list[Statement] = []
 
     def load(self, value: Value, *at: Expr | int) -> Load:
-        """An element of an operand."""
+        """Return an element of an operand."""
         return load(self.memory[value], value.shape, at)
 
     def name(self, name: str, value: Expr) -> Expr:
-        """A name for what is used twice."""
+        """Name a shared subexpression."""
         found = Variable(value.dtype, self.unique(name))
         self.lets.append(Let(found.name, value))
         return found
 
 
 class _Forward(_Writer):
-    """Writes the steps of a layer.
+    """Writer of the steps of a layer.
 
     Args:
-      weights: of inputs and states, packed, or nothing.
-      results: what it fills.
+      weights: packed weights of inputs and states, or nothing.
+      results: the buffer to fill.
     """
 
     def __init__(
@@ -259,7 +259,7 @@ class _Forward(_Writer):
         )
 
     def body(self) -> Body:
-        """All of it."""
+        """Return all statements."""
         layer, zeros = self.layer, [index(0)] * 3
         rows = layer.steps * layer.batch
 
@@ -294,7 +294,7 @@ class _Forward(_Writer):
         return Load(self.gates.dtype, self.gates.name, at)
 
     def product(self, a: Load, which: int, c: Load, rows: int) -> Body:
-        """That of inputs, or of a state, which is added."""
+        """Emit the product of the inputs with their weights, or accumulate that of the state."""
         layer = self.layer
         k, n = (layer.depth, layer.width)[which], 4 * layer.width
         if self.weights:
@@ -306,7 +306,7 @@ class _Forward(_Writer):
         return _product((a, b, c), (rows, n, k), (k, 1), (n, 1), bool(which))
 
     def step(self, iteration: Expr) -> Body:
-        """One step."""
+        """Emit one step."""
         state = Load(self.state.dtype, self.state.name, (index(0), index(0)))
         return (
             *self.product(state, 1, self.of_gates(iteration), self.layer.batch),
@@ -314,7 +314,7 @@ class _Forward(_Writer):
         )
 
     def element(self, iteration: Expr, b: Expr, j: Expr) -> Body:
-        """What a step gives, and the states after it."""
+        """Emit the results of a step and the new states, for one element."""
         layer, cell = self.layer, self.layer.cell
         before = self.name("before", Load(layer.dtype, self.cell.name, (b, j)))
 
@@ -386,7 +386,7 @@ def _lstm_grad(op: Operation) -> list[Value]:
 
 
 def _behind(name: str, first: Value, values: Value) -> Value:
-    """The state before each step."""
+    """Return the states before each step."""
 
     def element(t: Expr, *at: Expr) -> Expr:
         earlier = values.at(clamped(minus(t, 1), values.shape[0]), *at)
@@ -396,7 +396,7 @@ def _behind(name: str, first: Value, values: Value) -> Value:
 
 
 def _by_inputs(layer: _Layer, rows: Value) -> Value:
-    """The gradient by the inputs of all steps."""
+    """Return the gradient with respect to the inputs of all steps."""
     n, k = layer.depth, 4 * layer.width
 
     def write(unique: Unique, result: Buffer, gates: Buffer, w: Buffer) -> Sequence[Statement]:
@@ -413,7 +413,7 @@ def _by_inputs(layer: _Layer, rows: Value) -> Value:
 
 
 def _by_weights(layer: _Layer, rows: Value, states: Value) -> Value:
-    """The gradient by the weights of inputs, and of the states before the steps."""
+    """Return the gradient of the weights, of inputs and of the states before the steps."""
     x, shown = layer.within(layer.x), layer.within(states)
     first = layer.within(_as_step(layer.h_prev))
     n, depth, width, batch = 4 * layer.width, layer.depth, layer.width, layer.batch
@@ -445,20 +445,20 @@ def _by_weights(layer: _Layer, rows: Value, states: Value) -> Value:
 
 
 def _as_step(first: Value) -> Value:
-    """The first state as that of the one step."""
+    """Return the initial state with a step axis of size 1."""
     shape = (1, *first.shape)
     return moved(f"{first.name}_step", first, shape, lambda _, *at: at, dense=True)
 
 
 class _Backward:
-    """Writes what flows back through the steps of a layer.
+    """Writer of the backward pass through the steps of a layer.
 
-    Its value is (steps + 1, batch, 4 * width): what flows to the gates of each step, and then to
-    the cell and to the state before the first, side by side.
+    Its value is (steps + 1, batch, 4 * width): the gradients of the gates of each step, then those
+    of the initial cell and the initial state, side by side.
 
     Args:
       values: i, cs, f, o, ci, co, h of all steps.
-      cs_grad, h_grad: what flows to cells and states.
+      cs_grad, h_grad: the gradients of cells and states.
     """
 
     def __init__(
@@ -468,7 +468,7 @@ class _Backward:
         self.cs_grad, self.h_grad = cs_grad, h_grad
 
     def value(self) -> Value:
-        """What it computes."""
+        """Return the gradients as a value."""
         layer = self.layer
         shape = (layer.steps + 1, layer.batch, 4 * layer.width)
         taken = [each.value for name, each in self.values.items() if name != "h"]
@@ -484,7 +484,7 @@ class _Backward:
         return found
 
     def body(self, unique: Unique, rows: Buffer, memory: dict[Value, Buffer]) -> Body:
-        """The steps, the last one first."""
+        """Emit the steps in reverse order."""
         layer, zero = self.layer, number(0, self.layer.dtype)
         states = tuple([Buffer(unique(name), layer.dtype, layer.row) for name in ("cell", "state")])
         iteration, at = (Variable(INDEX, unique(name)) for name in ("turn", "step"))
@@ -513,7 +513,7 @@ class _Backward:
         through = _product(views, (layer.batch, layer.width, n), (n, 1), (1, n))
         there = (*nest(unique, layer.row, element), *through)
         beyond = nest(unique, (layer.batch, n), lambda b, j: (Store(rows.name, (at, b, j), zero),))
-        # The bounds are seen of many sizes, where the number of steps is no constant.
+        # Clamped so that bounds can be proven if the number of steps varies.
         step = Let(at.name, clamped(minus(layer.steps - 1, iteration), max(layer.steps, 1)))
         iterations = (step, *layer.guarded(at, memory, there, beyond))
         return (
@@ -525,7 +525,7 @@ class _Backward:
 
 
 class _Element(_Writer):
-    """Writes what flows to the gates of one element of a step, and on to the cell before it."""
+    """Writer of the gradients of the gates of one element of a step, and of the cell before it."""
 
     def __init__(
         self,
@@ -538,14 +538,14 @@ class _Element(_Writer):
         self.back, self.states = back, states
 
     def before(self, step: Expr, b: Expr, j: Expr) -> Expr:
-        """The cell before the step."""
+        """Return the cell before the step."""
         layer, earlier = self.back.layer, clamped(minus(step, 1), self.back.layer.steps)
         first = apply("equal", step, index(0))
         given = self.back.values["cs"].at(self.memory, earlier, b, j)
         return where(first, self.load(layer.cs_prev, b, j), given)
 
     def body(self, rows: Buffer, at: tuple[Expr, Expr, Expr]) -> Body:
-        """All of it."""
+        """Return all statements."""
         layer, cell, (step, b, j) = self.back.layer, self.back.layer.cell, at
         i, f, o, ci, co = (
             self.name(gate, self.back.values[gate].at(self.memory, *at))

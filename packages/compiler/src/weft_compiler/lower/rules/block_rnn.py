@@ -1,6 +1,6 @@
-"""Cells of block LSTMs and the block gated recurrent unit, and their gradients.
+"""Cells of block LSTMs and the block GRU, and their gradients.
 
-A cell is a product and what its elements are. Narrow types are computed in float32 throughout.
+A cell is a product followed by elementwise work. Narrow types are computed in float32 throughout.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from weft_compiler.lower.rules.reduction import reduce
 from weft_compiler.lower.values import Value, computed
 
 _ORDER: Final = {"LSTMBlockCell": "icfo", "BlockLSTM": "icfo", "BlockLSTMV2": "ifco"}
-"""How the gates stand side by side, c that of the cell's input."""
+"""The order of the gates; c is the cell input."""
 
 
 def _rest(x: Expr) -> Expr:
@@ -33,17 +33,17 @@ def sigmoid(x: Expr) -> Expr:
 
 
 def _slope(gate: Expr) -> Expr:
-    """Of a sigmoid, by what it is."""
+    """Return the derivative of a sigmoid, from its value."""
     return mul(gate, _rest(gate))
 
 
 def _wide(op: Operation) -> list[Value]:
-    """Its operands, in float32 where they are narrower."""
+    """Return the operands, in float32 if they are narrower."""
     return [widened(op.name, x) for x in op.inputs]
 
 
 def _side_by_side(name: str, x: Value, h: Value) -> Value:
-    """Rows of both."""
+    """Concatenate the rows of two matrices."""
     depth, width = x.shape[1], h.shape[1]
     if not depth or not width:
         return h if width else x
@@ -57,7 +57,7 @@ def _side_by_side(name: str, x: Value, h: Value) -> Value:
 
 
 def results(op: Operation, values: Sequence[Value]) -> list[Value]:
-    """What an op gives, in its own type."""
+    """Return the results of an op in its own type."""
     return [rounded(op.name, value, op.dtype()) for value in values]
 
 
@@ -66,13 +66,13 @@ def results(op: Operation, values: Sequence[Value]) -> list[Value]:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What is the same in all steps of an LSTM.
+    """The parameters of an LSTM cell.
 
     Attributes:
-      order: of the gates.
-      width: of a state.
-      sees: whether gates see the cell, by wci, wcf and wco.
-      forget, clip: of the op.
+      order: the order of the gates.
+      width: the size of a state.
+      sees: True if the cell has peepholes wci, wcf and wco.
+      forget, clip: attributes of the op.
     """
 
     order: str
@@ -83,30 +83,30 @@ class Cell:
 
     @classmethod
     def of(cls, op: Operation, kind: str, width: int) -> Cell:
-        """That of an op.
+        """Return the cell of an op.
 
         Args:
-          kind: the type of the op, or of whose gradient it is.
+          kind: the type of the op; for a gradient, that of the forward op.
         """
         attrs = op.node.attrs
         forget, clip = float(attrs.get("forget_bias", 0)), float(attrs.get("cell_clip", 0))
         return cls(_ORDER[kind], width, bool(attrs["use_peephole"]), forget, clip)
 
     def column(self, gate: str, j: Expr) -> Expr:
-        """Where a gate is among all."""
+        """Return the column of a gate's element."""
         return plus(j, self.order.index(gate) * self.width)
 
     def biased(self, gate: str, given: Expr, bias: Expr) -> Expr:
-        """A gate with its bias, and with what is added to that of the forget gate."""
+        """Return a gate with its bias, including the forget bias."""
         more = gate == "f" and self.forget
         return add(given, add(bias, number(self.forget, bias.dtype)) if more else bias)
 
     def seen(self, gate: Expr, cell: Expr, weight: Expr) -> Expr:
-        """A gate that sees the cell, if any do."""
+        """Return a gate plus its peephole term, if the cell has peepholes."""
         return add(gate, mul(cell, weight)) if self.sees else gate
 
     def new(self, i: Expr, f: Expr, ci: Expr, before: Expr) -> Expr:
-        """The cell after a step."""
+        """Return the cell after a step."""
         cell = add(mul(ci, i), mul(before, f))
         if not self.clip > 0:
             return cell
@@ -116,11 +116,11 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What flows back through a step of an LSTM, for one element.
+    """The backward pass of an LSTM step, for one element.
 
     Attributes:
-      cell: what is the same in all steps.
-      step: what it gave: i, f, o, ci and co.
+      cell: the parameters of the cell.
+      step: forward results of the step: i, f, o, ci and co.
       weights: elements of wci, wcf and wco.
     """
 
@@ -129,25 +129,25 @@ class Flow:
     weights: Sequence[Expr]
 
     def to_o(self, h: Expr) -> Expr:
-        """To the output gate."""
+        """Return the gradient of the output gate."""
         _, _, o, _, co = self.step
         return mul(h, mul(_slope(o), co))
 
     def to_cell(self, cs: Expr, h: Expr, to_o: Expr) -> Expr:
-        """To the new cell."""
+        """Return the gradient of the new cell."""
         _, _, o, _, co = self.step
         through = mul(h, mul(_rest(mul(co, co)), o))
         return self.cell.seen(add(cs, through), to_o, self.weights[2])
 
     def to_gate(self, gate: str, to_cs: Expr, before: Expr) -> Expr:
-        """To a gate, by what flows to the new cell."""
+        """Return the gradient of a gate, from that of the new cell."""
         i, f, _, ci, _ = self.step
         if gate == "f":
             return mul(mul(_slope(f), before), to_cs)
         return mul(mul(_slope(i), ci) if gate == "i" else mul(_rest(mul(ci, ci)), i), to_cs)
 
     def to_before(self, to_cs: Expr, to_i: Expr, to_f: Expr) -> Expr:
-        """To the cell before."""
+        """Return the gradient of the cell before the step."""
         found = mul(to_cs, self.step[1])
         for gate, weight in zip((to_i, to_f), self.weights[:2], strict=True):
             found = self.cell.seen(found, gate, weight)
@@ -229,7 +229,7 @@ def _lstm_cell_grad(op: Operation) -> list[Value]:
 
 
 def by_peephole(name: str, cell: Cell, gate: Value, state: Value) -> Value:
-    """The gradient by the weights with which a gate sees a cell, over all axes but the last."""
+    """Return the gradient of a gate's peephole weights: a sum over all axes except the last."""
     if not cell.sees:
         return computed(name, gate.dtype, (cell.width,), lambda _: number(0, gate.dtype))
     terms = computed(

@@ -1,9 +1,8 @@
-"""Convolutions of images and their gradients: calls of routines that look at windows in place.
+"""Image convolutions and their gradients: calls of implicit-GEMM routines.
 
-Filters are packed as the routine takes them, once where they are constant. The gradient by the
-input is a convolution of the output's gradient, one for each place that a stride steps over; or,
-where most of that would be products with zeros, one product whose terms are added up in their
-places.
+Filters are packed for the routine, at compile time if they are constant. The gradient with respect
+to the input is a convolution of the output's gradient for each phase of the stride. If most of that
+would multiply zeros, it is one product instead, whose terms are added to their positions (col2im).
 """
 
 from __future__ import annotations
@@ -38,19 +37,18 @@ from weft_tensor.dtypes import DType
 _TYPES: Final = (dtypes.float32, dtypes.float64, *NARROW)
 
 FEW: Final = 128
-"""Windows of an image below which one call takes all images: filters are read once for a call."""
+"""Windows per image below which one call processes all images: a call reads the filters once."""
 _MANY: Final = 512
-"""Windows from which on filters that are no constants are packed: below, that takes longer than
-reading them where they are."""
+"""Windows from which on variable filters are packed; below, reading them in place is faster."""
 _WASTE: Final = 4
-"""How many times as many products as there are a gradient by the input may take."""
+"""Largest ratio of multiplications to useful ones in an input gradient by phases."""
 _ROW: Final = 24
-"""Windows of a row from which on one call takes a row, so that what comes next finds it in a cache.
-Fewer would leave tiles empty."""
+"""Windows per row from which a call processes one row, so that its result stays in a cache.
+Shorter rows would leave tiles partly empty."""
 
 
 def by_kernel(node: Node) -> str:
-    """Why a convolution had better run by its kernel, or ""."""
+    """Return the reason to prefer the kernel for a convolution, or ""."""
     dtype = node.outputs[0].dtype
     return "" if dtype in _TYPES else f"no rule says how a convolution of {dtype.name} is computed"
 
@@ -62,13 +60,13 @@ def _repays(node: Node) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """How windows slide along an axis.
+    """Window geometry along an axis.
 
     Attributes:
-      count: of windows.
-      taps: of a window.
-      stride, dilation: places from a window, or a tap, to the next.
-      before: places from the beginning of the first window to that of the input.
+      count: the number of windows.
+      taps: the number of taps of a window.
+      stride, dilation: distance between windows, and between taps.
+      before: the padding before the first element.
     """
 
     count: int
@@ -84,10 +82,10 @@ class Axis:
 
 
 def axes_of(op: Operation, shape: Sequence[int], taps: Sequence[int]) -> list[Axis]:
-    """How windows slide.
+    """Return the window geometry along the spatial axes.
 
     Args:
-      shape: of the input, as the op has it.
+      shape: of the input, in the op's layout.
       taps: of a window.
     """
     layout = op.attr("data_format")
@@ -101,7 +99,7 @@ def axes_of(op: Operation, shape: Sequence[int], taps: Sequence[int]) -> list[Ax
 
 
 def channels_last(x: Value, layout: str) -> Value:
-    """A tensor whose last axis are the channels."""
+    """Transpose a tensor to channels-last layout."""
     axis, rank = channel_axis(layout), x.rank
     if axis == rank - 1:
         return x
@@ -111,7 +109,7 @@ def channels_last(x: Value, layout: str) -> Value:
 
 
 def as_layout(x: Value, layout: str, name: str) -> Value:
-    """A tensor with its channels last in the layout of an op."""
+    """Transpose a channels-last tensor to the layout of an op."""
     axis = channel_axis(layout)
     if axis == x.rank - 1:
         return x
@@ -120,12 +118,12 @@ def as_layout(x: Value, layout: str, name: str) -> Value:
 
 
 def _operand(op: Operation, x: Value) -> Value:
-    """An operand as routines take it: those of float16 are float32 before."""
+    """Prepare an operand for the routines: float16 becomes float32."""
     return widened(op.name, x) if x.dtype is dtypes.float16 else x
 
 
 def _rounded(op: Operation, x: Value, layout: str = "") -> Value:
-    """A result in the type of an op, and its layout."""
+    """Convert a result to the type and the layout of an op."""
     x = rounded(f"{x.name}_rounded", x, op.dtype())
     return as_layout(x, layout, op.name) if layout else x
 
@@ -164,7 +162,7 @@ def _by_input(op: Operation) -> Value:
     parts: list[Value | None] = []
     for y, x in product(*phases):
         if not y.taps or not x.taps:
-            parts.append(None)  # no window has a tap there
+            parts.append(None)  # no tap reaches these positions
             continue
         w = _packed(filters, [y.taps, x.taps], transposed=True)
         part = _convolved(op, last, w, [y.axis, x.axis], channels, "_part")
@@ -178,10 +176,10 @@ def _by_input(op: Operation) -> Value:
 
 
 def _all_finite(op: Operation, filters: Value) -> tuple[Requirement, ...]:
-    """The requirement that filters may be multiplied with the zeros of a margin.
+    """Require finite filters, so that they may be multiplied with zero padding.
 
-    The gradient has no such terms, and a zero times an infinity is no number: kernels add up what
-    windows meet. What is compiled ahead of time has no kernels to turn to.
+    The gradient has no such terms, and zero times infinity is NaN; kernels add only the terms that
+    exist. Ahead-of-time code has no kernels to fall back to.
     """
     if op.direct:
         return ()
@@ -200,11 +198,11 @@ def _all_finite(op: Operation, filters: Value) -> tuple[Requirement, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Phase:
-    """Every so many places of the input, all of which the same taps of windows reach.
+    """The input positions of one residue modulo the stride; the same taps reach all of them.
 
     Attributes:
-      taps: those, the last first, as they meet the output's gradient.
-      axis: how they slide along that.
+      taps: these taps, last first, as they meet the output's gradient.
+      axis: the window geometry over the output's gradient.
     """
 
     taps: range
@@ -212,7 +210,7 @@ class _Phase:
 
 
 def _phases(axis: Axis, size: int) -> list[_Phase]:
-    """The phases of an axis, one for each place that a stride steps over."""
+    """Return the phases of an axis, one for each position modulo the stride."""
     common = math.gcd(axis.stride, axis.dilation)
     step, dilation = axis.stride // common, axis.dilation // common
     found = []
@@ -220,7 +218,7 @@ def _phases(axis: Axis, size: int) -> list[_Phase]:
         begin = first + axis.before
         reach = [k for k in range(axis.taps) if (begin - k * axis.dilation) % axis.stride == 0]
         taps = range(reach[-1], reach[0] - 1, -step) if reach else range(0)
-        # The window of the last tap begins as far before the place as that is into the window.
+        # The window that the last tap belongs to begins that tap's offset before the position.
         before = -((begin - taps[0] * axis.dilation) // axis.stride) if reach else 0
         count = len(range(first, size, axis.stride))
         found.append(_Phase(taps, Axis(count, len(taps), 1, dilation, before)))
@@ -230,7 +228,7 @@ def _phases(axis: Axis, size: int) -> list[_Phase]:
 def _is_sparse(
     phases: Sequence[Sequence[_Phase]], axes: Sequence[Axis], dtype: DType, channels: int
 ) -> bool:
-    """Whether convolutions of phases multiply mostly with zeros, of margins or of unused lanes."""
+    """Return True if convolutions by phases mostly multiply zeros, from padding or unused lanes."""
     lanes = (PANEL if dtype is dtypes.bfloat16 else panel_columns(dtype)) // 2
     used = math.prod(sum(each.axis.count * len(each.taps) for each in axis) for axis in phases)
     there = math.prod(axis.count * axis.taps for axis in axes) * channels
@@ -240,9 +238,9 @@ def _is_sparse(
 def _spread(
     name: str, gradient: Value, filters: Value, axes: Sequence[Axis], shape: Sequence[int]
 ) -> Value:
-    """The gradient by the input as a product of the output's gradient and the filters.
+    """Return the input gradient as a product of the output's gradient and the filters (col2im).
 
-    It has a term for each tap of each window, which is added where the tap met the input.
+    The product has a term for each tap of each window, which is added where the tap met the input.
     """
     windows, taps, depth = gradient.shape[:3], filters.shape[:3], filters.shape[3]
 
@@ -278,7 +276,7 @@ def _spread(
 def _interleaved(
     op: Operation, shape: Sequence[int], parts: Sequence[Value | None], steps: Sequence[int]
 ) -> Value:
-    """A tensor of parts, each every so many places of its rows and columns."""
+    """Interleave the parts of a tensor; part i holds every n-th row or column, starting at i."""
     given = [part for part in parts if part is not None]
     dtype = given[0].dtype if given else op.dtype()
     zero = number(0, dtype)
@@ -358,11 +356,11 @@ def _by_filter(op: Operation) -> Value:
 
 
 def _packed(filters: Value, taps: Sequence[range], transposed: bool = False) -> Value:
-    """Filters as panels.
+    """Pack filters as panels.
 
     Args:
-      taps: of both axes, which of the filter's there are.
-      transposed: whether they lead from its last axis to the one before.
+      taps: for both axes, the taps of the filter to use.
+      transposed: True to swap the channels of the input and the output.
     """
     if filters.dtype is dtypes.bfloat16:
         return _packed_pairs(filters, taps, transposed)
@@ -383,7 +381,7 @@ def _packed(filters: Value, taps: Sequence[range], transposed: bool = False) -> 
         return where(there, filters.at(*_tap(taps, i, j), c, clamped(at, depth)), zero)
 
     def transpose(unique: Unique, y: Buffer, given: Buffer) -> Sequence[Statement]:
-        """What columns beyond the last have is never stored anywhere."""
+        """Transpose filters into panels; unused columns of the last panel stay undefined."""
 
         def call(p: Expr, i: Expr, j: Expr, count: int) -> Body:
             first = [*_tap(taps, i, j), times(p, columns), index(0)]
@@ -405,12 +403,12 @@ def _packed(filters: Value, taps: Sequence[range], transposed: bool = False) -> 
 
 
 def _tap(taps: Sequence[range], *at: Expr) -> list[Expr]:
-    """Which of a filter's taps are at a place."""
+    """Map the position of a tap to that in the filter."""
     return [plus(times(k, of.step), of.start) for k, of in zip(at, taps, strict=True)]
 
 
 def _transposed(filters: Value, taps: Sequence[range]) -> Value:
-    """Some taps of filters that lead from their last axis to the one before."""
+    """Return some taps of filters, with the channels of input and output swapped."""
     shape = (len(taps[0]), len(taps[1]), *filters.shape[:1:-1])
     return moved(
         f"{filters.name}_turned", filters, shape, lambda i, j, c, o: [*_tap(taps, i, j), o, c]
@@ -418,7 +416,7 @@ def _transposed(filters: Value, taps: Sequence[range]) -> Value:
 
 
 def _packed_pairs(filters: Value, taps: Sequence[range], transposed: bool) -> Value:
-    """Filters of bfloat16 as panels of pairs; see `_packed`."""
+    """Pack bfloat16 filters as panels of pairs; see `_packed`."""
     channels, depth = filters.shape[:1:-1] if transposed else filters.shape[2:]
     count = len(taps[0]) * len(taps[1])
     shape, name = pair_panels(depth, count * channels), f"{filters.name}_packed"
@@ -428,7 +426,7 @@ def _packed_pairs(filters: Value, taps: Sequence[range], transposed: bool) -> Va
         found = aligned(shape, array.dtype)
         found[...] = packed_pairs(array.reshape(-1, depth))
         return Value(name, filters.dtype, shape, constant=found)
-    if transposed and channels % PAIR:  # pairs would be of two taps
+    if transposed and channels % PAIR:  # a pair would span two taps
         filters, transposed = _transposed(filters, taps), False
 
     def write(unique: Unique, panels: Buffer, given: Buffer) -> Sequence[Statement]:
@@ -461,7 +459,7 @@ def _packed_pairs(filters: Value, taps: Sequence[range], transposed: bool) -> Va
 def _convolved(
     op: Operation, x: Value, w: Value, axes: Sequence[Axis], depth: int, what: str = ""
 ) -> Value:
-    """The convolution of (N, H, W, C) with filters, maybe packed: (N, H', W', depth)."""
+    """Convolve (N, H, W, C) with filters, packed or not: (N, H', W', depth)."""
     shape, name = (x.shape[0], *[axis.count for axis in axes], depth), f"{op.name}{what}"
     if not op.direct and w.rank == 5 and fits(x, _slides(axes), depth):
         return _by_points(name, x, w, axes, shape)
@@ -501,7 +499,7 @@ def _slides(axes: Sequence[Axis]) -> Slides:
 def _by_points(
     name: str, x: Value, w: Value, axes: Sequence[Axis], shape: tuple[int, ...]
 ) -> Value:
-    """The same by Winograd's algorithm."""
+    """Convolve by Winograd's algorithm; see `_convolved`."""
     points, images = points_of(w), images_of(shape[0], shape[1:3], w.shape[1])
 
     def write(unique: Unique, target: Buffer, *buffers: Buffer) -> Sequence[Statement]:
@@ -527,11 +525,11 @@ def call_by_rows(
     axes: Sequence[Axis],
     call: Callable[[Expr, Expr, int, int], Body],
 ) -> Body:
-    """A convolution by calls of a row of windows, of an image or of a batch.
+    """Emit a convolution as calls for a row of windows, for an image or for a batch.
 
     Args:
       shape: of the result.
-      call: from an image, a row, and how many there are of both.
+      call: maps an image, a row, and the numbers of both to the call.
     """
     y, x = axes
     if y.count * x.count < FEW:
@@ -544,7 +542,7 @@ def call_by_rows(
 def parameters_of(
     x: Value, axes: Sequence[Axis], depth: int, images: int, rows: int
 ) -> dict[str, int]:
-    """What routines are told of windows."""
+    """Return the window parameters of the routines."""
     y, x_ = axes
     return {
         "images": images,

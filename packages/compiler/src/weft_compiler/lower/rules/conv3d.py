@@ -1,7 +1,7 @@
-"""Convolutions of volumes and their gradients, as those of images.
+"""Volume convolutions and their gradients, computed as image convolutions.
 
-What the taps of an axis see lies side by side as channels of images, one for each window along that
-axis. So volumes are convolved by the rules of Conv2D, and their gradients are folded back.
+The slices that the taps of the depth axis read are stacked as channels, one image for each window
+along that axis. The rules of Conv2D convolve the images, and gradients are folded back.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Shape = tuple[int, ...]
 
 
 def _wide(op: Operation, operand: int) -> Value:
-    """A tensor with its channels last, in float32 where it is narrower."""
+    """Return a channels-last tensor, in float32 if it is narrower."""
     return channels_last(widened(op.name, op.inputs[operand]), op.attr("data_format"))
 
 
@@ -79,7 +79,7 @@ def _by_filter(op: Operation) -> Value:
 
 
 def _last(op: Operation, shape: Shape) -> Shape:
-    """A shape in the op's layout, with the channels last."""
+    """Return a shape in the op's layout as channels-last."""
     layout = op.attr("data_format")
     axes = spatial_axes(layout)
     return (shape[0], *[shape[axis] for axis in axes], shape[layout.index("C")])
@@ -91,16 +91,16 @@ def _require_gradient(of: _Slices, x: Shape, gradient: Value, filters: Shape) ->
 
 
 def _sizes(op: Operation) -> Value:
-    """What says the sizes of a gradient, which its node says already."""
+    """Return a placeholder for the sizes operand of a gradient; the node's shape has the sizes."""
     return Value(f"{op.name}_sizes", dtypes.int32, (4,), constant=np.zeros(4, np.int32))
 
 
 def _joined(x: Value, apart: bool = False) -> Value:
-    """All slices of volumes as images.
+    """Return all slices of volumes as images.
 
     Args:
-      apart: whether small ones are a tensor of their own, for a routine that takes several of them:
-        nobody could tell from a volume and a slice in it that two lie behind each other.
+      apart: True to copy small ones, for a routine with several such operands, because overlap of a
+        volume and a slice of it cannot be detected.
     """
     dense = not apart or x.shape[0] <= 1 or math.prod(x.shape[2:4]) >= FEW
     count, shape = x.shape[1], (x.shape[0] * x.shape[1], *x.shape[2:])
@@ -112,7 +112,7 @@ def _joined(x: Value, apart: bool = False) -> Value:
 
 
 def _split(name: str, x: Value, shape: Shape) -> Value:
-    """Images as slices of volumes."""
+    """Return images as slices of volumes."""
 
     def source(n: Expr, d: Expr, *at: Expr) -> tuple[Expr, ...]:
         return (plus(times(n, shape[1]), d), *at)
@@ -121,7 +121,7 @@ def _split(name: str, x: Value, shape: Shape) -> Value:
 
 
 def _as_images(filters: Value) -> Value:
-    """Filters of volumes as those of images, with the taps of the first axis among the channels."""
+    """Return volume filters as image filters, with the taps of the depth axis as channels."""
     taps, high, wide, channels, depth = filters.shape
     shape, name = (high, wide, taps * channels, depth), f"{filters.name}_images"
     if filters.constant is not None:
@@ -136,12 +136,12 @@ def _as_images(filters: Value) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class _Slices:
-    """How windows slide over volumes.
+    """Window geometry over volumes.
 
     Attributes:
       op: the convolution.
       shape: of the volumes, (N, D, H, W, C).
-      axes: how windows slide along the three.
+      axes: the geometry along the three axes.
     """
 
     op: Operation
@@ -150,7 +150,7 @@ class _Slices:
 
     @classmethod
     def of(cls, op: Operation, shape: Shape, filters: Shape) -> _Slices:
-        """Those of an op."""
+        """Return the geometry of an op."""
         layout = op.attr("data_format")
         first, *_, last = range(len(shape))
         given = list(shape)
@@ -161,14 +161,14 @@ class _Slices:
 
     @property
     def images(self) -> int:
-        """How many windows there are along the first axis, of all volumes."""
+        """The number of images: windows along the depth axis of all volumes."""
         return self.shape[0] * self.axes[0].count
 
     def by_images(self, kind: str, shape: Shape, operands: Sequence[Value]) -> Value:
-        """What a convolution of images gives.
+        """Return the result of the image convolution `kind`.
 
         Args:
-          shape: of that.
+          shape: of the result.
         """
         graph, op = Graph(), self.op
         sources = []
@@ -198,10 +198,11 @@ class _Slices:
         return found
 
     def _taps(self, unique: Unique, body: Callable[..., Body]) -> Body:
-        """Loops over all windows and taps of the first axis.
+        """Emit loops over all windows and taps of the depth axis.
 
         Args:
-          body: from a volume, a window, a tap, the slice that it sees and whether there is one.
+          body: maps a volume, a window, a tap, its slice and the condition that this exists to
+            statements.
         """
         axis, size = self.axes[0], self.shape[1]
 
@@ -217,10 +218,10 @@ class _Slices:
         return nest(unique, (self.shape[0], axis.count), window)
 
     def seen(self, x: Value, apart: bool = False) -> Value:
-        """What windows see of an axis, side by side: (images, H, W, taps * C).
+        """Return the slices that windows read, stacked as channels: (images, H, W, taps * C).
 
         Args:
-          apart: as of `_joined`.
+          apart: as in `_joined`.
         """
         axis, (_, size, *inner) = self.axes[0], self.shape
         channels = inner[-1]
@@ -250,7 +251,7 @@ class _Slices:
         return Value(f"{x.name}_seen", x.dtype, shape, Written((x,), write))
 
     def folded(self, parts: Value) -> Value:
-        """The sum of what windows give back to each place of the volumes."""
+        """Sum the gradients of all windows at each position of the volumes."""
         axis, (_, _, *inner) = self.axes[0], self.shape
         channels = inner[-1]
 

@@ -1,4 +1,4 @@
-"""Several diagonals of matrices at once, each a row that is filled up at one of its ends."""
+"""Bands of matrix diagonals, each stored as a row that is padded at one end."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.values import Value, computed
 
 Otherwise = Callable[..., Expr]
-"""From the indices of an element to what it is where no diagonal says it."""
+"""Maps the indices of an element outside all diagonals to its value."""
 
 
 class _Band:
-    """Neighbouring diagonals of matrices, from the highest to the lowest.
+    """Adjacent diagonals of matrices, from the highest to the lowest.
 
     Attributes:
-      lower, upper: how far the ends of the band are right of the main diagonal.
-      longest: the size of the rows that diagonals are.
+      lower, upper: offsets of the ends of the band, to the right of the main diagonal.
+      longest: the size of the rows that store diagonals.
 
     Args:
       shape: of the matrices.
-      operand: the position of the one that says which diagonals.
+      operand: the position of the operand that selects the diagonals.
     """
 
     def __init__(self, op: Operation, shape: Sequence[int], operand: int) -> None:
@@ -53,15 +53,15 @@ class _Band:
 
     @property
     def count(self) -> int:
-        """How many diagonals it has."""
+        """The number of diagonals."""
         return self.upper - self.lower + 1
 
     def _of(self, name: str, which: Expr) -> Expr:
-        """What is known of a diagonal."""
+        """Look up a property of a diagonal in a table."""
         return self._tables[name].at(which)
 
     def taken(self, x: Value, lead: Sequence[Expr], which: Expr, at: Expr, none: Expr) -> Expr:
-        """The element of matrices that a place in the rows of diagonals has."""
+        """Return the matrix element that a position in the stored diagonals corresponds to."""
         along = minus(at, self._of("shifts", which))
         row, column = (plus(along, self._of(name, which)) for name in ("rows", "columns"))
         near = [clamped(i, size) for i, size in zip((row, column), x.shape[-2:], strict=True)]
@@ -72,7 +72,7 @@ class _Band:
         return where(there, x.at(*lead, *near), none)
 
     def put(self, diagonals: Value, at: Sequence[Expr], none: Expr) -> Expr:
-        """The element of the rows of diagonals that a place in matrices has."""
+        """Return the element of the stored diagonals that a position in matrices corresponds to."""
         row, column = at[-2:]
         number_of = minus(plus(row, self.upper), column)
         which = clamped(number_of, self.count)

@@ -1,4 +1,4 @@
-"""Sums of products by Einstein's convention, as products of matrices."""
+"""Einsum as a sequence of matrix products."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from weft_compiler.lower.values import Value, computed, moved
 from weft_graph.ops.einsum import einsum_terms
 
 Axes = tuple[str, ...]
-"""A name for each axis of a tensor: a letter, or of an axis under an ellipsis its number."""
+"""A name for each axis of a tensor: its letter, or its number for an axis under an ellipsis."""
 
 
 @lowers("Einsum", by_kernel=by_kernel)
 def _einsum(op: Operation) -> Value:
-    """The operands are multiplied from the first to the last, two at a time."""
+    """Multiply the operands from left to right, two at a time."""
     terms, result = einsum_terms(op.attr("equation"), len(op.inputs))
     hidden = max(
         (x.rank - len(term.replace("...", "")) for term, x in zip(terms, op.inputs, strict=True)
@@ -46,14 +46,14 @@ def _einsum(op: Operation) -> Value:
 
 
 def _axes(term: str, rank: int, hidden: int) -> Axes:
-    """The names of the axes of a term; those under ellipses are counted from the last one."""
+    """Return the names of the axes of a term; axes under an ellipsis are counted from the last."""
     head, dots, tail = term.partition("...")
     count = rank - len(head) - len(tail) if dots else 0
     return (*head, *map(str, range(hidden - count, hidden)), *tail)
 
 
 def _plain(op: Operation, axes: Axes, x: Value) -> tuple[Axes, Value]:
-    """An operand without axes that occur twice, of which it is the diagonal, or that broadcast."""
+    """Return an operand without repeated axes (which select a diagonal) and broadcasting."""
     once = tuple(dict.fromkeys(axes))
     kept = tuple([
         axis for axis in once if not axis.isdigit() or x.shape[axes.index(axis)] != 1
@@ -69,7 +69,7 @@ def _plain(op: Operation, axes: Axes, x: Value) -> tuple[Axes, Value]:
 
 
 def _summed(op: Operation, axes: Axes, x: Value, kept: set[str]) -> Value:
-    """An operand added up over the axes that nobody else has."""
+    """Sum an operand over the axes that occur nowhere else."""
     gone = [at for at, axis in enumerate(axes) if axis not in kept]
     return reduce(f"{op.name}_{x.name}_sum", widened(op.name, x), gone, "add") if gone else x
 
@@ -81,7 +81,7 @@ def _product(
     kept: set[str],
     sizes: dict[str, int],
 ) -> tuple[Axes, Value]:
-    """The product of two operands, added up over the axes that only they have."""
+    """Multiply two operands and sum over the axes that only they have."""
     parts = []
     for (axes, x), (others, _) in ((left, right), (right, left)):
         wanted = kept | set(others)
@@ -114,7 +114,7 @@ def _matrix(
     rows: Sequence[str],
     columns: Sequence[str],
 ) -> tuple[Value, bool]:
-    """A tensor as matrices, and whether they are transposed, which saves a copy."""
+    """Reshape a tensor to matrices; also return True if they are transposed, which saves a copy."""
     transposed = list(axes) == [*batch, *columns, *rows]
     first, second = (columns, rows) if transposed else (rows, columns)
     order = [axes.index(axis) for axis in (*batch, *first, *second)]
@@ -133,7 +133,7 @@ def _matrix(
 
 
 def _laid_out(op: Operation, axes: Axes, x: Value, wanted: Axes) -> Value:
-    """The result, whose axes may be in another order, broadcast, or occur twice: a diagonal."""
+    """Return the result with its axes permuted, broadcast, or repeated (a diagonal)."""
 
     def element(*at: Expr) -> Expr:
         found = x.at(*[at[wanted.index(axis)] for axis in axes])

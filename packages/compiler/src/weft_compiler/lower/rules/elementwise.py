@@ -1,6 +1,6 @@
-"""Elementwise ops that put the elements of their operands beside each other in ways of their own.
+"""Elementwise ops whose operands broadcast in their own ways.
 
-All others are lowered as their scalar definitions say (`weft_compiler.lower.region`).
+All others are lowered from their scalar definitions (`weft_compiler.lower.region`).
 """
 
 from __future__ import annotations

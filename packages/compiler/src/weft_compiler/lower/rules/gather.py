@@ -1,4 +1,4 @@
-"""Gathers: what comes from where is known in the step only, so indices are checked there."""
+"""Gathers: indices are known only at run time and are checked there."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def _gather_rows(op: Operation) -> Value:
 
 
 def gather(op: Operation, axis: int, batch: int) -> Value:
-    """Elements of the first operand by the indices of the second, along an axis.
+    """Gather elements of the first operand along an axis, by the indices in the second.
 
     Args:
-      batch: how many dimensions the two share.
+      batch: the number of leading axes that both share.
     """
     x, indices = op.inputs[:2]
     size, count = x.shape[axis], indices.rank - batch
@@ -76,7 +76,7 @@ def _reverse_sequence(op: Operation) -> Value:
 
 
 def points_in_range(points: Value, sizes: Sequence[int]) -> tuple[Requirement, ...]:
-    """That the coordinates of all points, along the last axis, are in a tensor of some sizes."""
+    """Require that the coordinates along the last axis of `points` are within `sizes`."""
 
     def inside_of(axis: int, size: int) -> Requirement:
         return Requirement(
@@ -89,7 +89,7 @@ def points_in_range(points: Value, sizes: Sequence[int]) -> tuple[Requirement, .
 
 
 def in_range(indices: Value, size: int) -> Requirement:
-    """That all indices are in [0, size)."""
+    """Require that all indices are in [0, size)."""
 
     def condition(*at: Expr) -> Expr:
         return inside(cast(indices.at(*at), INDEX), size)

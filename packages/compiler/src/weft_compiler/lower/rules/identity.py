@@ -1,4 +1,4 @@
-"""Ops that give what they get, and those that look at it."""
+"""Identity-like ops and runtime checks such as CheckNumerics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Boxes of images, cropped to one size, and the gradients."""
+"""CropAndResize and its gradients."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _F32 = dtypes.float32
 
 @dataclass
 class _Axis:
-    """Where along an axis of an image the positions of each crop lie, each (boxes, positions).
+    """Sampling positions along one axis of an image, (boxes, positions) each.
 
     Attributes:
-      inside: whether they are in the image at all.
-      low, high: the neighbours.
+      inside: True if the position is within the image.
+      low, high: the neighboring pixels.
       part: the distance from the lower one.
     """
 
@@ -40,9 +40,9 @@ def _number(value: float) -> Expr:
 
 
 def _rounded(primitive: str, x: Expr, y: Expr) -> Expr:
-    """A sum, difference or product of float32, rounded by itself.
+    """Return a float32 sum, difference or product that is rounded on its own, without contraction.
 
-    A position that lies on a pixel, or on the edge, is one of them by its last bit.
+    The last bit decides whether a position is exactly on a pixel, or within the image.
     """
     wide = dtypes.float64
     return cast(apply(primitive, cast(x, wide), cast(y, wide)), _F32)
@@ -87,11 +87,11 @@ def _axis(op: Operation, boxes: Value, axis: int, size: int, count: int, nearest
 def _axes(
     op: Operation, shape: Sequence[int], counts: Sequence[int], first: int, nearest: bool
 ) -> tuple[_Axis, _Axis]:
-    """The rows and the columns of all crops.
+    """Return the sampling positions along the rows and the columns of all crops.
 
     Args:
       shape: of the images.
-      first: the position of the operand that is the boxes; the next one says of which images.
+      first: the position of the boxes operand; the image indices follow it.
     """
     boxes, which = op.inputs[first : first + 2]
     require(boxes.shape[1:] == (4,) and which.shape == boxes.shape[:1], "boxes of another shape")
@@ -108,7 +108,7 @@ def _both(rows: _Axis, columns: _Axis, box: Expr, i: Expr, j: Expr) -> Expr:
 
 
 class _Corners:
-    """The four neighbours of a position, in float32."""
+    """The four neighbors of a position, in float32."""
 
     def __init__(self, image: Value, which: Value, rows: _Axis, columns: _Axis) -> None:
         self._image = image
@@ -116,7 +116,7 @@ class _Corners:
         self._axes = (rows, columns)
 
     def at(self, place: Sequence[Expr], y: str, x: str) -> Expr:
-        """One of them, by the indices of an element of the crops: `low` or `high` of both axes."""
+        """Return a neighbor for an element of the crops: `low` or `high` along both axes."""
         box, i, j, channel = place
         rows, columns = self._axes
         sizes = self._image.shape
@@ -160,7 +160,7 @@ def _crop(op: Operation) -> Value:
 
 @lowers("CropAndResizeGradImage", known=(3,))
 def _grad_image(op: Operation) -> Value:
-    """Gradients are added to the four neighbours of their positions."""
+    """Add the gradients to the four neighbors of their positions."""
     (grads, _, which), shape = op.inputs[:3], op.shape()
     require(grads.rank == 4 and grads.shape[3] == shape[3], "gradients of other channels")
     rows, columns = _axes(op, shape, grads.shape[1:3], 1, op.attr("method") == "nearest")
@@ -206,7 +206,7 @@ def _grad_image(op: Operation) -> Value:
 
 @lowers("CropAndResizeGradBoxes")
 def _grad_boxes(op: Operation) -> Value:
-    """How fast the crops change where the ends of their boxes move."""
+    """Return the gradient with respect to the ends of the boxes."""
     grads, image, _, which = op.inputs
     require(grads.rank == image.rank == 4, "it has no images of four axes")
     require(grads.shape[3] == image.shape[3], "gradients of other channels")
@@ -247,7 +247,7 @@ def _chosen(ends: Sequence[Value], box: Expr, end: Expr) -> Expr:
 def _end(
     op: Operation, axis: int, last: bool, shape: Sequence[int], size: int, change: object
 ) -> Value:
-    """The gradient of one end of the boxes along an axis."""
+    """Return the gradient of one end of the boxes along an axis."""
     assert callable(change)
     count, name = shape[1 + axis], f"{op.name}_{'yx'[axis]}_{'end' if last else 'start'}"
     space = tuple(shape)

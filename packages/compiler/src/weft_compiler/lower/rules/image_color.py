@@ -1,4 +1,4 @@
-"""Colours of pixels, and the contrast of images."""
+"""Colors of pixels, and the contrast of images."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Channels = list[Expr]
 
 
 class _Pixel:
-    """What is computed of one pixel: names for what is used more than once.
+    """Builder of the computation of a pixel, with names for shared subexpressions.
 
     Attributes:
-      steps: the statements that name it.
+      steps: the statements that define the names.
     """
 
     def __init__(self, unique: Unique, dtype: DType) -> None:
@@ -29,22 +29,22 @@ class _Pixel:
         self._dtype = dtype
 
     def named(self, name: str, value: Expr) -> Expr:
-        """A name for a value."""
+        """Name a value."""
         found = Variable(value.dtype, self._unique(name))
         self.steps.append(Let(found.name, value))
         return found
 
     def number(self, value: float) -> Expr:
-        """A constant."""
+        """Return a constant."""
         return number(value, self._dtype)
 
     def least(self, channels: Channels) -> Expr:
-        """The smallest of the three."""
+        """Return the smallest of the three channels."""
         red, green, blue = channels
         return apply("minimum", apply("minimum", red, green), blue)
 
     def hsv(self, channels: Channels) -> Channels:
-        """Hue, saturation and value of red, green and blue."""
+        """Convert red, green and blue to hue, saturation and value."""
         red, green, blue = channels
         zero, one, third = self.number(0), self.number(1), self.number(1 / 3)
         value = self.named("value", apply("maximum", apply("maximum", red, green), blue))
@@ -70,7 +70,7 @@ class _Pixel:
         return [self.named("hue", wrapped), self.named("saturation", saturation), value]
 
     def shares(self, hue: Expr) -> Channels:
-        """How near to the largest of the three, from 0 to 1, red, green and blue are."""
+        """Return red, green and blue of a hue at full saturation and value, in [0, 1]."""
         place = self.named("place", apply("mul", hue, self.number(6)))
 
         def distance(of: float) -> Expr:
@@ -84,7 +84,7 @@ class _Pixel:
         return [apply("clamp", rise, self.number(0), self.number(1)) for rise in rises]
 
     def rgb(self, hue: Expr, saturation: Expr, value: Expr) -> Channels:
-        """Red, green and blue of hue, saturation and value."""
+        """Convert hue, saturation and value to red, green and blue."""
         rest = self.named("rest", apply("sub", self.number(1), saturation))
         return [
             apply("mul", apply("add", rest, apply("mul", saturation, share)), value)
@@ -93,7 +93,7 @@ class _Pixel:
 
 
 Change = Callable[..., Channels]
-"""From a pixel, its channels and an operand of rank 0 to its new channels."""
+"""Maps a pixel, its channels and an operand of rank 0 to its new channels."""
 
 
 def _pixelwise(op: Operation, change: Change) -> Value:
@@ -158,7 +158,7 @@ def _adjust_saturation(op: Operation) -> Value:
 
 @lowers("AdjustContrastv2")
 def _adjust_contrast(op: Operation) -> Value:
-    """Distances from the mean of each channel of each image, times a factor."""
+    """Scale the distances from the mean of each channel of each image by a factor."""
     x, factor = op.inputs
     require(x.rank >= 3 and factor.rank == 0, "it has no images, or the factor has axes")
     wide = wide_type(x.dtype)

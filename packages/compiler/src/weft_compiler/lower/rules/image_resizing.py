@@ -1,4 +1,4 @@
-"""Images that are resized, and the gradients: sums over the taps of two axes."""
+"""Image resizing and its gradients: sums over the taps of two axes."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from weft_tensor.resampling import (
 )
 
 _FEW: Final = 8
-"""Taps that are written one after the other; more are a loop."""
+"""Most taps to unroll; more become a loop."""
 TapsOf = Callable[[int, int, int], Taps]
-"""From an axis of images, and its size before and after."""
+"""Maps an axis of images, and its sizes before and after, to the taps."""
 
 
 def _checked(op: Operation) -> tuple[Value, tuple[int, ...]]:
-    """The images, and the shape of the result."""
+    """Return the images and the shape of the result, after checks."""
     x, shape = op.inputs[0], op.shape()
     require(x.rank == len(shape) == 4, "it has no images of four axes")
     require(0 not in (*x.shape[1:3], *shape[1:3]), "it has images without pixels")
@@ -40,7 +40,7 @@ def _checked(op: Operation) -> tuple[Value, tuple[int, ...]]:
 
 
 def _taps_of(op: Operation) -> TapsOf:
-    """The taps of the ways that have no more operands than a size."""
+    """Return the taps of the methods whose only operands are the images and a size."""
     align = bool(op.attr("align_corners"))
     if op.node.type == "ResizeArea":
         return lambda _, before, after: area_taps(before, after, align)
@@ -50,7 +50,7 @@ def _taps_of(op: Operation) -> TapsOf:
 
 
 def _filters(op: Operation, first: int) -> TapsOf:
-    """The taps of filters that two operands scale and move."""
+    """Return the taps of filters that two operands scale and translate."""
     factors, shifts = (op.known(operand).reshape(-1).tolist() for operand in (first, first + 1))
     require(len(factors) == len(shifts) == 2 and min(factors) > 0, "scales above 0 were required")
     kind, antialias = op.attr("kernel_type"), bool(op.attr("antialias"))
@@ -114,7 +114,7 @@ def _nearest(op: Operation) -> Value:
 
 @lowers("ResizeNearestNeighborGrad", known=(1,))
 def _nearest_grad(op: Operation) -> Value:
-    """Each pixel has the sum of the gradients of those that show it."""
+    """Return the gradient: each pixel sums the gradients of the result pixels that copy it."""
     x, shape = _checked(op)
     wide = wide_type(x.dtype)
     back = []
@@ -129,13 +129,13 @@ def _nearest_grad(op: Operation) -> Value:
 
 
 def _table(op: Operation, name: str, array: Any, dtype: DType) -> Value:
-    """Numbers that are known while lowering."""
+    """Return numbers that are known at compile time as a constant."""
     array = np.ascontiguousarray(array, dtype.numpy)
     return Value(f"{op.name}_{name}", dtype, array.shape, constant=array)
 
 
 def _resampled(op: Operation, x: Value, taps: list[Taps], wide: DType = dtypes.float32) -> Value:
-    """Images resampled along both axes, first along that which leaves less for the other."""
+    """Resample images along both axes, first along the one that leaves less work for the other."""
     rows, columns = taps
     steps = [(axis, each) for axis, each in enumerate(taps, start=1) if not each.is_identity()]
     if len(rows.index) * columns.size > rows.size * len(columns.index):
@@ -147,7 +147,7 @@ def _resampled(op: Operation, x: Value, taps: list[Taps], wide: DType = dtypes.f
 
 
 def _along(op: Operation, x: Value, axis: int, taps: Taps) -> Value:
-    """One axis resampled."""
+    """Resample along one axis."""
     count, depth = taps.index.shape
     places = _table(op, f"places_{axis}", taps.index, INDEX)
     weights = _table(op, f"weights_{axis}", taps.weight, x.dtype)
@@ -161,7 +161,7 @@ def _along(op: Operation, x: Value, axis: int, taps: Taps) -> Value:
         return apply("mul", taken(at, tap), weights.at(at[axis], tap))
 
     def between(*at: Expr) -> Expr:
-        """Exact where the neighbours are equal."""
+        """Interpolate; the result is exact if the neighbors are equal."""
         low, high = taken(at, 0), taken(at, 1)
         part = apply("mul", apply("sub", high, low), weights.at(at[axis], 1))
         return apply("add", part, low)

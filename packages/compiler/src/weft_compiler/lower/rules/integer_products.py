@@ -1,11 +1,11 @@
-"""Products of small integers: calls of routines of bytes, and what zero points add to them.
+"""Products of 8-bit integers: calls of int8 routines, with corrections for zero points.
 
-Of integers a and b, and the zero points za and zb of them,
+For integers a and b with zero points za and zb:
 
     sum (a - za) (b - zb) = sum a b - zb sum a - za sum b + k za zb
 
-where sums that are known are computed while lowering, and terms of zero points that are 0 are left
-out. The routines take b as int8: of a b of uint8 128 is taken, and of its zero point.
+Known sums are computed at compile time, and terms of zero points that are 0 are omitted. The
+routines take b as int8: 128 is subtracted from a uint8 b and from its zero point.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from weft_compiler.routines import FOUR, PANEL, packed
 from weft_tensor import dtypes
 
 _FLIP: Final = 128
-"""What is taken from bytes without sign."""
+"""The offset subtracted from unsigned bytes."""
 
 
 def _int32(name: str, array: Any) -> Value:
@@ -54,7 +54,7 @@ def _wide(x: Expr) -> Expr:
 
 
 def _difference(terms: Sequence[Expr]) -> Expr:
-    """The first less all others."""
+    """Return the first term minus all others."""
     total = terms[0]
     for term in terms[1:]:
         total = apply("sub", total, term)
@@ -66,13 +66,13 @@ def _difference(terms: Sequence[Expr]) -> Expr:
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """The second operand.
+    """The second operand, packed.
 
     Attributes:
-      panels, sums: as the routines take them: (..., panels, fours, columns, 4), (..., panels,
-        columns).
+      panels, sums: in the layout of the routines: (..., panels, fours, columns, 4) and (...,
+        panels, columns).
       shape: (..., k, n).
-      less: what was taken from each element.
+      less: the offset subtracted from each element.
     """
 
     panels: Value
@@ -81,7 +81,7 @@ class _Columns:
     less: int
 
     def sum_of(self, lead: Sequence[Expr | int], column: Expr) -> Expr:
-        """The sum of a column."""
+        """Return the sum of a column."""
         return self.sums.at(*lead, over(column, PANEL), modulo(column, PANEL))
 
 
@@ -183,7 +183,7 @@ def _less(x: Value, amount: int) -> Value:
 
 
 def _product(name: str, a: Value, columns: _Columns, shape: Sequence[int]) -> Value:
-    """The products of elements as they are, with those that were taken from."""
+    """Return the products of the original elements, corrected for the subtracted offset."""
     m, k, n = *a.shape[-2:], columns.shape[-1]
     alone = math.prod(columns.shape[:-2]) == 1
     rows = m * math.prod(a.shape[:-2]) if alone else m
@@ -215,7 +215,7 @@ def _product(name: str, a: Value, columns: _Columns, shape: Sequence[int]) -> Va
 
 
 def _framed(x: Value, axes: Sequence[Axis], zero: Value) -> Value:
-    """What windows see: the image, with its zero point around it as far as they reach."""
+    """Return the image padded with its zero point as far as windows reach."""
     sizes = [(axis.count - 1) * axis.stride + (axis.taps - 1) * axis.dilation + 1 for axis in axes]
     if not any(axis.before for axis in axes) and all(
         size <= given for size, given in zip(sizes, x.shape[1:3], strict=True)
@@ -232,7 +232,7 @@ def _framed(x: Value, axes: Sequence[Axis], zero: Value) -> Value:
 
 
 def _filters(op: Operation) -> Any:
-    """Filters as int8."""
+    """Return filters as int8."""
     w = op.inputs[1].constant
     require(w is not None, "filters that are known when the step runs only")
     require(w.max(initial=0) <= dtypes.int8.max, "filters of more than 127")
@@ -240,7 +240,7 @@ def _filters(op: Operation) -> Any:
 
 
 def _zero_of(op: Operation, x: Value) -> tuple[Value, int | None]:
-    """The zero point, and its value if that is known."""
+    """Return the zero point, and its value if it is known."""
     zero = op.inputs[2]
     if zero.constant is None:
         return zero, None
@@ -289,7 +289,7 @@ def _conv(op: Operation) -> Value:
 
 
 def _centred(found: Value, zero: Value, value: int | None, sums: Any) -> Value:
-    """Sums of products less those with the zero point: `sums` times that."""
+    """Subtract the products with the zero point: `sums` times the zero point."""
     if value == 0:
         return found
     name = f"{found.name}_centred"
@@ -317,7 +317,7 @@ def _depthwise(op: Operation) -> Value:
     require(0 not in (*shape, *x.shape) and x.shape[3] == channels, "it has no windows")
     zero, value = _zero_of(op, x)
     framed = _framed(x, axes, zero)
-    # Widened while lowering, as loops over channels would do for each place of the image.
+    # Widened at compile time; loops over channels would widen them again for each position.
     filters = Value(f"{op.name}_wide", dtypes.int32, w.shape, constant=w.astype(np.int32))
 
     def element(n: Expr, i: Expr, j: Expr, o: Expr) -> Expr:

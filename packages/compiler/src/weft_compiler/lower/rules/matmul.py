@@ -1,6 +1,6 @@
-"""Products of matrices, by the BLAS that kernels call, or with weights that are packed already.
+"""Matrix products: BLAS calls, or calls with weights packed at compile time.
 
-Those of integers, for which there is no BLAS, are loops that add rows.
+Integer products, which BLAS lacks, are loops that add rows.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ _MANY: Final = 4
 _SMALL: Final = 32**3
 _SMALL_TURNED: Final = 64**3
 _LEAST_COLUMNS: Final = 4
-"""So many products of at most so many multiplications have a function for their sizes, where a row
-has so many columns: BLAS takes longer, and longer still for columns times columns."""
+"""Batches of at least `_MANY` products, with at most `_SMALL` multiplications each and at least
+`_LEAST_COLUMNS` columns, use code generated for their sizes. BLAS is slower, most of all with a
+transposed second operand (limit `_SMALL_TURNED`)."""
 
 
 def by_kernel(node: Node) -> str:
-    """Why a product had better run by its kernel, or ""."""
+    """Return the reason to prefer the kernel for a product, or ""."""
     return MISSING if node.outputs[0].dtype.is_floating and not addresses() else ""
 
 
@@ -74,10 +75,10 @@ def product_of(
     transpose_a: bool = False,
     transpose_b: bool = False,
 ) -> Value:
-    """The product of matrices, or of those of each batch.
+    """Return the product of matrices, batched over leading axes.
 
     Args:
-      a, b: numbers; floating ones narrower than float32 are multiplied and added in it.
+      a, b: the operands; floats narrower than float32 are computed in float32.
       shape: of the result.
     """
     if a.dtype in NARROW:
@@ -86,7 +87,7 @@ def product_of(
     if not a.dtype.is_floating:
         return _of_integers(name, a, b, shape, transpose_a, transpose_b)
     known = b.constant is not None and b.rank == 2 and b.size > 0
-    if known and not transpose_a and shape[-1] > 1:  # a column would leave lanes empty
+    if known and not transpose_a and shape[-1] > 1:  # a single column would leave lanes empty
         return _by_weights(name, a, b.constant.T if transpose_b else b.constant, b, shape)
     (m, n), k = shape[-2:], a.shape[-2 if transpose_a else -1]
     sizes = {
@@ -132,7 +133,7 @@ def sums_of(
     transpose_a: bool = False,
     transpose_b: bool = False,
 ) -> Value:
-    """The same as `product_of`, but for numbers of 16 bits in float32, in which they are added."""
+    """Return the same as `product_of`, except that 16-bit floats return their float32 sums."""
     if a.dtype is b.dtype is dtypes.bfloat16 and not _are_small(
         a.shape, shape, transpose_a, transpose_b
     ):
@@ -145,7 +146,7 @@ def sums_of(
 def _are_small(
     a: Sequence[int], shape: Sequence[int], transpose_a: bool, transpose_b: bool
 ) -> bool:
-    """Whether products have a function for their sizes; see `_MANY`."""
+    """Return True if products use code generated for their sizes; see `_MANY`."""
     (m, n), k = shape[-2:], a[-2 if transpose_a else -1]
     most = _SMALL_TURNED if transpose_b else _SMALL
     return math.prod(shape[:-2]) >= _MANY and m * n * k <= most and n >= _LEAST_COLUMNS
@@ -154,7 +155,7 @@ def _are_small(
 def _of_pairs(
     name: str, a: Value, b: Value, shape: Sequence[int], transpose_a: bool, transpose_b: bool
 ) -> Value:
-    """The product of matrices of bfloat16 in float32."""
+    """Return the product of bfloat16 matrices in float32."""
     (m, n), k = shape[-2:], a.shape[-2 if transpose_a else -1]
     if not math.prod(shape) or not k:
         return computed(name, dtypes.float32, shape, lambda *_: number(0, dtypes.float32))
@@ -187,7 +188,7 @@ def _of_pairs(
 
 
 def _panels(b: Value, transposed: bool) -> Value:
-    """Matrices of bfloat16 as panels of pairs: (..., panels, pairs, columns, 2)."""
+    """Pack bfloat16 matrices as panels of pairs: (..., panels, pairs, columns, 2)."""
     lead, (k, n) = b.shape[:-2], b.shape[:-3:-1] if transposed else b.shape[-2:]
     shape = (*lead, *pair_panels(n, k))
     if b.constant is not None:
@@ -215,7 +216,7 @@ def _panels(b: Value, transposed: bool) -> Value:
 def _of_integers(
     name: str, a: Value, b: Value, shape: Sequence[int], transpose_a: bool, transpose_b: bool
 ) -> Value:
-    """Sums that wrap around; of a column at a time where the second matrix is transposed."""
+    """Return sums that wrap around; one column at a time if the second matrix is transposed."""
     batch, (m, n), k = shape[:-2], shape[-2:], a.shape[-2 if transpose_a else -1]
     first = len(batch)
 
@@ -237,10 +238,10 @@ def _of_integers(
 
 
 def _by_weights(name: str, a: Value, matrix: Any, b: Value, shape: Sequence[int]) -> Value:
-    """The product of matrices with one that is known, which is packed here.
+    """Multiply with a constant matrix, which is packed here.
 
     Args:
-      matrix: what `b`, a constant, stands for.
+      matrix: the value of the constant `b`.
     """
     panels = packed(f"{b.name}_packed", b, matrix)
     k, n = matrix.shape
@@ -260,7 +261,7 @@ def _by_weights(name: str, a: Value, matrix: Any, b: Value, shape: Sequence[int]
 
 
 def by_panels(views: tuple[Load, Load, Load], m: int, n: int, k: int, a_row: int) -> Call:
-    """The call that multiplies with packed weights; rows of the result are dense."""
+    """Return the call that multiplies with packed weights; rows of the result are contiguous."""
     of = {"m": m, "n": n, "k": k, "a_row": a_row, "c_row": n, "accumulate": 0}
     return Call("matmul_packed", views, tuple(of.items()))
 

@@ -1,4 +1,4 @@
-"""Greyscale morphology: the largest sum of a window and a filter, and its gradients."""
+"""Grayscale morphology: the maximum over a window of pixel plus filter, and its gradients."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from weft_graph.ops.windows import slide
 from weft_tensor import dtypes
 
 _NONE = -1
-"""The tap of a window that no tap is greater in than the least number."""
+"""The argmax of a window in which no sum exceeds the lowest number."""
 
 
 @dataclass
 class _Windows:
-    """Where the taps of a filter meet images.
+    """Window geometry of a filter over images.
 
     Attributes:
-      x, taps: the images (N, H, W, C) and the filter (KH, KW, C), in what they are added in.
-      shape: of the windows (N, rows, columns, C).
-      step: of each of two axes, the stride, the rate, and how far the first window lies outside.
-      least: what is smaller than all sums.
+      x, taps: images (N, H, W, C) and filter (KH, KW, C), in the type of the sums.
+      shape: of the windows, (N, rows, columns, C).
+      step: for both axes, the stride, the rate and the padding before.
+      least: a number smaller than all sums.
     """
 
     x: Value
@@ -38,7 +38,7 @@ class _Windows:
     least: Expr
 
     def place(self, at: tuple[Expr, ...], tap: tuple[Expr, ...]) -> list[Expr]:
-        """The row and the column that a tap meets."""
+        """Return the row and the column that a tap meets."""
         return [
             minus(plus(times(i, stride), times(k, rate)), first)
             for i, k, (stride, rate, first) in zip(at[1:3], tap, self.step, strict=True)
@@ -47,7 +47,7 @@ class _Windows:
     def sum(
         self, images: Buffer, taps: Buffer, at: tuple[Expr, ...], tap: tuple[Expr, ...]
     ) -> Expr:
-        """A pixel plus a tap; the least number beside the image."""
+        """Return a pixel plus a tap; the least number outside the image."""
         place = self.place(at, tap)
         near = list(map(clamped, place, self.x.shape[1:3]))
         pixel = load(images, self.x.shape, [at[0], *near, at[3]])
@@ -57,7 +57,7 @@ class _Windows:
         return found
 
     def each(self, unique: Unique, body: Callable[..., Body]) -> Body:
-        """All windows, one row after the other, and for each row all taps."""
+        """Emit loops over all windows row by row, and over all taps for each row."""
         sizes = (*self.shape[:2], *self.taps.shape[:2], *self.shape[2:])
         return nest(unique, sizes, lambda n, i, k, m, j, c: body((n, i, j, c), (k, m)))
 
@@ -83,7 +83,7 @@ def _windows(op: Operation) -> _Windows:
 
 
 def _largest(op: Operation, of: _Windows) -> Value:
-    """The largest sum of each window; what is no number is none."""
+    """Return the largest sum of each window; NaNs are ignored."""
 
     def write(unique: Unique, result: Buffer, images: Buffer, taps: Buffer) -> Body:
         def compare(at: tuple[Expr, ...], tap: tuple[Expr, ...]) -> Body:
@@ -96,7 +96,7 @@ def _largest(op: Operation, of: _Windows) -> Value:
 
 
 def _taken(op: Operation, of: _Windows) -> Value:
-    """The number of the first tap that gives the largest sum of each window."""
+    """Return the number of the first tap with the largest sum of each window."""
     best = _largest(op, of)
 
     def write(
@@ -126,7 +126,7 @@ def _dilation(op: Operation) -> Value:
 
 @lowers("Dilation2DBackpropInput", "Dilation2DBackpropFilter")
 def _gradient(op: Operation) -> Value:
-    """The gradient of a window goes to the pixel and the tap that it took."""
+    """Add the gradient of a window to the pixel and the tap of its maximum."""
     of, gradient = _windows(op), op.inputs[2]
     require(gradient.shape == of.shape, "gradients of another shape than the windows")
     by_input = op.node.type.endswith("Input")

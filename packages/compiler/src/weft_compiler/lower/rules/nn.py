@@ -1,4 +1,4 @@
-"""Softmax and what is made of it, and gradients of biases."""
+"""Softmax and ops based on it, and gradients of biases."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weft_compiler.lower.values import Value, broadcast, computed
 
 
 class _Softmax:
-    """Parts of the softmax along the last axis, in float32 where the operand is narrower."""
+    """Parts of the softmax along the last axis, in float32 if the operand is narrower."""
 
     def __init__(self, op: Operation, logits: Value) -> None:
         wide = wide_type(logits.dtype)

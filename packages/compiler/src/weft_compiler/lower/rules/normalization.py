@@ -1,4 +1,4 @@
-"""Normalization of batches and of neighbouring channels, forward and backward."""
+"""Batch normalization and local response normalization, forward and backward."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from weft_tensor import dtypes
 Element = Callable[..., Expr]
 
 _FEW: Final = 33
-"""Neighbours that are terms of one expression, at most."""
+"""Most neighbors that become terms of one expression."""
 
 
 class _Images:
-    """Images and vectors for their channels, in float32 where the images are narrower.
+    """Images and per-channel vectors, in float32 if the images are narrower.
 
     Attributes:
       axis: of the channels.
-      count: elements of each channel.
+      count: the number of elements of each channel.
     """
 
     def __init__(self, op: Operation, x: Value, vectors: Sequence[Value]) -> None:
@@ -49,7 +49,7 @@ class _Images:
         return computed(f"{self.name}_{name}", self.wide, (self.shape[self.axis],), element)
 
     def total(self, name: str, element: Element) -> Value:
-        """Sums over each channel."""
+        """Return sums over each channel."""
         others = [axis for axis in range(len(self.shape)) if axis != self.axis]
         return reduce(f"{self.name}_{name}", self.image(f"{name}_of", element), others, "add")
 
@@ -62,7 +62,7 @@ class _Images:
 
 
 def _by_kernel(node: Node) -> str:
-    """Images of float32 with vectors of float64 are computed in both, one after the other."""
+    """Return the reason to prefer the kernel: float32 images mixed with float64 vectors."""
     x, scale = (node.inputs[at].dtype for at in ((1, 2) if "Grad" in node.type else (0, 1)))
     return "" if scale is wide_type(x) else "its vectors have another type than its images"
 
@@ -132,7 +132,7 @@ def _batch_norm_grad(op: Operation) -> list[Value]:
 
 
 def _nothing(op: Operation, first: int) -> list[Value]:
-    """Results without elements, which only other devices use."""
+    """Return empty results, which only other devices use."""
     return [
         computed(
             f"{op.name}_{at}", op.dtype(at), op.shape(at), lambda *_: number(0, dtypes.float32)
@@ -145,11 +145,11 @@ def _nothing(op: Operation, first: int) -> list[Value]:
 
 
 class _Neighbours:
-    """What a local response normalization divides by.
+    """The denominator of a local response normalization.
 
     Attributes:
-      wide: what is computed with.
-      norms: bias + alpha * the sum of the squares of neighbouring channels.
+      wide: the type to compute in.
+      norms: bias + alpha * the sum of the squares of neighboring channels.
     """
 
     def __init__(self, op: Operation, x: Value) -> None:
@@ -167,14 +167,14 @@ class _Neighbours:
         return computed(f"{self.name}_{name}", self.wide, self.shape, element)
 
     def sums(self, name: str, element: Element) -> Value:
-        """Sums over the neighbours of each channel, for a pixel at a time."""
+        """Return sums over the neighbors of each channel, one pixel at a time."""
         *pixels, channels = self.shape
         radius = min(self._radius, max(channels - 1, 0))
         given, zero = self.image(f"{name}_of", element), number(0, self.wide)
 
         def write(unique: Unique, y: Buffer, terms: Buffer) -> Sequence[Statement]:
             def pixel(*at: Expr) -> Body:
-                # With margins of zeros all loops are over neighbours in memory.
+                # With zero padding all loops access contiguous memory.
                 row = Buffer(unique("row"), self.wide, (channels + 2 * radius,))
 
                 def margin(j: Expr, first: int) -> Body:
@@ -197,7 +197,7 @@ class _Neighbours:
         return Value(f"{self.name}_{name}", self.wide, self.shape, Written((given,), write))
 
     def power(self, *at: Expr) -> Expr:
-        """The norm to the power of -beta."""
+        """Return the norm to the power of -beta."""
         norm, one = self.norms.at(*at), number(1, self.wide)
         if self._beta == 0.5:
             return apply("div", one, apply("sqrt", norm))
@@ -210,7 +210,7 @@ class _Neighbours:
 
 
 def _windows(unique: Unique, row: Buffer, y: Buffer, at: Sequence[Expr], width: int) -> Body:
-    """Sums of windows of a row, put into the pixel of an image."""
+    """Write sums of windows of a row to a pixel of an image."""
     channels = [y.shape[-1]]
 
     def place(j: Expr, k: Expr | int) -> Load:

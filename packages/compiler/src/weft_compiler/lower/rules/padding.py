@@ -1,4 +1,4 @@
-"""Mirrored margins and their gradient."""
+"""MirrorPad and its gradient."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _mirror_pad(op: Operation) -> Value:
     size, (before, after) = x.shape[-1], margins[-1]
 
     def write(unique: Unique, y: Buffer, given: Buffer) -> Sequence[Statement]:
-        """Rows in three parts, each of neighbours in memory."""
+        """Write rows in three parts, each contiguous in memory."""
 
         def row(*at: Expr) -> Body:
             lead = source(*at)
@@ -61,7 +61,7 @@ def _mirror_pad(op: Operation) -> Value:
 
 @lowers("MirrorPadGrad", known=(1,))
 def _mirror_pad_grad(op: Operation) -> Value:
-    """Each element gets what its mirror images got, one axis after the other."""
+    """Add the gradients of all mirror images of each element, one axis after another."""
     found, edge = op.inputs[0], int(op.attr("mode") == "REFLECT")
     for axis, (before, after) in enumerate(op.known(1).tolist()):
         if before or after:
@@ -70,10 +70,10 @@ def _mirror_pad_grad(op: Operation) -> Value:
 
 
 def _folded(name: str, x: Value, axis: int, before: int, after: int, edge: int) -> Value:
-    """A tensor without its margins along an axis, which are added to what they mirror.
+    """Return a tensor without its padding along an axis, which is added to the mirrored elements.
 
     Args:
-      edge: 1 where the outermost elements are not mirrored, else 0.
+      edge: 1 if the outermost elements are not mirrored, else 0.
     """
     size = x.shape[axis] - before - after
     require(size > 0 and max(before, after) <= size - edge, "its paddings are too large")

@@ -1,4 +1,4 @@
-"""Pools, and the gradients of averages and of maxima: windows that slide over all axes."""
+"""Average and max pooling and their gradients, with windows along all axes."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ _MOST_TAPS: Final = 64
 
 
 def _by_kernel(node: Node) -> str:
-    """Each position of a window is a term of the gradient."""
+    """Return a reason if a window has too many positions: each is a term of the gradient."""
     large = prod(node.attrs["ksize"]) > _MOST_TAPS
     return f"its windows have more than {_MOST_TAPS} positions" if large else ""
 
 
 class _Windows:
-    """Where windows are.
+    """Window geometry of a pooling op.
 
     Attributes:
-      shape: of what they slide over.
-      counts: how many there are along each axis.
-      axes: those along which they have several positions.
+      shape: of the input.
+      counts: the number of windows along each axis.
+      axes: the axes along which windows have several positions.
     """
 
     def __init__(self, op: Operation, shape: Sequence[int]) -> None:
@@ -63,14 +63,14 @@ class _Windows:
         self.axes = [axis for axis, size in enumerate(self.sizes) if size > 1]
 
     def place(self, at: Sequence[Expr], tap: Sequence[Expr | int]) -> list[Expr]:
-        """Where a position of a window is, which may be beside what there is."""
+        """Return the input indices of a window position; they may be in the padding."""
         return [
             minus(plus(times(i, stride), t), before)
             for i, t, stride, before in zip(at, tap, self.strides, self.before, strict=True)
         ]
 
     def is_inside(self, place: Sequence[Expr]) -> Expr | None:
-        """Whether a position is one of what there is; None where all are."""
+        """Return the condition that a position is in the input; None if all are."""
         found: Expr | None = None
         for axis, (i, size) in enumerate(zip(place, self.shape, strict=True)):
             last = (self.counts[axis] - 1) * self.strides[axis] + self.sizes[axis] - 1
@@ -86,15 +86,14 @@ class _Windows:
         none: Expr,
         element: Callable[[Sequence[Expr], Sequence[Expr], Expr], Expr],
     ) -> Value:
-        """All windows combined.
+        """Return the reduction of all windows.
 
         Args:
-          none: what positions beside what there is give.
-          element: from a window, a position of it and the number of this in the window to what is
-            combined.
+          none: the term of positions in the padding.
+          element: maps a window, a position in it and the number of the position to the term.
         """
         rank, sizes = len(self.shape), [self.sizes[axis] for axis in self.axes]
-        # The last axis stays last, so that neighbours are combined side by side.
+        # The last axis stays innermost, so that loops access contiguous memory.
         space = (*self.counts[:-1], *sizes, self.counts[-1])
 
         def combined(*at: Expr) -> Expr:
@@ -114,10 +113,10 @@ class _Windows:
         return Value(name, none.dtype, self.counts, definition)
 
     def spread(self, given: Callable[[Sequence[Expr], int], Expr], zero: Expr) -> Element:
-        """Sums of what each position gets of the windows that it is in.
+        """Add to each input position the gradients of the windows that contain it.
 
         Args:
-          given: from a window and the number of a position in it to what that one gets.
+          given: maps a window and the number of a position in it to the gradient of that position.
         """
 
         def element(*at: Expr) -> Expr:
@@ -134,7 +133,7 @@ class _Windows:
         return element
 
     def _window(self, at: Sequence[Expr], tap: Sequence[int]) -> tuple[Sequence[Expr], list[Expr]]:
-        """The window that has an element at one of its positions, and when there is one."""
+        """Return the window that has an element at a position, and the condition that it exists."""
         window: list[Expr] = []
         conditions: list[Expr] = []
         for axis, (i, t) in enumerate(zip(at, tap, strict=True)):
@@ -150,7 +149,7 @@ class _Windows:
         return window, conditions
 
     def size_at(self, at: Sequence[Expr]) -> Expr:
-        """How many positions of a window are of what there is."""
+        """Return the number of positions of a window that are in the input."""
         found: Expr = index(1)
         for axis in self.axes:
             first = minus(times(at[axis], self.strides[axis]), self.before[axis])
@@ -190,7 +189,7 @@ def _avg_pool(op: Operation) -> Value:
 
 @lowers("AvgPoolGrad", "AvgPool3DGrad", known=(0,), by_kernel=_by_kernel)
 def _avg_pool_grad(op: Operation) -> Value:
-    """Each element has its share of the gradients of the windows that it is in."""
+    """Give each element its share of the gradients of the windows that contain it."""
     gradient = op.inputs[1]
     windows, wide = _windows(op, op.shape()), wide_type(gradient.dtype)
     require(gradient.shape == windows.counts, "shapes do not fit")
@@ -204,7 +203,7 @@ def _avg_pool_grad(op: Operation) -> Value:
 
 
 def _first_most(op: Operation, windows: _Windows, x: Value, y: Value) -> Value:
-    """The number of the first position of each window that has its maximum, or a NaN."""
+    """Return the number of the first position of each window with its maximum, or a NaN."""
     nobody = number(len(windows.taps), dtypes.int32)
 
     def is_most(window: Sequence[Expr], place: Sequence[Expr], tap: Expr) -> Expr:
@@ -220,7 +219,7 @@ def _first_most(op: Operation, windows: _Windows, x: Value, y: Value) -> Value:
 
 @lowers("MaxPoolGrad", "MaxPool3DGrad", by_kernel=_by_kernel)
 def _max_pool_grad(op: Operation) -> Value:
-    """The gradient of a window goes to its first position that has the maximum, or a NaN."""
+    """Add the gradient of a window to its first position with the maximum, or a NaN."""
     x, y, gradient = op.inputs
     windows, wide = _windows(op, x.shape), wide_type(x.dtype)
     require(y.shape == gradient.shape == windows.counts, "shapes do not fit")
@@ -235,7 +234,7 @@ def _max_pool_grad(op: Operation) -> Value:
 
 
 def _place_of(windows: _Windows, first: Value, window: Sequence[Expr]) -> list[Expr]:
-    """Where the chosen position of a window is."""
+    """Return the input indices of the selected position of a window."""
     sizes = [windows.sizes[axis] for axis in windows.axes]
     tap: list[Expr | int] = [0] * len(windows.shape)
     steps = unflattened(cast(first.at(*window), INDEX), sizes)
@@ -246,7 +245,7 @@ def _place_of(windows: _Windows, first: Value, window: Sequence[Expr]) -> list[E
 
 @lowers("MaxPoolGradGrad", "MaxPool3DGradGrad")
 def _max_pool_grad_grad(op: Operation) -> Value:
-    """Each window takes the gradient of the position that its maximum is at."""
+    """Return for each window the gradient at the position of its maximum."""
     x, y, gradient = op.inputs
     windows = _windows(op, x.shape)
     require(y.shape == windows.counts and gradient.shape == x.shape, "shapes do not fit")
@@ -256,7 +255,7 @@ def _max_pool_grad_grad(op: Operation) -> Value:
 
 @lowers("MaxPoolWithArgmax")
 def _max_pool_with_places(op: Operation) -> list[Value]:
-    """The maxima, and where in their image, or in all of them, they are."""
+    """Return the maxima and their flat indices, within their image or within the batch."""
     x = op.inputs[0]
     windows = _windows(op, x.shape)
     none = initial("maximum", x.dtype)
@@ -273,7 +272,7 @@ def _max_pool_with_places(op: Operation) -> list[Value]:
 
 @lowers("MaxPoolGradWithArgmax")
 def _max_pool_grad_of_places(op: Operation) -> Value:
-    """Gradients that are added at the places of the maxima."""
+    """Add gradients at the flat indices of the maxima."""
     x, gradient, places = op.inputs
     windows, wide = _windows(op, x.shape), wide_type(x.dtype)
     require(gradient.shape == places.shape == windows.counts, "shapes do not fit")

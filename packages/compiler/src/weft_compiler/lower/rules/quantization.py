@@ -1,4 +1,4 @@
-"""Numbers rounded to the steps of a range, as fake quantization does, and the gradients."""
+"""Fake quantization and quantize-dequantize ops, and their gradients."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def _number(value: float) -> Expr:
 
 @dataclass
 class _Range:
-    """A range of which 0 is one of the values, or one for each channel.
+    """A range that contains 0 exactly; or one range for each channel.
 
     Attributes:
-      low, high: where it ends.
-      scale: its step, 0 of a range that is [0, 0]; `inverse` is 1 over it.
-      zero: which of its steps is 0.
+      low, high: its ends.
+      scale: the step size, 0 for the range [0, 0]; `inverse` is its reciprocal.
+      zero: the zero point.
     """
 
     low: Value
@@ -40,12 +40,12 @@ class _Range:
 
 
 def _channel(value: Value, at: tuple[Expr, ...]) -> Expr:
-    """An element of a vector for channels, or of a scalar."""
+    """Return an element of a per-channel vector, or a scalar."""
     return value.at(*at[-1:]) if value.rank else value.at()
 
 
 def _nudged(op: Operation, low: Value, high: Value) -> _Range:
-    """The range moved so that 0 is a value."""
+    """Return the range moved so that 0 is exactly representable."""
     first = 1.0 if op.attr("narrow_range") else 0.0
     last = float(2 ** int(op.attr("num_bits")) - 1)
 
@@ -65,7 +65,7 @@ def _nudged(op: Operation, low: Value, high: Value) -> _Range:
     def nearest(*at: Expr) -> Expr:
         place = apply("sub", _number(first), apply("div", low.at(*at), positive(*at)))
         near = apply("minimum", apply("maximum", place, _number(first)), _number(last))
-        # Half would lead the number below it to 1; what is below half leads half to 1.
+        # Adding 0.5 would round the number below 0.5 up; adding the number below 0.5 rounds 0.5 up.
         return apply("trunc", apply("add", near, _number(_BELOW_HALF)))
 
     place = part("place", nearest)
@@ -96,10 +96,10 @@ def _fixed(op: Operation, name: str) -> Value:
 
 
 def _ends(op: Operation, x: Value, first: int) -> tuple[Value, Value]:
-    """The ends of the range, as attributes or operands give them.
+    """Return the ends of the range, from attributes or operands.
 
     Args:
-      first: the position of the operand that is the lower one, if there is one.
+      first: the position of the operand with the lower end, if ends are operands.
     """
     if "Args" in op.node.type:
         return _fixed(op, "min"), _fixed(op, "max")
@@ -141,7 +141,7 @@ def _fake_gradient(op: Operation) -> Value:
 
 @lowers("FakeQuantWithMinMaxVarsGradient", "FakeQuantWithMinMaxVarsPerChannelGradient")
 def _fake_gradients(op: Operation) -> list[Value]:
-    """What is below or above the range is the gradient of its ends."""
+    """Return the gradients: inside the range for the input, outside for the ends."""
     gradient, x = op.inputs[:2]
     require(gradient.shape == x.shape, "gradients of another shape")
     low, high = _ends(op, x, 2)
@@ -152,7 +152,7 @@ def _fake_gradients(op: Operation) -> list[Value]:
 
         def element(*at: Expr) -> Expr:
             zeros = [apply("equal", _channel(each, at), _number(0)) for each in (low, high)]
-            # A range that is [0, 0] passes all gradients on.
+            # The range [0, 0] passes all gradients.
             wanted = where(apply("bit_and", *zeros), _number(limit), _channel(end, at))
             return apply("less" if below else "greater", x.at(*at), wanted)
 
@@ -182,16 +182,16 @@ def _fake_gradients(op: Operation) -> list[Value]:
 # -------------------------------------------------------------- rounding to what integers hold
 
 _BITS: Final = 64
-"""Integers of so many have values that no floating-point type tells apart."""
+"""Integers of at least this many bits have values that no float type can distinguish."""
 
 
 @dataclass
 class _Steps:
-    """A range whose ends are steps.
+    """A range whose ends are quantization levels.
 
     Attributes:
       low, high: its ends.
-      scale: how many steps 1 is; `inverse` is how much a step is.
+      scale: quantization steps per unit; `inverse` is the step size.
     """
 
     low: Value
@@ -201,7 +201,7 @@ class _Steps:
 
 
 def _steps(op: Operation, low: Value, high: Value, bits: int) -> _Steps:
-    """The range widened at one end, so that the integers of some bits stand for what is in it."""
+    """Return the range widened at one end, so that integers of some bits cover it."""
     dtype = low.dtype
     least, most = 0.0, 2.0**bits - 1
     if op.attr("signed_input"):
@@ -213,7 +213,7 @@ def _steps(op: Operation, low: Value, high: Value, bits: int) -> _Steps:
         return computed(f"{op.name}_{name}", dtype, low.shape, element)
 
     def from_end(name: str, end: Value, integer: float) -> Value:
-        """How many steps 1 is by one end; no less than any where that end has the other sign."""
+        """Return the steps per unit by one end; huge if that end does not limit the scale."""
         whole = number(integer, dtype)
 
         def element(*at: Expr) -> Expr:
@@ -226,7 +226,7 @@ def _steps(op: Operation, low: Value, high: Value, bits: int) -> _Steps:
     by_low, by_high = from_end("by_low", low, least), from_end("by_high", high, most)
 
     def chosen(name: str, of_low: Callable[..., Expr], of_high: Callable[..., Expr]) -> Value:
-        """One of two, by which end has fewer steps."""
+        """Select one of two values, by the end with the smaller scale."""
 
         def element(*at: Expr) -> Expr:
             fewer = apply("less", by_low.at(*at), by_high.at(*at))
@@ -251,7 +251,7 @@ def _steps(op: Operation, low: Value, high: Value, bits: int) -> _Steps:
 
 
 def _along(op: Operation, low: Value, high: Value) -> Callable[..., tuple[Expr, ...]]:
-    """From the indices of an element to those of its range, of which an axis may have many."""
+    """Map the indices of an element to those of its range, which may be per channel."""
     axis, shape = int(op.node.attrs.get("axis", -1)), op.shape()
     wanted = () if axis < 0 else (shape[axis],)
     require(low.shape == high.shape == wanted, "ranges of another shape than their axis")
@@ -273,7 +273,7 @@ def _given_range(op: Operation, wide: DType) -> tuple[Value, Value]:
 @lowers("QuantizeAndDequantize", "QuantizeAndDequantizeV2", "QuantizeAndDequantizeV4")
 @lowers("QuantizeAndDequantizeV3", known=(3,))
 def _round_to_integers(op: Operation) -> Value:
-    """The range is given, or that of the numbers, as a whole or along an axis."""
+    """Quantize and dequantize, by a given range or by the minimum and maximum of the input."""
     given, axis = bool(op.attr("range_given")), int(op.node.attrs.get("axis", -1))
     wide = wide_type(op.dtype())
     bits = int(op.known(3)) if op.node.type.endswith("V3") else int(op.attr("num_bits"))
@@ -314,7 +314,7 @@ def _in_order(low: Value, high: Value) -> Requirement:
 
 @lowers("QuantizeAndDequantizeV4Grad")
 def _round_gradient(op: Operation) -> list[Value]:
-    """What is inside of the range passes, and the range has no gradient."""
+    """Pass the gradient inside the range; the range itself has no gradient."""
     gradient, x, low, high = op.inputs
     require(gradient.shape == x.shape, "gradients of another shape")
     place, zero = _along(op, low, high), number(0, op.dtype())

@@ -1,6 +1,6 @@
-"""Random numbers, those of `weft_exec.kernels.philox`, which says what is made of which words.
+"""Random ops on Philox streams, bit for bit those of `weft_exec.kernels.philox`.
 
-A program is given the state of each stream that it draws from: counter and key.
+A program receives the state (counter and key) of each stream that it draws from.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
 _WORDS: Final = 4
-"""64-bit words of a block; halves are twice as many."""
+"""64-bit words of a Philox block; it has twice as many 32-bit words."""
 _LIMIT: Final = 2.0
-"""Truncated normal numbers are not beyond it."""
+"""Bound on the absolute value of truncated normal numbers."""
 
 
 class _Stream:
-    """The words that an execution of an op draws from.
+    """The random words of one execution of an op.
 
     Attributes:
-      state: a tensor with the state in it.
+      state: a tensor that contains the state.
     """
 
     def __init__(self, op: Operation, seed_at: int = 1) -> None:
@@ -63,7 +63,7 @@ class _Stream:
         self._first = (index(0),)
 
     def words(self, dtype: DType, count: int) -> Value:
-        """The first words of 64 bits, or halves of 32, and some more that fill a block."""
+        """Emit the first 64-bit or 32-bit words, rounded up to whole blocks."""
         blocks = max(1, -(-count // (_WORDS if dtype is dtypes.uint64 else 2 * _WORDS)))
 
         def write(unique: Unique, words: Buffer, state: Buffer) -> Sequence[Statement]:
@@ -74,15 +74,15 @@ class _Stream:
         return Value(f"{self._name}_words", dtype, (size,), Written((self.state,), write))
 
     def view(self, state: Buffer) -> Load:
-        """The first number of the state in its buffer."""
+        """Return the first element of the state in its buffer."""
         return Load(state.dtype, state.name, self._first)
 
 
 def _uniform(word: Expr, dtype: DType) -> Expr:
-    """The number in [0, 1) that is made of a word, or a half of one."""
+    """Return the number in [0, 1) made of a random word."""
     kept = {dtypes.float64: 53, dtypes.float16: 11, dtypes.bfloat16: 8}.get(dtype, 24)
     bits = apply("shift_right", word, number(8 * word.dtype.size - kept, word.dtype))
-    # Signed integers become numbers by an instruction that more processors have.
+    # More processors have an instruction that converts signed integers to floats.
     signed = cast(bits, dtypes.int64 if dtype is dtypes.float64 else dtypes.int32)
     wide = dtype if dtype is dtypes.float64 else dtypes.float32
     return cast(apply("mul", cast(signed, wide), number(2.0**-kept, wide)), dtype)
@@ -125,7 +125,7 @@ def _integers(op: Operation) -> Value:
 
 @lowers("Multinomial", "StatelessMultinomial", known=(1,))
 def _classes(op: Operation) -> Value:
-    """Class numbers by inversion: how many of a row's running sums a share of the last is above."""
+    """Sample classes by inversion: search a uniform number in the prefix sums of a row."""
     logits, wide = op.inputs[0], dtypes.float64
     shape, classes = op.shape(), logits.shape[-1]
     require(logits.rank == 2 and (classes > 0 or not math.prod(shape)), "it has no classes")
@@ -166,7 +166,7 @@ def _classes(op: Operation) -> Value:
 
 
 def _above(unique: Unique, sums: Buffer, value: Expr) -> tuple[Body, Expr]:
-    """How many of ascending sums a value is not below, by bisection."""
+    """Emit a binary search; return the number of ascending sums that are at most `value`."""
     size = sums.shape[0]
     share, low = Variable(value.dtype, unique("share")), Variable(INDEX, unique("low"))
     length = Variable(INDEX, unique("length"))
@@ -196,7 +196,7 @@ def _normals(op: Operation) -> Value:
     stream, half = _Stream(op), (math.prod(shape) + 1) // 2
     words = stream.words(_word_type(dtype), 2 * half)
     truncated = "Truncated" in op.node.type
-    # What is drawn again is compared as it is rounded.
+    # Resampled numbers are compared after rounding.
     kept = dtype if truncated else wide
 
     def write(unique: Unique, flat: Buffer, words: Buffer, *state: Buffer) -> Sequence[Statement]:
@@ -226,7 +226,7 @@ def _normals(op: Operation) -> Value:
 
 
 def _box_muller(unique: Unique, words: Sequence[Expr], wide: DType) -> tuple[Body, Expr, Expr]:
-    """Two normal numbers of two words, in the order of the kernel's operations."""
+    """Return two normal numbers from two words, with the kernel's order of operations."""
     names: list[Let] = []
 
     def let(name: str, value: Expr) -> Expr:
@@ -246,11 +246,11 @@ def _box_muller(unique: Unique, words: Sequence[Expr], wide: DType) -> tuple[Bod
 
 
 class _Again:
-    """Statements that replace normal numbers beyond the limit by others of the next words.
+    """Writer of the resampling of normal numbers beyond the limit, from subsequent words.
 
     Args:
-      flat: the numbers; `count` of them are looked at.
-      wide: what is computed with.
+      flat: the numbers; the first `count` are examined.
+      wide: the type to compute in.
     """
 
     def __init__(
@@ -265,7 +265,7 @@ class _Again:
         self._block = Buffer(unique("block"), _word_type(wide), (_WORDS * (8 // wide.size),))
 
     def statements(self, state: Buffer) -> Sequence[Statement]:
-        """All of it, with the buffer of the stream's state."""
+        """Return all statements, given the buffer of the stream's state."""
         copies = []
         view = self._stream.view(state)
         for at in range(STATE):
@@ -287,7 +287,7 @@ class _Again:
         )
 
     def _noted(self, i: Expr, of: Expr) -> Body:
-        """Note a place whose number is beyond the limit."""
+        """Record a position if its number is beyond the limit."""
         value = apply("abs", Load(self._flat.dtype, self._flat.name, (of,)))
         place = clamped(self._beyond, self._count)
         return (
@@ -301,7 +301,7 @@ class _Again:
         )
 
     def _round(self) -> Body:
-        """Replace each number that is beyond, and note those that still are."""
+        """Resample each recorded number, and record those still beyond the limit."""
         unique = self._unique
         count, half, i = (Variable(INDEX, unique(name)) for name in ("count", "half", "i"))
         first = Variable(INDEX, unique("first"))
@@ -329,10 +329,10 @@ class _Again:
         )
 
     def _word(self, which: Expr) -> tuple[Body, Expr]:
-        """Statements that make the block of a word, from the first unused one, and the word."""
+        """Return statements that compute an unused block, and its word number `which`."""
         word = Variable(self._block.dtype, self._unique("word"))
         per = 8 // self._wide.size
-        # Words of 64 bits begin a round; halves of them are numbered within it.
+        # A round starts at a 64-bit word; 32-bit words are numbered within the round.
         at = apply("add", apply("mul", self._used, index(per)), which)
         size = self._block.shape[0]
         block = cast(over(at, size), dtypes.uint64)

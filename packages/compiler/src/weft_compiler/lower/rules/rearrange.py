@@ -1,4 +1,4 @@
-"""Ops that move elements by rules of their own: rolls, diagonals, bands, blocks of pixels."""
+"""Ops that permute elements: roll, diagonals, bands, space-to-depth."""
 
 from __future__ import annotations
 
@@ -90,14 +90,14 @@ def _diag(op: Operation) -> Value:
 
 
 def _permuted(at: Sequence[Expr], data_format: str, back: bool = False) -> list[Expr]:
-    """Indices of images with channels last, of indices in a format; or `back`."""
+    """Map indices of a data format to channels-last, or back."""
     if data_format == "NHWC":
         return list(at)
     return [at[axis] for axis in ((0, 3, 1, 2) if back else (0, 2, 3, 1))]
 
 
 def _sizes(shape: Sequence[int], data_format: str) -> Sequence[int]:
-    """The sizes of images as if their channels came last."""
+    """Return the sizes of images as channels-last."""
     return shape if data_format == "NHWC" else [shape[axis] for axis in (0, 2, 3, 1)]
 
 

@@ -1,7 +1,7 @@
 """Recurrent layers: a loop over the steps for each direction.
 
-A step is a product of the state with all weights, and one loop over what all gates do then.
-Weights that are constant are packed while lowering.
+A step is a product of the state with all weights and one loop that computes all gates of an
+element. Constant weights are packed at compile time.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ _STATES: Final = {"rnn": 1, "gru": 1, "gru_reset_after": 1, "lstm": 2}
 _BYTES: Final = (dtypes.int8, dtypes.uint8)
 _MOST: Final = 255
 _FLIP: Final = 128
-"""What is taken from weights without sign, as the routine wants them."""
+"""The offset subtracted from unsigned weights, as the routine takes int8."""
 
 
 def _by_kernel(node: Node) -> str:
-    """Why a layer had better run by its kernel, or ""."""
+    """Return the reason to prefer the kernel for a layer, or ""."""
     dtype = node.outputs[0].dtype
     return "" if dtype in _TYPES else f"no rule says how a layer of {dtype.name} is computed"
 
@@ -100,7 +100,7 @@ def _layer(op: Operation) -> Sequence[Value]:
 class _Direction:
     """One direction of a layer.
 
-    Its value is (steps + states, batch, width): the results at their places, then the last states.
+    Its value is (steps + states, batch, width): the result of each step, then the final states.
     """
 
     def __init__(self, op: Operation, at: int) -> None:
@@ -112,7 +112,7 @@ class _Direction:
         self.steps, self.batch = self.rows.shape[:2]
         self.width = self.weights.shape[1]
         self.dtype = op.dtype()
-        # A GRU that resets before the product has two of them.
+        # A GRU that resets before the product has two products.
         ends = (0, 2, 3) if self.cell == "gru" else (0, GATES[self.cell])
         self.products = list(pairwise(ends))
         small = self.weights.dtype in _BYTES
@@ -120,7 +120,7 @@ class _Direction:
         self.bytes = _Bytes.of(self.weights, scales, zeros, at) if small else None
 
     def value(self) -> Value:
-        """What it computes."""
+        """Return the results and final states as a value."""
         shape = (self.steps + len(self.states), self.batch, self.width)
         operands = [self.rows, *self.states]
         operands += [each for each in (self.bias, self.lengths) if each is not None]
@@ -137,7 +137,7 @@ class _Direction:
         )
 
     def _matrices(self) -> list[Value]:
-        """The weights of each product, packed, or all of them; and what is beside them."""
+        """Return the weights of each product, packed or not, with the data that belongs to them."""
         if self.bytes is not None:
             self.matrices = [self.bytes.panels]
             return self.bytes.values
@@ -171,12 +171,12 @@ class _Direction:
 
 @dataclass(frozen=True, slots=True)
 class _Bytes:
-    """Weights of 8 bits of a direction, which are known.
+    """Constant 8-bit weights of a direction.
 
     Attributes:
-      panels, sums: as `matmul_bytes` takes them.
-      less: int32 (gates), times the zero point of a state what its product has too much.
-      zeros: int32 (gates), what stands for 0; None where that is 0.
+      panels, sums: in the layout of `matmul_bytes`.
+      less: int32 (gates); its product with the zero point of a state is subtracted from the result.
+      zeros: int32 (gates), the zero points; None if all are 0.
       scales: (gates).
     """
 
@@ -212,17 +212,17 @@ class _Bytes:
 
     @property
     def values(self) -> list[Value]:
-        """All that there is."""
+        """Return all operands."""
         found = [self.panels, self.sums, self.less, self.scales]
         return found if self.zeros is None else [*found, self.zeros]
 
 
 class _Steps:
-    """Writes the loop of a direction.
+    """Writer of the loop of a direction.
 
     Args:
       of: the direction.
-      y: what it fills.
+      y: the buffer to fill.
       memory: the buffers of operands.
     """
 
@@ -250,13 +250,13 @@ class _Steps:
         return Buffer(self.unique(name), self.of.dtype, tuple(shape))
 
     def _name(self, name: str, value: Expr) -> Expr:
-        """A name for what is used twice."""
+        """Name a shared subexpression."""
         found = Variable(value.dtype, self.unique(name))
         self.statements.append(Let(found.name, value))
         return found
 
     def body(self) -> Body:
-        """The loop, and what is around it."""
+        """Return the loop with its setup and final states."""
         of, row = self.of, (self.of.batch, self.of.width)
         own = [*self.old, *self.sums, *([self.reset] if self.reset else [])]
         own += [self.small, self.totals] if of.bytes is not None else []
@@ -320,14 +320,14 @@ class _Steps:
         )
 
     def _done(self, *stores: Statement) -> Body:
-        """What was named, and then stores."""
+        """Return the named subexpressions followed by stores."""
         found, self.statements = (*self.statements, *stores), []
         return found
 
     # ---------------------------------------------------------------------------- products
 
     def _product(self, which: int, state: Buffer) -> Body:
-        """The product of a state with weights."""
+        """Emit the product of a state with weights."""
         of, sums = self.of, self.sums[which]
         (low, high), matrix = of.products[which], of.matrices[which]
         m, n, k = of.batch, (high - low) * of.width, of.width
@@ -344,9 +344,9 @@ class _Steps:
         return (Call(routine, (a, b, c), tuple(sizes.items())),)
 
     def _product_of_bytes(self, weights: _Bytes) -> Body:
-        """The product of a state that is quantised dynamically, as `QuantizeLinear` says.
+        """Emit the product of a dynamically quantized state, as ONNX `DynamicQuantizeLinear` does.
 
-        It is the result of the turn before, so it is 0 where a sequence had ended before that.
+        The state is the result of the previous iteration, so it is 0 for sequences that have ended.
         """
         dtype, row = self.of.dtype, (self.of.batch, self.of.width)
         zero, most = number(0, dtype), number(_MOST, dtype)
@@ -368,7 +368,7 @@ class _Steps:
         finite = apply("bit_and", apply("is_finite", scale), apply("not_equal", scale, zero))
         some = name("some", finite)
         divisor = name("divisor", where(some, scale, number(1, dtype)))
-        # Nothing is left of a state of zeros, and of one that is not finite, no number.
+        # A state of zeros contributes 0, one that is not finite NaN.
         self.scale = name("factor", where(some, scale, apply("mul", zero, scale)))
         point: Expr = apply("rint", apply("div", apply("neg", low), divisor))
         point = name("point", where(some, apply("minimum", point, most), zero))
@@ -394,7 +394,7 @@ class _Steps:
         return (*found, Call("matmul_bytes", views, tuple(of.items())))
 
     def _row_totals(self) -> Body:
-        """The sum of each row of a state of bytes."""
+        """Emit the sum of each row of a quantized state."""
 
         def row(b: Expr) -> Body:
             total = Variable(dtypes.int32, self.unique("total"))
@@ -412,7 +412,7 @@ class _Steps:
         return nest(self.unique, (self.of.batch,), row)
 
     def _sum(self, b: Expr, column: Expr) -> Expr:
-        """An element of the last product."""
+        """Return an element of the last product."""
         found: Expr = _of(self.sums[-1], b, column)
         weights = self.of.bytes
         if weights is None:
@@ -427,7 +427,7 @@ class _Steps:
     # ---------------------------------------------------------------------------- cells
 
     def _place(self, iteration: Expr, b: Expr) -> tuple[Expr, Expr | None]:
-        """Which row a turn takes of a sequence, and whether that has so many."""
+        """Return the row of a sequence that an iteration processes, and if the sequence has it."""
         of = self.of
         if of.lengths is None:
             return (minus(of.steps - 1, iteration) if of.backward else iteration), None
@@ -439,17 +439,17 @@ class _Steps:
         return self._name("place", clamped(reversed_step, of.steps)), there
 
     def _row(self, place: Expr, b: Expr, j: Expr, gate: int) -> Expr:
-        """What the inputs add to a gate."""
+        """Return the contribution of the inputs to a gate."""
         of = self.of
         column = plus(j, (of.at * GATES[of.cell] + gate) * of.width)
         return self._load(of.rows, [place, b, column])
 
     def _element(self, iteration: Expr, b: Expr, j: Expr) -> Body:
-        """New elements of the states, and of the result."""
+        """Emit new elements of the states and of the result."""
         of = self.of
         place, there = self._place(iteration, b)
         before = [self._name("old", _of(each, b, j)) for each in self.old]
-        # Of a GRU that resets before the product the first gates are there already.
+        # A GRU that resets before the product has computed the first gates already.
         taken = 2 if self.reset else 0
         given = [
             plus_of(
@@ -475,7 +475,7 @@ class _Steps:
     def _cell(
         self, place: Expr, b: Expr, j: Expr, given: Sequence[Expr], before: Sequence[Expr]
     ) -> list[Expr]:
-        """The states behind a step, the first of which is the result."""
+        """Return the states after a step; the first is the result."""
         of, f, g = self.of, self.f, self.g
         if of.cell == "rnn":
             return [f(given[0])]

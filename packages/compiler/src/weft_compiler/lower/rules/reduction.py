@@ -1,4 +1,4 @@
-"""Reductions over axes that are known."""
+"""Reductions over axes known at compile time."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def _reduce(op: Operation) -> Value:
 
 
 def reduce(name: str, x: Value, axes: list[int], combine: str) -> Value:
-    """A tensor reduced; float16 and bfloat16 are added and multiplied in float32."""
+    """Return a tensor reduced; 16-bit floats are summed and multiplied in float32."""
     wide = wide_type(x.dtype) if combine in ("add", "mul") else x.dtype
     return rounded(name, _reduced(name, x, axes, combine, wide), x.dtype)
 
 
 def _mean(op: Operation, x: Value, axes: list[int]) -> Value:
-    """The mean; of integers rounded towards zero, from a sum that does not overflow."""
+    """Return the mean; of integers rounded towards zero, from a sum that does not overflow."""
     wide = wide_type(x.dtype)
     if wide.is_integer and wide is not dtypes.uint64:
         wide = dtypes.int64
@@ -66,7 +66,7 @@ def _reduced(name: str, x: Value, axes: list[int], combine: str, wide: DType) ->
 
 
 def initial(combine: str, dtype: DType) -> Expr:
-    """What combining begins with: the value of nothing."""
+    """Return the initial value of a reduction, which is also the result over no elements."""
     if combine in ("minimum", "maximum"):
         low = combine == "maximum"
         if dtype.is_floating:

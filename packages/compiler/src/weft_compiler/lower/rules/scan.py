@@ -1,4 +1,4 @@
-"""What is found by going along an axis: sums so far, and the place of the largest."""
+"""Scans along an axis: cumulative sums and products, argmin and argmax."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _COMBINERS: Final = {"Cumsum": "add", "Cumprod": "mul"}
 
 @lowers("ArgMax", "ArgMin", known=(1,))
 def _position(op: Operation) -> Value:
-    """The first place of the largest, or of the first NaN, along an axis."""
+    """Return the first position of the largest element, or of the first NaN, along an axis."""
     x, axis = op.inputs[0], op.axes()[0]
     size, combine = x.shape[axis], "maximum" if op.node.type == "ArgMax" else "minimum"
     require(0 < size < 2**31, "an axis without elements")
@@ -50,10 +50,10 @@ def _position(op: Operation) -> Value:
 
 
 def _added_exponentials(x: Expr, y: Expr) -> Expr:
-    """log(exp(x) + exp(y))."""
+    """Return log(exp(x) + exp(y))."""
     most, least = apply("maximum", x, y), apply("minimum", x, y)
     rest = apply("log1p", apply("exp", apply("sub", least, most)))
-    # Of equal infinities the difference is no number.
+    # The difference of equal infinities is NaN.
     return where(apply("is_finite", most), apply("add", most, rest), apply("maximum", x, y))
 
 
@@ -81,7 +81,7 @@ def _scan(op: Operation) -> Value:
             return (*lead, place(i), *rest)
 
         def along(*others: Expr) -> Body:
-            """One element after the other, with what there is so far in a variable."""
+            """Scan element by element, with the running result in a variable."""
             lead, rest = others[:axis], others[axis:]
             total, i = Variable(wide, unique("total")), Variable(INDEX, unique("i"))
             at = at_place(lead, i, rest)
@@ -91,7 +91,7 @@ def _scan(op: Operation) -> Value:
             return (Var(total.name, none), For(i.name, index(size), body))
 
         def rows(*lead: Expr) -> Body:
-            """One row of neighbours after the other, from the row before."""
+            """Scan row by row of contiguous elements, each from the previous row."""
 
             def first(*rest: Expr) -> Body:
                 at = at_place(lead, index(0), rest)

@@ -1,4 +1,4 @@
-"""Slices that are put at places, or combined with what is there, also in variables."""
+"""Scatter ops: slices stored at indices or combined with old values, also in variables."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _PRIMITIVES: Final = {
     "Max": "maximum",
 }
 _COMBINES: Final = ("add", "mul", "minimum", "maximum", "bit_or")
-"""Those whose order is free."""
+"""Combiners whose result does not depend on the order."""
 
 
 class _Scatter:
-    """Slices that go to places of a tensor, one after the other, so that equal places add up.
+    """Slices that are scattered one after the other, so that repeated indices accumulate.
 
     Args:
       x: the tensor.
-      indices: of its rows, or with a last axis of as many coordinates as `depth` says.
-      updates: a slice for each, or one element for all.
+      indices: of its rows; if `depth` is set, coordinates along a last axis of that size.
+      updates: a slice for each index, or one element for all.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class _Scatter:
     def statements(
         self, unique: Unique, target: Buffer, indices: Buffer, updates: Buffer
     ) -> Sequence[Statement]:
-        """The loops, given the memory of the tensor and of the others."""
+        """Return the loops, given the memory of the tensor, the indices and the updates."""
         columns = range(1 if self._depth is None else self._depth)
         if 0 in self._shape:
             return ()
@@ -84,7 +84,7 @@ class _Scatter:
         return Store(target.name, at, value)
 
     def requires(self, found: Value) -> Value:
-        """The value, which wants all places inside of the tensor."""
+        """Return the value with the requirement that all indices are in range."""
         if self._depth is None:
             found.requires = (in_range(self._indices, self._shape[0]),)
         else:
@@ -124,7 +124,7 @@ def _scatter_points(node: Node, operands: Sequence[Value]) -> Sequence[Value]:
 
 
 def _changed(node: Node, operands: Sequence[Value], depth: int | None) -> Sequence[Value]:
-    """What a variable becomes; the memory that the loops are given has what it was."""
+    """Return the updated variable, whose memory holds the old value when the loops start."""
     old, indices, updates = operands
     scatter = _Scatter(old, indices, updates, _primitive_of(node), depth)
 

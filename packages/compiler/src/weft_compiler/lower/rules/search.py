@@ -1,4 +1,4 @@
-"""What is found in rows: the largest elements, and the places of values among sorted ones."""
+"""Search in rows: top-k, and binary search in sorted rows."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
 _FEW: Final = 32
-"""Up to so many of the largest are kept in order while a row is gone through; else it is sorted."""
+"""Largest k for which one scan updates a sorted list of k elements; above, the row is sorted."""
 
 
 def _comes_before(x: Expr, y: Expr) -> Expr:
-    """Whether x is larger than y; what is no number comes last."""
+    """Return the condition that x is larger than y; NaN comes last."""
     found = apply("greater", x, y)
     if x.dtype.is_floating:
         unknown = apply("bit_and", apply("is_nan", y), apply("equal", x, x))
@@ -44,7 +44,7 @@ def _comes_before(x: Expr, y: Expr) -> Expr:
 
 
 def _sorts(node: Node) -> str:
-    """NumPy sorts faster than merging does."""
+    """Return a reason if the row would be sorted: NumPy sorts faster than the merge sort here."""
     k = node.attrs["k"] if node.type == "TopK" else constant_value(node.inputs[1])
     return f"it wants more than {_FEW} of each row" if k is not None and int(k) > _FEW else ""
 
@@ -88,11 +88,11 @@ Put = Callable[[Expr, Expr], Store]
 
 
 class _Kept:
-    """The largest of a row, which are kept in order while it is gone through.
+    """Writer of a top-k scan, which keeps the k largest elements in order.
 
     Args:
       dtype: of the elements.
-      size, count: how many there are, and how many are wanted.
+      size, count: the number of elements, and k.
     """
 
     def __init__(self, unique: Unique, dtype: DType, size: int, count: int) -> None:
@@ -101,11 +101,11 @@ class _Kept:
         self._places = Buffer(unique("place"), INDEX, (count,))
 
     def statements(self, given: Given, put: Put) -> Body:
-        """The loops over a row.
+        """Return the loops over a row.
 
         Args:
-          given: an element of the row.
-          put: from a position among the largest and a place in the row to its store.
+          given: loads an element of the row.
+          put: maps a rank and a position in the row to the store of that result.
         """
         first = nest(self._unique, [self._count], lambda i: self._inserted(i, given(i), i))
 
@@ -125,7 +125,7 @@ class _Kept:
         return (Allocate(self._values), Allocate(self._places), *first, *rest, *done)
 
     def _inserted(self, last: Expr, value: Expr, place: Expr) -> Body:
-        """Move those that are smaller up to `last` by one, and put the value in front of them."""
+        """Move smaller elements up to `last` by one, and insert the value in front of them."""
         at = Variable(INDEX, self._unique("at"))
         given = Variable(self._dtype, self._unique("given"))
         before = clamped(minus(at, 1), self._count)
@@ -147,7 +147,7 @@ class _Kept:
 
 
 class _Sorted:
-    """The places of a row's elements from the largest on, by merging sorted runs; see `_Kept`."""
+    """Writer of a merge sort of the positions of a row's elements, largest first; see `_Kept`."""
 
     def __init__(self, unique: Unique, dtype: DType, size: int, count: int) -> None:
         self._unique, self._dtype, self._size, self._count = unique, dtype, size, count
@@ -157,7 +157,7 @@ class _Sorted:
         ]
 
     def statements(self, given: Given, put: Put) -> Body:
-        """The loops over a row; see `_Kept.statements`."""
+        """Return the loops over a row; see `_Kept.statements`."""
         (keys, places), _ = self._runs
         width = Variable(INDEX, self._unique("width"))
         first = nest(
@@ -165,7 +165,7 @@ class _Sorted:
             [self._size],
             lambda i: (Store(keys.name, (i,), given(i)), Store(places.name, (i,), i)),
         )
-        # Two rounds bring the runs back to where they were.
+        # Two rounds move the runs back to the first buffer.
         rounds = (
             *self._merged(width, 0, 1),
             *self._merged(apply("mul", width, index(2)), 1, 0),
@@ -183,7 +183,7 @@ class _Sorted:
         )
 
     def _merged(self, width: Expr, source: int, target: int) -> Body:
-        """Each two runs of a width as one."""
+        """Merge each pair of adjacent runs of a width."""
         unique, size = self._unique, index(self._size)
         names = ("pair", "first", "middle", "end", "i", "j", "t")
         pair, first, middle, end, i, j, t = [Variable(INDEX, unique(name)) for name in names]
@@ -264,11 +264,11 @@ def _in_top_k(op: Operation) -> Value:
 
 
 def _bisected(size: int, is_before: Callable[[Expr], Expr]) -> Expr:
-    """How many of some sorted elements come before something.
+    """Return the number of sorted elements that come before a value, by binary search.
 
     Args:
-      size: how many there are.
-      is_before: whether the one at a place does.
+      size: the number of elements.
+      is_before: maps a position to the condition that its element comes before the value.
     """
     found: Expr = index(0)
     for power in reversed(range(size.bit_length())):
@@ -289,7 +289,7 @@ def _bucketize(op: Operation) -> Value:
         value = cast(x.at(*at), dtypes.float64)
 
         def is_before(place: Expr) -> Expr:
-            # What is no number is behind all.
+            # NaN comes after all numbers.
             below = apply("less_equal", limits.at(place), value)
             return apply("bit_or", below, apply("is_nan", value))
 

@@ -1,4 +1,4 @@
-"""Rows that are combined by the numbers of their segments, or of the places they go to."""
+"""Segment reductions, and rows added at indices."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _COMBINERS: Final = {
 
 @lowers(*_COMBINERS, known=(2,))
 def _unsorted_segment(op: Operation) -> Value:
-    """Rows of negative segments are left out."""
+    """Combine rows by segment; rows with a negative segment id are ignored."""
     x, ids = op.inputs[:2]
     wide, count = wide_type(x.dtype), op.shape()[0]
     require(x.shape[: ids.rank] == ids.shape, "data and segment_ids of different shapes")
@@ -58,12 +58,12 @@ def _by_segment(
     count: int,
     row: Callable[[Expr, Sequence[Expr]], Body],
 ) -> Body:
-    """Loops over the rows of segments that are not negative.
+    """Emit loops over the rows with non-negative segment ids.
 
     Args:
       ids: the segment ids, and `numbers` their memory.
       count: the number of segments.
-      row: from the segment of a row and its indices to its statements.
+      row: maps the segment of a row and its indices to statements.
     """
 
     def body(*at: Expr) -> Body:
@@ -76,10 +76,10 @@ def _by_segment(
 
 
 def _finite_if_empty(op: Operation, extremes: Value, ids: Value) -> Value:
-    """Extremes of segments; those without rows get the lowest or highest finite number.
+    """Return extremes of segments with empty ones set to the lowest or highest finite number.
 
-    TensorFlow documents that number. Combining has to start from an infinity all the same, as a
-    segment of infinities has an infinite extreme.
+    TensorFlow documents that value. The reduction has to start from an infinity, since a segment of
+    infinities has an infinite extreme.
     """
     count, dtype = extremes.shape[0], op.dtype()
     finite = dtype.min if _COMBINERS[op.node.type] == "maximum" else dtype.max
@@ -114,14 +114,14 @@ def _below(ids: Value, count: int) -> Requirement:
 def _added(
     name: str, shape: Sequence[int], places: Value, element: Callable[..., Expr], takes: list[Value]
 ) -> Value:
-    """Rows that are added at places.
+    """Return rows added at given positions.
 
     Args:
       shape: of the result.
-      places: of the rows, a vector.
-      element: from a function that loads elements of `takes`, the number of a row and the indices
-        in it to what is added.
-      takes: tensors, float32 or float64, the first as wide as the result.
+      places: the position of each row, a vector.
+      element: maps a function that loads elements of `takes`, the number of a row and the indices
+        in it to the term to add.
+      takes: tensors, float32 or float64, the first of the type of the result.
     """
     wide = takes[0].dtype
 
@@ -148,7 +148,7 @@ def _added(
 
 
 def _sizes(name: str, ids: Value, count: int, wide: DType) -> Value:
-    """How many rows each segment has, at least 1."""
+    """Return the number of rows of each segment, at least 1."""
     one = computed(f"{name}_one", wide, (), lambda: number(1, wide))
     counts = _added(f"{name}_counts", (count,), ids, lambda taken, _: taken(one), [one])
     return computed(
@@ -157,7 +157,7 @@ def _sizes(name: str, ids: Value, count: int, wide: DType) -> Value:
 
 
 def _divisor(op: Operation, ids: Value, count: int, wide: DType) -> Value | None:
-    """What the sums of each segment are divided by; None of plain sums."""
+    """Return the divisor of the sums of each segment; None for plain sums."""
     kind = op.node.type.removeprefix("SparseSegment")
     if kind.startswith("Sum"):
         return None
@@ -178,7 +178,7 @@ def _ascends(ids: Value) -> Requirement:
 
 @lowers(*[f"SparseSegment{kind}WithNumSegments" for kind in ("Sum", "Mean", "SqrtN")], known=(3,))
 def _sparse_segment(op: Operation) -> Value:
-    """Rows of a tensor, which indices choose, added up by sorted segments."""
+    """Gather rows of a tensor by indices and sum them by sorted segments."""
     (x, indices, ids), shape, wide = op.inputs[:3], op.shape(), wide_type(op.inputs[0].dtype)
     require(indices.shape == ids.shape and ids.rank == 1, "indices and segment_ids do not fit")
     rows, places = x.shape[0], computed(f"{op.name}_rows", INDEX, indices.shape, indices.at)
@@ -201,7 +201,7 @@ def _sparse_segment(op: Operation) -> Value:
 
 @lowers("SparseSegmentMeanGrad", "SparseSegmentSqrtNGrad", known=(3,))
 def _sparse_segment_grad(op: Operation) -> Value:
-    """The share that each row has in the gradient of its segment."""
+    """Return the gradient: each row gets its share of the gradient of its segment."""
     (gradient, indices, ids), shape = op.inputs[:3], op.shape()
     count, wide = gradient.shape[0], wide_type(gradient.dtype)
     require(indices.shape == ids.shape and ids.rank == 1, "indices and segment_ids do not fit")

@@ -1,4 +1,4 @@
-"""Counts in bins, numbers in steps, and permutations."""
+"""Bincount, histogram, linspace and permutations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from weft_tensor import dtypes
 
 @lowers("Bincount", known=(1,))
 def _bincount(op: Operation) -> Value:
-    """Values of at least the size are left out; weights are added in float64."""
+    """Count values; those not below the size are ignored; weights are summed in float64."""
     (x, _, weights), shape = op.inputs, op.shape()
     weighted = bool(weights.size)
     require(not weighted or weights.shape == x.shape, "weights of another shape than the values")
@@ -49,7 +49,7 @@ def _bincount(op: Operation) -> Value:
 
 @lowers("HistogramFixedWidth", known=(2,))
 def _histogram(op: Operation) -> Value:
-    """What is below or above the range is counted in the first or the last bin."""
+    """Count values in bins; those outside the range go to the first or the last bin."""
     (x, ends, _), shape = op.inputs, op.shape()
     require(ends.shape == (2,) and shape[0] > 0, "it has no bins")
     bins, wide = shape[0], dtypes.float64
@@ -91,7 +91,7 @@ def _histogram(op: Operation) -> Value:
 
 @lowers("LinSpace", known=(2,))
 def _linspace(op: Operation) -> Value:
-    """The last one is what was asked for, whatever the steps add up to."""
+    """Return a sequence; its last element is exactly `stop`, free of rounding errors."""
     (start, stop), count = op.inputs[:2], op.shape()[0]
     require(start.rank == stop.rank == 0 and count > 0, "shapes do not fit")
     wide = wide_type(op.dtype())
@@ -100,7 +100,7 @@ def _linspace(op: Operation) -> Value:
         first, last, position = cast(start.at(), wide), cast(stop.at(), wide), cast(i, wide)
         whole, steps = apply("sub", last, first), number(max(count - 1, 1), wide)
         step = apply("div", whole, steps)
-        none = apply("equal", step, number(0, wide))  # of a denormal number, maybe
+        none = apply("equal", step, number(0, wide))  # it underflows if `whole` is denormal
         share = apply("mul", apply("div", position, steps), whole)
         moved_by = where(none, share, apply("mul", position, step))
         at_end = apply("equal", i, index(count - 1 if count > 1 else count))

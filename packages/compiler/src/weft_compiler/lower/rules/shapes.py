@@ -1,4 +1,4 @@
-"""Sizes and axes, which are known wherever the shapes of operands are."""
+"""Shape, size and rank ops, which are constants where shapes are known."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from weft_compiler.lower.values import Value
 @lowers("Shape", "ShapeN", "Size", "Rank")
 @lowers("BroadcastArgs", "BroadcastGradientArgs", known=(0, 1))
 def _sizes(op: Operation) -> Value:
-    """Nothing is left to compute: what is known becomes a constant before any rule is asked."""
+    """Raise: results that are known become constants before any rule is called."""
     raise Unsupported(f"what {op.name} gives depends on values")

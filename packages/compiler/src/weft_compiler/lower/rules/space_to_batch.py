@@ -1,4 +1,4 @@
-"""Blocks of space that move into the batch and back, and patches of images."""
+"""Space-to-batch, batch-to-space, and patches of images."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from weft_graph.ops.windows import slide
 def _inside_or_zero(
     x: Value, place: Sequence[Expr], whole: Sequence[bool], taken: Callable[..., Expr]
 ) -> Expr:
-    """An element where there is one, else 0.
+    """Return an element, or 0 for positions outside the tensor.
 
     Args:
-      whole: of each axis whether all places are inside.
-      taken: from indices to an element.
+      whole: for each axis, True if all positions are inside.
+      taken: maps indices to an element.
     """
     zero = number(0, x.dtype)
     if not x.size:
@@ -80,7 +80,7 @@ def _batch_to_space(op: Operation) -> Value:
 
 @lowers("ExtractImagePatches", "ExtractVolumePatches")
 def _patches(op: Operation) -> Value:
-    """Each element of a patch is one of the images', or 0 beside them."""
+    """Return patches; elements beyond the images are 0."""
     x, shape, inner = op.inputs[0], op.shape(), slice(1, -1)
     sizes, strides = tuple(op.attr("ksizes")[inner]), tuple(op.attr("strides")[inner])
     rates = tuple(op.attr("rates")[inner]) if "rates" in op.node.attrs else (1,) * len(sizes)

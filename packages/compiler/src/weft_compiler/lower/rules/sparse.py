@@ -1,4 +1,4 @@
-"""Sparse tensors: made dense, and multiplied with dense matrices."""
+"""Sparse tensors: conversion to dense, and products with dense matrices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from weft_tensor import dtypes
 
 @lowers("SparseTensorDenseMatMul", known=(2,), alone=lambda _: True)
 def _product(op: Operation) -> Value:
-    """Rows of the dense matrix are added to those of the result, one for each value."""
+    """Multiply: for each value, add a scaled row of the dense matrix to a row of the result."""
     indices, _, _, b = op.inputs
     values, dense = widened(op.name, op.inputs[1]), widened(op.name, b)
     sizes, wide = [int(size) for size in op.known(2)], dense.dtype
@@ -59,7 +59,7 @@ def _product(op: Operation) -> Value:
 
 @lowers("SparseToDense", known=(1,))
 def _to_dense(op: Operation) -> Value:
-    """Values are put at their places in their order, so that the last of equal places counts."""
+    """Store values at their positions in order, so that the last of repeated ones wins."""
     given, _, values, default = op.inputs
     shape, depth = op.shape(), len(op.shape())
     count = given.shape[0] if given.rank else 1
@@ -95,7 +95,7 @@ def _to_dense(op: Operation) -> Value:
 
 
 def _ascend(points: Value) -> Requirement:
-    """That points come in order, and none twice."""
+    """Require that points are in strictly ascending order."""
     count, depth = points.shape
 
     def condition(i: Expr) -> Expr:

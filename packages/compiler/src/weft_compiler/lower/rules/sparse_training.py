@@ -1,7 +1,7 @@
-"""Updates of rows of variables by optimizers: the formulas of the dense ones, row by row.
+"""Sparse optimizer updates: the dense formulas, applied row by row.
 
-Rows take their turns in the order of the indices, so that of equal indices each finds what the one
-before it has left, as in the kernels.
+Rows are updated in the order of the indices, as in the kernels: of equal indices, each sees the
+result of the previous one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from weft_graph.ops.training import RULES, UpdateRule, op_type
 
 
 def _element(rule: UpdateRule, node: Node, operands: Sequence[Value]) -> Sequence[Scalar]:
-    """The new element of each variable, of an element of each input in the sparse op's order."""
+    """Return the new elements of the variables, from an element of each input of the sparse op."""
     names = (*rule.states, *rule.sparse)
     given = {
         name: Scalar("input", operand.dtype, (), at)
@@ -34,7 +34,7 @@ def _element(rule: UpdateRule, node: Node, operands: Sequence[Value]) -> Sequenc
 
 
 def _changed(rule: UpdateRule, node: Node, operands: Sequence[Value]) -> Sequence[Value]:
-    """What the variables become; the memory that the loops are given has what they were."""
+    """Return the updated variables, whose memory holds the old values when the loops start."""
     count, names = len(rule.states), (*rule.states, *rule.sparse)
     of_grad, of_indices = names.index("grad"), names.index("indices")
     states, grad, indices = operands[:count], operands[of_grad], operands[of_indices]
@@ -54,7 +54,7 @@ def _changed(rule: UpdateRule, node: Node, operands: Sequence[Value]) -> Sequenc
 
 
 def _rows_in_order(rule: UpdateRule, node: Node, operands: Sequence[Value]) -> list[Value]:
-    """All variables together, row after row, as there may be equal ones."""
+    """Update all variables together, row after row, because indices may repeat."""
     count = len(rule.states)
     states = operands[:count]
     news = _element(rule, node, operands)
@@ -66,7 +66,7 @@ def _rows_in_order(rule: UpdateRule, node: Node, operands: Sequence[Value]) -> l
 
 
 def _rows_at_once(rule: UpdateRule, node: Node, operands: Sequence[Value], which: int) -> Value:
-    """One of the variables, of what all have before, as each row comes once."""
+    """Update one variable from the old values of all, because indices are distinct."""
     state, indices = operands[which], operands[(*rule.states, *rule.sparse).index("indices")]
     others = [each for at, each in enumerate(operands) if at != which]
     assert indices.count is not None
@@ -78,11 +78,11 @@ def _rows_at_once(rule: UpdateRule, node: Node, operands: Sequence[Value], which
 def _writer(
     rule: UpdateRule, operands: Sequence[Value], changed: Sequence[int], news: Sequence[Scalar]
 ) -> Callable[..., Sequence[Statement]]:
-    """Writes the loops over rows.
+    """Return the writer of the loops over rows.
 
     Args:
-      changed: the positions of the variables that they change; they are given the memory of these,
-        of the other operands, and of how many rows are meant, where not all are.
+      changed: positions of the variables that the loops change. The writer receives their memory,
+        then that of the other operands and, if not all rows are valid, the number of valid ones.
     """
     count, names = len(rule.states), (*rule.states, *rule.sparse)
     of_grad, of_indices = names.index("grad"), names.index("indices")

@@ -1,8 +1,8 @@
-"""Updates of variables: what their new elements are, by scalar functions.
+"""Elementwise updates of variables: new elements by scalar functions.
 
-The formulas are those of `weft_graph.ops.training.RULES`, in the order of their operations in the
-kernels.  A function takes the node's attributes, then an element of each input, and gives the new
-element of each variable that the node changes.
+The formulas are those of `weft_graph.ops.training.RULES`, with the kernels' order of operations.
+A function receives the node's attributes and an element of each input, and returns the new element
+of each variable that the node changes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Formula = Callable[..., New]
 
 @lowers("ReadVariableOp")
 def _read(op: Operation) -> Value:
-    """In the place of its handle a variable itself is the operand."""
+    """Return the operand: the handle is represented by the variable itself."""
     return op.inputs[0]
 
 
@@ -118,7 +118,7 @@ def _centered_rmsprop(attrs: Attrs, *elements: Scalar) -> New:
 
 
 def _shrunk(value: Scalar, by: Scalar, l1: Scalar) -> Scalar:
-    """sign(value) * max(|value| - by, 0), or the value itself where `l1` is 0."""
+    """Return sign(value) * max(|value| - by, 0), or the value itself if `l1` is 0."""
     return where(greater(l1, 0), sign(value) * maximum(absolute(value) - by, 0), value)
 
 
@@ -190,4 +190,4 @@ FORMULAS: Final[Mapping[str, Formula]] = {
     "Ftrl": _ftrl,
     "FtrlV2": _ftrl_v2,
 }
-"""By the names of `weft_graph.ops.training.RULES`."""
+"""Keyed by the names of `weft_graph.ops.training.RULES`."""

@@ -1,4 +1,4 @@
-"""The walk through ensembles of trees: each sample goes down each tree by itself."""
+"""Inference of tree ensembles: each sample descends each tree on its own."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ _PRIMITIVES: Final = dict(
     )
 )
 _ROWS: Final = 16
-"""Samples that go down a tree one after the other, while its nodes are in the first cache."""
+"""Samples that descend a tree in turn while its nodes are in the L1 cache."""
 _FEATURE, _FAILED, _PASSED, _MISSING = range(4)
 """The columns of the table of nodes."""
 _DEEPEST: Final = 1000
-"""Levels of what is compiled, at most."""
+"""Largest number of levels to compile."""
 
 Array = np.ndarray[Any, Any]
 
@@ -110,9 +110,9 @@ def _tree_leaves(op: Operation) -> Value:
 def _table(
     feature: Array, if_true: Array, if_false: Array, missing: Array, roots: Array, depth: int
 ) -> tuple[Array, Array]:
-    """The nodes side by side, and the roots; leaf n is -1 - n in both.
+    """Return the nodes as a table, and the roots; leaf n is encoded as -1 - n in both.
 
-    Raises: Unsupported: a node leads nowhere, or a walk is longer than `depth`.
+    Raises: Unsupported: a child does not exist, or a path is longer than `depth`.
     """
     count = len(feature)
     ways = np.stack([if_false, if_true], 1)
