@@ -1,7 +1,6 @@
-"""The routine `gemm`: calls of BLAS, those that `np.matmul` makes for the same operands.
+"""The routine `gemm`: the BLAS calls that `np.matmul` makes for the same operands.
 
-Which function that is, and in which order and with which strides, decides the last bits of a
-product.
+The last bits of a product depend on the function, the operand order and the strides.
 """
 
 from __future__ import annotations
@@ -20,31 +19,31 @@ _PLAIN, _TRANSPOSED = 111, 112
 
 
 def supported(dtype: DType) -> bool:
-    """Whether there are functions for a type."""
+    """Return True if BLAS has functions for the type."""
     return dtype in _PREFIX
 
 
 def symbol(function: str) -> str:
-    """What a function of BLAS is called in machine code."""
+    """Return the symbol of a BLAS function in machine code."""
     return f"weft.blas.{function}"
 
 
 THREADS: Final = "threads"
-"""The function that tells how many threads BLAS may use."""
+"""The function that returns the number of threads BLAS may use."""
 
 
 def many_threads(w: Writer, called: set[str]) -> str:
-    """Write the question whether BLAS uses threads of its own.
+    """Emit the test that BLAS uses several threads.
 
     Args:
-      called: the functions of BLAS that a program calls, of which this is one.
+      called: the BLAS functions that a program calls; the one used here is added.
     """
     called.add(THREADS)
     return w.put(f"icmp sgt i32 {w.put(f'call i32 @{symbol(THREADS)}()')}, 1")
 
 
 def declaration(function: str) -> str:
-    """What a module that calls a function declares."""
+    """Return the LLVM declaration of a BLAS function."""
     if function == THREADS:
         return f"declare i32 @{symbol(THREADS)}() nounwind"
     kind = _KIND[function[0]]
@@ -66,13 +65,13 @@ def call(
     of: Mapping[str, int],
     sizes: Mapping[str, int | str],
 ) -> str:
-    """Write the call.
+    """Emit the call.
 
     Args:
       a, b, c: pointers to the first elements.
       of: the parameters of `gemm`.
-      sizes: the same, as operands: some may be known at run only, and `of` has the most they are.
-    Returns: the function of BLAS.
+      sizes: m, n and k as operands; for those known only at run time `of` has the maximum.
+    Returns: the BLAS function.
     """
     prefix = _PREFIX[dtype]
     kind = _KIND[prefix]
@@ -84,7 +83,7 @@ def call(
         w.do(f"store {kind} {found}, ptr {c}, align {dtype.size}")
         return prefix + "dot"
     if m == 1 or n == 1:
-        # A row times a matrix is the matrix, transposed, times a column.
+        # A row times a matrix is the transposed matrix times a column.
         matrix, vector, rows = (b, a, n) if m == 1 else (a, b, m)
         near, far = ("b_row", "b_column") if m == 1 else ("a_column", "a_row")
         step = of["a_column" if m == 1 else "b_row"]
@@ -108,7 +107,7 @@ def call(
 
 
 STORED: Final = ("turned_a", "turned_b", "m", "n", "k", "apart_a", "apart_b", "c_row", "accumulate")
-"""What a product of matrices of several rows and columns is called with, as `stored` lists it."""
+"""The arguments of a matrix-matrix product, in the order of `stored`."""
 
 
 def stored(of: Mapping[str, int]) -> list[int]:
@@ -138,5 +137,5 @@ def call_stored(w: Writer, dtype: DType, a: str, b: str, c: str, arguments: Sequ
 
 
 def _stored(row: int, column: int, columns: int) -> tuple[int, int]:
-    """How a matrix lies in memory, and how far apart its rows, or columns, are."""
+    """Return the storage order of a matrix and its leading dimension."""
     return (_PLAIN, row) if column == 1 and row >= columns else (_TRANSPOSED, column)

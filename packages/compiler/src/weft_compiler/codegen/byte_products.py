@@ -1,7 +1,6 @@
-"""The routines `matmul_bytes`, `conv_bytes` and `pack_bytes`: products of bytes, exact in int32.
+"""The routines `matmul_bytes`, `conv_bytes` and `pack_bytes`: int8 products, exact in int32.
 
-Their loops are those of `weft_compiler.codegen.group_products`, their kernels those of
-`weft_compiler.codegen.byte_tiles`.
+Loops are in `weft_compiler.codegen.group_products`, kernels in `weft_compiler.codegen.byte_tiles`.
 """
 
 from __future__ import annotations
@@ -35,17 +34,17 @@ _VIEWS: Final = {
 
 
 def workspace(routine: str, dtype: DType, target: Target, of: Mapping[str, int]) -> int:
-    """Bytes that a call works in."""
+    """Return the workspace of a call, in bytes."""
     return 0 if routine == "pack_bytes" else own_bytes(byte_shape(dtype, target))
 
 
 def declaration(routine: str, dtype: DType) -> str:
-    """What a module that calls a routine declares."""
+    """Return the LLVM declaration of a routine."""
     return declared(routine, dtype, len(_VIEWS[routine]), len(_PARAMETERS[routine]))
 
 
 def module_text(dtype: DType, target: Target) -> str:
-    """The module that defines all of them."""
+    """Return the module that defines all of them."""
     s = byte_shape(dtype, target)
     routines = [_Conv(s).text(), _Pack(s.dtype).text()]
     if not s.in_tiles:
@@ -60,7 +59,7 @@ _FEW, _MANY = "weft.few.rows", "weft.many.rows"
 
 
 def _chosen(dtype: DType) -> str:
-    """`matmul_bytes` where there are registers of tiles: few rows would leave them empty."""
+    """Choose the variant of `matmul_bytes`: AMX tiles, unless few rows leave them empty."""
     w, (views, numbers) = Loops(), _given("matmul_bytes")
     given = [f"ptr %{name}" for name in views] + [f"i64 %{name}" for name in numbers]
     few = w.put(f"icmp sle i64 %m, {FEW}")
@@ -70,7 +69,7 @@ def _chosen(dtype: DType) -> str:
 
 
 class _Bytes(GroupGather):
-    """`gather` of bytes, as kernels take them; `outside` is what is outside of an image."""
+    """`gather` of bytes in the format of the kernels; `outside` is the value of padding."""
 
     numbers = (*WINDOWS, *GATHERED, "outside")
 
@@ -91,7 +90,7 @@ class _Matmul(Driver):
     extra, sums = "0", True
 
     def text(self, within: str = "") -> str:
-        """The function of the routine, or one of its ways."""
+        """Return the function of the routine, or of one of its variants."""
         self.multiply(("%m", "%n", "%k"), ("%b", "%c"), "%c_row", self._copy)
         return self.function("matmul_bytes", self.s.dtype, *_given("matmul_bytes"), within)
 
@@ -118,7 +117,7 @@ def _given(routine: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 class _Pack:
-    """`pack_bytes`: four rows of 32 columns at a time, and what is left one by one."""
+    """`pack_bytes`: four rows of 32 columns at a time, and the rest one by one."""
 
     def __init__(self, dtype: DType) -> None:
         self.dtype = dtype
@@ -152,7 +151,7 @@ class _Pack:
         return function("pack_bytes", self.dtype, w, *_given("pack_bytes"))
 
     def _signed(self, x: str, lanes: int = 0) -> str:
-        """Bytes with a sign: of those without one, less 128."""
+        """Return bytes as signed: 128 is subtracted from unsigned ones."""
         if self.dtype is dtypes.int8:
             return x
         kind = f"<{lanes} x i8>" if lanes else "i8"
@@ -160,7 +159,7 @@ class _Pack:
         return self.w.put(f"xor {kind} {x}, {flip}")
 
     def _four(self, first: str, j: str, place: str) -> None:
-        """Four whole rows of a panel."""
+        """Pack four full rows of a panel."""
         w, kind, sums = self.w, f"<{PANEL} x i8>", f"<{PANEL} x i32>"
         start = w.at("%b", "i8", w.put(f"mul nsw i64 {first}, %b_row"), j)
         rows = []
@@ -185,7 +184,7 @@ class _Pack:
         w.do(f"store {whole} {found}, ptr {place}, align 1")
 
     def _each(self, first: str, j: str, place: str) -> None:
-        """Four rows of a panel, where there may be fewer; zeros beyond the last."""
+        """Pack four rows of a panel of which some may be missing; these become zeros."""
         w = self.w
         left = w.least(w.put(f"sub i64 %k, {first}"), str(FOUR))
         columns = w.least(w.put(f"sub i64 %n, {j}"), str(PANEL))

@@ -1,17 +1,17 @@
-"""Tiles of products of bytes, whose sums of 32 bits are exact.
+"""Register-blocked int8 products with exact int32 sums.
 
-A panel of b has four bytes of each of its columns side by side.  A step of a kernel multiplies them
-with four bytes of each row of a.  What does that depends on the processor:
+A panel of b stores four bytes of each column side by side.  A step of a kernel multiplies them with
+four bytes of each row of a.  The instruction depends on the processor:
 
-    tdpbssd, tdpbusd  tiles of 16 rows and 16 columns, in registers of their own
-    vpdpbusd          four products of a lane and their sum, of bytes without sign and with one
-    sdot              the same, of bytes with a sign
-    pmaddwd           two products of 16 bits: each column has two lanes, which are added in the end
-    smull, sadalp     two products of 8 bits, in the same lanes
-    plain             two products of 32 bits, where there is nothing of these
+    tdpbssd, tdpbusd  AMX tiles of 16 rows and 16 columns
+    vpdpbusd          sum of four unsigned-by-signed products per lane
+    sdot              sum of four signed products per lane
+    pmaddwd           two 16-bit products: each column has two lanes, which are added at the end
+    smull, sadalp     two 8-bit products, in the same lanes
+    plain             two 32-bit products, if none of these exists
 
-Where a processor takes other bytes than a has, 128 is added to them or taken from them as they are
-copied, and as many times the sums of the columns of b from the result.
+If the instruction needs the other signedness than a has, 128 is added to a or subtracted from it as
+it is copied. The result is corrected by 128 times the column sums of b.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from weft_tensor.dtypes import DType
 
 _BLOCK_BYTES: Final = 1 << 19
 _DEPTH: Final = 1024
-"""Bytes of a row of a that are copied at once."""
+"""Bytes of a row of a that are copied at a time."""
 
 
 class Dot(enum.Enum):
-    """How four bytes are multiplied."""
+    """The ways to multiply groups of four bytes."""
 
     TILES = "tdpbssd"
     UNSIGNED = "vpdpbusd"
@@ -48,12 +48,12 @@ class Dot(enum.Enum):
 
 
 def dot_of(target: Target) -> Dot:
-    """The fastest that a processor has, and whose sums are exact."""
+    """Return the fastest way that a processor supports and whose sums are exact."""
     return Dot.TILES if target.has_tiles("int8") else dot_of_rows(target)
 
 
 def dot_of_rows(target: Target) -> Dot:
-    """The same without registers of tiles."""
+    """Return the fastest way without AMX."""
     if target.x86:
         wide = target.has("avx512vnni") and target.vector_bytes == 64
         narrow = target.has("avxvnni") and target.vector_bytes == 32
@@ -67,13 +67,13 @@ def dot_of_rows(target: Target) -> Dot:
 
 @dataclass(frozen=True, slots=True)
 class ByteShape:
-    """The sizes of tiles and blocks.
+    """Sizes of tiles and blocks.
 
     Attributes:
       dtype: of a: int8 or uint8.
-      lanes: sums of 32 bits in a register.
-      rows: of the tiles there are kernels for, the largest first.
-      columns: those of b that one copy of rows of a is used with.
+      lanes: 32-bit sums in a register.
+      rows: the row counts of tiles that have kernels, the largest first.
+      columns: columns of b for which a copy of rows of a is used.
     """
 
     dtype: DType
@@ -85,27 +85,27 @@ class ByteShape:
 
     @property
     def parts(self) -> int:
-        """Lanes of a column."""
+        """Lanes per column."""
         return 1 if self.dot in (Dot.TILES, Dot.UNSIGNED, Dot.SIGNED) else 2
 
     @property
     def group(self) -> int:
-        """Elements of a column that are side by side in a panel."""
+        """Elements of a column that are adjacent in a panel."""
         return FOUR
 
     @property
     def result(self) -> str:
-        """The type of an element of the result in LLVM."""
+        """The LLVM type of an element of the result."""
         return "i32"
 
     @property
     def in_tiles(self) -> bool:
-        """Whether registers are tiles."""
+        """True if the kernels use AMX tiles."""
         return self.dot is Dot.TILES
 
     @property
     def vectors(self) -> int:
-        """Registers of a row of a tile's result."""
+        """Registers per row of a result tile."""
         return 2 // self.parts
 
     @property
@@ -115,39 +115,39 @@ class ByteShape:
 
     @property
     def copied(self) -> str:
-        """The type of copied elements of a in LLVM."""
+        """The LLVM type of copied elements of a."""
         return "i16" if self.dot in (Dot.PAIRS, Dot.PLAIN) else "i8"
 
     @property
     def size(self) -> int:
-        """Bytes of a copied element of a."""
+        """The size of a copied element of a, in bytes."""
         return 2 if self.copied == "i16" else 1
 
     @property
     def depth(self) -> int:
-        """KC."""
+        """The block size KC."""
         return _DEPTH // self.size
 
     @property
     def row(self) -> int:
-        """How many elements apart copied rows of a are."""
+        """The row stride of copied rows of a, in elements."""
         return self.depth + PAD // self.size
 
     @property
     def panel_bytes(self) -> int:
-        """Bytes of the copied rows of a."""
+        """The size of the copied rows of a, in bytes."""
         rows = tile_registers.ROWS if self.in_tiles else self.rows[0]
         return rows * self.row * self.size
 
     @property
     def added(self) -> int:
-        """What is added to the bytes of a as they are copied."""
+        """The offset added to the bytes of a as they are copied."""
         if self.dot is Dot.UNSIGNED and self.dtype is dtypes.int8:
             return 128
         return -128 if self.dot in (Dot.SIGNED, Dot.LONG) and self.dtype is dtypes.uint8 else 0
 
     def as_copied(self, w: Loops, x: str, lanes: int = 0) -> str:
-        """Bytes of a, or one of them, as kernels take them."""
+        """Convert bytes of a, a vector or a scalar, to the format of the kernels."""
         kind = f"<{lanes} x i8>" if lanes else "i8"
         if self.added:
             flip = f"<{', '.join(['i8 -128'] * lanes)}>" if lanes else "-128"
@@ -159,7 +159,7 @@ class ByteShape:
 
 
 def byte_shape(dtype: DType, target: Target) -> ByteShape:
-    """The sizes for a processor."""
+    """Return the sizes for a processor."""
     width = target.vector_bytes
     if width == 64 and not target.has("avx512bw"):
         width = 32
@@ -167,7 +167,7 @@ def byte_shape(dtype: DType, target: Target) -> ByteShape:
 
 
 def texts(s: ByteShape) -> list[str]:
-    """The kernels of all sizes, and the tables that `chosen` finds them in."""
+    """Return the kernels of all sizes, and the tables in which `chosen` finds them."""
     if s.in_tiles:
         multiply = "tdpbssd" if s.dtype is dtypes.int8 else "tdpbusd"
         return tile_registers.texts(multiply, s.row * s.size)
@@ -184,11 +184,11 @@ class _Kernel(GroupKernel):
         self.s = s
 
     def totals(self) -> list[list[str]]:
-        """The sums of products."""
+        """Return the sums of products."""
         return [self._whole(row) for row in super().totals()]
 
     def corrections(self) -> list[str]:
-        """What the result has too little, since something was added to a."""
+        """Emit the terms that cancel the offset added to a."""
         w, lanes = self.w, self.s.lanes
         if not self.s.added:
             return []
@@ -201,11 +201,11 @@ class _Kernel(GroupKernel):
 
     @property
     def _bytes(self) -> int:
-        """Bytes of b that go with a register of sums."""
+        """The bytes of b that belong to a register of sums."""
         return self.s.lanes * FOUR // self.s.parts
 
     def columns_of(self, start: str, v: int) -> list[str]:
-        """Four bytes of each of some columns."""
+        """Load four bytes of each of some columns."""
         w, count = self.w, self._bytes
         place = w.at(start, "i8", str(v * count))
         found = w.put(f"load <{count} x i8>, ptr {place}, align 1")
@@ -214,7 +214,7 @@ class _Kernel(GroupKernel):
         return [w.put(f"sext <{count} x i8> {found} to <{count} x i16>")]
 
     def row_of(self, place: str, b: list[list[str]], totals: list[str]) -> list[str]:
-        """Four elements of a row of a, with those of all columns."""
+        """Accumulate four elements of a row of a times those of all columns."""
         w, s = self.w, self.s
         word, count = f"i{32 * s.size}", self._bytes
         x = w.put(f"load {word}, ptr {place}, align {s.size}")
@@ -224,7 +224,7 @@ class _Kernel(GroupKernel):
         return [step(w, s, total, every, y) for (y,), total in zip(b, totals, strict=True)]
 
     def _whole(self, sums: list[str]) -> list[str]:
-        """The columns of a row, of the lanes of each."""
+        """Add the lanes of each column of a row."""
         if self.s.parts == 1:
             return sums
         pairs = zip(sums[::2], sums[1::2], strict=True)
@@ -235,7 +235,7 @@ class _Kernel(GroupKernel):
 
 
 def _added_pairs(w: Loops, kind: str, lanes: int, x: str, y: str) -> str:
-    """The sums of neighbours, of one register and then of another."""
+    """Return the pairwise sums of one register followed by those of another."""
     both = [
         w.put(
             f"shufflevector {kind} {x}, {kind} {y}, <{lanes} x i32> "
@@ -302,4 +302,4 @@ _STEPS: Final[dict[Dot, Callable[[Loops, ByteShape, str, str, str], str]]] = {
     Dot.LONG: _long,
     Dot.PLAIN: _plain,
 }
-"""What adds products of a and b to sums."""
+"""The instructions that accumulate products of a and b."""

@@ -1,7 +1,7 @@
-"""Nests that are one call of a routine: one function for all sizes, which are numbers in a table.
+"""Nests that are a single routine call: one function for all sizes, driven by a table of numbers.
 
-A product or a convolution of each layer has sizes of its own, which decide how threads share it.
-As code of its own each took 10 ms to compile.
+The products and convolutions of different layers have different sizes, and these determine how
+threads divide them. Separate code took 10 ms to compile for each.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
 _UNITS, _UNIT, _COUNT, _CHUNKS, _THREAD, _CUT, _MOVES = range(7)
-"""Words of a table: of a `Cut` its parts, the unit and the count of a part, and chunks; bytes of
-each thread's workspace; which parameter is that of a part, or -1; if the first row moves on. Then
-come three words for each view: its slot, its offset in bytes and the bytes that a part moves it on;
-then the parameters and the numbers of the call."""
+"""Words of a table: the number of parts of a `Cut`, its unit, its count and its chunks; the
+workspace of each thread in bytes; the position of the parameter that is split, or -1; 1 if the
+first row advances with the part. Three words follow for each view: its slot, its offset and its
+advance per part, both in bytes. The parameters and the numbers of the call come last."""
 _HEAD: Final = 7
 
 
@@ -44,7 +44,7 @@ def call_of(piece: Piece) -> Call | None:
         return None
     if call.routine == "gemm":
         of = dict(call.parameters)
-        return call if of["m"] > 1 and of["n"] > 1 else None  # else BLAS has other functions
+        return call if of["m"] > 1 and of["n"] > 1 else None  # otherwise BLAS uses other functions
     return call if generated.supported(call.routine, dtype_of(piece, call)) else None
 
 
@@ -170,7 +170,7 @@ entry:
   ret i32 %result
 }
 """
-"""The same as a function of a frame, for other threads."""
+"""The same as a function of a frame, for helper threads."""
 
 
 def _run(shares: bool, is_product: bool) -> str:

@@ -1,18 +1,18 @@
-"""The routines `conv`, `conv_filter` and `turn`: convolutions as products without all windows.
+"""The routines `conv`, `conv_filter` and `turn`: implicit-GEMM convolution.
 
     conv: y, windows × depth = windows of x × w
 
-    for windows, some tiles of them:
-      for blocks of KC places of a window:
-        gather that part of these windows     # which stays in the second cache
+    for windows, several tiles at a time:
+      for blocks of KC elements of a window:
+        gather that part of these windows     # stays in the L2 cache
         for columns in tiles:
-          copy that panel of w, unless it is packed, so that it stays in the first cache
+          copy that panel of w, unless it is packed, so that it stays in the L1 cache
           for windows in tiles:
             kernel: y tile = or += windows times panel of w
 
     conv_filter: y, depth × places = the transpose of g, windows × depth, times windows of x
 
-    for blocks of NC places of a window, of those from `from` to before `until`:
+    for blocks of NC elements of a window, in [`from`, `until`):
       for windows in blocks of KC:
         gather that part of these windows     # unless they are pixels
         for rows of y in tiles:
@@ -62,19 +62,19 @@ _PARAMETERS: Final = {
     "turn": ("rows", "columns", "x_row", "y_row"),
 }
 _NARROW: Final = 256
-"""Bytes of a window up to which several tiles are gathered at once, as each call takes a while."""
+"""Bytes of a window up to which several tiles are gathered together, to amortize the call."""
 _AT_ONCE: Final = 8
 _PAD: Final = 16
-"""Elements between gathered windows, so that those of one column are in all parts of a cache."""
+"""Padding between gathered windows, in elements; spreads a column over all cache sets."""
 
 
 def workspace(routine: str, dtype: DType, target: Target, of: Mapping[str, int]) -> int:
-    """Bytes that a call works in."""
+    """Return the workspace of a call, in bytes."""
     s = shape_of(dtype, target)
     if routine in ("turn", "winograd_filters"):
         return 0
     places = places_of(of)
-    if routine in ("conv", "winograd"):  # which calls it where something is not finite
+    if routine in ("conv", "winograd"):  # calls it if a result is not finite
         at_once = min(_at_once(of, dtype.size), -(-taken(of) // s.rows[0]))
         own = memory(s, at_once * s.rows[0], places)
         return max(own, winograd.workspace(s, of) if routine == "winograd" else 0)
@@ -84,7 +84,7 @@ def workspace(routine: str, dtype: DType, target: Target, of: Mapping[str, int])
 
 
 def _at_once(of: Mapping[str, int], size: int) -> int:
-    """Tiles of windows that `conv` gathers at once."""
+    """Return the number of tiles of windows that `conv` gathers together."""
     places = places_of(of)
     if places * of["depth"] * size > LARGE:
         return MANY
@@ -92,7 +92,7 @@ def _at_once(of: Mapping[str, int], size: int) -> int:
 
 
 def declaration(routine: str, dtype: DType) -> str:
-    """What a module that calls a routine declares."""
+    """Return the LLVM declaration of a routine."""
     if routine == "winograd_gradient":
         return winograd_gradient.declaration(dtype)
     if routine not in _PARAMETERS:
@@ -103,7 +103,7 @@ def declaration(routine: str, dtype: DType) -> str:
 
 
 def module_text(dtype: DType, target: Target) -> str:
-    """The module that defines all of them."""
+    """Return the module that defines all of them."""
     s = shape_of(dtype, target)
     gather = Gather(s.scalar, lanes_of(s.lanes), beyond=s.lanes <= _PAD)
     turn = [squares.text(dtype, s.lanes), _Turn(s).text()]
@@ -113,7 +113,7 @@ def module_text(dtype: DType, target: Target) -> str:
 
 
 class _Driver(ABC):
-    """What both products have: loops over blocks, and the calls within."""
+    """Base of both products: loops over blocks, and the calls inside."""
 
     routine = ""
     views = ""
@@ -123,7 +123,7 @@ class _Driver(ABC):
         self.w = Loops()
 
     def text(self) -> str:
-        """The function."""
+        """Return the function."""
         w = self.w
         windows = w.put("mul nsw i64 %rows, %width")
         self.windows = w.put(f"mul nsw i64 %images, {windows}")
@@ -138,10 +138,10 @@ class _Driver(ABC):
 
     @abstractmethod
     def write(self) -> None:
-        """The body."""
+        """Emit the body."""
 
     def gather(self, y: str, *numbers: str) -> None:
-        """Parts of windows, as GATHERED tells."""
+        """Gather parts of windows, selected by the numbers of GATHERED."""
         given = ", ".join(f"i64 {x}" for x in (*(f"%{name}" for name in WINDOWS), *numbers))
         self.w.do(f"call void @weft.gather(ptr %x, ptr {y}, {given})")
 
@@ -154,7 +154,13 @@ class _Driver(ABC):
         depth: str,
         c: tuple[str, str, str],
     ) -> None:
-        """A tile: its rows; its panel and how far apart rows of it are; its place, that, `add`."""
+        """Call the kernel of a tile.
+
+        Args:
+          a: the rows of the tile.
+          panel: the panel and its row stride.
+          c: the result, its row stride, and the condition to accumulate.
+        """
         found = chosen(self.w, self.s, wanted, here)
         (b, b_row), (place, c_row, add) = panel, c
         self.w.do(
@@ -191,7 +197,7 @@ class _Forward(_Driver):
                     panel_times_rows(w, s, panel, own, copies, count, self.windows, c)
 
     def _most(self) -> tuple[str, str]:
-        """Whether filters are large, and how many windows are gathered at once."""
+        """Return the condition that filters are large, and the windows to gather together."""
         w, s, size = self.w, self.s, self.s.dtype.size
         narrow = w.put(f"icmp sle i64 {self.places}, {_NARROW // size}")
         few = w.select(narrow, "i64", str(_AT_ONCE * s.rows[0]), str(s.rows[0]))
@@ -199,9 +205,9 @@ class _Forward(_Driver):
         return large, w.select(large, "i64", str(MANY * s.rows[0]), few)
 
     def _panel(self, packed: str, apart: str, pc: str, j: str) -> str:
-        """Where filters are, from a place of windows and a column on."""
+        """Return the address of filters, from an element of windows and a column on."""
         w, s = self.w, self.s
-        # Panels are as wide as the tiles of the widest registers, or twice as wide.
+        # Panels are one or two tiles wide: as wide as the widest registers.
         of = w.put(f"and i64 {j}, {-(PANEL_BYTES // s.dtype.size)}")
         of = w.select(packed, "i64", of, "0")
         start = w.put(f"mul nsw i64 {of}, {self.places}")
@@ -209,7 +215,7 @@ class _Forward(_Driver):
         return w.at("%w", s.scalar, start, rest, w.put(f"sub i64 {j}, {of}"))
 
     def _following(self, packed: str, apart: str, pc: str, depth: str, j: str) -> str:
-        """The panel that is used next."""
+        """Return the next panel to prefetch."""
         w = self.w
         column = w.put(f"add nsw i64 {j}, {self.s.width}")
         last = w.put(f"icmp sge i64 {column}, %depth")
@@ -224,7 +230,7 @@ class _ByFilter(_Driver):
     def write(self) -> None:
         w, s = self.w, self.s
         w.do(f"%gathered = getelementptr i8, ptr %workspace, i64 {s.panel_bytes}")
-        # Blocks have about as many places each: a narrow one would not pay for copying g.
+        # Blocks are about equal in size: copying g does not pay for a narrow one.
         there = w.put("sub i64 %until, %from")
         blocks = w.put(f"add nsw i64 {there}, {s.columns - 1}")
         blocks = w.put(f"udiv i64 {blocks}, {s.columns}")
@@ -233,7 +239,7 @@ class _ByFilter(_Driver):
         most = w.least(w.put(f"and i64 {most}, {-s.width}"), there)
         apart = w.put(f"add nsw i64 {most}, {_PAD}")
         given = w.put("icmp ne i64 %accumulate, 0")
-        pixels = are_pixels(w, "0")  # which are read where they lie
+        pixels = are_pixels(w, "0")  # these are read in place
         gathered = w.put(f"xor i1 {pixels}, true")
         b_row = w.select(pixels, "i64", "%channels", apart)
         with w.each("%until", most, low="%from") as jc:
@@ -257,7 +263,7 @@ class _ByFilter(_Driver):
 
 
 class _Turn:
-    """`turn(x, y, rows, columns, x_row, y_row)`, with a workspace that it has no use for."""
+    """`turn(x, y, rows, columns, x_row, y_row)`, with an unused workspace."""
 
     def __init__(self, s: Shape) -> None:
         self.s = s

@@ -1,4 +1,4 @@
-"""Calls of routines that threads share: which of their sizes is cut, and what a part of it is."""
+"""Splitting of routine calls among threads: the size to split, and the unit of a part."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from weft_compiler.routines import FOUR, PANEL
 from weft_compiler.windows import tile_of
 
 _ENOUGH: Final = 1 << 19
-"""Products of numbers that a thread should compute at a time: some microseconds."""
+"""Multiplications that a thread should compute at a time: some microseconds."""
 _UNPACKED: Final = 1 << 23
-"""Products of numbers up to which BLAS gets a part of `_ENOUGH` after the other. OpenBLAS packs
-what is more than 10^6 into memory that threads share in turns, so one finds there what another
-wrote: 32×512×512 by two threads takes 140 µs so, and 97 in such parts."""
+"""Multiplications up to which BLAS is called for parts of `_ENOUGH`. Beyond 10^6 OpenBLAS packs
+operands into buffers that threads reuse alternately, which moves cache lines between cores:
+32×512×512 takes two threads 140 µs, and 97 µs in such parts."""
 _FASTER: Final = 4
-"""Of how many products of bfloat16 a processor computes as many as of one of float32."""
+"""The number of bfloat16 multiplications in the time of one float32 multiplication."""
 _LINES: Final = 16
-"""Rows of a product that a part has a multiple of; of columns it has whole panels."""
+"""Parts have a multiple of this many rows of a product, or whole panels of columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """How a call is cut.
+    """The split of a call into parts.
 
     Attributes:
-      size: the parameter that is smaller for a part; "" for the places, or
-        channels, of a filter's gradient.
-      count: what it is for the whole.
-      unit: parts have a multiple of so many.
-      steps: how many elements a view moves on for each.
-      rows: whether the call's number, the first row, moves on too.
-      chunks: into how many chunks each part is cut, at most.
-      least: what is left at the end is a part where it is so many; else it belongs to the last one.
+      size: the parameter that is smaller for a part; "" for the elements, or channels, of a filter
+        gradient.
+      count: its value for the whole call.
+      unit: parts have a multiple of this many.
+      steps: for views by position, the elements to advance for each unit of `size`.
+      rows: True if the call's number, the first row, advances too.
+      chunks: the maximal number of chunks of each thread's part.
+      least: a remainder of at least this size is a part; a smaller one belongs to the last part.
     """
 
     size: str
@@ -50,17 +50,17 @@ class Cut:
 
     @property
     def units(self) -> int:
-        """How many parts there may be."""
+        """The maximal number of parts."""
         whole, left = divmod(self.count, self.unit)
         return whole + (left >= self.least)
 
 
 def cut_of(routine: str, of: Mapping[str, int], work: int) -> Cut | None:
-    """How a call is cut; None where it is not worth it.
+    """Return the split of a call; None if splitting does not pay.
 
     Args:
       of: its parameters.
-      work: products of numbers that it takes.
+      work: its number of multiplications.
     """
     if routine.endswith("_pairs"):
         work //= _FASTER
@@ -96,11 +96,11 @@ def cut_of(routine: str, of: Mapping[str, int], work: int) -> Cut | None:
 
 
 def _of_product(of: Mapping[str, int], column: int, result: int = 2) -> Cut:
-    """Rows of a and c, or columns of b and c.
+    """Split rows of a and c, or columns of b and c.
 
     Args:
-      column: elements of b for a column; in panels for each of a panel's.
-      result: which view c is; those between b and c have an element for each column.
+      column: elements of b per column; for panels, per column of a panel.
+      result: the position of view c; views between b and c have one element per column.
     """
     if of["m"] >= of["n"]:
         steps = {0: of["a_row"], result: of["c_row"]}
@@ -109,11 +109,11 @@ def _of_product(of: Mapping[str, int], column: int, result: int = 2) -> Cut:
 
 
 def _of_windows(of: Mapping[str, int], result: int, unit: int = 1) -> Cut:
-    """Images, or rows of one.
+    """Split images, or the rows of one.
 
     Args:
-      result: which view y is.
-      unit: rows that a part has a multiple of.
+      result: the position of view y.
+      unit: parts have a multiple of this many rows.
     """
     line = of["width"] * of["depth"]
     if of["images"] > 1:
@@ -126,5 +126,5 @@ def _of_windows(of: Mapping[str, int], result: int, unit: int = 1) -> Cut:
 
 
 def _enough_rows(each: int) -> int:
-    """How many have more rows than kernels of few rows have, where each has some."""
+    """Return the number of items, of `each` rows, that exceed the rows of the few-rows kernels."""
     return -(-(FEW + 1) // max(1, each))

@@ -1,4 +1,4 @@
-"""What a parallel loop sees of values around it, and how many of its turns are worth a thread."""
+"""Captured values of a parallel loop, and the number of its iterations worth a thread."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from weft_compiler.ir.program import (
 from weft_compiler.passes.parallelize import estimate_work
 
 _GRAIN: Final = 20_000
-"""Operations that a thread does at a time, at least."""
+"""Minimal number of operations that a thread runs at a time."""
 
 _LANES: Final = 1024
-"""Turns of an innermost loop that a thread does are a multiple of this, for the sake of lanes."""
+"""Threads run a multiple of this many iterations of an innermost loop, to fill vector lanes."""
 
 CHUNKS: Final = 4
-"""Into how many chunks a thread's part of a loop is cut, so that who is late has fewer."""
+"""Chunks of a thread's part of a loop; others take chunks of a late thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A value that a parallel loop sees.
+    """A value captured by a parallel loop.
 
     Attributes:
-      kind: its type, with what is said of it as a parameter.
-      value: what it is where the loop is offered.
+      kind: its type with parameter attributes.
+      value: its operand where the loop is offered to other threads.
     """
 
     kind: str
@@ -45,17 +45,17 @@ class Seen:
 
 
 def grain_of(loop: For, innermost: bool) -> int:
-    """Turns of a loop that are worth another thread: what takes some microseconds."""
+    """Return the number of iterations worth another thread: some microseconds of work."""
     inner = sum(map(estimate_work, loop.body)) + 1
     turns = max(1, -(-_GRAIN // inner))
     return -(-turns // _LANES) * _LANES if innermost else turns
 
 
 def names_of(statement: Statement, immediate: Container[str]) -> list[str]:
-    """Names of values and buffers that a statement uses and does not define.
+    """Return the names of values and buffers that a statement uses and does not define.
 
     Args:
-      immediate: buffers whose one element is known, which are not loaded.
+      immediate: buffers whose only element is known; they are not loaded.
     """
     found: dict[str, None] = {}
     inside = set()
@@ -79,12 +79,12 @@ def names_of(statement: Statement, immediate: Container[str]) -> list[str]:
 
 
 def plain(kind: str) -> str:
-    """A type without what is said of a parameter besides."""
+    """Return a type without its parameter attributes."""
     return kind.partition(" ")[0]
 
 
 def thunk(name: str, seen: Sequence[Seen]) -> str:
-    """The function that calls another with what a frame has for it."""
+    """Return the function that calls another one with the values of a frame."""
     w = Writer()
     given = []
     for at, each in enumerate(seen):

@@ -1,8 +1,8 @@
-"""The function that gathers parts of windows side by side, which convolutions multiply.
+"""The function that gathers parts of convolution windows into contiguous rows (im2col).
 
-Taps that are neighbours in memory, those of a window's row where taps are not apart, are gathered
-in one copy: a run.  What is outside of x is 0.  Where runs of neighbouring windows are all within a
-line of an image, each is some registers, of which the last may reach beyond its end.
+Taps that are contiguous in memory, those of a window's row without dilation, are copied together
+as a run.  Elements outside x are 0.  If the runs of adjacent windows are all inside a line of an
+image, each is copied in whole registers; the last may write beyond the run.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from weft_compiler.codegen.writer import Loops
 from weft_compiler.windows import WINDOWS
 
 GATHERED: Final = ("first", "count", "place", "size", "apart", "row")
-"""Which windows, which places of each, and how far apart they are put."""
+"""The parameters: the windows, the range of elements of each, and the strides of the result."""
 _SHORT: Final = 4
-"""Elements that are copied at once where there are fewer than a register holds."""
+"""Elements copied at a time if there are fewer than a register holds."""
 
 _UNROLLED: Final = 4
-"""Registers that are copied in a turn where there are many."""
+"""Unroll factor of long copies, in registers."""
 
 
 def lanes_of(lanes: int) -> tuple[int, ...]:
-    """How many elements are copied at once by registers of so many."""
+    """Return the numbers of elements to copy at a time, for registers of `lanes` elements."""
     return tuple(sorted({lanes, min(lanes, _SHORT)}, reverse=True))
 
 
 def are_pixels(w: Loops, row: str) -> str:
-    """Whether windows are the pixels of images, one after the other.
+    """Return the condition that windows are consecutive pixels of images.
 
     Args:
-      w: writes a function that has the numbers of WINDOWS.
+      w: the writer of a function with the parameters WINDOWS.
       row: the first row.
     """
     ones = w.put("mul i64 %taps_y, %taps_x")
@@ -47,15 +47,15 @@ def are_pixels(w: Loops, row: str) -> str:
 
 
 class Gather:
-    """`gather(x, y, numbers of WINDOWS, numbers of GATHERED)`: parts of windows side by side.
+    """`gather(x, y, numbers of WINDOWS, numbers of GATHERED)`: gathers parts of windows.
 
     Attributes:
-      source, scalar: the types of elements of x and of y in LLVM.
-      lanes: elements that are copied at once, the most first.
-      beyond: whether a copy may write so many elements as the most lanes, less one, beyond those of
-        a part: these are of a part that is gathered later, or of nobody.
-      name: what it is called.
-      numbers: names of its integers.
+      source, scalar: the LLVM types of elements of x and of y.
+      lanes: the numbers of elements to copy at a time, in descending order.
+      beyond: True if a copy may write up to the most lanes, less one, beyond a part: that memory
+        is overwritten later or unused.
+      name: the name of the function.
+      numbers: the names of its integer parameters.
     """
 
     name = "weft.gather"
@@ -69,12 +69,12 @@ class Gather:
         self.w = Loops()
 
     def text(self) -> str:
-        """The function."""
+        """Return the function."""
         w = self.w
         with w.when(are_pixels(w, "%row")):
             self._pixels()
             w.do("ret void")
-            w.begin(w.label())  # nobody comes here
+            w.begin(w.label())  # unreachable
         dense = w.put("icmp eq i64 %dilation_x, 1")
         row = w.put("mul nsw i64 %taps_x, %channels")
         run = w.select(dense, "i64", row, "%channels")
@@ -128,12 +128,12 @@ class Gather:
         apart: tuple[str, str],
         target: str,
     ) -> None:
-        """A run of places of all windows.
+        """Gather a run of all windows.
 
         Args:
           start: image, row and column of the first window.
-          moved: from a window to the run: rows, columns and elements.
-          apart: elements from an image to the next, and from a row.
+          moved: the offset of the run from its window: rows, columns and elements.
+          apart: the strides of images and rows, in elements.
         """
         w, source_type = self.w, self.source
         (dy, dx, inside), (image, line) = moved, apart
@@ -192,11 +192,11 @@ class Gather:
     def _window(
         self, source: str, place: str, there: str, first: str, sizes: tuple[str, str]
     ) -> None:
-        """The run of places of one window, of which some may be outside.
+        """Gather the run of one window, which may be partly outside.
 
         Args:
-          there: whether its row is in the image.
-          first: where in its line it begins.
+          there: the condition that its row is in the image.
+          first: its offset in the line.
           sizes: of the run, and of a line.
         """
         w, (size, line) = self.w, sizes
@@ -212,7 +212,7 @@ class Gather:
     # ---------------------------------------------------------------------- several windows
 
     def _columns_within(self, dx: str, inside: str, size: str, line: str) -> tuple[str, str]:
-        """The first and the last window of a line whose run is within it."""
+        """Return the first and the last window of a line whose run is inside the line."""
         w = self.w
         step = w.put("mul nsw i64 %stride_x, %channels")
         first = w.put(f"add nsw i64 {w.put(f'mul nsw i64 {dx}, %channels')}, {inside}")
@@ -224,7 +224,7 @@ class Gather:
         return low, w.select(none, "i64", "-1", w.put(f"sdiv i64 {left}, {step}"))
 
     def _run(self, i: str, x: str, there: str, within: tuple[str, str]) -> str:
-        """How many windows from one on are next to each other, with runs within a line; or 0."""
+        """Return the number of adjacent windows from one on whose runs are in the line; or 0."""
         w, (low, high) = self.w, within
         last = w.least(w.put(f"add nsw i64 {high}, 1"), "%width")
         count = w.least(w.put(f"sub i64 {last}, {x}"), w.put(f"sub i64 %count, {i}"))
@@ -232,7 +232,7 @@ class Gather:
         return w.select(inside, "i64", count, "0")
 
     def _is_safe(self, offset: str, run: str, size: str, image: str) -> str:
-        """Whether whole registers may be read of some windows: x does not end before."""
+        """Return the condition that whole registers may be read without passing the end of x."""
         w, lanes = self.w, self.lanes[0]
         total = w.put(f"mul nsw i64 %images, {image}")
         step = w.put("mul nsw i64 %stride_x, %channels")
@@ -241,7 +241,7 @@ class Gather:
         return w.put(f"icmp sle i64 {end}, {total}")
 
     def _move_run(self, source: str, place: str, run: str, size: str) -> None:
-        """Runs of some windows by whole registers, the last of which may reach beyond."""
+        """Copy the runs of windows in whole registers; the last may write beyond the run."""
         w, lanes = self.w, self.lanes[0]
         step = w.put("mul nsw i64 %stride_x, %channels")
         done = w.label()
@@ -261,18 +261,18 @@ class Gather:
             w.begin(other if registers else done)
 
     def _within(self, x: str, size: str) -> str:
-        """A number, but from 0 to a size."""
+        """Clamp a number to [0, size]."""
         return self.w.least(self.w.put(f"call i64 @llvm.smax.i64(i64 {x}, i64 0)"), size)
 
     def _fill(self, place: str, low: str, high: str) -> None:
-        """What is outside."""
+        """Fill the elements outside the image."""
         w, scalar = self.w, self.scalar
         with w.when(w.put(f"icmp slt i64 {low}, {high}")), w.each(high, low=low) as k:
             at = w.at(place, scalar, k)
             w.do(f"store {scalar} {self.outside}, ptr {at}, align {self.aligned(scalar)}")
 
     def _copy(self, source: str, place: str, count: str) -> None:
-        """Elements by registers, the last of which may overlap the one before."""
+        """Copy elements in registers; the last one may overlap the one before."""
         w = self.w
         done = w.label()
         for lanes in self.lanes:
@@ -294,7 +294,7 @@ class Gather:
         w.begin(done)
 
     def _move_all(self, source: str, place: str, count: str) -> None:
-        """Elements by the widest registers, some at a time; the last may reach beyond."""
+        """Copy elements in the widest registers, unrolled; the last may write beyond the end."""
         w, lanes = self.w, self.lanes[0]
         several = w.put(f"and i64 {count}, {-_UNROLLED * lanes}")
         with w.each(several, _UNROLLED * lanes, note=", !llvm.loop !0") as k:
@@ -314,14 +314,14 @@ class Gather:
 
     @property
     def outside(self) -> str:
-        """An element that is outside of x."""
+        """The value of elements outside x."""
         return "0.0"
 
     def stored(self, x: str, lanes: int) -> str:
-        """Elements of x as those of y."""
+        """Convert elements of x to those of y."""
         return x
 
     @staticmethod
     def aligned(scalar: str) -> int:
-        """Bytes of an element."""
+        """Return the size of an element, in bytes."""
         return {"i8": 1, "i16": 2, "float": 4, "double": 8}[scalar]

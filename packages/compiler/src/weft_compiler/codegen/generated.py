@@ -1,6 +1,7 @@
-"""The routines whose machine code is made here: products of matrices, and convolutions.
+"""Routines whose machine code is generated: matrix products and convolutions.
 
-It needs no other library and holds no address, so it can be linked wherever its processor is.
+The code needs no library and is position-independent, so it links on any machine with its
+processor.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ __all__ = ["declaration", "library", "module_text", "routines", "supported", "sy
 
 
 class _Module(Protocol):
-    """A module that makes machine code."""
+    """The interface of a module that generates routines."""
 
     def declaration(self, routine: str, dtype: DType) -> str: ...
 
@@ -53,11 +54,11 @@ _LIBRARIES: Final = {
     "matmul_bytes": byte_products,
     "matmul_pairs": pair_products,
 }
-"""Modules by the name of one of their routines."""
+"""Modules by the names of their routines."""
 
 
 def supported(routine: str, dtype: DType) -> bool:
-    """Whether there is machine code of a routine for a type."""
+    """Return True if machine code of a routine can be generated for a type."""
     if _MODULES.get(routine) is byte_products:
         return dtype in (dtypes.int8, dtypes.uint8)
     if _MODULES.get(routine) is pair_products:
@@ -66,21 +67,21 @@ def supported(routine: str, dtype: DType) -> bool:
 
 
 def declaration(routine: str, dtype: DType) -> str:
-    """What a module that calls a routine declares."""
+    """Return the LLVM declaration of a routine."""
     return _MODULES[routine].declaration(routine, dtype)
 
 
 def workspace(routine: str, dtype: DType, target: Target, of: Mapping[str, int]) -> int:
-    """Bytes that a call with these parameters works in."""
+    """Return the workspace of a call with these parameters, in bytes."""
     return _MODULES[routine].workspace(routine, dtype, target, of)
 
 
 CUT_IN_PLACES: Final = ("conv_filter", "conv_filter_pairs", "winograd_gradient")
-"""Gradients by the filter, of which a call may compute some places or channels."""
+"""Filter gradients whose calls may compute a range of elements or channels."""
 
 
 def parts(routine: str, of: Mapping[str, int]) -> int:
-    """How many parts a gradient by the filter has, of which a call may compute some.
+    """Return the number of parts of a filter gradient that calls can compute separately.
 
     Returns: elements of a window, or channels; 0 for other routines.
     """
@@ -90,15 +91,15 @@ def parts(routine: str, of: Mapping[str, int]) -> int:
 
 
 def library(routine: str) -> str:
-    """The name of the module that defines a routine, maybe with others."""
+    """Return the name of the module that defines a routine, possibly with others."""
     return next(name for name, found in _LIBRARIES.items() if found is _MODULES[routine])
 
 
 def module_text(library: str, dtype: DType, target: Target) -> str:
-    """The module that defines all routines of a library for a type."""
+    """Return the module that defines all routines of a library for a type."""
     return _MODULES[library].module_text(dtype, target)
 
 
 def routines(library: str) -> tuple[str, ...]:
-    """The routines that a library defines."""
+    """Return the routines that a library defines."""
     return tuple([name for name, found in _MODULES.items() if found is _MODULES[library]])

@@ -1,6 +1,6 @@
-"""Kernels over panels that have some elements of each column side by side: a group.
+"""Kernels over panels that store groups of adjacent elements of each column.
 
-A step multiplies the groups of all columns of a tile with one of each row of a.
+A step multiplies the groups of all columns of a tile with one group of each row of a.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from weft_compiler.codegen.tile_kernels import Element, Tile, TileKernel
 from weft_compiler.windows import PANEL_BYTES
 
 PAD: Final = 64
-"""Bytes between copied rows of a."""
+"""Padding between copied rows of a, in bytes."""
 PARAMETERS: Final = (
     "ptr noalias %a, ptr noalias %b, i64 %groups, ptr noalias %c, i64 %c_row, i64 %columns, i1 %add"
 )
@@ -22,10 +22,10 @@ class GroupKernel(TileKernel):
     """A tile of c: `kernel(a, b, groups, c, c_row, columns, add)`.
 
     Args:
-      parts: registers of sums for each of the result.
-      group: elements of a group.
-      copied: the type of copied elements of a in LLVM.
-      row: how many of these copied rows of a are apart.
+      parts: registers of sums per register of the result.
+      group: elements per group.
+      copied: the LLVM type of copied elements of a.
+      row: the stride of copied rows of a, in elements.
     """
 
     parameters = PARAMETERS
@@ -45,14 +45,14 @@ class GroupKernel(TileKernel):
 
     @abstractmethod
     def columns_of(self, start: str, v: int) -> list[str]:
-        """The groups of b that go with one register of sums, as `row` takes them."""
+        """Load the groups of b of one register of sums, in the format of `row_of`."""
 
     @abstractmethod
     def row_of(self, place: str, b: list[list[str]], totals: list[str]) -> list[str]:
-        """The sums of a row, with those of its group times all columns."""
+        """Accumulate the group of a row times all columns."""
 
     def totals(self) -> list[list[str]]:
-        """The sums of products, in a loop over groups."""
+        """Return the sums of products, from a loop over groups."""
         w, tile = self.w, range(self.rows)
         head, body, done = w.label(), w.label(), w.label()
         before = w.block

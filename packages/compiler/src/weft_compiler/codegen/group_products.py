@@ -1,9 +1,9 @@
-"""Loops of products whose second operand are panels of groups, for bytes and for bfloat16.
+"""Loops of products with packed second operands, for int8 and bfloat16.
 
 for blocks of NC columns:
-  for blocks of KC of what is summed over:
+  for blocks of KC of the reduced dimension:
     for rows in tiles:
-      copy that part of these rows, or of these windows    # stays in the first cache
+      copy that part of these rows, or of these windows    # stays in the L1 cache
       for columns in tiles:
         kernel: c tile = or += rows times panel of b
 """
@@ -25,70 +25,70 @@ from weft_compiler.windows import PANEL_BYTES, WINDOWS
 from weft_tensor.dtypes import DType
 
 SHORT: Final = (16, 8, 4)
-"""Elements that are copied at once where there are fewer than a register holds."""
+"""Elements copied at a time if there are fewer than a register holds."""
 
 
 class GroupShape(Tile, Protocol):
-    """The sizes of tiles and blocks."""
+    """Sizes of tiles and blocks."""
 
     @property
     def dtype(self) -> DType:
-        """The type of a's elements."""
+        """The type of the elements of a."""
         ...
 
     @property
     def columns(self) -> int:
-        """NC, in elements."""
+        """The block size NC, in elements."""
         ...
 
     @property
     def depth(self) -> int:
-        """KC, in elements."""
+        """The block size KC, in elements."""
         ...
 
     @property
     def copied(self) -> str:
-        """The type of copied elements of a in LLVM."""
+        """The LLVM type of copied elements of a."""
         ...
 
     @property
     def size(self) -> int:
-        """Bytes of a copied element."""
+        """The size of a copied element, in bytes."""
         ...
 
     @property
     def row(self) -> int:
-        """How many elements copied rows are apart."""
+        """The stride of copied rows, in elements."""
         ...
 
     @property
     def panel_bytes(self) -> int:
-        """Bytes of all copied rows."""
+        """The size of all copied rows, in bytes."""
         ...
 
     @property
     def group(self) -> int:
-        """Elements of a column of b that are side by side."""
+        """Elements of a column of b that are adjacent in a panel."""
         ...
 
     @property
     def result(self) -> str:
-        """The type of an element of the result in LLVM."""
+        """The LLVM type of an element of the result."""
         ...
 
     @property
     def in_tiles(self) -> bool:
-        """Whether registers are tiles."""
+        """True if the kernels use AMX tiles."""
         ...
 
 
 def own_bytes(s: GroupShape) -> int:
-    """Bytes that a product works in, before what else its routine wants."""
+    """Return the workspace of a product in bytes, without that specific to its routine."""
     return s.panel_bytes + (tile_registers.OWN_BYTES if s.in_tiles else 0)
 
 
 class GroupGather(Gather):
-    """`gather` of small elements, as kernels take them."""
+    """`gather` of small elements in the format of the kernels."""
 
     def __init__(self, s: GroupShape, source: str, widest: int) -> None:
         lanes = (widest, *[short for short in SHORT if short < widest])
@@ -96,12 +96,12 @@ class GroupGather(Gather):
 
 
 class Driver:
-    """The loops, and the calls within.
+    """The loops of a product, and the calls inside.
 
     Attributes:
-      gathering: what `gather` is called.
-      extra: what it is given besides the numbers of windows.
-      sums: whether kernels are given the sums of columns, `%sums`.
+      gathering: the name of the `gather` function.
+      extra: its arguments besides the numbers of windows.
+      sums: True if kernels receive the column sums, `%sums`.
     """
 
     gathering = Gather.name
@@ -123,7 +123,7 @@ class Driver:
         numbers: Sequence[str],
         within: str = "",
     ) -> str:
-        """The routine, of its instructions; see `function`."""
+        """Return the routine made of the emitted instructions; see `function`."""
         if self.s.in_tiles:
             tile_registers.end(self.w)
         return function(routine, dtype, self.w, views, numbers, within)
@@ -135,12 +135,12 @@ class Driver:
         c_row: str,
         copy: Callable[[str, str, str, str], None],
     ) -> None:
-        """The loops.
+        """Emit the loops.
 
         Args:
           size: m, n and k.
           views: the panels and the result.
-          copy: writes what copies rows: given the first, how many, and the same of columns.
+          copy: emits the copy of rows; receives the first and the count of rows and of columns.
         """
         w, s, (m, n, k), (b, c) = self.w, self.s, size, views
         groups = self.groups(k)
@@ -168,15 +168,15 @@ class Driver:
         depth: str,
         c: tuple[str, str, str],
     ) -> None:
-        """All columns of a tile.
+        """Emit all columns of a tile.
 
         Args:
-          rows: the number of their kernels, and how many are left.
-          block: the first column, the one after the last, where the panels of all columns are, and
-            how many groups there are from a panel to the next.
-          n: all columns.
+          rows: the number of their kernels, and the number of rows left.
+          block: the first column, the end, the address of all panels, and the stride between
+            panels in groups.
+          n: the number of columns of the whole product.
           depth: of the copied rows.
-          c: where the tile's rows begin, how far apart they are, and whether they are added to.
+          c: the address of the tile's rows, their stride, and the condition to accumulate.
         """
         w, s = self.w, self.s
         (wanted, left), (first, last, panels, groups), (start, c_row, add) = rows, block, c
@@ -199,7 +199,7 @@ class Driver:
 
     @contextmanager
     def rows(self, m: str) -> Iterator[tuple[str, str, str]]:
-        """Turns over rows, a tile at a time; see `tiles`."""
+        """Loop over rows, a tile at a time; see `tiles`."""
         if not self.s.in_tiles:
             with tiles(self.w, self.s, m) as found:
                 yield found
@@ -209,20 +209,20 @@ class Driver:
             yield i, rows, "0"
 
     def groups(self, count: str) -> str:
-        """Groups of so many elements."""
+        """Return the number of groups of `count` elements."""
         shift = self.s.group.bit_length() - 1
         more = self.w.put(f"add nsw i64 {count}, {self.s.group - 1}")
         return self.w.put(f"lshr i64 {more}, {shift}")
 
     def counts(self) -> tuple[str, str]:
-        """How many windows there are, and elements of each."""
+        """Return the number of windows, and of elements per window."""
         w = self.w
         windows = w.put(f"mul nsw i64 %images, {w.put('mul nsw i64 %rows, %width')}")
         taps = w.put("mul nsw i64 %taps_y, %taps_x")
         return windows, w.put(f"mul nsw i64 {taps}, %channels")
 
     def copy_rows(self, start: str, apart: str, rows: str, depth: str) -> None:
-        """Rows as the pixels of an image of one row, whose channels are a row's elements."""
+        """Copy rows, as pixels of an image of one row whose channels are a row's elements."""
         of = dict.fromkeys(WINDOWS, "1") | {
             "width": rows, "breadth": rows, "channels": apart, "before_y": "0", "before_x": "0"
         }  # fmt: skip
@@ -231,7 +231,7 @@ class Driver:
         self.end_rows(rows, depth)
 
     def copy_windows(self, i: str, rows: str, pc: str, depth: str) -> None:
-        """Some places of some windows of %x."""
+        """Copy a range of elements of some windows of %x."""
         of = {name: f"%{name}" for name in WINDOWS}
         of |= dict(zip(GATHERED, (i, rows, pc, depth, str(self.s.row), "%row"), strict=True))
         self.gather("%x", of, f", i64 {self.extra}" if self.extra else "")
@@ -245,13 +245,13 @@ class Driver:
         y: str = "%workspace",
         plain: bool = False,
     ) -> None:
-        """A call of `gather`, or of the one that leaves elements as they are."""
+        """Call `gather`, or its variant that does not convert elements."""
         given = ", ".join(f"i64 {of[name]}" for name in (*WINDOWS, *GATHERED))
         name = "weft.gather.plain" if plain else self.gathering
         self.w.do(f"call void @{name}(ptr {x}, ptr {y}, {given}{extra})")
 
     def end_rows(self, rows: str, depth: str) -> None:
-        """Zeros after copied rows, where kernels take more of them: what is there may be NaN."""
+        """Write zeros after copied rows, as far as kernels read; that memory may hold NaN."""
         w, s = self.w, self.s
         if not s.in_tiles and s.result == "i32":
             return
@@ -271,10 +271,10 @@ def function(
     numbers: Sequence[str],
     within: str = "",
 ) -> str:
-    """A routine, of its instructions.
+    """Return a routine made of the emitted instructions.
 
     Args:
-      within: what a function of the module is called that is a way of the routine.
+      within: the name of the function if it is a variant inside the module.
     """
     w.do("ret void")
     given = [f"ptr noalias %{name}" for name in views] + [f"i64 %{name}" for name in numbers]

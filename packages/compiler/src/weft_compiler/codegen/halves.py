@@ -1,7 +1,7 @@
-"""float16 and bfloat16: a float32 rounded to them, and their bits.
+"""float16 and bfloat16: rounding of float32 to them, and their bits.
 
-bfloat16 is rounded by integer arithmetic on every processor: the instruction of AVX-512 takes
-numbers near zero for zero.  float16 has instructions where the processor has F16C.
+bfloat16 is rounded by integer arithmetic on every processor, because the AVX-512 instruction
+flushes denormals to zero.  float16 uses instructions on processors with F16C.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from weft_tensor.dtypes import DType
 
 
 def round_half(w: Writer, x: str, dtype: DType, target: Target) -> str:
-    """A float32 rounded to a type of 16 bits, to even between two."""
+    """Round a float32 to a 16-bit float, to nearest even."""
     if dtype is dtypes.bfloat16:
         return _rounded_bits(w, x, 16)
     if _native(target):
@@ -23,7 +23,7 @@ def round_half(w: Writer, x: str, dtype: DType, target: Target) -> str:
     infinite = w.call("llvm.copysign.f32", "float", _constant(float("inf")), x)
     over = w.put(f"fcmp oge float {size}, {_constant(65536.0)}")
     near = w.select(over, "float", infinite, near)
-    # the neighbours of numbers from a half to one are as far apart as those of float16 near zero
+    # float32 numbers in [0.5, 1) have the spacing of denormal float16 numbers
     given = w.call("llvm.fabs.f32", "float", x)
     up = w.put(f"fadd float {given}, {_constant(0.5)}")
     small = w.put(f"fsub float {up}, {_constant(0.5)}")
@@ -33,7 +33,7 @@ def round_half(w: Writer, x: str, dtype: DType, target: Target) -> str:
 
 
 def half_of_bits(w: Writer, bits: str, dtype: DType, target: Target) -> str:
-    """The float32 that 16 bits stand for."""
+    """Convert the bits of a 16-bit float to float32."""
     wide = w.put(f"zext i16 {bits} to i32")
     if dtype is dtypes.bfloat16:
         return w.put(f"bitcast i32 {w.put(f'shl i32 {wide}, 16')} to float")
@@ -49,7 +49,7 @@ def half_of_bits(w: Writer, bits: str, dtype: DType, target: Target) -> str:
 
 
 def bits_of_half(w: Writer, x: str, dtype: DType, target: Target) -> str:
-    """The 16 bits of a float32 that is rounded already."""
+    """Return the 16 bits of a float32 that is rounded already."""
     if dtype is dtypes.float16 and _native(target):
         return w.put(f"bitcast half {w.put(f'fptrunc float {x} to half')} to i16")
     whole = w.put(f"bitcast float {x} to i32")
@@ -75,7 +75,7 @@ def _constant(value: float) -> str:
 
 
 def _rounded_bits(w: Writer, x: str, dropped: int) -> str:
-    """A float32 without its last bits, rounded to even; NaN without a payload."""
+    """Round a float32 to even by dropping its last bits; NaN loses its payload."""
     bits = w.put(f"bitcast float {x} to i32")
     last = w.put(f"and i32 {w.put(f'lshr i32 {bits}, {dropped}')}, 1")
     half = w.put(f"add i32 {bits}, {(1 << (dropped - 1)) - 1}")

@@ -1,8 +1,8 @@
-"""Statements as LLVM: the function of a program, and those of its parallel loops.
+"""Programs as LLVM functions: one for the program and one for each of its parallel loops.
 
-The outermost parallel loops become functions of their own, which do the turns from `low` to `high`.
-Where a program may have several threads, it writes what such a loop sees of its values to a frame,
-and offers the turns to others (`weft_compiler.codegen.threads`).
+Outermost parallel loops become functions that run the iterations from `low` to `high`. If a program
+may use several threads, it writes the values that such a loop captures to a frame and offers the
+iterations to other threads (`weft_compiler.codegen.threads`).
 """
 
 from __future__ import annotations
@@ -56,21 +56,21 @@ from weft_tensor.dtypes import DType
 INTERRUPTED: Final = -1
 OUT_OF_BOUNDS: Final = -2
 TIME: Final = 16
-"""Bytes of a time: seconds and nanoseconds, of 64 bits each."""
+"""The size of a timestamp: seconds and nanoseconds, 64 bits each."""
 
 _DIVISIONS: Final = {"floor_div", "floor_mod", "trunc_mod"}
 
 
 class Kernel:
-    """Writes the functions of a program.
+    """Writer of the functions of a program.
 
     Attributes:
       functions: their texts.
-      regions: how many parallel loops have functions.
-      routines: those that are called, of `weft_compiler.codegen.generated`, and for which types.
-      blas: the functions of BLAS that are called.
-      philox: whether random words are made.
-      small: the functions for products of small matrices, and their texts.
+      regions: the number of parallel loops that became functions.
+      routines: the called routines of `weft_compiler.codegen.generated`, with their types.
+      blas: the called BLAS functions.
+      philox: True if random words are generated.
+      small: the functions of small matrix products, and their texts.
     """
 
     def __init__(self, program: Program, plan: Plan, scalars: Scalars, options: Options) -> None:
@@ -101,7 +101,7 @@ class Kernel:
 
     @property
     def parameters(self) -> str:
-        """What each function takes first."""
+        """The leading parameters of each function."""
         given = ", ".join(
             f"ptr noalias nonnull %buffer.{b.name}"
             for b in (*self.program.inputs, *self.program.outputs)
@@ -111,7 +111,7 @@ class Kernel:
 
     @property
     def arguments(self) -> str:
-        """The same, handed on."""
+        """The same parameters as arguments of a call."""
         return self.parameters.replace("noalias nonnull ", "").replace("noalias ", "")
 
     def write(self) -> None:
@@ -124,7 +124,7 @@ class Kernel:
         function.finish("weft.main", self.parameters)
 
     def _alias_scopes(self) -> dict[str, str]:
-        """What is said of accesses to buffers of the arena: which others they never meet."""
+        """Return the alias metadata of arena buffers that are live at the same time."""
         arena = {n: p for n, p in self.plan.places.items() if p.where != "stack" and p.rivals}
         if not arena:
             return {}
@@ -138,12 +138,12 @@ class Kernel:
         return found
 
     def note(self, buffer: str) -> str:
-        """What an access to a buffer is noted with."""
+        """Return the alias metadata of accesses to a buffer."""
         return self._scopes.get(buffer, "")
 
 
 class Function:
-    """Writes one function: the program's, or a parallel loop's."""
+    """Writer of one function: that of the program or of a parallel loop."""
 
     def __init__(self, kernel: Kernel, parallel: bool = False) -> None:
         self.kernel = kernel
@@ -156,12 +156,12 @@ class Function:
             b.name: f"%buffer.{b.name}" for b in (*kernel.program.inputs, *kernel.program.outputs)
         }
         self.groups: list[str] = []
-        self.outside: dict[str, int] = {}  # of a buffer, how many of these loops it outlives
+        self.outside: dict[str, int] = {}  # by buffer, the number of these loops that it outlives
         self.arena, self.interrupt = "%arena", "%interrupt"
-        self.since = ""  # a slot: about how many statements ran since the last look at that flag
+        self.since = ""  # a slot: the approximate number of statements since the last poll
 
     def finish(self, name: str, parameters: str) -> None:
-        """End the function, and give it a name and parameters."""
+        """End the function and give it a name and parameters."""
         self.w.do("ret i32 0")
         self.kernel.functions.append(
             f"define internal i32 @{name}({parameters}) noinline #0 {{\nentry:\n"
@@ -171,12 +171,12 @@ class Function:
     # ---------------------------------------------------------------------------- statements
 
     def body(self, body: Body) -> None:
-        """Statements in their order."""
+        """Emit statements in order."""
         for statement in body:
             self._statement(statement)
 
     def clocked(self, nests: Sequence[Body]) -> None:
-        """The statements of a program, and what time it is before and after each nest."""
+        """Emit the statements of a program, with timestamps before and after each nest."""
         for each in self.kernel.program.body:
             if isinstance(each, Allocate):
                 self._allocate(each.buffer)
@@ -213,7 +213,7 @@ class Function:
                 self._call(statement)
 
     def emit_loop(self, loop: For) -> None:
-        """A loop, by all threads that it is for."""
+        """Emit a loop, divided among threads if it is parallel."""
         shared = self.kernel.options.threads and not self.parallel
         if shared and loop.order is Order.PARALLEL:
             self._share(loop)
@@ -225,10 +225,10 @@ class Function:
             self.loop(loop, "0" if loop.start is None else self.value(loop.start), high)
 
     def _in_blocks(self, loop: For, first: str, high: str, most: int | None) -> None:
-        """The turns of a loop; if it is a long one of short turns, a poll before each block.
+        """Emit the iterations of a loop; long loops of short iterations poll before each block.
 
         Args:
-          most: how many there are at most; None for any number.
+          most: the maximal trip count; None if unknown.
         """
         block = between_polls(loop)
         if polls(loop) or (most is not None and most <= block):
@@ -250,7 +250,7 @@ class Function:
         w.begin(done)
 
     def loop(self, loop: For, low: str, high: str) -> None:
-        """The turns of a loop from one to before another."""
+        """Emit the iterations of a loop in [low, high)."""
         w = self.w
         before, head, done = w.block, w.label(), w.label()
         if low == "0" and high.lstrip("-").isdigit():
@@ -262,7 +262,7 @@ class Function:
         w.begin(head)
         turn = w.name()
         at = len(w.lines)
-        w.do("")  # the phi, whose second value is not known yet
+        w.do("")  # the phi, whose second operand is not known yet
         self.names[loop.variable] = (turn, dtypes.int64)
         free = loop.order is not Order.SERIAL
         innermost = is_innermost(loop)
@@ -279,13 +279,13 @@ class Function:
         w.begin(done)
 
     def _can_vectorize(self, loop: For) -> bool:
-        """Whether LLVM is told to vectorise an innermost loop.
+        """Return True if an innermost loop is marked for vectorization by LLVM.
 
-        Where it cannot it would complain on stderr. It cannot where turns may leave the loop, as
-        those whose bounds are looked at or that check. Where they divide for places or remainders
-        it often cannot: of integers, and where there are no libraries of floating-point numbers
-        either, as that is a loop. So are functions that are found by iteration. The largest of a
-        few known numbers it takes for a choice, in which it sees no reduction.
+        LLVM warns on stderr about marked loops that it cannot vectorize. It cannot if an iteration
+        may leave the loop, as with bounds checks and other checks. It often cannot with divisions
+        that are loops themselves: those of integers, and of floats if no library is available. The
+        same holds for iterated functions. A min or max of few constants becomes a select, which it
+        does not recognize as a reduction.
         """
         inside = list(walk(loop.body))
         if self.kernel.options.bounds_checks or any(isinstance(each, Check) for each in inside):
@@ -305,7 +305,7 @@ class Function:
         return part.primitive in _DIVISIONS and (part.dtype.is_integer or alone)
 
     def _loop_notes(self, free: bool, vectorized: bool) -> str:
-        """What LLVM is told of a loop whose turns may run in any order."""
+        """Return the loop metadata of a loop whose iterations are independent."""
         if not free:
             return ""
         metadata = self.kernel.metadata
@@ -350,7 +350,7 @@ class Function:
         self.w.do(f"store {kind} {first}, ptr {slot}")
 
     def _slot(self, kind: str, alignment: str = "") -> str:
-        """Memory of the function, taken when it is entered."""
+        """Return the address of stack memory, allocated on function entry."""
         slot = f"%s{len(self.slots)}"
         self.slots.append(f"  {slot} = alloca {kind}{alignment}")
         return slot
@@ -379,9 +379,9 @@ class Function:
         self.w.do(f"store {kind} {value}, ptr {address}, align {dtype.size}{notes}")
 
     def _notes(self, buffer: str) -> str:
-        """What LLVM is told of an access: whose turns do not meet there.
+        """Return the metadata of an access: the loops whose iterations do not alias there.
 
-        The turns of a loop do meet in a buffer that each of them allocates anew, in one place.
+        Iterations do alias in a buffer that each of them allocates, since all use the same memory.
         """
         notes = self.kernel.note(buffer)
         groups = self.groups[self.outside.get(buffer, 0) :]
@@ -411,12 +411,12 @@ class Function:
         self.w.begin(going_on)
 
     def _poll(self) -> None:
-        """Leave where the flag is set that interrupts programs."""
+        """Leave the function if the interrupt flag is set."""
         flag = self.w.put(f"load atomic i32, ptr {self.interrupt} monotonic, align 4")
         self._leave_unless(self.w.put(f"icmp eq i32 {flag}, 0"), str(INTERRUPTED))
 
     def _poll_at_times(self, statements: int) -> None:
-        """Poll once that many statements, and those that were noted before, are `LONG`."""
+        """Add to the statement count, and poll when it reaches `LONG`."""
         w = self.w
         if not self.since:
             self.since = "%statements"
@@ -432,7 +432,7 @@ class Function:
         w.begin(going_on)
 
     def _call(self, call: Call) -> None:
-        """A call, by this thread, or in parts by several."""
+        """Emit a call by this thread, or in parts by several."""
         views = [self.address(view.buffer, view.indices) for view in call.views]
         sizes = {name: self.value(size) for name, size in call.sizes}
         numbers = [self.value(each) for each in call.numbers]
@@ -446,7 +446,7 @@ class Function:
             self._in_parts(call, cut, views, numbers)
 
     def _in_parts(self, call: Call, cut: Cut, views: list[str], numbers: list[str]) -> None:
-        """A call of which each thread does a part."""
+        """Emit a call of which each thread runs a part."""
         inner = Function(self.kernel, parallel=True)
         seen = [Seen("ptr noalias", "%arena"), *[Seen("ptr", view) for view in views]]
         seen += [Seen("i64", each) for each in numbers]
@@ -478,8 +478,8 @@ class Function:
         """Call a routine.
 
         Args:
-          sizes: parameters that are known at run only.
-          places: of a filter's gradient, the first that is wanted and the one after the last.
+          sizes: parameters that are known only at run time.
+          places: for a filter gradient, the range of elements to compute.
         """
         dtype = self.kernel.buffers[call.views[0].buffer].dtype
         known = dict(call.parameters)
@@ -508,7 +508,7 @@ class Function:
         self.w.do(f"call void @{function}({', '.join(handed)}, ptr {self._workspace()})")
 
     def _workspace(self) -> str:
-        """Memory of this thread that routines work in."""
+        """Return the address of this thread's workspace for routines."""
         own = self.w.put(f"mul i64 %thread, {self.kernel.plan.thread}")
         offset = self.w.put(f"add i64 {own}, {self.kernel.plan.shared}")
         return self.w.put(f"getelementptr i8, ptr {self.arena}, i64 {offset}")
@@ -516,7 +516,7 @@ class Function:
     # ---------------------------------------------------------------------------- threads
 
     def _share(self, loop: For) -> None:
-        """A parallel loop as a function of its own."""
+        """Emit a parallel loop as a function."""
         high = self.value(loop.extent)
         inner = Function(self.kernel, parallel=True)
         seen = self._seen(loop, inner)
@@ -532,14 +532,14 @@ class Function:
         chunks: int,
         unless: str = "",
     ) -> None:
-        """Call a function of turns, alone or with others.
+        """Call a function over iterations, alone or with other threads.
 
         Args:
-          inner: its statements.
-          seen: its parameters, after the first and the last turn.
-          grain: turns that one thread should do at least.
-          chunks: into how many each thread's part is cut.
-          unless: a condition where one does them all.
+          inner: the writer of its statements.
+          seen: its parameters, after the first and the end of the range.
+          grain: the minimal number of iterations per thread.
+          chunks: the number of chunks of each thread's part.
+          unless: a condition under which one thread runs all iterations.
         """
         kernel, w = self.kernel, self.w
         kernel.regions += 1
@@ -575,7 +575,7 @@ class Function:
         w.begin(fine)
 
     def _seen(self, statement: Statement, inner: Function) -> list[Seen]:
-        """Values and buffers of here that a statement sees, which `inner` gets."""
+        """Return the values and buffers that a statement captures, which `inner` receives."""
         kernel, found = self.kernel, [Seen("ptr noalias", "%arena"), Seen("ptr", "%interrupt")]
         inner.arena, inner.interrupt = "%seen0", "%seen1"
         inner.pointers.clear()
@@ -600,7 +600,7 @@ class Function:
     # ---------------------------------------------------------------------------- expressions
 
     def value(self, expression: Expr) -> str:
-        """What an expression computes, as an operand."""
+        """Emit an expression and return its operand."""
         match expression:
             case Constant(value=value, dtype=dtype):
                 return literal(value, dtype)
@@ -634,7 +634,7 @@ class Function:
         return found
 
     def address(self, name: str, indices: Sequence[Expr]) -> str:
-        """Where an element of a buffer is."""
+        """Return the address of an element of a buffer."""
         buffer = self.kernel.buffers[name]
         terms = []
         offset = 0
@@ -659,7 +659,7 @@ class Function:
 
 
 def _is_of_constants(assign: Assign) -> bool:
-    """Whether it keeps the largest or smallest of constants, which other values choose among."""
+    """Return True if it keeps the min or max of constants that other values select."""
     return (
         assign.combine in ("maximum", "minimum")
         and assign.value.dtype.is_floating

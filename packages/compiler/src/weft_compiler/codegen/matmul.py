@@ -1,18 +1,18 @@
 """The routines `matmul` and `matmul_packed`, for the kernels of `weft_compiler.codegen.tiles`.
 
-    for columns in blocks of NC:              # a block of b, packed, stays in the second cache
+    for columns in blocks of NC:              # a block of b, packed, stays in the L2 cache
       for k in blocks of KC:
         pack the block of b as panels of the width of a tile
-        for rows in tiles:                    # the rows of a, copied, stay in the first cache
+        for rows in tiles:                    # the rows of a, copied, stay in the L1 cache
           for columns in tiles:
             kernel: c tile = or += rows of a times panel of b
 
-Where that would not pay it is read where it lies.  Of few rows, `panels_first` tells the loops.
+If packing does not pay, b is read in place.  The loops for few rows are in `panels_first`.
 
-    matmul_packed: b are panels already
+    matmul_packed: b is packed already
 
     for k in blocks of KC:
-      for rows in tiles:                      # copied, but for a single row
+      for rows in tiles:                      # copied, except a single row
         for columns in tiles:
           kernel: c tile = or += rows of a times panel of b
 """
@@ -49,11 +49,11 @@ from weft_tensor.dtypes import DType
 
 _FEW: Final = 4
 _LARGE: Final = 1 << 20
-"""Packing b, where its rows are dense, pays where more tiles of rows than `_FEW` use it; with the
-widest registers, whose tiles have whole lines of it, where it has more bytes than `_LARGE`."""
+"""Packing b, if its rows are contiguous, pays if more than `_FEW` tiles of rows use it. With the
+widest registers, whose tiles read whole cache lines, it pays if b has more than `_LARGE` bytes."""
 
 _AT_ONCE: Final = 4
-"""Rows of b that are added to a single row of c at once."""
+"""Rows of b that are added to a single row of c at a time."""
 
 _VIEWS: Final = "ptr %a, ptr %b, ptr %c"
 _NUMBERS: Final = {
@@ -63,7 +63,7 @@ _NUMBERS: Final = {
 
 
 def workspace(routine: str, dtype: DType, target: Target, of: Mapping[str, int]) -> int:
-    """Bytes that a product of known sizes works in."""
+    """Return the workspace of a product of known sizes, in bytes."""
     s = shape_of(dtype, target)
     if routine == "matmul_packed":
         return s.panel_bytes
@@ -73,19 +73,19 @@ def workspace(routine: str, dtype: DType, target: Target, of: Mapping[str, int])
 
 
 def declaration(routine: str, dtype: DType) -> str:
-    """What a module that calls it declares."""
+    """Return the LLVM declaration of a routine."""
     return declared(routine, dtype, 3, len(_NUMBERS[routine]))
 
 
 def module_text(dtype: DType, target: Target) -> str:
-    """The module that defines them."""
+    """Return the module that defines the routines."""
     s = shape_of(dtype, target)
     turn = squares.text(dtype, s.lanes)
     return module(target, *texts(s), turn, _Driver(s).text(), _Packed(s).text())
 
 
 class _Routine(ABC):
-    """What both routines have."""
+    """Base of both routines."""
 
     name = ""
 
@@ -95,7 +95,7 @@ class _Routine(ABC):
         self.w = Loops()
 
     def text(self) -> str:
-        """The function."""
+        """Return the function."""
         self.write()
         self.w.do("ret void")
         numbers = ", ".join(f"i64 %{name}" for name in _NUMBERS[self.name])
@@ -106,16 +106,16 @@ class _Routine(ABC):
 
     @abstractmethod
     def write(self) -> None:
-        """The body."""
+        """Emit the body."""
 
     def move(self, source: str, place: str, kind: str = "") -> None:
-        """An element, or a register of them."""
+        """Copy an element, or a register of them."""
         kind, size = kind or self.scalar, self.s.dtype.size
         x = self.w.put(f"load {kind}, ptr {source}, align {size}")
         self.w.do(f"store {kind} {x}, ptr {place}, align {size}")
 
     def copy(self, a: str, rows: str, depth: str, to: str = "%workspace") -> None:
-        """Rows of a, which are dense."""
+        """Copy rows of a, which are contiguous."""
         w, s = self.w, self.s
         kind = f"<{s.lanes} x {s.scalar}>"
         whole = w.put(f"and i64 {depth}, {-s.lanes}")
@@ -135,8 +135,8 @@ class _Packed(_Routine):
         w, s = self.w, self.s
         panel = PANEL_BYTES // s.dtype.size
         one = w.put("icmp eq i64 %m, 1")
-        blocks = w.put("call i64 @llvm.smax.i64(i64 %k, i64 1)")  # one of no depth makes zeros
-        # A single row is used where it lies, so its blocks need not be small.
+        blocks = w.put("call i64 @llvm.smax.i64(i64 %k, i64 1)")  # a block of depth 0 stores zeros
+        # A single row is read in place, so its blocks need not be small.
         apart = w.select(one, "i64", blocks, str(s.depth))
         with w.each(blocks, apart) as pc:
             depth = w.least(w.put(f"sub i64 %k, {pc}"), apart)
@@ -149,7 +149,7 @@ class _Packed(_Routine):
                 left = w.select(one, "ptr", a, "%workspace")
                 row = w.put(f"mul nsw i64 {i}, %cr")
                 with w.each("%n", s.width) as j:
-                    # Panels are as wide as the tiles of the widest registers, or twice as wide.
+                    # Panels are one or two tiles wide: as wide as the widest registers.
                     of = w.put(f"and i64 {j}, {-panel}")
                     start = w.put(f"mul nsw i64 {of}, %k")
                     rest = w.put(f"mul nsw i64 {pc}, {panel}")
@@ -180,15 +180,15 @@ class _Driver(_Routine):
         with w.when(w.put(f"and i1 {one}, {w.put('icmp eq i64 %bc, 1')}")):
             self._row()
             w.go("done")
-            w.begin(w.label())  # nobody comes here
+            w.begin(w.label())  # unreachable
         few = w.put(f"icmp sle i64 %m, {MANY * s.rows[0]}")
         few = w.put(f"and i1 {few}, {large_of(w, s, '%k', '%n')}")
         with w.when(w.put(f"and i1 {few}, {w.put(f'xor i1 {apart}, true')}")):
             self._panels_first()
             w.go("done")
-            w.begin(w.label())  # nobody comes here
+            w.begin(w.label())  # unreachable
         packs = w.put(f"or i1 {many}, {apart}")
-        blocks = w.put("call i64 @llvm.smax.i64(i64 %k, i64 1)")  # one of no depth makes zeros
+        blocks = w.put("call i64 @llvm.smax.i64(i64 %k, i64 1)")  # a block of depth 0 stores zeros
         with w.each("%n", s.columns) as jc:
             columns = w.least(w.put(f"sub i64 %n, {jc}"), str(s.columns))
             with w.each(blocks, s.depth) as pc:
@@ -205,7 +205,7 @@ class _Driver(_Routine):
         w.begin("done")
 
     def _panels_first(self) -> None:
-        """Few rows: a large b, whose rows are dense, is read once."""
+        """Emit few rows: a large b with contiguous rows is read once."""
         w, s = self.w, self.s
         own, copies = own_panel(w, s, "%m")
         with w.each("%k", s.depth) as pc:
@@ -231,7 +231,7 @@ class _Driver(_Routine):
                 panel_times_rows(w, s, panel, own, copies, "%m", "%m", (c, "%cr", add))
 
     def _row(self) -> None:
-        """One row: b is read once from its beginning to its end, some rows at a time."""
+        """Emit one row: b is read once from start to end, several rows at a time."""
         w, s = self.w, self.s
         zero = "0x0000000000000000"
         with w.when(w.put("icmp eq i64 %accumulate, 0")), w.each("%n") as j:
@@ -264,7 +264,7 @@ class _Driver(_Routine):
     def _tiles(
         self, jc: str, pc: str, depth: str, columns: str, b: str, packs: str, add: str
     ) -> None:
-        """All tiles of a block: rows outside, so that those of a are copied once."""
+        """Emit all tiles of a block; the loop over rows is outside, so that a is copied once."""
         w, s = self.w, self.s
         with tiles(w, s, "%m") as (i, rows, wanted):
             row = w.put(f"mul nsw i64 {i}, %ar")
@@ -288,7 +288,7 @@ class _Driver(_Routine):
                 )
 
     def _copy(self, a: str, rows: str, depth: str, to: str = "%workspace") -> None:
-        """Rows of a, each dense."""
+        """Copy rows of a, each contiguous."""
         w, s = self.w, self.s
         dense, turned, apart, done = w.label(), w.label(), w.label(), w.label()
         other = w.label()
@@ -312,7 +312,7 @@ class _Driver(_Routine):
         w.begin(done)
 
     def _pack(self, b: str, depth: str, columns: str) -> None:
-        """A block of b as panels; what a tile has beyond the last column is never read."""
+        """Pack a block of b; elements beyond the last column are never read."""
         w, s = self.w, self.s
         with w.each(columns, s.width) as j:
             here = w.least(w.put(f"sub i64 {columns}, {j}"), str(s.width))

@@ -1,8 +1,8 @@
-"""Where allocated buffers lie: on the stack, or at planned places of an arena.
+"""Memory planning of allocated buffers: on the stack, or at offsets in an arena.
 
-The statements of a program are numbered as `walk` passes them.  A buffer lives from the first to
-the last statement beside its `Allocate` that uses it; two that never live at once may share bytes.
-A buffer that is allocated within a loop that threads share has a place in each thread's own part.
+Statements are numbered in the order of `walk`.  The live range of a buffer extends from the first
+to the last statement beside its `Allocate` that uses it. Buffers with disjoint live ranges may
+share memory. Buffers allocated in a parallel loop have a part of the arena for each thread.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _STACK: Final = 1 << 16
 
 @dataclass(slots=True)
 class Place:
-    """Where a buffer lies.
+    """The location of a buffer.
 
     Attributes:
       where: "stack", "shared" or "thread": its part of the arena.
-      offset: bytes from the beginning of that part.
-      rivals: the buffers of the same part that live at the same time, and so lie elsewhere.
+      offset: from the start of that part, in bytes.
+      rivals: buffers of the same part with overlapping live ranges.
     """
 
     buffer: Buffer
@@ -53,11 +53,11 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Where all allocated buffers of a program lie.
+    """The locations of all allocated buffers of a program.
 
     Attributes:
-      shared: bytes of the arena that all threads share, and come first.
-      thread: bytes that each thread has to itself, behind them.
+      shared: size of the part that all threads share, in bytes; it comes first.
+      thread: size of the part of each thread, in bytes.
     """
 
     places: dict[str, Place]
@@ -65,15 +65,15 @@ class Plan:
     thread: int
 
     def arena(self, threads: int = 1) -> int:
-        """How many bytes of memory a run takes besides inputs and outputs."""
+        """Return the size of the arena of a run, in bytes."""
         return self.shared + threads * self.thread
 
 
 def plan_memory(program: Program, workspace: int = 0) -> Plan:
-    """Plan where the buffers of a program lie.
+    """Plan the locations of the buffers of a program.
 
     Args:
-      workspace: bytes at the beginning of each thread's part that routines work in.
+      workspace: bytes at the start of each thread's part that routines use.
     """
     places = list(_Numbering(program).places(program.body, False, False))
     on_stack = 0
@@ -93,11 +93,11 @@ def plan_memory(program: Program, workspace: int = 0) -> Plan:
 def plan_shared(
     lives: Mapping[Buffer, tuple[int, int]], own: Sequence[int]
 ) -> tuple[dict[str, int], int]:
-    """Where buffers lie that live from one piece of a program to another.
+    """Plan the buffers that live from one piece of a program to another.
 
     Args:
-      own: how many bytes each piece has to itself, at the end.
-    Returns: where they begin, and how many bytes there are.
+      own: the size of each piece's own memory, which is at the end, in bytes.
+    Returns: the offsets of the buffers, and the total size.
     """
     last = [
         Place(Buffer("", uint8, (size,)), "shared", at, at) for at, size in enumerate(own) if size
@@ -108,7 +108,7 @@ def plan_shared(
 
 
 class _Numbering:
-    """Walks a program, and numbers its statements."""
+    """Numbers the statements of a program."""
 
     def __init__(self, program: Program) -> None:
         self._numbers = {id(each): at for at, each in enumerate(walk(program.body))}
@@ -117,7 +117,7 @@ class _Numbering:
         self._parallel: dict[int, bool] = {}
 
     def _end(self, statement: Statement) -> int:
-        """The number of the last statement within one."""
+        """Return the number of the last statement inside one."""
         found = self._ends.get(id(statement))
         if found is None:
             inner = [self._end(body[-1]) for body in bodies(statement) if body]
@@ -125,7 +125,7 @@ class _Numbering:
         return found
 
     def _touched(self, statement: Statement) -> frozenset[str]:
-        """The buffers that a statement reads or writes, with its bodies."""
+        """Return the buffers that a statement, including its bodies, reads or writes."""
         found = self._names.get(id(statement))
         if found is None:
             inner = [self._touched(each) for body in bodies(statement) for each in body]
@@ -162,7 +162,7 @@ class _Numbering:
                     used, first = True, self._numbers[id(sibling)]
                 last = self._end(sibling)
                 shared_with_threads |= not in_parallel and self._has_parallel(sibling)
-        # A number becomes a register.
+        # A buffer of one number becomes a register.
         near = in_loop or not buffer.shape
         small = buffer.bytes <= _STACK_BUFFER and near and not shared_with_threads
         where = "stack" if small else "thread" if in_parallel else "shared"
@@ -170,7 +170,7 @@ class _Numbering:
 
 
 def _own(statement: Statement) -> Iterator[str]:
-    """The buffers that a statement itself, without its bodies, reads or writes."""
+    """Return the buffers that a statement reads or writes outside its bodies."""
     if isinstance(statement, Store):
         yield statement.buffer
     for expression in expressions(statement):
@@ -178,15 +178,15 @@ def _own(statement: Statement) -> Iterator[str]:
 
 
 def rounded(size: int) -> int:
-    """As many bytes, up to the next multiple of the alignment."""
+    """Round a size up to the next multiple of the alignment."""
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def arrange(places: Sequence[Place], lowest: Sequence[Place] = ()) -> int:
-    """Give each a place: the largest first, each as low as those that live with it let it be.
+    """Assign offsets: the largest first, each at the lowest offset free during its live range.
 
     Args:
-      lowest: what is there already, at 0.
+      lowest: locations already assigned, at offset 0.
     """
     total = max([rounded(each.buffer.bytes) for each in lowest], default=0)
     done = list(lowest)

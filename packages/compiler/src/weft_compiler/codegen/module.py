@@ -1,4 +1,4 @@
-"""Programs as modules of LLVM, and those as machine code."""
+"""Programs as LLVM modules."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from weft_tensor.dtypes import DType
 
 ENTRY: Final = "weft.run"
 """The function that a module exports: `int32 run(void **buffers, void *arena, int32 *interrupt,
-void *times, int64 threads)`, 0 or the number of the check that failed."""
+void *times, int64 threads)`; returns 0 or the number of the check that failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +31,12 @@ class Module:
 
     Attributes:
       text: the module.
-      shared: bytes of the arena that threads share.
-      thread: bytes of it besides that each thread takes.
-      times: bytes of the memory for the times that it notes.
-      shares: whether it has loops that several threads may run.
-      routines: those that it calls, of `weft_compiler.codegen.generated`, and for which types.
-      blas: the functions of BLAS that it calls.
+      shared: size of the arena part that threads share, in bytes.
+      thread: size of the arena part of each thread, in bytes.
+      times: size of the timestamps, in bytes.
+      shares: True if it has loops that several threads may run.
+      routines: the called routines of `weft_compiler.codegen.generated`, with their types.
+      blas: the called BLAS functions.
     """
 
     text: str
@@ -49,9 +49,9 @@ class Module:
 
 
 def module_of(program: Program, options: Options | None = None) -> Module:
-    """The module of a verified program.
+    """Return the module of a verified program.
 
-    Raises: UnimplementedError: it uses a primitive that has no machine code.
+    Raises: UnimplementedError: it uses a primitive without machine code.
     """
     options = options or Options()
     require_supported(program)
@@ -87,7 +87,7 @@ def module_of(program: Program, options: Options | None = None) -> Module:
 
 
 def _entry(buffers: Sequence[str], arguments: str) -> str:
-    """The function that is entered: it takes the pointers of buffers out of their list."""
+    """Return the entry function, which unpacks the list of buffer pointers."""
     loads = "\n".join(
         f"  %p{at} = getelementptr ptr, ptr %buffers, i64 {at}\n"
         f"  %buffer.{buffer} = load ptr, ptr %p{at}"
@@ -105,7 +105,7 @@ define i32 @{ENTRY}(ptr %buffers, {rest}) #0 {{
 
 
 def require_supported(program: Program) -> None:
-    """Refuse a program that uses a primitive without machine code.
+    """Raise if a program uses a primitive without machine code.
 
     Raises: UnimplementedError: it does.
     """
@@ -130,11 +130,11 @@ _OTHERS: Final = {
     "philox": philox.supported,
     "small_matmul": small.supported,
 }
-"""Routines that are not in `generated`: whether there is machine code of one for a type."""
+"""Routines that are not in `generated`, with predicates of the supported types."""
 
 
 def _workspace(program: Program, target: Target) -> int:
-    """How many bytes the routines that a program calls work in."""
+    """Return the workspace of the routines that a program calls, in bytes."""
     buffers = program.buffers
     most = 0
     for call in walk(program.body):
@@ -152,11 +152,11 @@ def _workspace(program: Program, target: Target) -> int:
 
 
 def _times(program: Program) -> int:
-    """How many bytes the times take that a program notes."""
+    """Return the size of the timestamps that a program records, in bytes."""
     return TIME * (len(nests_of(program)) + 1)
 
 
 def attributes(target: Target) -> str:
-    """What holds of all functions."""
+    """Return the attributes of all functions."""
     width = 8 * target.vector_bytes
     return f'attributes #0 = {{ nounwind "prefer-vector-width"="{width}" }}'

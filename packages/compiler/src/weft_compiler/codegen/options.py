@@ -1,4 +1,4 @@
-"""How a program becomes machine code."""
+"""Code generation options."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ CPU: Final = "WEFT_JIT_CPU"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What may differ between two compilations of one program.
+    """Options of a compilation.
 
     Attributes:
-      contract: whether a product and a sum may be one operation with one rounding (FMA), and
-        whether loops that combine floating-point numbers may do so in lanes.
-      bounds_checks: whether indices are checked before each access: for finding faults.
-      threads: whether several threads may run parallel loops; how many do is said in a call.
-      cpu: a processor that LLVM knows, such as "x86-64-v3"; empty for this machine's.
-      features: what it has or lacks besides, such as "+avx2,-fma"; used where `cpu` is given.
-      triple: the family and system that code is for, as LLVM writes them; empty for this machine's.
-        Code for another than this machine's calls nothing of the C library's mathematics.
-      clocks: whether the times are noted at which each loop nest begins, for
-        `NativeProgram.times`; for programs of one thread.
+      contract: allow FMA contraction, and vectorization of floating-point reductions.
+      bounds_checks: check indices before each access, to find faults.
+      threads: allow several threads to run parallel loops; each call sets their number.
+      cpu: an LLVM processor name such as "x86-64-v3"; empty for this machine's.
+      features: additional features such as "+avx2,-fma"; requires `cpu`.
+      triple: the LLVM target triple; empty for this machine's. Code for other triples calls no C
+        math functions.
+      clocks: record the start time of each loop nest for `NativeProgram.times`; for programs of
+        one thread.
     """
 
     contract: bool = True
@@ -39,9 +38,9 @@ class Options:
 
 
 def options_of_regions() -> Options:
-    """How parts of graphs are compiled: as the environment says.
+    """Return the options for parts of graphs, from environment variables.
 
-    Raises: InvalidArgumentError: it says something else than is known.
+    Raises: InvalidArgumentError: a variable has an unknown value.
     """
     bounds = os.environ.get(BOUNDS, "off")
     if bounds not in ("on", "off"):

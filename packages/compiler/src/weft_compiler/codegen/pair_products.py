@@ -1,11 +1,10 @@
 """The routines `matmul_pairs`, `conv_pairs`, `conv_filter_pairs` and `pack_pairs`, of bfloat16.
 
-Sums are of float32.  The loops of the first two are those of
-`weft_compiler.codegen.group_products`.
+Sums are float32.  The loops of the first two are in `weft_compiler.codegen.group_products`.
 
     conv_filter_pairs: y, depth × places = the transpose of g, windows × depth, times windows of x
 
-    for blocks of NC places of a window, of those from `from` to before `until`:
+    for blocks of NC elements of a window, in [`from`, `until`):
       for windows in blocks of KC:
         gather that part of these windows, and pack it
         for rows of y in tiles:
@@ -45,29 +44,29 @@ _VIEWS: Final = {
     "pack_pairs": ("b", "panels"),
 }
 _ROWS: Final = 16
-"""Rows of a matrix that are packed at once."""
+"""Rows of a matrix that are packed at a time."""
 _PAD: Final = 32
-"""Elements between gathered windows, so that those of one column are in all parts of a cache."""
+"""Padding between gathered windows, in elements; spreads a column over all cache sets."""
 
 
 def _depth(s: PairShape) -> int:
-    """Windows that a gradient by the filter gathers at once."""
+    """Return the number of windows that a filter gradient gathers at a time."""
     return min(s.depth, 256)
 
 
 def _packed_bytes(s: PairShape) -> int:
-    """Bytes of the panel that transposed rows are packed in before they are turned."""
+    """Return the size of the panel of packed rows before they are transposed, in bytes."""
     return s.depth // PAIR * PANEL_BYTES
 
 
 def _turned_bytes(s: PairShape) -> int:
-    """The same, and what they are turned into before they are widened."""
+    """Return that size plus that of the transposed rows before they are widened, in bytes."""
     narrow = 0 if s.copied == "i16" else (s.most_rows * s.depth + s.lanes) * s.dtype.size
     return _packed_bytes(s) + -(-narrow // LINE) * LINE
 
 
 def workspace(routine: str, dtype: DType, target: Target, of: Mapping[str, int]) -> int:
-    """Bytes that a call works in."""
+    """Return the workspace of a call, in bytes."""
     s = pair_shape(target)
     if routine == "pack_pairs":
         return 0
@@ -81,12 +80,12 @@ def workspace(routine: str, dtype: DType, target: Target, of: Mapping[str, int])
 
 
 def declaration(routine: str, dtype: DType) -> str:
-    """What a module that calls a routine declares."""
+    """Return the LLVM declaration of a routine."""
     return declared(routine, dtype, len(_VIEWS[routine]), len(_PARAMETERS[routine]))
 
 
 def module_text(dtype: DType, target: Target) -> str:
-    """The module that defines all of them."""
+    """Return the module that defines all of them."""
     s = pair_shape(target)
     turn = squares.text(dtypes.float32, s.lanes)
     gathers = [_Pairs(s).text(), *([] if s.copied == "i16" else [_Plain(s).text()])]
@@ -96,7 +95,7 @@ def module_text(dtype: DType, target: Target) -> str:
 
 
 class _Pairs(GroupGather):
-    """`gather` of bfloat16, as kernels take it."""
+    """`gather` of bfloat16 in the format of the kernels."""
 
     def __init__(self, s: PairShape) -> None:
         super().__init__(s, "i16", s.lanes * PAIR if s.copied == "i16" else s.lanes)
@@ -111,7 +110,7 @@ class _Pairs(GroupGather):
 
 
 class _Plain(GroupGather):
-    """`gather` of bfloat16 as it is."""
+    """`gather` of bfloat16 without conversion."""
 
     name = "weft.gather.plain"
 
@@ -125,7 +124,7 @@ class _Plain(GroupGather):
 
 
 class _Driver(Driver):
-    """What these products have."""
+    """Base of these products."""
 
     def __init__(self, s: PairShape) -> None:
         super().__init__(s)
@@ -133,11 +132,11 @@ class _Driver(Driver):
         self.turning = self.w.put(f"getelementptr i8, ptr %workspace, i64 {own_bytes(s)}")
 
     def routine(self, name: str) -> str:
-        """The function of a routine."""
+        """Return the function of a routine."""
         return self.function(name, self.s.dtype, _VIEWS[name], _PARAMETERS[name])
 
     def turn_rows(self, start: str, apart: str, of: str, rows: str, depth: str) -> None:
-        """Copy rows whose elements are `of` apart: they are packed as columns, and turned."""
+        """Copy rows with element stride `of`: pack them as columns, then transpose."""
         w, s = self.w, self.pairs
         _pack(w, start, of, apart, rows, depth, self.turning)
         groups = self.groups(depth)
@@ -228,16 +227,16 @@ class _ByFilter(_Driver):
 
 
 def _pack(w: Loops, b: str, row: str, column: str, columns: str, k: str, panel: str) -> None:
-    """A call of `panel`."""
+    """Call `panel`."""
     numbers = ", ".join(f"i64 {each}" for each in (row, column, columns, k))
     w.do(f"call void @weft.panel(ptr {b}, {numbers}, ptr {panel})")
 
 
 class _Panel:
-    """`panel(b, row, column, columns, k, panel)`: up to 32 columns of k elements.
+    """`panel(b, row, column, columns, k, panel)`: packs up to 32 columns of k elements.
 
     Args of the function:
-      row, column: how far apart elements of a column are, and those of a row.
+      row, column: strides between elements of a column, and of a row.
     """
 
     def __init__(self) -> None:
@@ -249,7 +248,7 @@ class _Panel:
         with w.when(w.put(f"icmp slt i64 %columns, {PANEL}")):
             size = w.put(f"mul nsw i64 {groups}, {PANEL_BYTES}")
             w.do(f"call void @llvm.memset.p0.i64(ptr %panel, i8 0, i64 {size}, i1 false)")
-        # Pairs are turned as words, which have to lie where words may.
+        # Pairs are transposed as 32-bit words, which must be aligned.
         place = w.put(f"or i64 {w.put('ptrtoint ptr %b to i64')}, {w.put('shl i64 %column, 1')}")
         words = w.put(f"icmp eq i64 {w.put(f'and i64 {place}, 3')}, 0")
         turns = w.put(f"and i1 {words}, {w.put('icmp eq i64 %row, 1')}")
@@ -277,7 +276,7 @@ class _Panel:
         return f"{head} noinline #0 {{\nentry:\n{lines}\n}}\n"
 
     def _dense(self) -> None:
-        """Two rows side by side, all of 32 columns at once, or four."""
+        """Pack two contiguous rows: all 32 columns together, or four."""
         w = self.w
         even = w.put("and i64 %k, -2")
         for low, high, count in (("0", even, PAIR), (even, "%k", 1)):
@@ -301,7 +300,7 @@ class _Panel:
                 w.begin(done)
 
     def _side_by_side(self, rows: list[str], place: str, lanes: int) -> None:
-        """Elements of one or two rows, with zeros for those of a second that is not there."""
+        """Interleave the elements of one or two rows; a missing second row is zero."""
         w, kind = self.w, f"<{lanes} x i16>"
         found = [w.put(f"load {kind}, ptr {row}, align 2") for row in rows]
         both = (*found, "zeroinitializer")[:2]
@@ -312,7 +311,7 @@ class _Panel:
         w.do(f"store <{2 * lanes} x i16> {x}, ptr {place}, align 2")
 
     def _each(self, first: str) -> None:
-        """One by one, from a row on."""
+        """Pack element by element, from a row on."""
         w = self.w
         with (
             w.when(w.put(f"icmp slt i64 {first}, %k")),
@@ -333,12 +332,12 @@ class _Panel:
 
 
 class _Pack:
-    """`pack_pairs`: a panel after the other."""
+    """`pack_pairs`: packs one panel after another."""
 
     def text(self) -> str:
         w = Loops()
         groups = w.put(f"lshr i64 {w.put('add nsw i64 %k, 1')}, 1")
-        # Some dense rows at a time, so that their lines are read one after the other.
+        # Several contiguous rows at a time, so that cache lines are read in sequence.
         dense = w.put("icmp eq i64 %b_column, 1")
         several = w.select(dense, "i64", str(_ROWS), "%k")
         with w.each("%k", several) as p, w.each("%n", PANEL) as j:

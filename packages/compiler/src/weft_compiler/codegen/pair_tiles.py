@@ -1,13 +1,13 @@
-"""Tiles of products of bfloat16, whose sums are of float32.
+"""Register-blocked bfloat16 products with float32 sums.
 
-A panel of b has two elements of each of its columns side by side: a pair.  What multiplies pairs
-depends on the processor:
+A panel of b stores two elements of each column side by side: a pair.  The instruction depends on
+the processor:
 
-    tdpbf16ps         tiles of 16 rows and 16 columns, in registers of their own
-    vdpbf16ps, bfdot  two products of a lane and their sum
-    widened           elements of b become two registers of float32, those of a as they are copied
+    tdpbf16ps         AMX tiles of 16 rows and 16 columns
+    vdpbf16ps, bfdot  sum of two products per lane
+    widened           b is widened to two float32 registers, a as it is copied
 
-The first two take operands of less than 2^-126 for zeros, and give zeros for such sums.
+The first two flush operands and sums below 2^-126 to zero.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from weft_tensor.dtypes import DType
 _COLUMNS: Final = 1024
 _DEPTH: Final = 1024
 _TILES_DEPTH: Final = 512
-"""Bytes of a row of a that are copied at once; with a panel, they stay in the first cache."""
+"""Bytes of a row of a that are copied at a time; with a panel, they stay in the L1 cache."""
 
 
 class Pairs(enum.Enum):
-    """How two pairs are multiplied."""
+    """The ways to multiply pairs."""
 
     TILES = "tdpbf16ps"
     DOT = "vdpbf16ps"
@@ -42,11 +42,11 @@ class Pairs(enum.Enum):
 
 
 def pairs_of(target: Target) -> Pairs:
-    """The fastest that a processor has."""
+    """Return the fastest way that a processor supports."""
     if target.has_tiles("bf16"):
         return Pairs.TILES
-    # Where there are instructions for float16 too, those for bfloat16 take thrice the time of two
-    # products of float32: that is Intel's; AMD's are as fast as one.
+    # Processors that also have float16 instructions are Intel's: their bfloat16 dot takes three
+    # times as long as two float32 products. On AMD it is as fast as one.
     wide = target.x86 and target.has("avx512bf16") and target.vector_bytes == 64
     wide = wide and not target.has("avx512fp16")
     narrow = target.family == "aarch64" and target.has("bf16")
@@ -55,11 +55,11 @@ def pairs_of(target: Target) -> Pairs:
 
 @dataclass(frozen=True, slots=True)
 class PairShape:
-    """The sizes of tiles and blocks.
+    """Sizes of tiles and blocks.
 
     Attributes:
       lanes: sums in a register.
-      rows: of the tiles there are kernels for, the largest first.
+      rows: the row counts of tiles that have kernels, the largest first.
     """
 
     target: Target
@@ -69,12 +69,12 @@ class PairShape:
 
     @property
     def dtype(self) -> DType:
-        """Of a and b."""
+        """The type of a and b."""
         return dtypes.bfloat16
 
     @property
     def vectors(self) -> int:
-        """Registers of a row of a tile's result."""
+        """Registers per row of a result tile."""
         return 2
 
     @property
@@ -84,56 +84,56 @@ class PairShape:
 
     @property
     def columns(self) -> int:
-        """NC."""
+        """The block size NC."""
         return _COLUMNS
 
     @property
     def copied(self) -> str:
-        """The type of copied elements of a in LLVM."""
+        """The LLVM type of copied elements of a."""
         return "float" if self.way is Pairs.WIDE else "i16"
 
     @property
     def size(self) -> int:
-        """Bytes of a copied element of a."""
+        """The size of a copied element of a, in bytes."""
         return 4 if self.way is Pairs.WIDE else 2
 
     @property
     def depth(self) -> int:
-        """KC."""
+        """The block size KC."""
         return (_TILES_DEPTH if self.in_tiles else _DEPTH) // self.size
 
     @property
     def row(self) -> int:
-        """How many elements apart copied rows of a are."""
+        """The row stride of copied rows of a, in elements."""
         return self.depth + PAD // self.size
 
     @property
     def panel_bytes(self) -> int:
-        """Bytes of the copied rows of a."""
+        """The size of the copied rows of a, in bytes."""
         return self.most_rows * self.row * self.size
 
     @property
     def most_rows(self) -> int:
-        """Rows of a that are copied at once."""
+        """Rows of a that are copied at a time."""
         return tile_registers.ROWS if self.in_tiles else self.rows[0]
 
     @property
     def group(self) -> int:
-        """Elements of a column that are side by side in a panel."""
+        """Elements of a column that are adjacent in a panel."""
         return PAIR
 
     @property
     def result(self) -> str:
-        """The type of an element of the result in LLVM."""
+        """The LLVM type of an element of the result."""
         return "float"
 
     @property
     def in_tiles(self) -> bool:
-        """Whether registers are tiles."""
+        """True if the kernels use AMX tiles."""
         return self.way is Pairs.TILES
 
     def as_copied(self, w: Loops, x: str, lanes: int = 0) -> str:
-        """Elements of a, or one of them, as kernels take them."""
+        """Convert elements of a, a vector or a scalar, to the format of the kernels."""
         if self.copied == "i16":
             return x
         kind, wide = (f"<{lanes} x {of}>" if lanes else of for of in ("i16", "i32"))
@@ -143,13 +143,13 @@ class PairShape:
 
 
 def pair_shape(target: Target) -> PairShape:
-    """The sizes for a processor."""
+    """Return the sizes for a processor."""
     width = target.vector_bytes
     return PairShape(target, pairs_of(target), width // 4, ROWS[width])
 
 
 def texts(s: PairShape) -> list[str]:
-    """The kernels of all sizes, and the tables that `chosen` finds them in."""
+    """Return the kernels of all sizes, and the tables in which `chosen` finds them."""
     if s.in_tiles:
         return tile_registers.texts("tdpbf16ps", s.row * s.size)
     return kernels(s, lambda *sizes: (_Wide if s.way is Pairs.WIDE else _Dot)(s, *sizes))
@@ -161,13 +161,13 @@ class _Kernel(GroupKernel):
         self.s = s
 
     def words(self, start: str, v: int) -> str:
-        """Pairs of some columns, each as an integer."""
+        """Load pairs of some columns, each as an integer."""
         place = self.w.at(start, "i32", str(v * self.s.lanes))
         return self.w.put(f"load <{self.s.lanes} x i32>, ptr {place}, align 4")
 
 
 class _Wide(_Kernel):
-    """Two products in float32, one after the other."""
+    """A kernel of two float32 products, one after the other."""
 
     def columns_of(self, start: str, v: int) -> list[str]:
         w, lanes, words = self.w, self.s.lanes, self.words(start, v)
@@ -189,7 +189,7 @@ class _Wide(_Kernel):
 
 
 class _Dot(_Kernel):
-    """An instruction that multiplies pairs and adds both products."""
+    """A kernel of an instruction that adds both products of a pair."""
 
     def columns_of(self, start: str, v: int) -> list[str]:
         kind = f"<{self.s.lanes} x i32>"

@@ -1,12 +1,12 @@
-"""Loops for few rows and a second operand larger than caches: each panel of that is read once.
+"""Skinny GEMM: few rows and a second operand larger than the caches, whose panels are read once.
 
     for panels:
-      copy the panel, unless that is dense or there are few tiles
+      copy the panel, unless it is contiguous or there are few tiles
       for rows in tiles:
         kernel: c tile = or += rows of a times panel
 
-While the first tile is computed, the kernel asks for the next panel, so that nobody waits for
-memory.  The panel stays in the first cache, and all rows of a in the second.
+While it computes the first tile, the kernel prefetches the next panel.  The panel stays in the L1
+cache, and all rows of a in the L2 cache.
 """
 
 from __future__ import annotations
@@ -18,21 +18,20 @@ from weft_compiler.codegen.tiles import Shape, tiles
 from weft_compiler.codegen.writer import Loops
 
 MANY: Final = 18
-"""Tiles of rows at most: of float32 they take about a quarter of the smallest second caches."""
+"""Maximal number of tiles of rows: in float32, about a quarter of the smallest L2 caches."""
 LARGE: Final = 1 << 19
-"""Bytes of a second operand up to which it stays in a second cache itself."""
+"""Largest second operand, in bytes, that stays in the L2 cache itself."""
 _COPIED: Final = 3
-"""Tiles up to which a panel is read where it lies."""
+"""Number of tiles up to which a panel is read in place."""
 
 
 class Panel(NamedTuple):
     """Columns of the second operand.
 
     Attributes:
-      place, row: where they are, and how far apart their rows.
-      depth, columns: how many rows, and how many columns to the end.
-      following, following_row: the panel that is used next, and how far apart its rows are; 0 where
-        nobody asks for it.
+      place, row: their address and row stride.
+      depth, columns: the number of rows, and of columns to the end.
+      following, following_row: the next panel to prefetch and its row stride; 0 for none.
     """
 
     place: str
@@ -44,18 +43,18 @@ class Panel(NamedTuple):
 
 
 def memory(s: Shape, rows: int, depth: int) -> int:
-    """Bytes for copied rows and a panel."""
+    """Return the size of copied rows and a panel, in bytes."""
     return s.panel_bytes * -(-rows // s.rows[0]) + min(s.depth, depth) * s.width * s.dtype.size
 
 
 def large_of(w: Loops, s: Shape, rows: str, columns: str) -> str:
-    """Whether the second operand is large."""
+    """Return the condition that the second operand is large."""
     elements = w.put(f"mul nsw i64 {rows}, {columns}")
     return w.put(f"icmp sgt i64 {elements}, {LARGE // s.dtype.size}")
 
 
 def own_panel(w: Loops, s: Shape, rows: str) -> tuple[str, str]:
-    """The place of a copied panel, behind the copied rows, and whether copying pays."""
+    """Return the address of a copied panel, after the copied rows; and if copying pays."""
     count = w.put(f"udiv i64 {w.put(f'add i64 {rows}, {s.rows[0] - 1}')}, {s.rows[0]}")
     size = w.put(f"mul nsw i64 {count}, {s.panel_bytes}")
     own = w.put(f"getelementptr i8, ptr %workspace, i64 {size}")
@@ -72,13 +71,13 @@ def panel_times_rows(
     all_rows: str,
     c: tuple[str, str, str],
 ) -> None:
-    """Write all tiles of a panel.
+    """Emit all tiles of a panel.
 
     Args:
-      own, copies: as of `own_panel`.
+      own, copies: as in `own_panel`.
       rows: of a, which are copied to the workspace.
-      all_rows: how many the whole product has.
-      c: the place of the first tile, how far apart rows are, and whether they are added to.
+      all_rows: the number of rows of the whole product.
+      c: the address of the first tile, the row stride, and the condition to accumulate.
     """
     with w.when(copies):
         _copy(w, s, panel, own)

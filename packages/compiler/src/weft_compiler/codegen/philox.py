@@ -1,4 +1,4 @@
-"""The routine `philox`: words of the stream Philox4x64-10, as `numpy.random.Philox` gives them."""
+"""The routine `philox`: words of Philox4x64-10, equal to those of `numpy.random.Philox`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _STEPS: Final = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
 
 
 def supported(dtype: DType) -> bool:
-    """Whether words are stored as numbers of a type."""
+    """Return True if words are stored as numbers of the type."""
     return dtype in (dtypes.uint32, dtypes.uint64)
 
 
 def text() -> str:
-    """The function, which a module that calls it has in it: blocks from `low` to before `high`."""
+    """Return the function for blocks in [low, high), defined in each module that calls it."""
     w = Writer()
     state = [_load(w, at) for at in range(6)]
     w.go("blocks")
@@ -59,7 +59,7 @@ def _load(w: Writer, at: int) -> str:
 
 
 def _product(w: Writer, word: str, which: int) -> tuple[str, str]:
-    """The two halves of a word times a factor."""
+    """Return the two halves of a word times a factor."""
     wide = w.put(f"zext i64 {word} to i128")
     product = w.put(f"mul i128 {wide}, {_FACTORS[which]}")
     high = w.put(f"lshr i128 {product}, 64")

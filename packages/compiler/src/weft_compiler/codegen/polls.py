@@ -1,4 +1,4 @@
-"""How much a program computes, and how often its loops look at the flag that interrupts it."""
+"""Work estimates of programs, and the frequency of polls of the interrupt flag."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from weft_compiler.ir.program import Body, Call, For, If, While, expressions, wa
 from weft_compiler.routines import routine
 
 LONG: Final = 1 << 16
-"""Statements between two looks at that flag, of a loop whose turns have fewer."""
+"""Statements between two polls, for loops with shorter iterations."""
 _OF_STATEMENT: Final = 8
-"""Applied functions that a statement has; one of more counts as several."""
+"""Operations per statement; statements with more count as several."""
 _ENDLESS: Final = 1 << 20
-"""Statements that a program with a loop of unknown length may run, which others wait for."""
+"""Statements assumed for a program with a loop of unknown trip count."""
 _MANY: Final = 500
-"""Statements of a turn from which on a loop looks at it in each."""
+"""Statements per iteration from which a loop polls in each iteration."""
 _AT_ONCE: Final = 16
-"""Products of numbers that a routine computes in the time of a statement, at least."""
+"""Multiplications that a routine computes in the time of a statement, at least."""
 _OF_SMALL: Final = 3
-"""The same of products of small matrices, each of which is read once."""
+"""The same for products of small matrices, each of which is read once."""
 
 
 def turns(body: Body) -> int:
-    """About how many statements run in a body; a loop of unknown length counts as 100 turns."""
+    """Return the estimated number of statements of a body; unknown trip counts are taken as 100."""
     count = 0
     for each in body:
         match each:
@@ -46,12 +46,12 @@ def turns(body: Body) -> int:
 
 
 class Work(NamedTuple):
-    """How much a program computes.
+    """The estimated work of a program.
 
     Attributes:
-      statements: about how many run in a call.
-      bounded: whether how long that takes follows from shapes: there are no branches, no loops of
-        unknown length, and no functions that are found by iteration.
+      statements: the approximate number of statements run by a call.
+      bounded: True if the time follows from shapes: without branches, loops of unknown trip count
+        and functions computed by iteration.
     """
 
     statements: int
@@ -59,7 +59,7 @@ class Work(NamedTuple):
 
 
 def work_of(body: Body) -> Work:
-    """How much a program of a body computes."""
+    """Return the estimated work of a program's body."""
     inside = list(walk(body))
     if any(isinstance(each, While) for each in inside):
         return Work(_ENDLESS, False)
@@ -73,22 +73,22 @@ def work_of(body: Body) -> Work:
 
 
 def statements(body: Body) -> int:
-    """As `turns`, but of loops that note their own turns."""
+    """As `turns`, without the loops that count their own iterations."""
     return 1 + turns(tuple([each for each in body if not isinstance(each, While)]))
 
 
 def is_innermost(loop: For) -> bool:
-    """Whether there are no loops or calls in it."""
+    """Return True if the loop contains no loops or calls."""
     return not any(isinstance(each, For | While | Call) for each in walk(loop.body))
 
 
 def polls(loop: For) -> bool:
-    """Whether each turn looks at the flag."""
+    """Return True if each iteration polls the flag."""
     return not is_innermost(loop) and turns(loop.body) >= _MANY
 
 
 def between_polls(loop: For) -> int:
-    """How many turns of a loop run between two looks at the flag, some milliseconds at most."""
+    """Return the number of iterations between two polls: a few milliseconds at most."""
     inner = list(walk(loop.body))
     applied = sum(
         isinstance(part, Apply)

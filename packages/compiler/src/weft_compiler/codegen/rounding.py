@@ -1,6 +1,6 @@
-"""Rounding to integers and remainders, for processors and programs that have no C library.
+"""Rounding to integers and remainders, for processors and programs without a C library.
 
-What has no instruction would be a call of `floorf`, `fmod` and their kin.
+Operations without an instruction would otherwise be calls of `floorf`, `fmod` and the like.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from weft_tensor import dtypes
 
 
 def rounded(w: Writer, name: str, kind: str, x: str, target: Target) -> str:
-    """`floor`, `ceil`, `trunc` or `rint` of a register."""
+    """Emit `floor`, `ceil`, `trunc` or `rint` of a register."""
     if not target.alone or target.has("sse4.1"):
         return w.call(f"llvm.{name}.{_suffix(kind)}", kind, x)
     size = w.call(f"llvm.fabs.{_suffix(kind)}", kind, x)
@@ -27,7 +27,7 @@ def rounded(w: Writer, name: str, kind: str, x: str, target: Target) -> str:
 
 
 def _nearest(w: Writer, kind: str, size: str) -> str:
-    """The nearest integer: beyond 2 ** mantissa numbers have no fraction."""
+    """Emit rounding to nearest; numbers beyond 2 ** mantissa have no fraction."""
     moved = w.put(f"fadd {kind} {size}, {_whole(kind)}")
     return w.put(f"fsub {kind} {moved}, {_whole(kind)}")
 
@@ -51,7 +51,7 @@ def _one() -> str:
 
 
 def _floor(w: Writer, kind: str, x: str, size: str, near: str, below: str = "olt") -> str:
-    """Of the size: towards zero of one sign, away from it of the other."""
+    """Round the absolute value: towards zero for one sign, away from it for the other."""
     negative = w.put(f"fcmp {below} {kind} {x}, {literal(0, dtypes.float64)}")
     return w.select(negative, kind, _away(w, kind, size, near), _towards_zero(w, kind, size, near))
 
@@ -134,7 +134,7 @@ done:
 
 
 def fmod_text(kind: str) -> str:
-    """The remainder of C's `fmod`, exact, bit by bit; an infinite divisor leaves x as it is."""
+    """Return the remainder of C's `fmod`, exact, bit by bit; an infinite divisor returns x."""
     mantissa, bias = (52, 1023) if kind == "double" else (23, 127)
     return _FMOD.format(
         kind=kind,

@@ -1,6 +1,6 @@
-"""Primitives as LLVM instructions on registers.
+"""IR primitives as LLVM instructions on registers.
 
-A value of 16 bits is a float32 that has been rounded.  What has no instruction calls a function of
+A 16-bit float is held as a rounded float32. Primitives without an instruction call a function of
 `weft_compiler.codegen.mathematics`.
 """
 
@@ -28,14 +28,14 @@ _TYPES: Final = (
 _EXACT: Final = frozenset(
     ("neg", "abs", "sign", "minimum", "maximum", "clamp", "floor", "ceil", "trunc", "rint")
 )
-"""What gives numbers that need no rounding."""
+"""Primitives whose results need no rounding."""
 
 
 def supports(primitive: str, dtype: DType) -> bool:
-    """Whether machine code can be made of a primitive of operands of a type.
+    """Return True if machine code exists for a primitive and the type of its operands.
 
     Args:
-      dtype: of the last operand; of `cast` the operand's or the result's.
+      dtype: of the last operand; for `cast`, that of the operand or of the result.
     """
     if dtype not in _TYPES:
         return False
@@ -52,7 +52,7 @@ def supports(primitive: str, dtype: DType) -> bool:
 
 
 class Scalars:
-    """Writes applications of primitives.
+    """Writer of applications of primitives.
 
     Attributes:
       used: the functions that have been called.
@@ -65,7 +65,7 @@ class Scalars:
         self.reassociated = "reassoc contract " if contract else ""
 
     def apply(self, w: Writer, primitive: str, operands: list[str], dtype: DType) -> str:
-        """A primitive of operands of a type; `cast` stands alone."""
+        """Emit a primitive of operands of a type; `cast` has a method of its own."""
         if primitive == "where":
             return w.select(operands[0], register_type(dtype), *operands[1:])
         kind = register_type(dtype)
@@ -80,20 +80,20 @@ class Scalars:
         return self.rounded(w, primitive, result, dtype)
 
     def rounded(self, w: Writer, primitive: str, result: str, dtype: DType) -> str:
-        """A result as its type has it."""
+        """Round a result to its type."""
         predicate = primitive in _COMPARISONS or primitive.startswith("is_")
         if dtype not in HALVES or primitive in _EXACT or predicate:
             return result
         return round_half(w, result, dtype, self.target)
 
     def function(self, w: Writer, name: str, kind: str, *operands: str) -> str:
-        """A function of the library."""
+        """Return the name of a library function, and note its use."""
         full = f"weft.{name}.{'f64' if kind == 'double' else 'f32'}"
         self.used.add(full)
         return w.call(full, kind, *operands)
 
     def combine(self, w: Writer, primitive: str, old: str, new: str, dtype: DType) -> str:
-        """A value combined with another, in any order."""
+        """Combine a value with another; the order may be any."""
         rounded = dtype in HALVES and primitive in ("add", "mul")
         if not dtype.is_floating or rounded:
             return self.apply(w, primitive, [old, new], dtype)
@@ -103,7 +103,7 @@ class Scalars:
         return w.call(f"llvm.{primitive}.{'f64' if kind == 'double' else 'f32'}", kind, old, new)
 
     def cast(self, w: Writer, x: str, source: DType, result: DType) -> str:
-        """A value as another type."""
+        """Convert a value to another type."""
         if source is result:
             return x
         of, to = register_type(source), register_type(result)
@@ -131,7 +131,7 @@ def _to_integer(w: Writer, x: str, source: DType, result: DType) -> str:
     of, to = register_type(source), register_type(result)
     if source.is_floating:
         how = "fptoui" if result.is_unsigned else "fptosi"
-        # a number that does not fit must be some number, not what LLVM calls poison
+        # freeze: conversions out of range yield an arbitrary number instead of poison
         return w.put(f"freeze {to} {w.put(f'{how} {of} {x} to {to}')}")
     if source.size > result.size:
         return w.put(f"trunc {of} {x} to {to}")
@@ -142,7 +142,7 @@ def _to_integer(w: Writer, x: str, source: DType, result: DType) -> str:
 
 
 def _narrowed_to_odd(w: Writer, x: str) -> str:
-    """A float64 as a float32 that is rounded to odd, so that rounding it again rounds once."""
+    """Convert a float64 to float32 with round-to-odd, so that a second rounding is exact."""
     near = w.put(f"fptrunc double {x} to float")
     back = w.put(f"fpext float {near} to double")
     inexact = w.put(f"zext i1 {w.put(f'fcmp one double {back}, {x}')} to i32")
@@ -199,7 +199,7 @@ def _rounded(name: str) -> Floating:
 
 
 def _trunc_mod(s: Scalars, w: Writer, kind: str, x: str, y: str) -> str:
-    # LLVM makes a call of the C library of it.
+    # LLVM would lower it to a call of the C library.
     return s.function(w, "fmod", kind, x, y) if s.target.alone else w.put(f"frem {kind} {x}, {y}")
 
 
@@ -215,7 +215,7 @@ def _floor_mod(s: Scalars, w: Writer, kind: str, x: str, y: str) -> str:
 
 
 def _next_after(s: Scalars, w: Writer, kind: str, x: str, y: str) -> str:
-    """One more or less in the integers that order the numbers of a sign."""
+    """Emit `nextafter`: add or subtract 1 in the integers that order numbers of one sign."""
     bits = "i64" if kind == "double" else "i32"
     zero = literal(0, dtypes.float64)
     as_int = w.put(f"bitcast {kind} {x} to {bits}")
@@ -305,7 +305,7 @@ def _shift(w: Writer, kind: str, dtype: DType, x: str, y: str, left: bool) -> st
 
 
 def _safe_divisor(w: Writer, kind: str, dtype: DType, y: str) -> str:
-    """A divisor that no processor traps on: 1 in the place of 0 and -1."""
+    """Return a divisor that does not trap: 1 instead of 0 and -1."""
     if y.lstrip("-").isdigit() and int(y) not in (0, -1):
         return y
     safe = w.select(w.put(f"icmp eq {kind} {y}, 0"), kind, "1", y)
@@ -331,7 +331,7 @@ def _remainder(w: Writer, kind: str, dtype: DType, x: str, y: str) -> str:
 
 
 def _other_sign(w: Writer, kind: str, rest: str, y: str) -> str:
-    """Whether a remainder is not 0 and has another sign than the divisor."""
+    """Return the condition that a remainder is not 0 and differs in sign from the divisor."""
     other = w.put(f"icmp slt {kind} {w.put(f'xor {kind} {rest}, {y}')}, 0")
     return w.put(f"and i1 {other}, {w.put(f'icmp ne {kind} {rest}, 0')}")
 
@@ -353,7 +353,7 @@ def _floor_remainder(w: Writer, kind: str, dtype: DType, x: str, y: str) -> str:
 
 
 def _integer_power(w: Writer, kind: str, dtype: DType, x: str, y: str) -> str:
-    """By squaring, bit by bit of the exponent; with an exponent below 0 only of -1, 0 and 1."""
+    """Emit exponentiation by squaring; negative exponents are exact for -1, 0 and 1 only."""
     result, power, bits = "1", x, y
     for bit in range(8 * dtype.size):
         odd = w.put(f"trunc {kind} {bits} to i1")

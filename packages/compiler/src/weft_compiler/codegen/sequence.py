@@ -1,9 +1,9 @@
 """The function of a program whose pieces are compiled separately: it calls them in order.
 
-The calls are numbers in a table, which a loop walks: as instructions they took a tenth of the
-compile time. A piece is entered as any program is, with a table of where its buffers are. What it
-has to itself lies at the end of what threads share, over what no other piece needs at the time, as
-the parts of threads come behind it; how many these are a call says.
+A loop walks a table of the calls; as instructions they took a tenth of the compile time. A piece is
+entered like any program, with a table of buffer addresses. Its own memory is at the end of the
+shared part of the arena, where it overlaps no buffer that is live at the time, because the parts of
+the threads must follow it. The call says how many threads there are.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _REST: Final = "ptr %interrupt, ptr %times, i64 %threads"
 
 
 def symbol(at: int) -> str:
-    """What a program calls the function of a nest."""
+    """Return the symbol of the function of a nest."""
     return f"weft.nest{at}"
 
 
 def sequence_of(
     program: Program, called: Sequence[tuple[Piece, int]], nests: Sequence[Module], options: Options
 ) -> Module:
-    """The module of a program, which declares the functions of its nests.
+    """Return the module of a program, which declares the functions of its nests.
 
     Args:
       called: its pieces, each with the number of its nest.
@@ -81,17 +81,17 @@ def _lives(program: Program, pieces: Sequence[Piece]) -> dict[Buffer, tuple[int,
 
 
 class _Table:
-    """The calls of pieces as numbers.
+    """The table of calls of pieces.
 
-    A call is its nest, the number of checks before it, where its own part of the arena begins, how
-    many pointers it is given, and a word for each pointer: an offset in the arena, or -1 - at for
-    a buffer of the program, or for a constant behind those.
+    A call is the number of its nest, the number of checks before it, the offset of its own part of
+    the arena, the number of pointers, and a word for each pointer: an offset in the arena, or
+    -1 - i for the i-th buffer of the program; constants follow the buffers.
 
     Attributes:
       words: the table.
-      buffers: how many buffers the program has.
-      slots: the most pointers that a call is given.
-      constants: LLVM's declarations of the numbers that pieces are given.
+      buffers: the number of buffers of the program.
+      slots: the maximal number of pointers of a call.
+      constants: the LLVM definitions of numbers that pieces receive.
     """
 
     def __init__(self, program: Program, places: Mapping[str, int]) -> None:
@@ -106,7 +106,7 @@ class _Table:
         """Add a call of a piece.
 
         Args:
-          own: where its own part of the arena begins.
+          own: the offset of its own part of the arena.
         """
         slots = [self._slot[name] for name in piece.buffers]
         first = len(piece.program.inputs) - len(piece.numbers)

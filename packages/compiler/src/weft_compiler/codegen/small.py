@@ -1,4 +1,4 @@
-"""The routine `small_matmul`: products of small matrices, each size as a function of its own.
+"""The routine `small_matmul`: products of small matrices, with a function for each size.
 
     for columns in tiles:
       for rows in tiles:
@@ -6,7 +6,7 @@
         for k: a row of b, times the element of each row of a, is added to the sums
         c tile = sums
 
-Nothing is copied, as all strides are numbers of the code, but for a b whose rows are not dense.
+All strides are constants in the code. Nothing is copied except a b without contiguous rows.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
 _SUMS: Final = {64: 28, 32: 12, 16: 8}
-"""Registers for sums, by their width."""
+"""Number of registers for sums, by register width in bytes."""
 _AT_ONCE: Final = 4
-"""Steps of k in a turn, where that is no more than `_LONG` products of registers."""
+"""Unroll factor of k, if that is at most `_LONG` register products."""
 _LONG: Final = 64
 
 Sizes = Mapping[str, int]
 
 
 def supported(dtype: DType) -> bool:
-    """Whether there is machine code for a type."""
+    """Return True if machine code can be generated for the type."""
     return dtype in (dtypes.float32, dtypes.float64)
 
 
 def symbol(dtype: DType, of: Sizes) -> str:
-    """What the function for some sizes is called."""
+    """Return the symbol of the function for some sizes."""
     names = ("m", "n", "k", "a_row", "a_column", "b_row", "b_column", "c_row")
     return ".".join(["weft.small", dtype.name, *[str(of[name]) for name in names]])
 
 
 def text(dtype: DType, of: Sizes, target: Target) -> str:
-    """The function, which a module that calls it has in it."""
+    """Return the function, defined in each module that calls it."""
     return _Product(dtype, of, target).text()
 
 
@@ -56,7 +56,7 @@ class _Product:
         self.steps = _AT_ONCE if _AT_ONCE * products <= _LONG else 1
 
     def text(self) -> str:
-        """The function."""
+        """Return the function."""
         if self.of["b_column"] != 1 and self.of["n"] > 1:
             self._turn()
         first = 0
@@ -76,7 +76,7 @@ class _Product:
         return self.w.put(f"load {kind}, ptr {address}, align {self.dtype.size}")
 
     def _turn(self) -> None:
-        """Make rows of b dense, in memory of our own: squares in registers, and what is left."""
+        """Copy b to the stack with contiguous rows: squares are transposed in registers."""
         w, n, k = self.w, self.of["n"], self.of["k"]
         own = w.put(f"alloca [{n * k} x {self.scalar}], align 64")
         size = self.lanes
@@ -99,7 +99,7 @@ class _Product:
         self.b, self.b_row = own, n
 
     def _square(self, own: str, p: str, j: int, size: int) -> None:
-        """A square of b."""
+        """Transpose a square of b."""
         w, kind = self.w, self._kind(size)
         rows = [
             self._load(kind, self._at("%b", (j + at) * self.of["b_column"], p))
@@ -110,7 +110,7 @@ class _Product:
             w.do(f"store {kind} {row}, ptr {self._at(own, j, here)}, align {self.dtype.size}")
 
     def _columns(self, first: int, chunks: Sequence[int]) -> None:
-        """All rows of some columns, which are chunks of registers."""
+        """Emit all rows of some columns, given as chunks of registers."""
         m = self.of["m"]
         most = max(1, self.sums // len(chunks))
         count = -(-m // most)
@@ -138,7 +138,7 @@ class _Product:
     def _loop(
         self, high: int, i: int, rows: int, j: int, chunks: Sequence[int], first: list[str]
     ) -> list[str]:
-        """Steps of k in turns."""
+        """Emit the loop over k."""
         w = self.w
         body, done = w.label(), w.label()
         before = w.block
@@ -164,7 +164,7 @@ class _Product:
     def _step(
         self, p: str, i: int, rows: int, j: int, chunks: Sequence[int], sums: Sequence[str]
     ) -> list[str]:
-        """A row of b times an element of each row of a, added to the sums."""
+        """Add a row of b, times an element of each row of a, to the sums."""
         w, of = self.w, self.of
         there = w.put(f"mul nsw i64 {p}, {self.b_row}")
         b = [
@@ -180,7 +180,7 @@ class _Product:
         return found
 
     def _added(self, x: str, y: str, total: str, size: int) -> str:
-        """A number times a register, added to another."""
+        """Emit a number times a register, plus another register."""
         w, kind, letter = self.w, self._kind(size), "f64" if self.scalar == "double" else "f32"
         if size == 1:
             return w.call(f"llvm.fmuladd.{letter}", kind, x, y, total)
@@ -191,14 +191,14 @@ class _Product:
 
 
 def _starts(first: int, chunks: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Where chunks of columns start, with their sizes."""
+    """Yield the first column of each chunk, with its size."""
     for size in chunks:
         yield first, size
         first += size
 
 
 def _tiles_of(columns: int, lanes: int) -> Iterator[list[int]]:
-    """Columns as tiles of at most two registers; what is left is powers of two."""
+    """Split columns into tiles of at most two registers; the rest are powers of two."""
     chunks = [lanes] * (columns // lanes)
     rest = columns % lanes
     while rest:

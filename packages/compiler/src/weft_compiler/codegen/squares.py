@@ -1,7 +1,7 @@
 """Transposes: squares in registers, and matrices made of them.
 
-Rows of a square are registers.  Each bit of a row's number changes places with the same bit of the
-column's, by a shuffle of two registers for each result.
+The rows of a square are in registers. For each bit, the row and column numbers exchange that bit;
+each result of such a step is a shuffle of two registers.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
 TURN = "weft.turned"
-"""`turned(x, y, rows, columns, x_row, y_row)`: the function of `text`."""
+"""The name of the function `turned(x, y, rows, columns, x_row, y_row)` that `text` defines."""
 _NUMBERS = ("rows", "columns", "x_row", "y_row")
 
 
 def turned(w: Loops, kind: str, rows: Sequence[str]) -> list[str]:
-    """The columns of a square as registers.
+    """Return the columns of a square as registers.
 
     Args:
-      kind: the type of a row, of a power of two of elements.
+      kind: the type of a row, with a power of two of elements.
       rows: as many registers as a row has elements.
     """
     size, bit = len(rows), 1
@@ -44,7 +44,7 @@ def turned(w: Loops, kind: str, rows: Sequence[str]) -> list[str]:
 
 
 def text(dtype: DType, lanes: int) -> str:
-    """The function `turned`: y, columns × rows, is the transpose of x, whose rows are dense.
+    """Return the function `turned`: y, columns × rows, is the transpose of x with contiguous rows.
 
     Args:
       lanes: elements of a register.
@@ -67,7 +67,7 @@ class _Turn:
         self.w = Loops()
 
     def text(self) -> str:
-        """Whole squares first, in the order of columns, so that whole lines of caches are used."""
+        """Transpose whole squares first, in column order, so that whole cache lines are used."""
         w, lanes = self.w, self.lanes
         own = w.put(f"alloca [{lanes} x {self.kind}], align 64")
         with w.each("%columns", lanes, note=", !llvm.loop !0") as j:
@@ -88,7 +88,7 @@ class _Turn:
         return f"{head} noinline #0 {{\nentry:\n{lines}\n}}\n"
 
     def _part(self, i: str, j: str, columns: str, own: str) -> None:
-        """A square of which some rows or columns are beyond the end."""
+        """Transpose a square with rows or columns beyond the end."""
         w, lanes = self.w, self.lanes
         rows = w.least(w.put(f"sub i64 %rows, {i}"), str(lanes))
         last, mask = w.put(f"sub i64 {rows}, 1"), self._mask(columns)
@@ -120,7 +120,7 @@ class _Turn:
         return w.at("%y", self.scalar, w.put(f"mul nsw i64 {row}, %y_row"), i)
 
     def _mask(self, count: str) -> str:
-        """The first of a register's lanes."""
+        """Return the mask of the first lanes of a register."""
         w = self.w
         index = f"<{self.lanes} x i32>"
         lanes = ", ".join(f"i32 {lane}" for lane in range(self.lanes))

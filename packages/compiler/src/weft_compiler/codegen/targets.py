@@ -1,4 +1,4 @@
-"""Processors: what LLVM is told of them, and machine code for them."""
+"""Target processors: their LLVM names and features, and machine code for them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from weft_compiler.codegen.options import Options
 from weft_compiler.windows import LINE
 from weft_tensor import errors
 
-_LOCK: Final = threading.RLock()  # what llvmlite does not promise of threads
+_LOCK: Final = threading.RLock()  # llvmlite does not promise thread safety
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +27,11 @@ class Target:
     """A processor.
 
     Attributes:
-      triple: its family and system, as LLVM writes them.
+      triple: its LLVM target triple.
       cpu: its name, or empty.
-      features: what it has or lacks, as LLVM writes them.
-      alone: whether code has nothing around it: it may call memory functions and the helpers that
-        compilers bring, and no mathematics.
+      features: its LLVM features.
+      alone: True for freestanding code: it may call memory functions and compiler runtime helpers,
+        but no math library.
     """
 
     triple: str
@@ -49,15 +49,15 @@ class Target:
 
     @property
     def x86(self) -> bool:
-        """Whether it is an x86-64."""
+        """True for x86-64."""
         return self.triple.startswith("x86_64")
 
     def has(self, feature: str) -> bool:
-        """Return True if the processor has a feature: of two mentions the last one counts.
+        """Return True if the processor has a feature; the last mention of it counts.
 
         Args:
-          feature: LLVM's name of it; "fma", "f16c" and "sse4.1" also mean what other families have
-            of that kind.
+          feature: its LLVM name; "fma", "f16c" and "sse4.1" also mean their equivalents on other
+            families.
         """
         name = _ARM_NAMES.get(feature, feature) if self.family == "arm" else feature
         for listed in reversed(self.features.split(",")):
@@ -68,16 +68,16 @@ class Target:
         return feature in _FAMILIES.get(self.family, _ARM64)
 
     def has_tiles(self, of: str) -> bool:
-        """Whether it has registers of tiles (AMX).
+        """Return True if it has tile registers (AMX).
 
         Args:
-          of: what it multiplies there: "int8" or "bf16".
+          of: the element type of products: "int8" or "bf16".
         """
         return self.x86 and self.has("amx-tile") and self.has(f"amx-{of}")
 
     @property
     def vector_bytes(self) -> int:
-        """How wide its registers are."""
+        """The width of vector registers, in bytes."""
         if not self.x86:
             return 16
         return LINE if self.has("avx512f") else 32 if self.has("avx2") else 16
@@ -89,7 +89,7 @@ _LEVELS: Final = {
     "x86-64-v3": _V3,
     "x86-64-v4": _V3 | {"avx512f", "avx512dq", "avx512bw", "avx512vl"},
 }
-"""What the levels of the x86-64 ABI promise."""
+"""Features of the x86-64 microarchitecture levels."""
 
 _ARM64: Final = frozenset(("fma", "f16c", "sse4.1", "neon"))
 _FAMILIES: Final = {
@@ -97,11 +97,11 @@ _FAMILIES: Final = {
     "riscv64": frozenset(("fma", "sse4.1")),
     "wasm32": frozenset(("sse4.1", "simd128")),
 }
-"""Features of other families where none are listed: products and sums in one rounding (fma),
-conversions of float16 (f16c), rounding to integers (sse4.1), and vectors."""
+"""Baseline features of other families: fused multiply-add (fma), float16 conversion (f16c),
+rounding to integers (sse4.1), and vectors."""
 
 _ARM_NAMES: Final = {"fma": "vfp4d16"}
-"""Names that 32-bit Arm has for features of x86-64."""
+"""32-bit Arm's names for features of x86-64."""
 
 _QUERIED: Final = {
     "x86_64": (
@@ -113,12 +113,12 @@ _QUERIED: Final = {
     "riscv64": ("f", "d"),
     "wasm32": ("simd128",),
 }  # fmt: skip
-"""Features that code generation or its limits depend on. Those of AMX have to be named."""
+"""Features that code generation or its limits depend on. AMX features must be named explicitly."""
 
 
 @functools.cache
 def host() -> Target:
-    """This machine."""
+    """Return this machine."""
     with _LOCK:
         binding.initialize_native_target()
         binding.initialize_native_asmprinter()
@@ -128,9 +128,9 @@ def host() -> Target:
 
 
 def target_of(options: Options) -> Target:
-    """The processor that options ask for.
+    """Return the target of some options.
 
-    Raises: InvalidArgumentError: LLVM knows none of that name.
+    Raises: InvalidArgumentError: LLVM does not know the processor.
     """
     if options.triple:
         triple = options.triple
@@ -146,14 +146,14 @@ def target_of(options: Options) -> Target:
 
 
 _BF16: Final = ("amx-bf16", "avx512bf16", "bf16")
-"""Dots of bfloat16, which take numbers near zero for zero."""
+"""Features with bfloat16 dot products, which flush denormals to zero."""
 
 
 def without(features: str, names: Sequence[str]) -> str:
-    """Features, of which some are not there.
+    """Remove features from a list.
 
     Args:
-      names: those, whole or only how they begin, where they end with a dash.
+      names: the features; a name that ends with a dash is a prefix.
     """
     found = []
     for each in filter(None, features.split(",")):
@@ -164,7 +164,7 @@ def without(features: str, names: Sequence[str]) -> str:
 
 
 def permitted(features: str) -> str:
-    """Features that code in this process may use: those of AMX where the system lets it."""
+    """Return the features that code in this process may use: AMX only if the system permits it."""
     if "+amx-tile" in features.split(",") and not may_use_tiles():
         return without(features, ["amx-"])
     return features
@@ -172,9 +172,9 @@ def permitted(features: str) -> str:
 
 @functools.cache
 def may_use_tiles() -> bool:
-    """Ask the system, once for the process and its threads, to let them use AMX.
+    """Ask the system, once per process, to permit AMX for its threads.
 
-    A thread's state takes 8 KB more then, so Linux has to know.
+    A thread's state grows by 8 KB with AMX, so Linux requires the request.
     """
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return False
@@ -182,7 +182,7 @@ def may_use_tiles() -> bool:
         library = ctypes.CDLL(None)
         asked = [ctypes.c_long(each) for each in (_ARCH_PRCTL, _REQUEST, _TILES)]
         return int(library.syscall(*asked)) == 0
-    except (OSError, AttributeError):  # a C library that cannot be asked
+    except (OSError, AttributeError):  # a C library that cannot be queried
         return False
 
 
@@ -194,14 +194,14 @@ _TILES: Final = 18
 
 
 def all_features(triple: str, cpu: str, features: str) -> str:
-    """Return features, followed by those that a processor has or lacks because of its name.
+    """Return features, followed by those implied by the name of a processor.
 
-    LLVM may end the process that asks for what it does not know, so that another one asks.
+    A separate process queries LLVM, because LLVM may exit on unknown names.
 
     Args:
-      triple: the family and system.
-      cpu: the processor's name; empty for the least.
-      features: what it has or lacks besides.
+      triple: the target triple.
+      cpu: the processor's name; empty for the baseline.
+      features: additional features.
     Raises: InvalidArgumentError: LLVM does not know the processor or a feature.
     """
     here = host()
@@ -209,20 +209,20 @@ def all_features(triple: str, cpu: str, features: str) -> str:
         return ""
     if (triple, cpu) == (here.triple, here.cpu) and features in _own_features():
         return features or here.features
-    # A core without the instructions of "arm" ends the process before it has said what it has.
+    # A core without "arm" instructions ends the process before it prints its features.
     return _queried_features(triple.replace("armv7", "thumbv7", 1), cpu, features)
 
 
 @functools.cache
 def _own_features() -> tuple[str, str, str]:
-    """All ways to name this machine's features."""
+    """Return all features of this machine."""
     own = host().features
     return "", own, without(own, ["amx-"])
 
 
 @functools.cache
 def _queried_features(triple: str, cpu: str, features: str) -> str:
-    """Ask LLVM, in a process of its own."""
+    """Query LLVM in a separate process."""
     queried = _QUERIED.get(Target(triple, cpu, features).family, ())
     command = [sys.executable, "-c", _QUERY, triple, cpu, features, *queried]
     tried = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -247,7 +247,7 @@ binding.initialize_all_targets()
 binding.initialize_all_asmprinters()
 triple, cpu, features, *names = sys.argv[1:]
 machine = binding.Target.from_triple(triple).create_target_machine(cpu, features)
-# LLVM inlines a function that needs a feature if its caller, which needs none, has it anyway.
+# LLVM inlines a function that requires a feature into its caller only if the target has it.
 text = "define void @f() { ret void }"
 for name in names:
     text += f'''
@@ -270,11 +270,11 @@ machine.emit_object(binding.parse_assembly("define void @f() { ret void }"))
 
 
 def object_code(text: str, target: Target, others: Sequence[str] = ()) -> bytes:
-    """The relocatable object of a module.
+    """Compile a module to a relocatable object.
 
     Args:
-      others: modules that define what the text declares; nobody outside sees what they define.
-    Raises: InternalError: LLVM refuses the text.
+      others: modules that define what the text declares; their symbols become internal.
+    Raises: InternalError: LLVM rejects the text.
     """
     with _LOCK:
         machine = _machine(target)
@@ -289,20 +289,20 @@ def object_code(text: str, target: Target, others: Sequence[str] = ()) -> bytes:
 
 
 def data_layout(target: Target) -> str:
-    """Sizes and alignments of a processor's types, as modules for others than this machine say."""
+    """Return the data layout of a processor, which modules for other machines declare."""
     with _LOCK:
         return str(_machine(target).target_data)
 
 
 def assembly(text: str, target: Target) -> str:
-    """The assembly of a module, for reading."""
+    """Return the assembly of a module, for reading."""
     with _LOCK:
         machine = _machine(target)
         return str(machine.emit_assembly(_optimised(_parsed(text), machine)))
 
 
 def _parsed(text: str, beside: Any = None) -> Any:
-    """A module; of the same context as another, if it is to be linked with it."""
+    """Parse a module, in the context of another one if it is to be linked with it."""
     try:
         return binding.parse_assembly(text, beside._context if beside else binding.create_context())
     except RuntimeError as error:
@@ -312,9 +312,9 @@ def _parsed(text: str, beside: Any = None) -> Any:
 def _optimised(module: Any, machine: Any) -> Any:
     """Return a module after LLVM's passes.
 
-    Level 1 does not walk the functions twice; with the vectorizer it makes the same loops of this
-    text as level 2 in half the time. Loops are unrolled for GPUs alone: register tiles
-    are unrolled in the text, and it took a fifth of the compile time and gained in no benchmark.
+    Level 1 with the vectorizer creates the same loops as level 2 in half the time, because it does
+    not process functions twice. Loops are unrolled for GPUs only: the text of register tiles is
+    unrolled already. Unrolling took a fifth of the compile time and gained in no benchmark.
     """
     tuning = binding.create_pipeline_tuning_options(speed_level=1)
     tuning.loop_vectorization = True
@@ -333,7 +333,7 @@ def _machine(target: Target) -> Any:
     if target.alone or target.family != host().family:
         binding.initialize_all_targets()
         binding.initialize_all_asmprinters()
-    # WebAssembly has no addresses that move; RISC-V passes floats as floats where it is told to.
+    # WebAssembly has no position-independent code; RISC-V passes floats in registers on request.
     reloc = "static" if target.family == "wasm32" else "pic"
     abi = "lp64d" if target.family == "riscv64" else ""
     return binding.Target.from_triple(target.triple).create_target_machine(

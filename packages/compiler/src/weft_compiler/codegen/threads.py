@@ -1,12 +1,12 @@
-"""The threads of a process that help programs: machine code that all programs share.
+"""The thread pool of a process: machine code that all compiled programs share.
 
-A program offers the turns of a loop in a slot, and takes chunks of them like everybody who joins.
-Turns are cut into a part for each thread, the same of each loop, so that what a thread wrote it
-finds in its own caches.  Who has done its part goes on with what others have not begun, but for the
-last chunk of somebody who is there.  So nobody waits for a thread that has other work.
+A program offers the iterations of a loop in a slot, and runs chunks of them like each thread that
+joins.  Each thread has its own part of the iterations, the same for each loop, so that it finds its
+data in its own caches.  A thread that has finished its part steals chunks that others have not
+started, except the last chunk of a thread that has joined.  So no program waits for a busy thread.
 
-The memory that they share is a pool: its fields, the handles of threads, and slots.  A slot has its
-fields, and then for each part a line with its next turn and whether its thread is there.
+The shared memory is a pool: its fields, the handles of threads, and slots.  A slot has its fields,
+then for each part a cache line with its next iteration and a flag that its thread has joined.
 """
 
 from __future__ import annotations
@@ -19,42 +19,42 @@ from typing import Final
 from weft_compiler.codegen.targets import Target
 
 MOST: Final = 64
-"""Threads that may run a program."""
+"""Maximal number of threads that run a program."""
 _LINE: Final = 64
-"""Bytes of a line of the caches: what different threads write is in different ones."""
+"""Size of a cache line: data written by different threads is on different lines."""
 
 _POOL: Final = {
-    "made": 0,  # how many threads there are
-    "quit": 4,  # whether they are to end
-    "never": 8,  # whether no more can be made
+    "made": 0,  # the number of threads
+    "quit": 4,  # 1 if threads must exit
+    "never": 8,  # 1 if no more can be created
     "busy": 64,  # programs that run without the GIL
     "helping": 128,  # threads that help
-    "sleepers": 192,  # threads that sleep, or are about to
+    "sleepers": 192,  # threads that sleep or are about to sleep
     "mutex": 256,
     "condition": 384,
-    "handles": 512,  # of the threads; then the slots
+    "handles": 512,  # thread handles; then the slots
 }
-"""Where the fields of the pool are."""
+"""Offsets of the fields of the pool."""
 _SLOT: Final = {
-    "owner": 64,  # whether somebody uses it
-    "function": 72,  # of turns from one to another
-    "frame": 80,  # what the function is given
+    "owner": 64,  # 1 if in use
+    "function": 72,  # the function over a range of iterations
+    "frame": 80,  # the argument of the function
     "turns": 88,
-    "chunk": 96,  # turns of a chunk
+    "chunk": 96,  # iterations of a chunk
     "most": 104,  # threads that may help
-    "part": 112,  # turns of a part
-    "taken": 120,  # whether all turns have been taken
-    "wrong": 192,  # what a call gave that failed
+    "part": 112,  # iterations of a part
+    "taken": 120,  # 1 if all iterations have been taken
+    "wrong": 192,  # the result of a call that failed
     "parts": 256,
 }
-"""Where the fields of a slot are. The first is the offer, a word that changes as a whole."""
+"""Offsets of the fields of a slot. The first is the offer, a word that is updated atomically."""
 _PART_THERE: Final = 8
 _OFFER: Final = {
     "joining": 1 << 16,
-    "joined": 16,  # bits that it is shifted by: how many joined
-    "number": 32,  # likewise: how many offers there were, odd while this one is open
+    "joined": 16,  # shift of the number of threads that joined
+    "number": 32,  # shift of the number of offers, odd while one is open
     "closing": 1 << 32,
-    "count": (1 << 16) - 1,  # of the bits of how many joined, and how many of these are done
+    "count": (1 << 16) - 1,  # mask of the number of threads that joined, and of those that are done
 }
 _SLOTS: Final = 8
 _SLOT_BYTES: Final = _SLOT["parts"] + _LINE * MOST
@@ -68,15 +68,15 @@ STOP: Final = "weft.stop"
 EXPORTS: Final = (SHARE, BEGIN, END, RESET, STOP)
 
 SPINS: Final = 2000
-"""How often a thread looks for something before it lets others run: some 20 µs."""
+"""Number of polls of a thread before it yields: some 20 µs."""
 YIELDS: Final = 400
-"""How often it lets others run before it sleeps: 0.1 ms and more."""
+"""Number of yields before it sleeps: at least 0.1 ms."""
 
 DECLARATION: Final = f"declare i32 @{SHARE}(ptr, ptr, i64, i64, i64, i64) nounwind\n"
 """`share(function, frame, turns, grain, chunks, threads)`: calls
-`function(frame, thread, low, high)` for all turns: each thread's part in about `chunks` chunks, of
-a multiple of `grain`. Which turns are in one call does not depend on who is there. 0 if all calls
-gave that, else what one gave."""
+`function(frame, thread, low, high)` for all iterations: each thread's part in about `chunks`
+chunks, each a multiple of `grain`. The chunks do not depend on which threads join. Returns 0 if
+all calls do, else the result of one that failed."""
 
 _ALONE: Final = f"""
 define i32 @{SHARE}(ptr %function, ptr %frame, i64 %turns, i64 %grain, i64 %chunks, i64 %threads) {{
@@ -566,12 +566,12 @@ attributes #0 = {{ nounwind }}
 
 
 def supported() -> bool:
-    """Whether programs can be helped on this system: it has the threads of POSIX."""
+    """Return True if helper threads are supported on this system: it has POSIX threads."""
     return os.name == "posix"
 
 
 def text(target: Target) -> str:
-    """The module."""
+    """Return the module."""
     triple = f'target triple = "{target.triple}"\n'
     if not supported():
         return triple + _ALONE
@@ -601,7 +601,7 @@ def text(target: Target) -> str:
 
 
 def _blocked() -> str:
-    """The set of all signals but those that a thread sends itself by a fault."""
+    """Return the set of all signals except those that a thread raises by a fault."""
     faults = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP")
     numbers = {getattr(signal, name) for name in faults}
     # Linux has longs of 64 bits each, little-endian; others 32 bits.

@@ -1,7 +1,7 @@
-"""What kernels of tiles share: their names and tables, masks of columns, and how results are kept.
+"""Shared parts of tile kernels: names, dispatch tables, column masks and stores.
 
-There is a kernel for each number of rows, of one register of columns or several, with and without
-a mask of the last.  `chosen` finds the one for a tile at run time.
+There is a kernel for each number of rows and of registers per row, with and without a mask of the
+last register.  `chosen` selects the one for a tile at run time.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ from typing import Final, NamedTuple, Protocol
 from weft_compiler.codegen.writer import Loops
 
 FEW: Final = 3
-"""Rows up to which, if there are no others, there are kernels of their own.
+"""Number of rows of a whole product up to which it has special kernels.
 
-Those may add up in another order. All others add up in one, so that results do not depend on how
-rows are cut into tiles, or among threads.
+These may sum in another order. All other kernels sum in the same order, so that results do not
+depend on the split of rows into tiles or among threads.
 """
 
 
 class Tile(Protocol):
-    """The sizes of tiles."""
+    """Sizes of tiles."""
 
     @property
     def lanes(self) -> int:
-        """Elements of a register."""
+        """Elements per register."""
         ...
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """The numbers of rows that there are kernels for, the largest first."""
+        """The row counts that have kernels, the largest first."""
         ...
 
     @property
     def vectors(self) -> int:
-        """Registers of a row."""
+        """Registers per row."""
         ...
 
     @property
@@ -44,12 +44,12 @@ class Tile(Protocol):
 
 
 class Element(NamedTuple):
-    """An element of a result.
+    """The element type of a result.
 
     Attributes:
-      kind: its type in LLVM.
+      kind: its LLVM type.
       size: in bytes.
-      add: the instruction that adds two.
+      add: the instruction that adds two elements.
     """
 
     kind: str
@@ -58,12 +58,12 @@ class Element(NamedTuple):
 
 
 class TileKernel:
-    """Writes a kernel: a tile of sums of products, which is stored or added to what is there.
+    """Writer of a kernel: a tile of sums of products that is stored, or added to the result.
 
     Attributes:
-      parameters: of the function: among them `%c`, `%c_row`, `%columns` and `%add`.
+      parameters: of the function, including `%c`, `%c_row`, `%columns` and `%add`.
       kind: the type of a register.
-      alone: whether it is for all rows that there are, and not for the last of many.
+      alone: True if its rows are all rows of the product, not the last of many.
     """
 
     parameters: str
@@ -81,7 +81,7 @@ class TileKernel:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The symbol of the kernel."""
         return _name(self.rows, self.vectors, self.masked, self.alone)
 
     def totals(self) -> list[list[str]]:
@@ -89,11 +89,11 @@ class TileKernel:
         raise NotImplementedError
 
     def corrections(self) -> list[str]:
-        """What is added to the registers of each row that is stored; empty for nothing."""
+        """Emit the terms added to the registers of each stored row; empty for none."""
         return []
 
     def text(self) -> str:
-        """The function."""
+        """Return the function."""
         w = self.w
         if self.masked:
             self.mask = self._mask()
@@ -114,7 +114,7 @@ class TileKernel:
         return f"{head} {{\nentry:\n{lines}\n}}\n"
 
     def load(self, pointer: str, v: int) -> str:
-        """A register from memory: the one with number `v` of a row."""
+        """Load register `v` of a row."""
         if not self._partly(v):
             return self.w.put(f"load {self.kind}, ptr {pointer}, align {self.element.size}")
         return self.w.put(
@@ -123,11 +123,11 @@ class TileKernel:
         )
 
     def _partly(self, v: int) -> bool:
-        """Whether some lanes of a register are left out."""
+        """Return True if some lanes of a register are masked."""
         return self.masked and v == self.vectors - 1
 
     def _mask(self) -> str:
-        """Which lanes of the last register there are."""
+        """Emit the lane mask of the last register."""
         w = self.w
         index = f"<{self.lanes} x i32>"
         left = w.put(f"sub i64 %columns, {self.lanes * (self.vectors - 1)}")
@@ -136,7 +136,7 @@ class TileKernel:
         return w.put(f"icmp slt {index} <{lanes}>, {every}")
 
     def _store(self, totals: list[list[str]], more: Callable[[str, int], str] | None) -> None:
-        """Keep the result, with `more(place, v)` added to each register."""
+        """Store the result, with `more(place, v)` added to each register."""
         w, size = self.w, self.element.size
         for i, row in enumerate(totals):
             start = w.at("%c", self.element.kind, w.put(f"mul nsw i64 %c_row, {i}"))
@@ -154,11 +154,11 @@ class TileKernel:
 
 
 def kernels(s: Tile, kernel: Callable[[int, int, bool, bool], TileKernel]) -> list[str]:
-    """The kernels of all sizes, and the tables that `chosen` finds them in.
+    """Return the kernels of all sizes, and the tables in which `chosen` finds them.
 
     Args:
-      kernel: of a number of rows, of registers in each, whether the last is masked, and whether
-        there are no other rows.
+      kernel: makes a kernel from the number of rows, the registers per row, True if the last one is
+        masked, and True if there are no other rows.
     """
     sizes = [(s.vectors, False), *[(vectors, True) for vectors in range(1, s.vectors + 1)]]
     texts = [_table(s, *size) for size in sizes]
@@ -169,7 +169,7 @@ def kernels(s: Tile, kernel: Callable[[int, int, bool, bool], TileKernel]) -> li
 
 
 def chosen(w: Loops, s: Tile, wanted: str, columns: str) -> str:
-    """The kernel for so many rows, as `number_of` numbers them, and columns."""
+    """Return the kernel for a number of rows, as encoded by `number_of`, and of columns."""
     table = f"@weft.table.{s.vectors}m"
     for vectors in reversed(range(1, s.vectors)):
         narrow = w.put(f"icmp sle i64 {columns}, {vectors * s.lanes}")
@@ -180,7 +180,7 @@ def chosen(w: Loops, s: Tile, wanted: str, columns: str) -> str:
 
 
 def number_of(w: Loops, s: Tile, rows: str, all_rows: str) -> str:
-    """The number of the kernels for a tile: those for few rows that are alone come last."""
+    """Return the table index of the kernel for a tile; those for few rows alone come last."""
     few = w.put(f"icmp sle i64 {all_rows}, {FEW}")
     return w.put(f"add i64 {rows}, {w.select(few, 'i64', str(s.rows[0]), '0')}")
 
@@ -190,7 +190,7 @@ def _name(rows: int, vectors: int, masked: bool, alone: bool) -> str:
 
 
 def _table(s: Tile, vectors: int, masked: bool) -> str:
-    """Kernels by how many rows are left: those of the most rows that are not more."""
+    """Return the kernels by the number of rows left: that with the most rows that fit."""
     found = ["ptr null"]
     for left in range(1, s.rows[0] + 1):
         rows = next(rows for rows in s.rows if rows <= left)

@@ -1,11 +1,11 @@
-"""Products by AMX, whose registers are tiles: 16 rows of 64 bytes.
+"""Products by AMX, whose tile registers hold 16 rows of 64 bytes.
 
-A tile of a has 64 bytes of each of 16 rows, one of b 16 rows of a panel, each of which has 4 bytes
-of 16 columns, and a sum is 16×16 numbers of 32 bits.  A kernel keeps two by two sums: 32 rows of a
-times a whole panel.  Where fewer are wanted it computes them in memory of its own, of whole tiles
-that nobody looks at beyond the end.
+A tile of a holds 64 bytes of each of 16 rows; one of b holds 16 rows of a panel, with 4 bytes of
+each of 16 columns; a sum is 16×16 32-bit numbers.  A kernel keeps two by two sums: 32 rows of a
+times a whole panel.  For smaller results it computes whole tiles in its workspace and copies the
+valid part.
 
-Registers of tiles belong to who configures them, and are given back when a routine ends.
+A routine configures the tile registers at its start and releases them at its end.
 """
 
 from __future__ import annotations
@@ -17,38 +17,38 @@ from weft_compiler.routines import PANEL
 from weft_compiler.windows import LINE, PANEL_BYTES
 
 ROWS: Final = 32
-"""Rows of a that a kernel takes."""
+"""Rows of a that a kernel processes."""
 BLOCK: Final = 256
-"""Rows of a result that all of what is summed over is added to before the next, which stay in a
-cache."""
+"""Rows of a result that are completed over the whole reduction before the next block of rows; they
+stay in a cache."""
 STEP: Final = 64
-"""Bytes of a row of a, of which a tile has as many; what is copied ends with zeros up to them."""
+"""Bytes per row of a tile; copied rows are padded with zeros to a multiple of it."""
 _TILE: Final = 16
 _OWN: Final = ROWS * PANEL_BYTES
 _LAST: Final = _TILE * PANEL_BYTES
 OWN_BYTES: Final = _OWN + _LAST
-"""Bytes that kernels work in: a result, and the last rows of a panel with zeros after them."""
+"""Workspace of the kernels in bytes: a result, and the last rows of a panel padded with zeros."""
 
 _SIZES: Final = "@weft.sizes.of.tiles"
 _PARAMETERS: Final = "ptr noalias %a, ptr noalias %b, i64 %groups, ptr noalias %c"
 
 
 def begin(w: Loops) -> None:
-    """Configure the registers, all of whose tiles are whole."""
+    """Configure the tile registers, all with full tiles."""
     w.do(f"call void @llvm.x86.ldtilecfg(ptr {_SIZES})")
 
 
 def end(w: Loops) -> None:
-    """Give the registers back."""
+    """Release the tile registers."""
     w.do("call void @llvm.x86.tilerelease()")
 
 
 def texts(multiply: str, row: int) -> list[str]:
-    """The kernels, and `@weft.tiles` that chooses among them.
+    """Return the kernels, and `@weft.tiles`, which selects one.
 
     Args:
       multiply: the instruction, such as "tdpbf16ps".
-      row: how many bytes copied rows of a are apart.
+      row: the stride of copied rows of a, in bytes.
     """
     numbers = [1, *[0] * 15, *[STEP, 0] * 8, *[0] * 16, *[_TILE] * 8, *[0] * 8]
     sizes = ", ".join(f"i8 {each}" for each in numbers[:LINE])
@@ -61,13 +61,13 @@ def texts(multiply: str, row: int) -> list[str]:
 
 
 def call(w: Loops, panel: str, groups: str, c: tuple[str, str], size: tuple[str, str, str]) -> None:
-    """Write a call: a tile of c is set, or added to.
+    """Call a kernel: a tile of c is stored, or accumulated.
 
     Args:
-      panel: where a panel of b is.
-      groups: how many rows it has.
-      c: the place of the tile, and how far apart its rows are, in elements.
-      size: rows and columns that are left, and whether the tile is added to.
+      panel: the address of a panel of b.
+      groups: its number of rows.
+      c: the address of the tile, and its row stride in elements.
+      size: the rows and columns left, and the condition to accumulate.
     """
     (place, apart), (rows, columns, add) = c, size
     w.do(
@@ -111,7 +111,7 @@ class _Kernel:
         return f"{head}, ptr noalias %last) noinline #0 {{\nentry:\n{lines}\n}}\n"
 
     def _sums(self, move: str) -> None:
-        """All sums from memory, or there."""
+        """Load all sums from memory, or store them."""
         w = self.w
         for i in range(self.rows):
             row = w.put(f"mul nsw i64 %c_row, {i * _TILE}")
@@ -121,7 +121,7 @@ class _Kernel:
                 w.do(f"call void @llvm.x86.{move}(i8 {register}, ptr {place}, i64 %c_row)")
 
     def _step(self, p: str, b: str) -> None:
-        """The next tiles of a, times those of b."""
+        """Multiply the next tiles of a with those of b."""
         w = self.w
         a = w.at("%a", "i8", w.put(f"mul nsw i64 {p}, {STEP}"))
         first = self.rows * self.columns
@@ -139,7 +139,7 @@ class _Kernel:
                 w.do(f"call void @llvm.x86.{self.multiply}({registers})")
 
     def _copy_last(self, steps: str, rest: str) -> None:
-        """The last rows of a panel, and zeros: what comes after them may be no memory of ours."""
+        """Copy the last rows of a panel, padded with zeros; memory after them may be unmapped."""
         w = self.w
         size = w.put(f"mul nsw i64 {rest}, {PANEL_BYTES}")
         source = w.at("%b", "i8", w.put(f"mul nsw i64 {steps}, {_LAST}"))
@@ -150,7 +150,7 @@ class _Kernel:
 
 
 def _move(w: Loops, source: str, place: str, size: str) -> None:
-    """Bytes, as many as whole registers have."""
+    """Copy bytes, a multiple of whole registers."""
     kind = f"<{STEP} x i8>"
     with w.each(size, STEP, note=", !llvm.loop !0") as at:
         x = w.put(f"load {kind}, ptr {w.at(source, 'i8', at)}, align 1")
@@ -195,7 +195,7 @@ class _Chooser:
         return f"{head}, i1 %add, ptr noalias %own) noinline #0 {{\nentry:\n{lines}\n}}\n"
 
     def _copy(self, source: str, apart: str, place: str, apart_there: str) -> None:
-        """The rows and columns that there are."""
+        """Copy the valid rows and columns."""
         w = self.w
         kind, index = f"<{_TILE} x i32>", ", ".join(f"i32 {lane}" for lane in range(_TILE))
         rows = w.least("%rows", str(ROWS))

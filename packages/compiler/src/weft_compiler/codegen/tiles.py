@@ -1,6 +1,6 @@
-"""Tiles of products: kernels that keep a tile of the result in registers, and their sizes.
+"""Register-blocked product kernels, which keep a tile of the result in registers, and their sizes.
 
-A step of a kernel loads a row of a panel, and multiplies it with the element of each row of a,
+A step of a kernel loads a row of a panel and multiplies it with the element of each row of a,
 which is broadcast as it is read.  Columns that do not fill a tile are masked; there are kernels for
 fewer rows.
 """
@@ -27,23 +27,23 @@ from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
 ROWS: Final = {64: (14, 12, 10, 8, 6, 4, 3, 2, 1), 32: (6, 4, 3, 2, 1), 16: (4, 3, 2, 1)}
-"""Rows of tiles by the width of registers, which then hold 28 of 32, 12 of 16, or 8 where products
-need some of their own."""
+"""Rows of tiles by register width in bytes: sums use 28 of 32 registers, 12 of 16, or 8 if products
+need registers too."""
 _TOTALS: Final = 8
-"""Sums that a kernel of few rows has at least, so that none waits for the one before."""
+"""Minimal number of independent sums in a kernel of few rows, to hide the add latency."""
 _BLOCK_BYTES: Final = 1 << 19
 _PAD: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The sizes of tiles and blocks, in elements.
+    """Sizes of tiles and blocks, in elements.
 
     Attributes:
       lanes: of a register.
-      rows: of the tiles there are kernels for, the largest first.
-      depth: KC.
-      columns: NC.
+      rows: the row counts of tiles that have kernels, the largest first.
+      depth: the block size KC.
+      columns: the block size NC.
     """
 
     dtype: DType
@@ -54,12 +54,12 @@ class Shape:
 
     @property
     def scalar(self) -> str:
-        """The type of an element in LLVM."""
+        """The LLVM type of an element."""
         return "double" if self.dtype is dtypes.float64 else "float"
 
     @property
     def vectors(self) -> int:
-        """Registers of a row of a tile's result."""
+        """Registers per row of a result tile."""
         return 2
 
     @property
@@ -69,17 +69,17 @@ class Shape:
 
     @property
     def row(self) -> int:
-        """How far apart copied rows of a are."""
+        """The row stride of copied rows of a."""
         return self.depth + _PAD // self.dtype.size
 
     @property
     def panel_bytes(self) -> int:
-        """Bytes of the copied rows of a."""
+        """The size of the copied rows of a, in bytes."""
         return -(-self.rows[0] * self.row * self.dtype.size // 64) * 64
 
 
 def shape_of(dtype: DType, target: Target) -> Shape:
-    """The sizes for a processor."""
+    """Return the sizes for a processor."""
     lanes = target.vector_bytes // dtype.size
     depth = 1024 // dtype.size
     return Shape(
@@ -94,7 +94,7 @@ def shape_of(dtype: DType, target: Target) -> Shape:
 class _Kernel(TileKernel):
     """A tile of c: `kernel(a, b, b_row, k, c, c_row, columns, add, next, next_row)`.
 
-    For each row of the panel it asks for one of the `next`, which comes from memory meanwhile.
+    For each row of the panel it prefetches one of the panel `next`.
     """
 
     parameters = (
@@ -109,9 +109,9 @@ class _Kernel(TileKernel):
         self.s = s
 
     def totals(self) -> list[list[str]]:
-        """The sums of products, in a loop over k.
+        """Return the sums of products, from a loop over k.
 
-        Few rows that are alone have several sums of each element, for neighbours in k.
+        The special kernels of few rows have several sums per element, for adjacent k.
         """
         w = self.w
         several = max(1, _TOTALS // (self.rows * self.vectors)) if self.alone else 1
@@ -129,10 +129,10 @@ class _Kernel(TileKernel):
         return self._steps(whole, "%k", 1, found)
 
     def _steps(self, low: str, high: str, step: int, first: list[list[str]]) -> list[list[str]]:
-        """Products of some columns of a with rows of b are added to sums, `step` to each turn.
+        """Add products of columns of a with rows of b to sums, unrolled by `step`.
 
         Args:
-          first: the sums before: of a tile's rows for the first of `step` columns, then the next.
+          first: the initial sums: of a tile's rows for the first of `step` columns, then the next.
         """
         w = self.w
         head, body, done = w.label(), w.label(), w.label()
@@ -168,7 +168,7 @@ class _Kernel(TileKernel):
         return totals
 
     def _ask(self, p: str) -> None:
-        """Ask for a row of the next panel, into the second cache."""
+        """Prefetch a row of the next panel into the L2 cache."""
         w, size = self.w, self.s.dtype.size
         row = w.at("%next", self.s.scalar, w.put(f"mul nsw i64 {p}, %next_row"))
         for at in range(0, self.s.width * size, LINE):
@@ -176,7 +176,7 @@ class _Kernel(TileKernel):
             w.do(f"call void @llvm.prefetch.p0(ptr {line}, i32 0, i32 2, i32 1)")
 
     def _row(self, i: int, p: str, b: list[str], totals: list[str]) -> list[str]:
-        """An element of a times a row of b."""
+        """Multiply an element of a with a row of b."""
         w = self.w
         x = w.put(f"load {self.s.scalar}, ptr {self.place(i, p)}, align {self.s.dtype.size}")
         every = w.every(self.kind, x)
@@ -186,52 +186,52 @@ class _Kernel(TileKernel):
         ]
 
     def place(self, i: int, p: str) -> str:
-        """Where an element of a is."""
+        """Return the address of an element of a."""
         return self.w.at(self.w.at("%a", self.s.scalar, p), self.s.scalar, str(i * self.s.row))
 
 
 class Across(_Kernel):
-    """The same for the transpose of a, whose rows are a line each."""
+    """The same kernel for a transposed a, whose rows are one cache line each."""
 
     def __init__(self, s: Shape) -> None:
         super().__init__(s, 8 if s.rows[0] > 8 else 4, s.vectors, False)
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The symbol of the kernel."""
         return "weft.across"
 
     def place(self, i: int, p: str) -> str:
-        """Where an element of a is."""
+        """Return the address of an element of a."""
         row = self.w.put(f"mul nsw i64 {p}, {LINE // self.s.dtype.size}")
         return self.w.at(self.w.at("%a", self.s.scalar, row), self.s.scalar, str(i))
 
     def _ask(self, p: str) -> None:
-        """Nothing: panels are made just before."""
+        """Prefetch nothing: panels were written just before."""
 
 
 def symbol(routine: str, dtype: DType) -> str:
-    """What a routine is called in machine code."""
+    """Return the symbol of a routine in machine code."""
     return f"weft.{routine}.{dtype.name}"
 
 
 def declared(routine: str, dtype: DType, views: int, numbers: int) -> str:
-    """What a module that calls a routine declares.
+    """Return the LLVM declaration of a routine.
 
     Args:
-      views, numbers: how many of both it takes; its workspace comes last.
+      views, numbers: the counts of its pointer and integer parameters; its workspace comes last.
     """
     kinds = ", ".join(["ptr"] * views + ["i64"] * numbers)
     return f"declare void @{symbol(routine, dtype)}({kinds}, ptr)"
 
 
 def texts(s: Shape) -> list[str]:
-    """The kernels of all sizes, and the tables that `chosen` finds them in."""
+    """Return the kernels of all sizes, and the tables in which `chosen` finds them."""
     return kernels(s, lambda *sizes: _Kernel(s, *sizes))
 
 
 def module(target: Target, *functions: str) -> str:
-    """The text of a module of routines."""
+    """Return the common text of a module of routines."""
     width = 8 * target.vector_bytes
     attributes = f'attributes #0 = {{ nounwind "prefer-vector-width"="{width}" }}'
     notes = '!0 = !{!0, !1}\n!1 = !{!"llvm.loop.unroll.disable"}'
@@ -239,12 +239,12 @@ def module(target: Target, *functions: str) -> str:
 
 
 def next_rows(w: Loops, s: Tile, left: str) -> tuple[str, str]:
-    """How many rows the next tile should have, so that all have about as many, and has."""
+    """Return the balanced number of rows of the next tile, and the number its kernel has."""
     most = s.rows[0]
     tiles = w.put(f"udiv i64 {w.put(f'add i64 {left}, {most - 1}')}, {most}")
     rounded = w.put(f"sub i64 {w.put(f'add i64 {left}, {tiles}')}, 1")
     wanted = w.put(f"udiv i64 {rounded}, {tiles}")
-    # The last but one of an odd number leaves some rows, as one row alone waits for its sums.
+    # An odd last tile is split so that FEW rows remain: a single row would wait for its sums.
     odd = w.put(f"trunc i64 {left} to i1")
     odd = w.put(f"and i1 {odd}, {w.put(f'icmp eq i64 {tiles}, 1')}")
     odd = w.put(f"and i1 {odd}, {w.put(f'icmp ugt i64 {left}, {FEW}')}")
@@ -258,11 +258,11 @@ def next_rows(w: Loops, s: Tile, left: str) -> tuple[str, str]:
 
 @contextmanager
 def tiles(w: Loops, s: Tile, high: str, all_rows: str = "") -> Iterator[tuple[str, str, str]]:
-    """Turns over the rows of a matrix, a tile at a time.
+    """Loop over the rows of a matrix, a tile at a time.
 
     Args:
-      all_rows: how many there are, where `high` is for some of them.
-    Yields: the first row, how many there are, and how many `chosen` is to be asked for.
+      all_rows: the number of rows of the whole product, if `high` is for some of them.
+    Yields: the first row, the number of rows, and the row count to pass to `chosen`.
     """
     head, body, done = w.label(), w.label(), w.label()
     before = w.block

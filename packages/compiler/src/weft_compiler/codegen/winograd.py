@@ -1,9 +1,9 @@
-"""The routines `winograd` and `winograd_filters`: convolutions of 3×3 and 5×5 by fewer products.
+"""The routines `winograd` and `winograd_filters`: 3×3 and 5×5 convolution, Lavin & Gray 2015.
 
-Winograd's F(4×4, 3×3): the windows of a tile of 4×4 results overlap in 6×6 elements.  Where
-these, and the filters, are evaluated as polynomials at six points an axis, 36 products for each
-channel and filter give what 144 do directly, and the results are interpolated from their sums.
-F(2×2, 5×5) has the same points and elements, and 36 products for 100.
+Winograd's F(4×4, 3×3): the windows of a tile of 4×4 results cover 6×6 elements.  The elements and
+the filters are evaluated as polynomials at six points per axis. Then 36 multiplications per channel
+and filter replace 144, and the results are interpolated from the sums.  F(2×2, 5×5) has the same
+points and elements, and 36 multiplications instead of 100.
 
     for tiles in blocks:
       for each tile and its channels: transform 6×6 elements
@@ -14,11 +14,11 @@ F(2×2, 5×5) has the same points and elements, and 36 products for 100.
 With the points 0, 1, -1, 1/2, -2 and infinity errors are less than half of those with ±2 (B.
 Barabasz and others, Error analysis and improving the accuracy of Winograd convolution, 2020).
 
-An element that is not finite spoils all results of its tile.  So results are looked at, and rows of
-tiles in which one is not finite are computed directly.
+A non-finite element affects all results of its tile.  So results are checked, and rows of tiles
+with a non-finite result are computed directly.
 
-What is computed of a tile does not depend on which others are in its block: tiles of products have
-as many sums for each element, whatever their size, as there are no fewer rows than four.
+The results of a tile do not depend on the other tiles of its block: with at least four rows, all
+kernels sum in the same order.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from weft_compiler.windows import LINE, PANEL_BYTES, POINTS, TAPS, WINDOWS, tile
 from weft_tensor.dtypes import DType
 
 TILES: Final = 56
-"""Tiles of a block at most: so many rows fill tiles of products, and use filters often enough."""
+"""Maximal number of tiles of a block: enough rows to fill product tiles and to reuse filters."""
 _ALIGNED: Final = 'noinline "stackrealign"'
-"""So that registers for which there is no room lie in whole lines of a cache: LLVM aligns the stack
-only where it knows of that before it finds room."""
+"""Attributes that align spilled registers to cache lines: LLVM aligns the stack only if it knows
+that before register allocation."""
 ROWS: Final = 4
-"""Tiles of a block are a multiple of these."""
+"""The number of tiles of a block is a multiple of this."""
 SQUARE: Final = POINTS * POINTS
 APART: Final = LINE
-"""Bytes between the values at two points, so that those of a tile are in all parts of a cache."""
+"""Padding between the values at two points, in bytes; spreads a tile over all cache sets."""
 
 
 def workspace(s: Shape, of: Mapping[str, int]) -> int:
-    """Bytes that a call works in: zeros, a tile, what a block is transformed to, and its sums."""
+    """Return the workspace of a call in bytes: zeros, a tile, a transformed block, and its sums."""
     tile = tile_of(of["taps_y"])
     tall, wide = (-(-of[size] // tile) for size in ("rows", "width"))
     count = min(TILES, -(-of["images"] * tall * wide // ROWS) * ROWS)
@@ -57,23 +57,23 @@ def workspace(s: Shape, of: Mapping[str, int]) -> int:
 
 
 def declaration(routine: str, dtype: DType) -> str:
-    """What a module that calls a routine declares."""
+    """Return the LLVM declaration of a routine."""
     views, numbers = (4, len(WINDOWS) + 1) if routine == "winograd" else (2, 3)
     kinds = ", ".join(["ptr"] * views + ["i64"] * numbers)
     return f"declare void @{symbol(routine, dtype)}({kinds}, ptr)"
 
 
 def texts(s: Shape) -> list[str]:
-    """The functions; they call `conv` of the same module."""
+    """Return the functions; they call `conv` of the same module."""
     kinds = (_Winograd, _Filters)
     return [text for kind in kinds for text in by_taps(s, [kind(s, taps) for taps in TAPS])]
 
 
 def by_taps(s: Shape, routines: Sequence[ForTaps]) -> list[str]:
-    """A routine that calls others of the same parameters, by the taps of filters.
+    """Return a routine that dispatches to others with the same parameters, by the filter size.
 
     Args:
-      routines: for each of TAPS.
+      routines: one for each of TAPS.
     """
     first, name = routines[0], symbol(routines[0].name, s.dtype)
     kinds = [f"ptr noalias %{view}" for view in first.views]
@@ -94,7 +94,7 @@ def by_taps(s: Shape, routines: Sequence[ForTaps]) -> list[str]:
 
 
 class Vectors:
-    """Sums and products of registers."""
+    """Arithmetic on vector registers."""
 
     def __init__(self, w: Loops, s: Shape) -> None:
         self.w, self.s = w, s
@@ -110,29 +110,29 @@ class Vectors:
         return self.w.put(f"fsub {self.kind} {x}, {y}")
 
     def scaled(self, x: str, factor: float) -> str:
-        """A number times x."""
+        """Return x times a number."""
         return self.w.put(f"fmul {self.kind} {x}, {self.number(factor)}")
 
     def plus(self, total: str, x: str, factor: float) -> str:
-        """A sum, and a number times x."""
+        """Return total + x * factor."""
         return self.w.call(f"llvm.fmuladd.{self.suffix}", self.kind, x, self.number(factor), total)
 
     def number(self, value: float) -> str:
-        """A register that has a number in all lanes."""
+        """Broadcast a number to all lanes."""
         return f"splat ({self.s.scalar} {literal(value, self.s.dtype)})"
 
     def load(self, pointer: str, *terms: str) -> str:
-        """A register from memory, some elements after a pointer."""
+        """Load a register, some elements after a pointer."""
         place = self.w.at(pointer, self.s.scalar, *terms)
         return self.w.put(f"load {self.kind}, ptr {place}, align {self.s.dtype.size}")
 
     def store(self, x: str, pointer: str, *terms: str) -> None:
-        """A register into memory, some elements after a pointer."""
+        """Store a register, some elements after a pointer."""
         place = self.w.at(pointer, self.s.scalar, *terms)
         self.w.do(f"store {self.kind} {x}, ptr {place}, align {self.s.dtype.size}")
 
     def inputs(self, d: Sequence[str]) -> list[str]:
-        """Six elements as values at the points: the product of all other points' factors."""
+        """Transform six elements to the points: products of the factors of all other points."""
         e = [self.sub(d[k + 2], d[k]) for k in range(4)]
         h = [self.sub(self.plus(d[k + 2], d[k + 1], 1.5), d[k]) for k in (1, 2)]
         return [
@@ -145,12 +145,12 @@ class Vectors:
         ]
 
     def results(self, m: Sequence[str], count: int) -> list[str]:
-        """Six sums of products as some results: powers of the points, times each."""
+        """Transform six sums to results: powers of the points, times each."""
         parts = self.add(m[1], m[2]), self.sub(m[1], m[2])
         return self._powers(m, parts, count, (1.0, 1.0))
 
     def taps(self, m: Sequence[str], count: int) -> list[str]:
-        """Six sums of products as some elements of a filter's gradient."""
+        """Transform six sums to elements of a filter's gradient."""
         parts = (
             self.scaled(self.sub(m[1], m[2]), 1 / 3),
             self.scaled(self.add(m[1], m[2]), 1 / 3),
@@ -160,10 +160,10 @@ class Vectors:
     def _powers(
         self, m: Sequence[str], parts: tuple[str, str], count: int, scales: tuple[float, float]
     ) -> list[str]:
-        """Powers of the points times six numbers.
+        """Return powers of the points times six numbers.
 
         Args:
-          parts: what even and odd powers of 1 and -1 add.
+          parts: the contributions of even and odd powers of 1 and -1.
           scales: of powers of 1/2 and of -2.
         """
         found = []
@@ -178,7 +178,7 @@ class Vectors:
         return found
 
     def filters(self, g: Sequence[str]) -> list[str]:
-        """The elements of a filter as values at points, over the points' differences."""
+        """Transform the elements of a filter to the points, divided by the points' differences."""
         even, odd, third = self._sum(g[0::2]), self._sum(g[1::2]), 1 / 3
         return [
             g[0],
@@ -190,7 +190,7 @@ class Vectors:
         ]
 
     def gradients(self, g: Sequence[str]) -> list[str]:
-        """Gradients of results as values at the points: their powers, times each."""
+        """Transform gradients of results to the points: their powers, times each."""
         even, odd = self._sum(g[0::2]), self._sum(g[1::2])
         both, apart = self.add(even, odd), self.sub(even, odd)
         return [g[0], both, apart, self._at(g, 0.5), self._at(g, -2.0), g[-1]]
@@ -199,7 +199,7 @@ class Vectors:
         return reduce(self.add, x)
 
     def _at(self, x: Sequence[str], point: float, scale: float = 1.0) -> str:
-        """The value of a polynomial at a point, times a number."""
+        """Evaluate a polynomial at a point, times a number."""
         total = x[0] if scale == 1.0 else self.scaled(x[0], scale)
         for power, each in enumerate(x[1:], 1):
             total = self.plus(total, each, scale * point**power)
@@ -208,18 +208,18 @@ class Vectors:
     def square(
         self, x: Sequence[Sequence[str]], change: Callable[[Sequence[str]], list[str]]
     ) -> list[list[str]]:
-        """A transformation of the columns of a square, and then of its rows."""
+        """Transform the columns of a square, then its rows."""
         columns = [change([row[j] for row in x]) for j in range(len(x[0]))]
         return [change(list(row)) for row in zip(*columns, strict=True)]
 
 
 class ForTaps:
-    """A routine for filters of so many taps an axis.
+    """A routine for one filter size.
 
     Attributes:
       name: of the routine.
       views, numbers: the names of its parameters.
-      asked: the number that tells how many taps there are.
+      asked: the parameter with the number of taps.
     """
 
     name: ClassVar[str]
@@ -232,19 +232,19 @@ class ForTaps:
         self.v = Vectors(self.w, s)
 
     def write(self) -> None:
-        """The body."""
+        """Emit the body."""
         raise NotImplementedError
 
 
 class Tiled(ForTaps):
-    """What routines over tiles of results have.
+    """Base of routines over tiles of results.
 
     Attributes:
       tile: results of a tile along an axis.
       panel: columns of a panel.
-      tall, wide, each: tiles of an image: rows, columns, and all.
-      most: tiles of a block.
-      bad: where what is not finite is noted.
+      tall, wide, each: tiles of an image: rows, columns, and their product.
+      most: the maximal number of tiles of a block.
+      bad: the address that records non-finite results.
     """
 
     def __init__(self, s: Shape, taps: int) -> None:
@@ -253,7 +253,7 @@ class Tiled(ForTaps):
         self.panel = PANEL_BYTES // s.dtype.size
 
     def begin(self, most: int) -> str:
-        """Find out how many tiles there are, which is the result."""
+        """Compute the number of tiles and return it."""
         w = self.w
         self.bad = w.put(f"alloca {self.v.kind}, align 64")
         self.note("zeroinitializer")
@@ -270,15 +270,15 @@ class Tiled(ForTaps):
         return count
 
     def whole(self, count: str) -> str:
-        """The next multiple of the rows that tiles of products have at least."""
+        """Round up to a multiple of the minimal rows of product tiles."""
         return self.w.put(f"and i64 {self.w.put(f'add i64 {count}, {ROWS - 1}')}, {-ROWS}")
 
     def apart(self, size: str) -> str:
-        """How far apart what so many elements of a point are is of two points."""
+        """Return the stride between points, for `size` elements per point."""
         return self.w.put(f"add nsw i64 {size}, {APART // self.s.dtype.size}")
 
     def place(self, tile: str) -> tuple[str, str, str]:
-        """The image, and the first row and column, of a tile."""
+        """Return the image, the first row and the first column of a tile."""
         w = self.w
         rest = w.put(f"urem i64 {tile}, {self.each}")
         row, column = w.put(f"udiv i64 {rest}, {self.wide}"), w.put(f"urem i64 {rest}, {self.wide}")
@@ -290,7 +290,7 @@ class Tiled(ForTaps):
         )
 
     def patch(self, tile: str, size: int, view: str, top: str = "0") -> list[list[str]]:
-        """Where the elements are that a tile has to do with; those outside are zeros.
+        """Return the addresses of the elements of a tile; those outside point to zeros.
 
         Args:
           size: of a side.
@@ -329,29 +329,29 @@ class Tiled(ForTaps):
         return found
 
     def zeros(self, count: str) -> None:
-        """Make what is outside, with which the workspace begins."""
+        """Write the zeros at the start of the workspace, which elements outside point to."""
         with self.w.each(count, self.s.lanes) as c:
             self.v.store("zeroinitializer", "%workspace", c)
 
     def loaded(self, patch: Sequence[Sequence[str]], c: str) -> list[list[str]]:
-        """Some channels of a patch."""
+        """Load some channels of a patch."""
         return [[self.v.load(place, c) for place in row] for row in patch]
 
     def store(self, square: Sequence[Sequence[str]], at: str, apart: str) -> None:
-        """The values at all points."""
+        """Store the values at all points."""
         for point, value in enumerate([value for row in square for value in row]):
             self.v.store(value, at, self.w.put(f"mul nsw i64 {apart}, {point}"))
 
     def note(self, bad: str) -> None:
-        """Keep what is no number where something was not finite."""
+        """Store a register that is NaN in some lane if something was not finite."""
         self.w.do(f"store {self.v.kind} {bad}, ptr {self.bad}, align 64")
 
     def noted(self) -> str:
-        """What is noted."""
+        """Load that register."""
         return self.w.put(f"load {self.v.kind}, ptr {self.bad}, align 64")
 
     def is_bad(self) -> str:
-        """Whether a result was not finite."""
+        """Return the condition that a result was not finite."""
         w, scalar = self.w, self.s.scalar
         total = w.put(
             f"call {scalar} @llvm.vector.reduce.fadd.{self.v.suffix}"
@@ -406,7 +406,7 @@ class _Winograd(Tiled):
                 )
 
     def _parts(self) -> None:
-        """The parts of the workspace, and how far apart what is in them is."""
+        """Return the parts of the workspace and their strides."""
         w, s = self.w, self.s
         self.zeros("%channels")
         self.own = w.at("%workspace", s.scalar, "%channels")
@@ -433,7 +433,7 @@ class _Winograd(Tiled):
                 self.store(square, at, self.point)
 
     def _products(self, here: str, j: str) -> None:
-        """The sums of a panel, at all points; those of columns beyond the last are not used."""
+        """Compute the sums of a panel at all points; columns beyond the last are not used."""
         w, s = self.w, self.s
         count = self.whole(here)
         with w.each(str(SQUARE)) as point:
@@ -463,7 +463,7 @@ class _Winograd(Tiled):
                         )
 
     def _results(self, first: str, here: str, panel: str, columns: str) -> None:
-        """Transform the sums of a panel, and store what is within the results."""
+        """Transform the sums of a panel, and store the part inside the results."""
         w, s, v = self.w, self.s, self.v
         line = w.put("mul nsw i64 %width, %depth")
         with w.each(here) as t:

@@ -1,14 +1,14 @@
-"""The routine `winograd_gradient`: gradients of filters of 3×3 and 5×5 by fewer products.
+"""The routine `winograd_gradient`: gradients of 3×3 and 5×5 filters by Winograd's algorithm.
 
-What `weft_compiler.codegen.winograd` does, the other way round:
+It is the transpose of `weft_compiler.codegen.winograd`:
 
     for tiles in blocks:
       for each tile: transform 6×6 elements of x, and its gradients of g
       for each of 36 points: sums += channels × tiles times tiles × depth
     transform 6×6 sums to results
 
-Where a result is not finite those of its group of channels are computed by `conv_filter`: groups
-are the same for any number of threads, which each take some of them.
+If a result is not finite, its group of channels is computed by `conv_filter`. Groups do not depend
+on the number of threads, each of which processes several.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from weft_compiler.windows import LINE, PANEL_BYTES, POINTS, TAPS, WINDOWS, tile
 from weft_tensor.dtypes import DType
 
 _TILES: Final = 64
-"""Tiles of a block at most: sums are read and written once for each, and blocks are to stay in
-caches."""
+"""Maximal number of tiles of a block: sums are read and written once per block, and blocks should
+stay in caches."""
 
 
 def workspace(s: Shape, of: Mapping[str, int]) -> int:
-    """Bytes that a call works in: zeros, and what a block is transformed to."""
+    """Return the workspace of a call in bytes: zeros, and a transformed block."""
     tile = tile_of(of["taps_y"])
     tall, wide = (-(-of[size] // tile) for size in ("rows", "width"))
     count = min(_TILES, of["images"] * tall * wide + ROWS)
@@ -39,22 +39,22 @@ def workspace(s: Shape, of: Mapping[str, int]) -> int:
 
 
 def declaration(dtype: DType) -> str:
-    """What a module that calls it declares."""
+    """Return the LLVM declaration of the routine."""
     kinds = ", ".join(["ptr"] * 4 + ["i64"] * (len(WINDOWS) + 2))
     return f"declare void @{symbol('winograd_gradient', dtype)}({kinds}, ptr)"
 
 
 def texts(s: Shape) -> list[str]:
-    """The functions; they call `conv_filter` and `turn` of the same module."""
+    """Return the functions; they call `conv_filter` and `turn` of the same module."""
     return [Across(s).text(), *by_taps(s, [_Gradient(s, taps) for taps in TAPS])]
 
 
 CHANNELS: Final = 16
-"""Of a group; what a thread takes begins with one, as its parts are multiples of so many."""
+"""Channels of a group; the parts of threads are multiples of it."""
 
 
 class _Gradient(Tiled):
-    """`winograd_gradient(x, g, m, y, numbers of WINDOWS, from, until)`: of some channels."""
+    """`winograd_gradient(x, g, m, y, numbers of WINDOWS, from, until)`, for a range of channels."""
 
     name = "winograd_gradient"
     views = ("x", "g", "m", "y")
@@ -81,9 +81,9 @@ class _Gradient(Tiled):
                 self._directly(first, last)
 
     def _parts(self) -> None:
-        """The parts of the workspace: zeros, then x by panels of a line, then g by panels.
+        """Return the parts of the workspace: zeros, x in panels of a cache line, and g in panels.
 
-        In these, rows are tiles: (points, panels, tiles, columns).
+        Rows of panels are tiles: (points, panels, tiles, columns).
         """
         w, s = self.w, self.s
         panels = w.put(f"udiv i64 {w.put(f'add i64 %depth, {self.panel - 1}')}, {self.panel}")
@@ -99,7 +99,7 @@ class _Gradient(Tiled):
         self.sums_point = w.put(f"mul nsw i64 %channels, {self.columns}")
 
     def _inputs(self, first: str, here: str) -> None:
-        """Transform the elements of tiles, of the channels that are wanted."""
+        """Transform the elements of tiles, for the requested channels."""
         w, s, v = self.w, self.s, self.v
         with w.each(here) as t:
             patch = self.patch(w.put(f"add nsw i64 {first}, {t}"), POINTS, "%x")
@@ -120,14 +120,14 @@ class _Gradient(Tiled):
                 self.store(square, at, self.turned_point)
 
     def _in_panel(self, start: str, column: str, tile: str, columns: int) -> str:
-        """The place of a column of a tile, in panels of so many."""
+        """Return the address of a column of a tile in panels of `columns`."""
         w = self.w
         panel = w.put(f"mul nsw i64 {w.put(f'and i64 {column}, {-columns}')}, {self.most}")
         row = w.put(f"mul nsw i64 {tile}, {columns}")
         return w.at(start, self.s.scalar, panel, row, w.put(f"and i64 {column}, {columns - 1}"))
 
     def _products(self, here: str, add: str) -> None:
-        """The sums of all points; those of columns beyond the last are not used."""
+        """Compute the sums of all points; columns beyond the last are not used."""
         w, s = self.w, self.s
         kernel = Across(s)
         with w.each(str(SQUARE)) as point:
@@ -167,7 +167,7 @@ class _Gradient(Tiled):
             self.note(bad)
 
     def _directly(self, channel: str, end: str) -> None:
-        """The same by `conv_filter`, whose result is (depth, places), behind the sums."""
+        """Compute the same by `conv_filter`, with the result (depth, places) after the sums."""
         w, s = self.w, self.s
         behind = w.at("%m", s.scalar, w.put(f"mul nsw i64 {self.sums_point}, {SQUARE}"))
         places = w.put(f"mul nsw i64 %channels, {self.taps**2}")

@@ -1,4 +1,4 @@
-"""The text of one LLVM function, written line by line, and loops in it."""
+"""Writer of the text of one LLVM function, with loops."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
 HALVES: Final = (dtypes.float16, dtypes.bfloat16)
-"""Types of 16 bits, which are computed with as float32 and rounded after each application."""
+"""16-bit floats, computed as float32 and rounded after each operation."""
 
 
 def register_type(dtype: DType) -> str:
-    """The LLVM type of a value in a register."""
+    """Return the LLVM type of a value in a register."""
     if dtype.is_bool:
         return "i1"
     if dtype.is_floating:
@@ -24,14 +24,14 @@ def register_type(dtype: DType) -> str:
 
 
 def memory_type(dtype: DType) -> str:
-    """The LLVM type of a value in memory."""
+    """Return the LLVM type of a value in memory."""
     if dtype.is_bool or dtype in HALVES:
         return f"i{8 * dtype.size}"
     return register_type(dtype)
 
 
 def literal(value: bool | int | float, dtype: DType) -> str:
-    """A number as an operand."""
+    """Return a number as an operand."""
     if dtype.is_bool:
         return "true" if value else "false"
     if dtype.is_integer:
@@ -41,7 +41,7 @@ def literal(value: bool | int | float, dtype: DType) -> str:
 
 
 class Writer:
-    """Writes instructions, and knows in which block they are.
+    """Writer of instructions that tracks the current block.
 
     Attributes:
       lines: the instructions so far.
@@ -54,12 +54,12 @@ class Writer:
         self._count = 0
 
     def name(self) -> str:
-        """A fresh name."""
+        """Return a fresh name."""
         self._count += 1
         return f"%v{self._count}"
 
     def label(self) -> str:
-        """A fresh name of a block."""
+        """Return a fresh label."""
         self._count += 1
         return f"b{self._count}"
 
@@ -87,20 +87,20 @@ class Writer:
         self.do(f"br i1 {condition}, label %{then}, label %{otherwise}{suffix}")
 
     def select(self, condition: str, kind: str, x: str, y: str) -> str:
-        """One of two values."""
+        """Select one of two values."""
         return self.put(f"select i1 {condition}, {kind} {x}, {kind} {y}")
 
     def call(self, function: str, kind: str, *operands: str) -> str:
-        """A function of operands of one type that gives that type."""
+        """Call a function whose operands and result have one type."""
         return self.put(f"call {kind} @{function}({', '.join(f'{kind} {x}' for x in operands)})")
 
 
 class Loops(Writer):
-    """A writer of loops over integers."""
+    """Writer of loops over integers."""
 
     @contextmanager
     def each(self, high: str, step: int | str = 1, low: str = "0", note: str = "") -> Iterator[str]:
-        """Turns from `low` to before `high`."""
+        """Loop over [low, high)."""
         head, body, done = self.label(), self.label(), self.label()
         before = self.block
         self.go(head)
@@ -118,7 +118,7 @@ class Loops(Writer):
 
     @contextmanager
     def when(self, condition: str) -> Iterator[None]:
-        """What is done if a condition holds."""
+        """Emit statements that run if a condition holds; a context manager."""
         then, done = self.label(), self.label()
         self.branch(condition, then, done)
         self.begin(then)
@@ -127,18 +127,18 @@ class Loops(Writer):
         self.begin(done)
 
     def at(self, pointer: str, kind: str, *terms: str) -> str:
-        """An address: some elements after another."""
+        """Return an address: some elements after another."""
         total = terms[0]
         for term in terms[1:]:
             total = self.put(f"add nsw i64 {total}, {term}")
         return self.put(f"getelementptr {kind}, ptr {pointer}, i64 {total}")
 
     def least(self, x: str, y: str) -> str:
-        """The smaller of two integers."""
+        """Return the smaller of two integers."""
         return self.put(f"call i64 @llvm.smin.i64(i64 {x}, i64 {y})")
 
     def every(self, kind: str, x: str) -> str:
-        """A register of a type of LLVM, such as `<8 x float>`, with a number in every lane."""
+        """Broadcast a number to a vector of an LLVM type such as `<8 x float>`."""
         lanes, scalar = kind[1:-1].split(" x ")
         one = self.put(f"insertelement {kind} poison, {scalar} {x}, i64 0")
         places = f"<{lanes} x i32> zeroinitializer"
@@ -146,17 +146,17 @@ class Loops(Writer):
 
 
 class Metadata:
-    """Numbered notes that a module ends with."""
+    """Numbered metadata at the end of a module."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
 
     def add(self, content: str, distinct: bool = False) -> str:
-        """A note; what refers to it."""
+        """Add metadata; return the reference to it."""
         name = f"!{len(self.lines)}"
         self.lines.append(f"{name} = {'distinct ' if distinct else ''}!{{{content}}}")
         return name
 
     def own(self, rest: str) -> str:
-        """A note that begins with itself, as those of loops do."""
+        """Add metadata that refers to itself, as loop metadata does."""
         return self.add(f"!{len(self.lines)}{rest}", distinct=True)

@@ -1,1 +1,1 @@
-"""Elementary functions as polynomials without branches, which LLVM vectorises with their loops."""
+"""Elementary functions as branch-free polynomials, which LLVM vectorizes."""

@@ -1,7 +1,7 @@
 """Modified Bessel functions, scaled by exponentials.
 
-The coefficients are Chebyshev fits over x / 8 up to 8, and of sqrt(x) times the function over 8 / x
-beyond.
+The coefficients are Chebyshev fits: in x / 8 up to 8, beyond that of sqrt(x) times the function in
+8 / x.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from weft_tensor.expansions import I0E_LARGE, I0E_SMALL, I1E_LARGE, I1E_SMALL
 
 
 def _chebyshev(f: Formula, coefficients: Sequence[float], t: Value) -> Value:
-    """Clenshaw's recurrence for a series over t in [0, 1]."""
+    """Evaluate a Chebyshev series at t in [0, 1] by Clenshaw's recurrence."""
     twice = t * 4.0 - 2.0
     last, current = f.number(0.0), f.number(0.0)
     for coefficient in reversed(coefficients[1:]):

@@ -1,8 +1,8 @@
 """Sine, cosine and tangent.
 
-An argument of a quarter turn and more is reduced exactly, whatever its size (Payne and Hanek): x is
-an integer times a power of two, and 2 / pi is known to more than a thousand bits, of which those
-are multiplied that leave the product between 0 and 4 quarter turns.
+Arguments of at least a quarter turn are reduced exactly, for any magnitude (Payne and Hanek): x is
+an integer times a power of two. It is multiplied with those of the more than thousand stored bits
+of 2 / pi that leave a product between 0 and 4 quarter turns.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _HALF_PI: Final = (math.pi / 2, 6.123233995736766e-17)
 
 @functools.cache
 def two_over_pi(double: bool) -> tuple[int, ...]:
-    """Bits of 2 / pi: 64 from every eighth on, after zeros for numbers below one."""
+    """Return a table of 64-bit words of 2 / pi, one from every eighth bit, after zeros."""
     bits = 8 * _WORDS[double] + 64
     one = 1 << (bits + 64)
     pi = 16 * _arctangent(5, one) - 4 * _arctangent(239, one)  # Machin's formula
@@ -42,7 +42,7 @@ def _arctangent(inverse: int, one: int) -> int:
 
 
 def _window(f: Formula, bits: Value, bias: int, mantissa: int) -> tuple[Value, Value]:
-    """The integer that is multiplied, and the first word of 2 / pi that it is multiplied with."""
+    """Return the integer factor, and the index of the first word of 2 / pi to multiply it with."""
     scale = f.logical_shift(bits, mantissa) - bias
     fraction = (bits & ((1 << mantissa) - 1)) | (1 << mantissa)
     place = scale >> 3
@@ -51,18 +51,18 @@ def _window(f: Formula, bits: Value, bias: int, mantissa: int) -> tuple[Value, V
 
 
 def _unsigned(f: Formula, x: Value) -> Value:
-    """An integer of 32 bits, in a register of 64, as float64."""
+    """Return an unsigned 32-bit integer, held in 64 bits, as float64."""
     return f.of_bits(x | 0x4330000000000000) - 2.0**52
 
 
 def _signed(f: Formula, x: Value) -> Value:
-    """The upper half of 64 bits, with its sign, as float64."""
+    """Return the upper half of 64 bits, as a signed integer, as float64."""
     upper = f.logical_shift(x, 32) ^ 0x80000000
     return f.of_bits(upper | 0x4330000000000000) - (2.0**52 + 2.0**31)
 
 
 def _high_product(f: Formula, x: Value, y: Value) -> tuple[Value, Value]:
-    """The upper and the lower half of a product of two words of 64 bits."""
+    """Return the upper and the lower half of a product of two 64-bit words."""
     mask = 0xFFFFFFFF
     x0, x1, y0, y1 = x & mask, f.logical_shift(x, 32), y & mask, f.logical_shift(y, 32)
     low = x0 * y0
@@ -73,19 +73,19 @@ def _high_product(f: Formula, x: Value, y: Value) -> tuple[Value, Value]:
 
 
 def _carry(f: Formula, total: Value, part: Value) -> Value:
-    """1 where a sum of unsigned words is smaller than a part of it."""
+    """Return the carry: 1 if a sum of unsigned words is smaller than one of its terms."""
     less = f.put("i1", f"icmp ult i64 {total.name}, {part.name}")
     return f.convert("zext", less, "i64")
 
 
 def _quarter(f: Formula, product: Value) -> tuple[Value, Value]:
-    """The nearest quarter turn, and what is left of a product whose first two bits count them."""
+    """Return the nearest quarter turn and the remainder of a product with two bits of turns."""
     n = f.logical_shift(product + (1 << 61), 62)
     return n, product - (n << 62)
 
 
 def _reduce_double(f: Formula, size: Value) -> tuple[Value, Value, Value]:
-    """Quarter turns, and the rest in two parts, of a float64."""
+    """Return the quarter turns of a float64, and the remainder in two parts."""
     table = f.table("weft.two_over_pi.f64", two_over_pi(True))
     x, at = _window(f, f.bits_of(size), 1075 - 56, 52)
     words = [f.entry(table, at + skip) for skip in (0, 8, 16)]
@@ -106,7 +106,7 @@ def _reduce_double(f: Formula, size: Value) -> tuple[Value, Value, Value]:
 
 
 def _reduce_single(f: Formula, size: Value) -> tuple[Value, Value, Value]:
-    """Quarter turns, and the rest in two parts, of a float32; by float64 in between."""
+    """Return the quarter turns of a float32 and the remainder in two parts, via float64."""
     table = f.table("weft.two_over_pi.f32", two_over_pi(False))
     x, at = _window(f, f.convert("zext", f.bits_of(size), "i64"), 150 - 24, 23)
     lower = x * f.logical_shift(f.entry(table, at + 8), 32)
@@ -127,7 +127,7 @@ def _reduced(f: Formula, x: Value) -> tuple[Value, Value, Value]:
 
 
 def _sine(f: Formula, r: Value, lost: Value) -> Value:
-    """The sine of a rest below an eighth of a turn, by its Taylor polynomial."""
+    """Return the sine of a remainder below an eighth turn, by its Taylor polynomial."""
     z = r * r
     terms = range(1, 9 if f.double else 5)
     series = f.polynomial(z, [(-1) ** k / math.factorial(2 * k + 1) for k in terms])
@@ -135,7 +135,7 @@ def _sine(f: Formula, r: Value, lost: Value) -> Value:
 
 
 def _cosine(f: Formula, r: Value, lost: Value) -> Value:
-    """The cosine, likewise: what 1 - r**2 / 2 loses is added."""
+    """Return the cosine of such a remainder; the rounding error of 1 - r**2 / 2 is added."""
     z = r * r
     half = z * 0.5
     first = 1.0 - half
@@ -145,7 +145,7 @@ def _cosine(f: Formula, r: Value, lost: Value) -> Value:
 
 
 def _at_infinity(f: Formula, x: Value, result: Value) -> Value:
-    """NaN of infinities, and of NaN."""
+    """Replace the result with NaN for infinities and NaN."""
     return f.where(f.abs(x) < math.inf, result, x - x)
 
 
@@ -167,7 +167,7 @@ def cos(f: Formula, x: Value) -> Value:
 
 
 def tan(f: Formula, x: Value) -> Value:
-    """The tangent: sine through cosine."""
+    """The tangent: sine divided by cosine."""
     n, r, lost = _reduced(f, x)
     s, c = _sine(f, r, lost), _cosine(f, r, lost)
     even = (n & 1).equals(0)

@@ -21,7 +21,7 @@ _ERF: Final = (
     1.3720064546777686e-08,
     -7.795898827002142e-10,
 )
-"""erf(x) / x by x**2, of |x| up to 1: Chebyshev's expansion."""
+"""erf(x) / x in x**2, for |x| up to 1: a Chebyshev expansion."""
 _ERFC: Final = (
     1.2329951186255526,
     -0.13962111684056253,
@@ -46,7 +46,7 @@ _ERFC: Final = (
     -1.2224048303152388e-08,
     -1.0476718674668371e-08,
 )
-"""exp(x**2) erfc(x) (1 + 2 x) by (x - 4) / (x + 4), of x from 0.5 to 28."""
+"""exp(x**2) erfc(x) (1 + 2 x) in (x - 4) / (x + 4), for x from 0.5 to 28."""
 
 _SPLIT: Final = 0.92
 _NEAR_32: Final = (
@@ -57,7 +57,7 @@ _NEAR_32: Final = (
     0.004994828335,
     -0.0005999396708,
 )
-"""erf(x) / x - 1 by x**2, of |x| below the split: fitted to 0.13 units of float32."""
+"""erf(x) / x - 1 in x**2, for |x| below the split: fitted to 0.13 ulps of float32."""
 _FAR_32: Final = (
     -0.128514368,
     -0.63571829,
@@ -66,11 +66,11 @@ _FAR_32: Final = (
     -0.00321496365,
     0.000213985991,
 )
-"""log(erfc(x)) / x + 1, of x from the split to 4: 1 - erfc(x) to 0.03 units of float32."""
+"""log(erfc(x)) / x + 1, for x from the split to 4: 1 - erfc(x) to 0.03 ulps of float32."""
 
 
 def _tail(f: Formula, x: Value) -> Value:
-    """The complement of x >= 0.5: exp(-x**2) in two parts, and a polynomial."""
+    """The complement for x >= 0.5: exp(-x**2) in two parts, times a polynomial."""
     x = f.where(x > 28.0, 28.0, x)
     square, low = f.two_product(x, x)
     decay = exponentials.exp(f, -square, low=-low)
@@ -93,7 +93,7 @@ def erf(f: Formula, x: Value) -> Value:
 
 
 def _single(f: Formula, size: Value, x: Value) -> Value:
-    """The same in float32, which is 1 from 4 on: 1 - exp(log(erfc(x))), without divisions."""
+    """The error function in float32: 1 - exp(log(erfc(x))), without divisions; 1 from 4 on."""
     square = size * size
     near = f.fma(size, f.polynomial(square, _NEAR_32), size)
     far = f.where(size > 4.0, 4.0, size)

@@ -1,9 +1,9 @@
-"""exp, log and what is made of them.
+"""exp, log and functions based on them.
 
-With n the integer nearest to x / log 2 and r = x - n log 2, exp(x) = 2**n exp(r), and exp(r) is its
-Taylor polynomial.  With x = 2**n m, m between sqrt(1/2) and sqrt(2), and s = (m - 1) / (m + 1),
-log(x) = n log 2 + 2 artanh(s).  Both in Tang's and in FreeBSD's arrangement, which lose less than
-half a unit in the last place before the last addition.
+With n the integer nearest to x / log 2 and r = x - n log 2, exp(x) = 2**n exp(r), where exp(r) is
+computed by its Taylor polynomial.  With x = 2**n m, m between sqrt(1/2) and sqrt(2), and
+s = (m - 1) / (m + 1), log(x) = n log 2 + 2 artanh(s).  The orders of operations are Tang's and
+FreeBSD's, with an error of less than half an ulp before the last addition.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from weft_compiler.codegen.mathematics.formula import Formula, Value
 
 INF: Final = math.inf
 NAN: Final = math.nan
-LOG2: Final = {  # the first part has so many zeros at its end that products with n are exact
+LOG2: Final = {  # the first part has enough trailing zeros that its products with n are exact
     True: (float.fromhex("0x1.62e42fee00000p-1"), float.fromhex("0x1.a39ef35793c76p-33")),
     False: (0.693359375, -2.12194440054690583e-4),
 }
 
 
 def _reduced(f: Formula, x: Value) -> tuple[Value, Value, Value]:
-    """n, and r in two parts."""
+    """Return n, and r in two parts."""
     high, low = LOG2[f.double]
     k, n = f.nearest(x * (1 / math.log(2)))
     first = f.fma(k, f.number(-high), x)
@@ -38,20 +38,21 @@ def _tail(f: Formula, r: Value) -> Value:
 
 
 def _limited(f: Formula, x: Value, low: float, high: float) -> Value:
-    """A number within limits; NaN stays."""
+    """Clamp a number; NaN is kept."""
     x = f.where(x > high, high, x)
     return f.where(x < low, low, x)
 
 
 def _ends(f: Formula) -> tuple[float, float]:
-    """Where exp is 0, and where it is infinite."""
+    """Return the arguments below which exp is 0 and above which it is infinite."""
     return (-746.0, 710.0) if f.double else (-104.0, 89.0)
 
 
 def exp(f: Formula, x: Value, halvings: int = 0, low: Value | None = None) -> Value:
-    """e to the power of x, and of a small number besides, divided by a power of two.
+    """exp(x + low) / 2 ** halvings, for a small `low`.
 
-    What is 0 is a product of 0: processors of Intel take ten times as long to round one to 0.
+    Results that underflow are products with an exact 0: Intel processors take ten times as long for
+    products that round to 0.
     """
     least, most = _ends(f)
     n, r, rest = _reduced(f, _limited(f, x, least, most + halvings))
@@ -80,9 +81,9 @@ def expm1(f: Formula, x: Value) -> Value:
 
 
 def _square_of_exp_and_one(f: Formula, x: Value) -> Value:
-    """exp(2 x) + 1 of x from 0 to 10 to about a unit in the last place, in few steps.
+    """exp(2 x) + 1 for x from 0 to 10, to about an ulp, with short latency.
 
-    The terms of exp(2 r) are added in pairs, which wait for each other less than by Horner's rule.
+    The terms of exp(2 r) are added in pairs, which have fewer dependencies than Horner's rule.
     """
     high, low = LOG2[f.double]
     k, n = f.nearest(x * (2 / math.log(2)))
@@ -102,13 +103,13 @@ _TANH: Final = (
     0.0206390887954,
     -0.00570498872745,
 )
-"""(tanh(x) - x) / x**3 of x**2 below 0.4, to 1e-7 of x: Moshier's Cephes, `tanhf`."""
+"""(tanh(x) - x) / x**3 in x**2 below 0.4, to 1e-7 of x: from `tanhf` of Moshier's Cephes."""
 
 
 def tanh(f: Formula, x: Value) -> Value:
-    """The hyperbolic tangent: t / (t + 2) of t = exp(2 |x|) - 1.
+    """The hyperbolic tangent: t / (t + 2) with t = exp(2 |x|) - 1.
 
-    Of float32 1 - 2 / (exp(2 |x|) + 1), and near 0 a polynomial, which takes half the time.
+    For float32 it is 1 - 2 / (exp(2 |x|) + 1), and near 0 a polynomial, in half the time.
     """
     size = f.abs(x)
     most = 22.0 if f.double else 10.0
@@ -123,7 +124,7 @@ def tanh(f: Formula, x: Value) -> Value:
 
 
 def sinh(f: Formula, x: Value) -> Value:
-    """The hyperbolic sine: h + h / (2 h + 1) of h = (exp(|x|) - 1) / 2."""
+    """The hyperbolic sine: h + h / (2 h + 1) with h = (exp(|x|) - 1) / 2."""
     size = f.abs(x)
     h = _expm1(f, size, 1)
     over = f.where(h.equals(INF), 0.0, h / (h + h + 1.0))
@@ -137,7 +138,7 @@ def cosh(f: Formula, x: Value) -> Value:
 
 
 def split(f: Formula, x: Value) -> tuple[Value, Value]:
-    """n, and m between sqrt(1/2) and sqrt(2), of a positive normal number."""
+    """Return n, and m between sqrt(1/2) and sqrt(2), for a positive normal number."""
     root = f.bits_of(f.number(math.sqrt(0.5)))
     bits = f.bits_of(x)
     n = (bits - root) >> f.mantissa
@@ -145,7 +146,7 @@ def split(f: Formula, x: Value) -> tuple[Value, Value]:
 
 
 def _series(f: Formula, s: Value) -> Value:
-    """2 artanh(s) - 2 s, of s**2 below 0.03, divided by s."""
+    """(2 artanh(s) - 2 s) / s, for s**2 below 0.03."""
     z = s * s
     terms = 10 if f.double else 4
     return z * f.polynomial(z, [2 / (2 * k + 3) for k in range(terms)])
@@ -164,7 +165,7 @@ def log_of(f: Formula, n: Value, m: Value, low: Value | None = None) -> Value:
 
 
 def _of_poles(f: Formula, x: Value, result: Value, pole: float) -> Value:
-    """What a logarithm is at its pole, below it and at infinity."""
+    """Set the results of a logarithm at its pole, below it, at infinity and for NaN."""
     result = f.where(x.equals(INF), INF, result)
     result = f.where(x.equals(pole), -INF, result)
     return f.where(x < pole, NAN, f.where(f.nan(x), x, result))
@@ -180,7 +181,7 @@ def log(f: Formula, x: Value) -> Value:
 
 
 def log1p(f: Formula, x: Value) -> Value:
-    """log(1 + x): the logarithm of the rounded sum, and what was lost in it."""
+    """log(1 + x): the logarithm of the rounded sum, corrected for its rounding error."""
     u = x + 1.0
     lost = f.where(u >= 2.0, 1.0 - (u - x), x - (u - 1.0)) / u
     n, m = split(f, u)

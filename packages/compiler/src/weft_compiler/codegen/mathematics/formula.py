@@ -1,10 +1,10 @@
-"""Formulas over registers, for writing functions as mathematics writes them.
+"""Formulas over registers, which let functions be written in mathematical notation.
 
     def square_plus_one(f, x):
         return f.fma(x, x, f.number(1.0))
 
-Operations are those of IEEE 754, one rounding each, except `fma`, which has one or two as the
-processor has it, and `fused`, which has one.
+Operations are those of IEEE 754 with one rounding each, except `fma`, which rounds once or twice
+depending on the processor, and `fused`, which rounds once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from weft_tensor.dtypes import DType
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Value:
-    """A register: a floating-point number, a signed integer, or a bool."""
+    """A register: a float, a signed integer or a bool."""
 
     f: Formula
     kind: str
@@ -34,7 +34,7 @@ class Value:
 
     @property
     def floating(self) -> bool:
-        """Whether it is a floating-point number."""
+        """True for floating-point numbers."""
         return self.kind in ("float", "double")
 
     def __add__(self, other: Value | float) -> Value:
@@ -68,7 +68,7 @@ class Value:
         return self._operator("", "shl", other)
 
     def __rshift__(self, other: Value | int) -> Value:
-        """Moved down, keeping the sign."""
+        """Arithmetic shift right."""
         return self._operator("", "ashr", other)
 
     def _compare(self, floating: str, integer: str, other: Value | float) -> Value:
@@ -89,7 +89,7 @@ class Value:
         return self._compare("oge", "sge", other)
 
     def equals(self, other: Value | float) -> Value:
-        """Whether two numbers are equal."""
+        """Return the condition that two numbers are equal."""
         return self._compare("oeq", "eq", other)
 
     def __neg__(self) -> Value:
@@ -102,11 +102,11 @@ class Value:
 
 
 class Formula:
-    """Writes one function of floating-point numbers of a type.
+    """Writer of one function of floats of a type.
 
     Attributes:
-      double: whether they are float64, not float32.
-      used: other functions that it calls.
+      double: True for float64, False for float32.
+      used: the other functions that it calls.
     """
 
     def __init__(self, double: bool, target: Target) -> None:
@@ -118,43 +118,43 @@ class Formula:
 
     @property
     def dtype(self) -> DType:
-        """The type of the numbers."""
+        """The element type."""
         return dtypes.float64 if self.double else dtypes.float32
 
     @property
     def kind(self) -> str:
-        """Their LLVM type."""
+        """Its LLVM type."""
         return "double" if self.double else "float"
 
     @property
     def bits(self) -> str:
-        """The integer type that has as many bits."""
+        """The integer type of the same width."""
         return "i64" if self.double else "i32"
 
     @property
     def mantissa(self) -> int:
-        """How many bits of a number are its fraction."""
+        """The number of fraction bits."""
         return 52 if self.double else 23
 
     @property
     def bias(self) -> int:
-        """What is added to exponents."""
+        """The exponent bias."""
         return 1023 if self.double else 127
 
     def put(self, kind: str, instruction: str) -> Value:
-        """The result of an instruction."""
+        """Emit an instruction and return its result."""
         return Value(self, kind, self.w.put(instruction))
 
     def number(self, value: float) -> Value:
-        """A constant."""
+        """Return a constant."""
         return Value(self, self.kind, literal(value, self.dtype))
 
     def integer(self, value: int) -> Value:
-        """A constant integer as wide as the numbers."""
+        """Return a constant integer as wide as the floats."""
         return Value(self, self.bits, str(value))
 
     def like(self, x: Value, other: Value | float) -> Value:
-        """A constant of a value's type; a value itself."""
+        """Return a constant in the type of `other`; a value is returned unchanged."""
         if isinstance(other, Value):
             return other
         if x.floating:
@@ -170,7 +170,7 @@ class Formula:
         )
 
     def fma(self, x: Value, y: Value, z: Value) -> Value:
-        """x * y + z, in one instruction where there is one."""
+        """x * y + z, in one instruction if the processor has it."""
         return self._intrinsic("fmuladd", x, y, z)
 
     def abs(self, x: Value) -> Value:
@@ -178,7 +178,7 @@ class Formula:
         return self._intrinsic("fabs", x)
 
     def truncated(self, x: Value) -> Value:
-        """Without its fraction."""
+        """Round towards zero to an integer."""
         return Value(self, x.kind, rounded(self.w, "trunc", x.kind, x.name, self.target))
 
     def sqrt(self, x: Value) -> Value:
@@ -186,30 +186,30 @@ class Formula:
         return self._intrinsic("sqrt", x)
 
     def with_sign(self, x: Value, y: Value) -> Value:
-        """x, which is not below zero, with the sign of y.
+        """Return x, which is not negative, with the sign of y.
 
-        By bits where they are 64: of a result that is rounded to float16 LLVM would round the y
-        of a `copysign` too, by a function that no process has.
+        Computed on 64-bit integers: for results that are rounded to float16, LLVM would narrow y of
+        a `copysign` with a library function that does not exist in any process.
         """
         if x.kind != "double":
             return self._intrinsic("copysign", x, y)
         return self.of_bits(self.bits_of(x) ^ (self.bits_of(y) & -(1 << 63)))
 
     def where(self, condition: Value, x: Value | float, y: Value | float) -> Value:
-        """One of two."""
+        """Select one of two values."""
         if not isinstance(x, Value):
             x = self.like(y, x) if isinstance(y, Value) else self.number(x)
         y = self.like(x, y)
         return Value(self, x.kind, self.w.select(condition.name, x.kind, x.name, y.name))
 
     def truth(self, value: bool) -> Value:
-        """A constant bool."""
+        """Return a constant bool."""
         return Value(self, "i1", literal(value, dtypes.bool_))
 
     def choose(
         self, condition: Value, then: Callable[[], Value], otherwise: Callable[[], Value]
     ) -> Value:
-        """One of two, the other of which is not computed."""
+        """Branch: compute one of two values and not the other."""
         w = self.w
         labels, done = (w.label(), w.label()), w.label()
         w.branch(condition.name, *labels)
@@ -225,11 +225,11 @@ class Formula:
     def repeat(
         self, first: Sequence[Value], turn: Callable[..., tuple[Value, Sequence[Value]]]
     ) -> list[Value]:
-        """Values after turns: at least one, and more as long as a condition holds.
+        """Loop at least once, and as long as a condition holds; return the last values.
 
         Args:
-          first: what they are before.
-          turn: from them to whether another turn follows, and what they become.
+          first: the initial values.
+          turn: maps the values to the condition of another iteration and the next values.
         """
         w = self.w
         before, head, done = w.block, w.label(), w.label()
@@ -247,61 +247,61 @@ class Formula:
         return list(new)
 
     def nan(self, x: Value) -> Value:
-        """Whether it is NaN."""
+        """Return the condition that a number is NaN."""
         return self.put("i1", f"fcmp uno {x.kind} {x.name}, {x.name}")
 
     def bits_of(self, x: Value) -> Value:
-        """Its bits as an integer."""
+        """Return the bits of a float as an integer."""
         kind = "i64" if x.kind == "double" else "i32"
         return self.put(kind, f"bitcast {x.kind} {x.name} to {kind}")
 
     def of_bits(self, x: Value) -> Value:
-        """The number that bits stand for."""
+        """Return the float with given bits."""
         kind = "double" if x.kind == "i64" else "float"
         return self.put(kind, f"bitcast {x.kind} {x.name} to {kind}")
 
     def logical_shift(self, x: Value, places: int | Value) -> Value:
-        """Bits moved down, with zeros behind them."""
+        """Logical shift right."""
         return self.put(x.kind, f"lshr {x.kind} {x.name}, {self.like(x, places).name}")
 
     def convert(self, how: str, x: Value, kind: str) -> Value:
-        """A value as another type, by an instruction of LLVM."""
+        """Convert a value to another type, by an LLVM instruction."""
         return self.put(kind, f"{how} {x.kind} {x.name} to {kind}")
 
     def polynomial(self, x: Value, coefficients: Sequence[float]) -> Value:
-        """A polynomial, its constant term first, by Horner's rule."""
+        """Evaluate a polynomial by Horner's rule; the constant term comes first."""
         result = self.number(coefficients[-1])
         for coefficient in coefficients[-2::-1]:
             result = self.fma(result, x, self.number(coefficient))
         return result
 
     def nearest(self, x: Value) -> tuple[Value, Value]:
-        """The nearest integer as a number and as an integer; |x| below half of 2 ** mantissa."""
+        """Return the nearest integer as float and as integer, for |x| below 2 ** (mantissa - 1)."""
         magic = self.number(1.5 * 2.0**self.mantissa)
         moved = x + magic
         return moved - magic, self.bits_of(moved) - self.bits_of(magic)
 
     def to_number(self, n: Value) -> Value:
-        """A small integer as a number, without an instruction that old processors lack."""
+        """Convert a small integer to a float, without an instruction that old processors lack."""
         magic = self.number(1.5 * 2.0**self.mantissa)
         return self.of_bits(n + self.bits_of(magic)) - magic
 
     def power_of_two(self, n: Value) -> Value:
-        """2 ** n for an integer; of exponents that normal numbers have."""
+        """2 ** n for an integer in the exponent range of normal numbers."""
         return self.of_bits((n + self.bias) << self.mantissa)
 
     def scaled(self, x: Value, n: Value) -> Value:
-        """x * 2 ** n, also where the result is near zero or too large."""
+        """x * 2 ** n, including results that underflow or overflow."""
         half = n >> 1
         return x * self.power_of_two(half) * self.power_of_two(n - half)
 
     def two_sum(self, x: Value, y: Value) -> tuple[Value, Value]:
-        """x + y and its error, where |x| >= |y| or x is 0."""
+        """Return x + y and its rounding error, for |x| >= |y| or x = 0."""
         total = x + y
         return total, y - (total - x)
 
     def two_product(self, x: Value, y: Value) -> tuple[Value, Value]:
-        """x * y and its error."""
+        """Return x * y and its rounding error."""
         product = x * y
         if self.target.has("fma"):
             return product, self._intrinsic("fma", x, y, -product)
@@ -311,25 +311,25 @@ class Formula:
         return product, error
 
     def _upper(self, x: Value) -> Value:
-        """A number with the first half of its bits."""
+        """Return a number with the upper half of its fraction bits."""
         dropped = (self.mantissa + 3) // 2
         return self.of_bits(self.bits_of(x) & (-1 << dropped))
 
     def call(self, name: str, *operands: Value) -> Value:
-        """Another function of the library."""
+        """Call another function of the library."""
         kind = operands[0].kind
         full = f"weft.{name}.{'f64' if kind == 'double' else 'f32'}"
         self.used.add(full)
         return Value(self, kind, self.w.call(full, kind, *(x.name for x in operands)))
 
     def table(self, name: str, values: Sequence[int]) -> str:
-        """A constant table of 64-bit integers; its address."""
+        """Return the address of a constant table of 64-bit integers."""
         signed = [v - (1 << 64) if v >> 63 else v for v in values]
         listed = ", ".join(f"i64 {v}" for v in signed)
         self.constants[name] = f"@{name} = internal constant [{len(values)} x i64] [{listed}]"
         return f"@{name}"
 
     def entry(self, table: str, at: Value) -> Value:
-        """An element of a table."""
+        """Load an element of a table."""
         address = self.w.put(f"getelementptr i64, ptr {table}, i64 {at.name}")
         return self.put("i64", f"load i64, ptr {address}")

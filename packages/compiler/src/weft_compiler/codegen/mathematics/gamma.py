@@ -1,4 +1,4 @@
-"""The gamma function's logarithm, and the derivative of that."""
+"""The logarithm of the gamma function, and its derivative."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from weft_compiler.codegen.mathematics.formula import Formula, Value
 from weft_tensor.expansions import DIGAMMA, LGAMMA, STIRLING
 
 _LARGE: Final = 10
-"""From here on series in 1 / x are exact."""
+"""The argument from which the series in 1 / x are exact."""
 
 
 def _positive(f: Formula, x: Value) -> Value:
-    """The logarithm of gamma(x), of x > 0.
+    """log(gamma(x)) for x > 0.
 
-    Below 10 x is 2 + z + steps with |z| <= 0.5, and the recurrence leads there; below 1.5 from the
-    other side.
+    Below 10, the recurrence reduces x to 2 + z with |z| <= 0.5; below 1.5 it is applied upwards.
     """
     large = x >= float(_LARGE)
     near = f.where(large, 2.0, x)
@@ -50,7 +49,7 @@ def _sine_of_pi(f: Formula, x: Value) -> Value:
 
 
 def lgamma(f: Formula, x: Value) -> Value:
-    """log(|gamma(x)|), infinite at 0 and the negative integers."""
+    """log(|gamma(x)|); infinite at 0 and the negative integers."""
     negative = x <= 0.0
     found = _positive(f, f.where(negative, 1.0 - x, x))
     sine = _sine_of_pi(f, x)
@@ -61,7 +60,7 @@ def lgamma(f: Formula, x: Value) -> Value:
 
 
 def digamma(f: Formula, x: Value) -> Value:
-    """The derivative of `lgamma`, no number at 0 and the negative integers."""
+    """The derivative of `lgamma`; NaN at 0 and the negative integers."""
     negative = x <= 0.0
     given = f.where(negative, 1.0 - x, x)
     at, shift = given, f.number(0.0)

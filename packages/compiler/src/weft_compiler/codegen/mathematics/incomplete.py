@@ -1,7 +1,7 @@
-"""Incomplete gamma and beta functions, found by iteration.
+"""Incomplete gamma and beta functions, computed by iteration.
 
-By power series and continued fractions, each as long as it takes for one number, and by expansions
-where arguments are so large that this would take long. Equations are those of the Digital Library
+Power series and continued fractions are evaluated until they converge; asymptotic expansions serve
+for large arguments, where that would take long. Equation numbers are those of the Digital Library
 of Mathematical Functions.
 """
 
@@ -14,14 +14,14 @@ from weft_compiler.codegen.mathematics.formula import Formula, Value
 from weft_tensor.expansions import TEMME
 
 _SETTLED: Final = 5e-16
-"""A continued fraction is left when its factors are so near to 1; rounding keeps them from it."""
+"""A continued fraction ends when its factors are this close to 1; rounding limits how close."""
 _LARGE: Final = 1e5
-"""From this a on the incomplete gamma functions are Temme's uniform expansion."""
+"""The a from which the incomplete gamma functions use Temme's uniform expansion."""
 _BETA_LARGE: Final = 1e6
-"""From this size of the larger argument on the beta function is an expansion."""
+"""The larger argument from which the beta function uses an expansion."""
 _MOST: Final = 100_000.0
 _MOST_BETA: Final = 5000.0
-"""Turns after which a continued fraction is left."""
+"""The maximal number of iterations of a continued fraction."""
 
 
 def _front(f: Formula, a: Value, x: Value) -> Value:
@@ -76,7 +76,7 @@ def _upper_fraction(f: Formula, a: Value, x: Value) -> Value:
 
 
 def _eta(f: Formula, a: Value, x: Value) -> tuple[Value, Value]:
-    """Eta for a point, and eta ** 2 / 2 = x / a - 1 - log(x / a)."""
+    """Return eta, and eta ** 2 / 2 = x / a - 1 - log(x / a)."""
     mu = (x - a) / a
     near = f.where(mu < -0.01, -0.01, f.where(mu > 0.01, 0.01, mu))
     series = near * near * f.polynomial(near, [(-1) ** k / k for k in range(2, 11)])
@@ -88,7 +88,7 @@ def _eta(f: Formula, a: Value, x: Value) -> tuple[Value, Value]:
 
 
 def _remainder(f: Formula, a: Value, eta: Value) -> tuple[Value, Value]:
-    """The factor of the remainder, and its derivative for eta."""
+    """Return the factor of the remainder, and its derivative with respect to eta."""
     eta = f.where(eta < -0.1, -0.1, f.where(eta > 0.1, 0.1, eta))
     first, second = TEMME
     factor = f.polynomial(eta, first) + f.polynomial(eta, second) / a
@@ -105,7 +105,7 @@ def _uniform(f: Formula, a: Value, x: Value, upper: bool) -> Value:
 
 
 def _uniform_slope(f: Formula, a: Value, x: Value) -> Value:
-    """The derivative of P(a, x) for a, which is large."""
+    """The derivative of P(a, x) with respect to a, for large a."""
     eta, half = _eta(f, a, x)
     vanishes = a * half > 800.0  # as at 0 and at infinity
     mu = f.where(vanishes, 1.0, (x - a) / a)
@@ -142,17 +142,17 @@ def _incomplete(f: Formula, a: Value, x: Value, upper: bool) -> Value:
 
 
 def igamma(f: Formula, a: Value, x: Value) -> Value:
-    """The regularised lower incomplete gamma function P(a, x)."""
+    """The regularized lower incomplete gamma function P(a, x)."""
     return _incomplete(f, a, x, upper=False)
 
 
 def igammac(f: Formula, a: Value, x: Value) -> Value:
-    """The regularised upper incomplete gamma function Q(a, x)."""
+    """The regularized upper incomplete gamma function Q(a, x)."""
     return _incomplete(f, a, x, upper=True)
 
 
 def _slope_by_series(f: Formula, s: Value, x: Value) -> Value:
-    """The derivative of P(s, x) for s, term by term from its power series."""
+    """The derivative of P(s, x) with respect to s, from its power series term by term."""
 
     def turn(
         k: Value, term: Value, rate: Value, total: Value, scale: Value
@@ -176,7 +176,7 @@ def _slope_by_series(f: Formula, s: Value, x: Value) -> Value:
 
 
 def _slope_by_fraction(f: Formula, a: Value, x: Value) -> Value:
-    """The derivative of P(a, x) for a, by that of the continued fraction of Q(a, x)."""
+    """The derivative of P(a, x) with respect to a, by that of the fraction of Q(a, x)."""
 
     def turn(k: Value, b: Value, *of: Value) -> tuple[Value, list[Value]]:
         c, c_slope, d, d_slope, result, slope = of
@@ -203,18 +203,18 @@ def _slope_by_fraction(f: Formula, a: Value, x: Value) -> Value:
 
 
 def igamma_grad_a(f: Formula, a: Value, x: Value) -> Value:
-    """The derivative of P(a, x) for a."""
+    """The derivative of P(a, x) with respect to a."""
 
     def found() -> Value:
         return f.choose(a >= _LARGE, lambda: _uniform_slope(f, a, x), moderate)
 
     def moderate() -> Value:
-        # So far above a the upper function is 0, and so is its slope.
+        # This far above a, the upper function and its slope are 0.
         far = x >= a + f.sqrt(a) * 60.0 + 800.0
         return f.choose(far | x.equals(0.0), lambda: f.number(0.0), inside)
 
     def inside() -> Value:
-        # Above a + 1 the terms of the series take one another away.
+        # Above a + 1 the terms of the series cancel.
         return f.choose(
             x >= a + 1.0, lambda: _slope_by_fraction(f, a, x), lambda: _slope_by_series(f, a, x)
         )
@@ -254,7 +254,7 @@ def _moderate(f: Formula, a: Value, b: Value, x: Value) -> Value:
     log = first * f.call("log", at) + second * f.call("log", rest)
     log = log + f.call("lgamma", a + b) - f.call("lgamma", a) - f.call("lgamma", b)
     part = f.call("exp", log) / first
-    # Where the factor vanishes the fraction changes nothing.
+    # If the factor vanishes, the fraction has no effect.
     part = f.choose(part > 0.0, lambda: part * _fraction(f, first, second, at), lambda: part)
     return f.where(flip, 1.0 - part, part)
 
@@ -279,12 +279,12 @@ def _both_large(f: Formula, a: Value, b: Value, x: Value) -> Value:
 
 
 def _by_gamma(f: Formula, few: Value, many: Value, log: Value, name: str) -> Value:
-    """An incomplete gamma function, where one argument is large and one is not (Wise, 1950)."""
+    """The beta function of one large and one small argument, by incomplete gamma (Wise, 1950)."""
     return f.call(name, few, -(many + (few - 1.0) * 0.5) * log)
 
 
 def betainc(f: Formula, a: Value, b: Value, x: Value) -> Value:
-    """The regularised incomplete beta function; no number unless a, b > 0 and x is in [0, 1]."""
+    """The regularized incomplete beta function; NaN unless a, b > 0 and x is in [0, 1]."""
     larger, smaller = f.where(a < b, b, a), f.where(a < b, a, b)
 
     def found() -> Value:

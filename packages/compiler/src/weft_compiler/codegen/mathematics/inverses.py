@@ -1,4 +1,4 @@
-"""Arcsine, arccosine and arctangent, by polynomials that come within 1e-19 of the best."""
+"""Arcsine, arccosine and arctangent, by polynomials within 1e-19 of the minimax error."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ATAN: Final = (
     -0.03456495684189155,
     0.016279546458951567,
 )
-"""(atan(x) / x - 1) / x**2 by x**2, of x**2 up to 0.172: Chebyshev's expansion."""
+"""(atan(x) / x - 1) / x**2 in x**2, for x**2 up to 0.172: a Chebyshev expansion."""
 _ASIN: Final = (
     0.16666666666666669,
     0.07499999999998425,
@@ -38,17 +38,17 @@ _ASIN: Final = (
     -0.014881409392818063,
     0.02877844261259304,
 )
-"""(asin(x) / x - 1) / x**2 by x**2, of x**2 up to 0.25."""
+"""(asin(x) / x - 1) / x**2 in x**2, for x**2 up to 0.25."""
 
 
 def _arcsine(f: Formula, x: Value) -> Value:
-    """By how much the arcsine exceeds its argument, of up to a half."""
+    """asin(x) - x, for x up to 0.5."""
     z = x * x
     return x * z * f.polynomial(z, _ASIN)
 
 
 def _root(f: Formula, size: Value) -> tuple[Value, Value]:
-    """The square root of (1 - x) / 2, and its error."""
+    """Return the square root of (1 - x) / 2, and its error."""
     half = (1.0 - size) * 0.5
     root = f.sqrt(half)
     square, error = f.two_product(root, root)
@@ -57,7 +57,7 @@ def _root(f: Formula, size: Value) -> tuple[Value, Value]:
 
 
 def asin(f: Formula, x: Value) -> Value:
-    """The arcsine; of more than a half, pi / 2 less twice that of a smaller number."""
+    """The arcsine; above 0.5, pi / 2 minus twice that of a smaller number."""
     size = f.abs(x)
     near = size <= 0.5
     root, lost = _root(f, size)
@@ -81,7 +81,7 @@ def acos(f: Formula, x: Value) -> Value:
 
 
 def _angle(f: Formula, y: Value, x: Value) -> Value:
-    """The angle of a point with x, y >= 0: of a quotient up to 0.41, and what was taken away."""
+    """The angle of a point with x, y >= 0, by the arctangent of a quotient up to 0.41."""
     steep = y > x
     less, more = f.where(steep, x, y), f.where(steep, y, x)
     huge = more > 1e300
@@ -92,7 +92,7 @@ def _angle(f: Formula, y: Value, x: Value) -> Value:
     q = f.where(under.equals(0.0), 0.0, q)
     product, error = f.two_product(q, under)
     lost = ((over - product) - error) / under
-    exact = (product > 1e-280) | (product < -1e-280)  # else the error cannot be told
+    exact = (product > 1e-280) | (product < -1e-280)  # otherwise the error is unknown
     lost = f.where(exact & (f.abs(lost) < 1.0), lost, 0.0)
     z = q * q
     rest = f.fma(q * z, f.polynomial(z, _ATAN), lost)
@@ -111,7 +111,7 @@ def atan(f: Formula, x: Value) -> Value:
 
 
 def atan2(f: Formula, y: Value, x: Value) -> Value:
-    """The angle of a point, with the signs of zeros."""
+    """The angle of a point, respecting the signs of zeros."""
     high, wide = f.abs(y), f.abs(x)
     both = (high.equals(math.inf)) & (wide.equals(math.inf))
     high = f.where(both, 1.0, high)

@@ -1,4 +1,4 @@
-"""The functions by name, and their texts."""
+"""The mathematical functions by name, and their texts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ FUNCTIONS: Final[dict[str, Callable[..., Value]]] = {
     "erfinv": quantiles.erfinv,
     "ndtri": quantiles.ndtri,
 }
-"""From the names of primitives to what writes their function."""
+"""The writers of functions, by the names of primitives."""
 
 ITERATED: Final[dict[str, Callable[..., Value]]] = {
     **{name: getattr(incomplete, name) for name in ("igamma", "igammac", "igamma_grad_a")},
@@ -48,10 +48,10 @@ ITERATED: Final[dict[str, Callable[..., Value]]] = {
     "zeta": zeta.zeta,
     "polygamma": zeta.polygamma,
 }
-"""Those that are found by loops, of float64 alone: functions that are called, number by number."""
+"""Functions computed by iteration, in float64 only; they are called for each element."""
 
 WIDENED: Final = FUNCTIONS.keys() - {"exp", "expm1", "tanh", "log", "log1p", "sin", "cos", "erf"}
-"""What float32 computes as float64 and rounds: seldom, and harder to get right."""
+"""Functions that float32 computes in float64 and rounds: rare, and harder to get right."""
 
 _COARSE: Final = {"pow": "coarse_pow"}
 _LOOPS: Final = {**ITERATED, "zeta_sum": zeta.zeta_sum}
@@ -64,7 +64,7 @@ _ARITY: Final = {
 
 
 def texts(used: Iterable[str], target: Target) -> list[str]:
-    """The texts of functions and of all that they call, each once."""
+    """Return the texts of functions and of all that they call, without duplicates."""
     found: dict[str, str] = {}
     constants: dict[str, str] = {}
     waiting = sorted(used)
@@ -79,7 +79,7 @@ def texts(used: Iterable[str], target: Target) -> list[str]:
 
 @functools.cache
 def _function(full: str, target: Target) -> tuple[str, frozenset[str], dict[str, str]]:
-    """A function's text, what it calls, and its tables."""
+    """Return the text of a function, the functions that it calls, and its tables."""
     _, name, width = full.split(".")
     if name == "fmod":
         return fmod_text("double" if width == "f64" else "float"), frozenset(), {}

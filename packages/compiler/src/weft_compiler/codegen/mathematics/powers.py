@@ -1,4 +1,4 @@
-"""x to the power of y: exp(y log x), with the logarithm in two float64 of 64 bits together."""
+"""x to the power of y: exp(y log x), with the logarithm as a sum of two float64."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _THIRD: Final = (1 / 3, 1.850371707708594e-17)
 
 
 def _log(f: Formula, x: Value) -> tuple[Value, Value]:
-    """The logarithm of a positive number, in two parts: 2 artanh((m - 1) / (m + 1)) + n log 2."""
+    """Return log of a positive number in two parts: 2 artanh((m - 1) / (m + 1)) + n log 2."""
     tiny = x < math.ldexp(1.0, -1022)
     n, m = exponentials.split(f, f.where(tiny, x * 2.0**54, x))
     n = n - f.where(tiny, f.integer(54), f.integer(0))
@@ -39,14 +39,14 @@ def _log(f: Formula, x: Value) -> tuple[Value, Value]:
 
 
 def _is_odd(f: Formula, y: Value) -> tuple[Value, Value]:
-    """Whether a number is an integer, and whether it is an odd one."""
+    """Return the conditions that a number is an integer, and that it is an odd one."""
     whole = f.truncated(y).equals(y)
     half = y * 0.5
     return whole, whole & ~f.truncated(half).equals(half)
 
 
 def _special(f: Formula, x: Value, y: Value, found: Value) -> Value:
-    """Zeros, infinities, signs and NaN, as IEEE 754 has them for pow."""
+    """Set the results of zeros, infinities, negative bases and NaN as IEEE 754 does for pow."""
     size = f.abs(x)
     whole, odd = _is_odd(f, y)
     none, endless = size.equals(0.0), size.equals(math.inf)
@@ -73,7 +73,7 @@ def pow(f: Formula, x: Value, y: Value) -> Value:
 
 
 def coarse_pow(f: Formula, x: Value, y: Value) -> Value:
-    """The same for float32: a logarithm of 53 bits will do."""
+    """x to the power of y for float32, with a logarithm of 53 bits."""
     size = f.abs(x)
     n, m = exponentials.split(f, size)
     return _special(f, x, y, exponentials.exp(f, y * exponentials.log_of(f, n, m)))

@@ -1,6 +1,6 @@
 """Inverses of the error function and of the normal distribution: Halley's method.
 
-It starts from a rough formula; each step leaves the cube of an error below 1e-3.
+It starts from an estimate with an error below 1e-3; each step cubes the error.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _STEPS: Final = 2
 
 
 def _central(f: Formula, y: Value) -> Value:
-    """The inverse of erf, of |y| up to 0.5."""
+    """The inverse of erf, for |y| up to 0.5."""
     half_root = math.sqrt(math.pi) / 2
     square = y * y
     series = f.polynomial(square, [1.0, math.pi / 12, 7 * math.pi**2 / 480])
@@ -26,7 +26,7 @@ def _central(f: Formula, y: Value) -> Value:
 
 
 def _tail(f: Formula, p: Value) -> Value:
-    """Minus the quantile of p, of 0 < p <= 0.25."""
+    """Minus the quantile of p, for 0 < p <= 0.25."""
     log = f.call("log", p)
     t = f.sqrt(log * -2.0)
     # Abramowitz and Stegun, 26.2.23: within 4.5e-4.
@@ -41,7 +41,7 @@ def _tail(f: Formula, p: Value) -> Value:
 
 
 def erfinv(f: Formula, y: Value) -> Value:
-    """The inverse of the error function; infinite at -1 and 1, no number beyond."""
+    """The inverse of the error function; infinite at -1 and 1, NaN beyond."""
     size = f.abs(y)
     near = size <= 0.5
     inner = _central(f, f.where(near, size, 0.25))
@@ -54,7 +54,7 @@ def erfinv(f: Formula, y: Value) -> Value:
 
 
 def ndtri(f: Formula, p: Value) -> Value:
-    """Where the normal distribution reaches p; infinite at 0 and 1, no number beyond."""
+    """The quantile of the normal distribution; infinite at 0 and 1, NaN beyond."""
     away = p - 0.5
     size = f.abs(away)
     near = size <= 0.25

@@ -1,4 +1,4 @@
-"""The Hurwitz zeta function and derivatives of digamma, by the Euler-Maclaurin sum."""
+"""The Hurwitz zeta function and derivatives of digamma, by Euler-Maclaurin summation."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ def _is_whole(f: Formula, x: Value) -> Value:
 
 
 def _half(f: Formula, x: Value) -> Value:
-    """What is left of a whole number that is not below 0, divided by 2; no number of infinity."""
+    """x modulo 2, for a non-negative integer x; NaN for infinity."""
     return x - f.truncated(x * 0.5) * 2.0
 
 
 def _tail(f: Formula, s: Value, a: Value) -> Value:
-    """What the terms from a on amount to."""
+    """The sum of the terms from a on."""
     power = f.call("pow", a, -s)
     total = f.fma(power, f.number(0.5), power * a / (s - 1.0))
     factor = s * power / a
@@ -31,8 +31,8 @@ def _tail(f: Formula, s: Value, a: Value) -> Value:
 def zeta_sum(f: Formula, s: Value, a: Value) -> Value:
     """The sum of (a + k) ** -s, for s > 1 and a > 0.
 
-    That of the tail converges where 2 pi a is well above s; terms before that are added one by one,
-    up to where nothing that follows can matter.
+    The expansion of the tail converges if 2 pi a is well above s. Terms before that are added one
+    by one, until the remaining ones are negligible.
     """
     enough = s * 0.5 + 12.0
 
@@ -50,13 +50,13 @@ def zeta_sum(f: Formula, s: Value, a: Value) -> Value:
 
 
 def zeta(f: Formula, s: Value, q: Value) -> Value:
-    """The Hurwitz zeta function; infinite at s = 1 and at poles, no number where it is not real."""
+    """The Hurwitz zeta function; infinite at s = 1 and at poles, NaN where it is not real."""
     whole, below = _is_whole(f, q), q <= 0.0
     undefined = (s < 1.0) | (below & ~whole & ~_is_whole(f, s)) | f.nan(s) | f.nan(q)
     infinite = s.equals(1.0) | (below & whole)
 
     def of_negative() -> Value:
-        """The terms below 0 are a difference of two sums above it."""
+        """Compute the terms below 0 as a difference of two sums above it."""
         count = 1.0 - f.truncated(q)
         at = q + count
         rest = 1.0 - at
@@ -74,7 +74,7 @@ def zeta(f: Formula, s: Value, q: Value) -> Value:
 
 
 def polygamma(f: Formula, order: Value, x: Value) -> Value:
-    """The derivative of some order of digamma; no number unless that is whole and not below 0."""
+    """The n-th derivative of digamma; NaN unless n is a non-negative integer."""
 
     def higher() -> Value:
         factorial = f.call("exp", f.call("lgamma", order + 1.0))
