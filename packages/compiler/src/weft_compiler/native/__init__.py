@@ -1,1 +1,1 @@
-"""Machine code as callables of Python, and its cache on disk."""
+"""Machine code as Python callables, and its disk cache."""

@@ -1,18 +1,17 @@
-"""The memory that compiled programs of a process work in, besides inputs and results.
+"""Arenas: the memory for temporaries of the compiled programs of a process.
 
-Programs of a step run one after the other, so they share **slots**: each has memory for any of
-them, and whether a program is in it. A program takes the first slot that is free, within the
-C function that enters it, and gives it back when it ends. Programs that run at once are in as many
-slots; where all are taken, another slot gets memory, and beyond `SLOTS` calls have memory of their
-own. A slot is, in 64 bytes:
+The programs of a step run one after another, so they share **slots**. A slot has memory for any
+program, and a flag that it is in use. The C function that enters a program acquires the first free
+slot and releases it at the end. Concurrent programs use several slots. If all are in use, another
+slot gets memory; beyond `SLOTS`, calls allocate their own. The layout of a slot, in 64 bytes:
 
-    word 0   whether a program is in it
-         1   the address of its memory, at a multiple of 64
-         2   how many bytes that is, or 0
+    word 0   1 if a program uses it
+         1   the address of its memory, a multiple of 64
+         2   the size of its memory in bytes, or 0
 
-A slot is as large as the largest program of the process wants; of what is not touched it costs
-addresses alone. It is memory of the pool that tensors come from, and goes back there with the
-programs: with the last one, or when what is left wants less than half of it.
+A slot is as large as the largest program of the process requires; pages that are not touched use
+address space only. The memory belongs to the tensor pool. It returns there when the last program is
+destroyed, or when the remaining ones require less than half of it.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ from weft_tensor.allocator import cpu_allocator
 from weft_tensor.finalizers import call_when_gone, settle
 
 SLOTS: Final = 16
-"""Programs that run at once in memory that is kept."""
+"""Maximal number of concurrent programs with pooled memory."""
 
 SLOT: Final = 64
-"""Bytes of a slot: a line of a cache."""
+"""Size of a slot: a cache line."""
 
 _BYTE: Final = np.dtype(np.uint8)
 _REPLACE: Final = "weft.replace"
@@ -66,11 +65,11 @@ _Replace: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int
 
 
 class Usage(NamedTuple):
-    """What the memory of a process is now.
+    """The current arena memory of a process.
 
     Attributes:
-      wanted: bytes that the largest program works in.
-      slots: how many have memory, one for each program that ran at a time.
+      wanted: size required by the largest program, in bytes.
+      slots: the number of slots with memory, one for each concurrent program so far.
     """
 
     wanted: int
@@ -78,10 +77,10 @@ class Usage(NamedTuple):
 
 
 class Arena:
-    """The slots of a process. Safe to use from any thread, and from finalisers.
+    """The slots of a process. Safe to use from any thread, and from finalizers.
 
     Attributes:
-      table: their address.
+      table: the address of the slots.
     """
 
     def __init__(self) -> None:
@@ -93,9 +92,9 @@ class Arena:
         self._lock = threading.Lock()
 
     def lease(self, size: int) -> Lease:
-        """A program's claim to have memory of `size` bytes while it runs.
+        """Return a program's claim to `size` bytes of memory while it runs.
 
-        Raises: ResourceExhaustedError: the system has none.
+        Raises: ResourceExhaustedError: the system has no memory.
         """
         lease = Lease()
         if size:
@@ -104,7 +103,7 @@ class Arena:
         return lease
 
     def grow(self) -> bool:
-        """Give memory to one more slot; whether there was one without."""
+        """Allocate memory for one more slot; return True if one had none."""
         self._settle()
         try:
             with self._lock:
@@ -112,7 +111,7 @@ class Arena:
                 short = [slot for slot in range(SLOTS) if self._size(slot) < most]
                 return any(self._fill(slot, most) for slot in short)
         finally:
-            self._settle()  # what came or went meanwhile found the lock held
+            self._settle()  # changes made meanwhile found the lock held
 
     def usage(self) -> Usage:
         """Return what it is now, without the programs that have gone."""
@@ -122,24 +121,24 @@ class Arena:
             return Usage(self._most(), sum(map(bool, self._memory)))
 
     def reset(self) -> None:
-        """Begin anew in a child of a fork, where no other thread is in a slot."""
+        """Start over in the child of a fork, where no other thread uses a slot."""
         self._lock = threading.Lock()
         self._words[:, 0] = 0
 
     def _end(self, size: int) -> None:
-        """Count a lease that went. Where there is no memory, the next call of a program says so."""
+        """Remove a lease. If memory is exhausted, the next call of a program reports it."""
         with suppress(errors.ResourceExhaustedError):
             self._change(size, -1)
 
     def _change(self, size: int, by: int) -> None:
-        """Count a lease that came or went."""
+        """Add or remove a lease."""
         self._changes.append((size, by))
         self._settle()
 
     def _settle(self) -> None:
-        """Act on leases that came or went, unless the thread that has the lock will."""
+        """Apply pending changes of leases, unless the thread that holds the lock will."""
         while self._changes:
-            with uninterrupted():  # Ctrl-C would leave the lock held
+            with uninterrupted():  # otherwise Ctrl-C could leave the lock held
                 if not self._lock.acquire(blocking=False):
                     return
                 try:
@@ -149,7 +148,7 @@ class Arena:
                     self._lock.release()
 
     def _count(self) -> None:
-        """Count leases that came or went."""
+        """Count added and removed leases."""
         while self._changes:
             wanted, count = self._changes.popleft()
             self._wanted[wanted] += count
@@ -163,7 +162,7 @@ class Arena:
         return int(self._words[slot, 2])
 
     def _fit(self) -> None:
-        """Make the first slot large enough, and those that are too large or too small empty."""
+        """Make the first slot large enough, and empty those that are too large or too small."""
         most = self._most()
         for slot, memory in enumerate(self._memory):
             if memory and not most <= self._size(slot) <= 2 * most:
@@ -172,10 +171,10 @@ class Arena:
             self._fill(0, most)
 
     def _fill(self, slot: int, size: int) -> bool:
-        """Change the memory of a slot, unless a program is in it."""
+        """Change the memory of a slot, unless a program uses it."""
         replace, before = _replace(), self._memory[slot]
         new = _pooled(size) if size else None
-        # Both are kept until one is known to be out of use, as Ctrl-C may end this in between.
+        # Both stay referenced until one is known to be unused, as Ctrl-C may interrupt this.
         self._memory[slot] = (*before, new)
         address = 0 if new is None else address_of(new)
         done = bool(replace(self.table + slot * SLOT, address, size))
@@ -184,7 +183,7 @@ class Arena:
 
 
 class Lease:
-    """Memory is there while this lives."""
+    """A claim to arena memory, valid during its lifetime."""
 
     __slots__ = ("__weakref__",)
 
@@ -206,17 +205,17 @@ def _replace() -> Any:
 
 
 def _pooled(size: int) -> Any:
-    """Memory of the pool that tensors are in too, aligned as it is."""
+    """Allocate aligned memory from the tensor pool."""
     return cpu_allocator().empty((size,), _BYTE, "compiled programs")
 
 
 def address_of(array: Any) -> int:
-    """Where an array's elements begin."""
+    """Return the address of an array's first element."""
     return int(array.__array_interface__["data"][0])
 
 
 def aligned(size: int) -> Any:
-    """Zeros that begin at a multiple of 64."""
+    """Return zeros whose address is a multiple of 64."""
     whole = np.zeros(size + ALIGNMENT, np.uint8)
     return whole[-address_of(whole) % ALIGNMENT :][:size]
 

@@ -1,4 +1,4 @@
-"""Object code in the cache directory of the user (`weft_graph.ir.user_cache`).
+"""Cache of object code in the user's cache directory (`weft_graph.ir.user_cache`).
 
 The name of an entry is a hash of everything that its code depends on: the text, the processor, and
 the versions of weft and LLVM.
@@ -28,32 +28,32 @@ from weft_graph.ir.user_cache import (
 )
 from weft_tensor import errors
 
-if TYPE_CHECKING:  # what is looked for here is not always found, and LLVM takes 0.1 s to import
+if TYPE_CHECKING:  # imported only on a miss: LLVM takes 0.1 s to import
     from weft_compiler.codegen.targets import Target
 
 Loaded = TypeVar("Loaded")
 
 LIMIT: Final = 256 << 20
-"""How many bytes entries may have, unless `WEFT_CACHE_BYTES` says so; processes that run may each
-have added some 4 MB since they looked."""
+"""Default size limit of the cache in bytes, set by `WEFT_CACHE_BYTES`. Each running process may
+exceed it by some 4 MB, as it checks only after adding that much."""
 
 SHARED: Final = "shared"
-"""The folder of code that all programs share. It has a limit of its own: what it has in it takes
-seconds to compile, and a few hundred kilobytes."""
+"""The folder of code that all programs share. It has a separate limit, because its content takes
+seconds to compile and only a few hundred kilobytes."""
 _SHARED_LIMIT: Final = 32 << 20
 
 _LOCK: Final = threading.Lock()
 _LOOKS_AFTER: Final = 4 << 20
 _IS_ENTRY: Final = re.compile(rf"[0-9a-f]{{64}}\.|{re.escape(UNFINISHED)}").match
-"""Whether a name is that of an entry, or of one that was never finished."""
+"""Matches the names of entries and of unfinished ones."""
 
 
 def object_of(name: str, made_from: str, target: Target, compile: Callable[[], bytes]) -> bytes:
-    """The object code of a text: from the disk, or compiled now and kept.
+    """Return the object code of a text, from the disk or compiled now and stored.
 
     Args:
-      name: for people who look into the directory.
-      made_from: all that decides what the code is, besides the processor and versions.
+      name: for readers of the directory.
+      made_from: everything that the code depends on, besides the processor and versions.
     """
     return loaded_of(name, made_from, target, compile, bytes)
 
@@ -65,18 +65,18 @@ def loaded_of(
     compile: Callable[[], bytes],
     load: Callable[[bytes], Loaded],
 ) -> Loaded:
-    """What is loaded of the object code of a text; code of the disk that cannot be is made anew.
+    """Load the object code of a text; code on disk that cannot be loaded is compiled again.
 
     Args:
-      name, made_from, compile: as of `object_of`.
-      load: raises InternalError where something is no code.
+      name, made_from, compile: as in `object_of`.
+      load: raises InternalError for invalid code.
     """
     file = file_of(name, made_from, target)
     found = read(file)
     if found is not None:
         try:
             return load(found)
-        except errors.InternalError:  # somebody kept something else there
+        except errors.InternalError:  # the file has other content
             forget(file)
     image = compile()
     keep(file, image)
@@ -84,25 +84,25 @@ def loaded_of(
 
 
 def file_of(name: str, made_from: str, target: Target) -> str:
-    """The name of the file that `object_of` keeps an object in."""
+    """Return the name of the file in which `object_of` stores an object."""
     return f"{_key(made_from, target)}.{name[:40]}.o"
 
 
 def read(file: str) -> bytes | None:
-    """What is kept in a file of the directory; None where there is none, or it is not as it was."""
+    """Return the content of a file of the directory; None if it is missing or damaged."""
     place = directory()
     return None if place is None else read_file(place / file)
 
 
 def keep(file: str, content: bytes) -> None:
-    """Keep something in a file of the directory, if that can be."""
+    """Store a file in the directory, if possible."""
     place = directory()
     if place is not None:
         _write(place / file, content)
 
 
 def forget(file: str) -> None:
-    """Remove a file of the directory, if it is there."""
+    """Remove a file of the directory, if it exists."""
     place = directory()
     if place is not None:
         with contextlib.suppress(OSError):
@@ -143,13 +143,13 @@ def _key(made_from: str, target: Target) -> str:
 
 @functools.cache
 def _versions() -> tuple[str, str]:
-    """The versions of the compiler and of llvmlite, which take milliseconds to read."""
+    """Return the versions of the compiler and of llvmlite; reading them takes milliseconds."""
     return metadata.version("weftml-compiler"), metadata.version("llvmlite")
 
 
 @functools.cache
 def sources(package: str) -> str:
-    """What changes with the files of a package, which developers edit in place."""
+    """Return a hash that changes with the files of a package, which developers edit in place."""
     found = hashlib.sha256()
     spec = importlib.util.find_spec(package)
     assert spec is not None and spec.origin is not None
@@ -166,16 +166,16 @@ def sources(package: str) -> str:
 
 
 def _write(path: Path, image: bytes) -> None:
-    """Keep an entry; if that fails, the next process compiles again."""
+    """Write an entry; if that fails, the next process compiles again."""
     if write_file(path, image):
         with contextlib.suppress(OSError):
             _trim(path.parent, len(image))
 
 
 def _limit() -> int:
-    """How many bytes entries may have.
+    """Return the size limit of the cache, in bytes.
 
-    Raises: InvalidArgumentError: `WEFT_CACHE_BYTES` is no number.
+    Raises: InvalidArgumentError: `WEFT_CACHE_BYTES` is not a number.
     """
     said = os.environ.get("WEFT_CACHE_BYTES", str(LIMIT))
     if not said.isdecimal():
@@ -186,13 +186,13 @@ def _limit() -> int:
 
 
 _since_trim: dict[Path, int] = {}
-"""Bytes that this process has kept in a folder since it last looked at the whole of it."""
+"""Bytes that this process has written to each folder since it last checked its size."""
 
 
 def _trim(place: Path, added: int) -> None:
-    """Remove entries that were used longest ago where there are too many.
+    """Remove the least recently used entries if the limit is exceeded.
 
-    A process looks when it first keeps something, and then after each 4 MB.
+    A process checks when it first writes an entry, and then after each 4 MB.
     """
     limit = _SHARED_LIMIT if place.name == SHARED else _limit()
     with _LOCK:

@@ -1,23 +1,23 @@
 """Calls from Python: a C function that reads the headers of arrays and enters a program.
 
-The function is the same for all programs.  Its `self` is an array of 64-bit words, the program's
-state, in which it finds what to check and what to call:
+The function is the same for all programs.  Its `self` is an array of 64-bit words, the state of the
+program:
 
-    word 0   address of the program            5  whether it runs without the GIL
-         1   how many arrays it takes          6  the type of arrays
-         2   the slots of the arena            7  the flag that interrupts it
-         3   how many bytes of one it wants    8  memory for times
-         4   how many threads may run it       9  NotImplemented
-        10   None                              11  how many buffers the program has
-    and then for each buffer what its array must have: type of elements, flags, rank, the type of
-    NumPy's scalars that will do as well, or 0, and sizes;
+    word 0   address of the program            5  1 to release the GIL
+         1   number of array arguments         6  the type of arrays
+         2   the slots of the arena            7  the interrupt flag
+         3   required bytes of a slot          8  memory for timestamps
+         4   maximal number of threads         9  NotImplemented
+        10   None                              11  number of buffers of the program
+    then for each buffer the requirements on its array: element type, flags, rank, the type of
+    NumPy scalars that are accepted too, or 0, and sizes;
     or 0, the address of a constant, 0 and 0.
 
-Flags are those that NumPy keeps: C-contiguous 1, aligned 0x100, writeable 0x400.
+Flags are NumPy's: C-contiguous 1, aligned 0x100, writeable 0x400.
 
-It returns None, or the number of what went wrong; NotImplemented where an array is not what was
-compiled for, and BUSY where no slot of the arena (`weft_compiler.native.arena`) is free and large
-enough. Then nothing has run.
+It returns None, or an error number; NotImplemented if an array does not match the compiled shapes
+and types; and BUSY if no slot of the arena (`weft_compiler.native.arena`) is free and large enough.
+In the last two cases nothing has run.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from weft_compiler.native.shared_objects import load_shared
 
 HEAD: Final = 12
 _ROW: Final = 4
-"""Words of a buffer before its sizes."""
+"""Number of words of a buffer before its sizes."""
 READABLE: Final = 0x101
 WRITEABLE: Final = 0x501
 BUSY: Final = -0x10000
-"""Less than any number of what went wrong."""
+"""The result if no slot is free; smaller than any error number."""
 _FASTCALL: Final = 0x80
 
 _CALL: Final = "ptr %pointers, ptr %arena, ptr %interrupt, ptr %times, i64 %threads"
@@ -242,9 +242,9 @@ refuse:
 }}
 """
 _OFFSETS: Final = {"data": 16, "nd": 24, "dimensions": 32, "descr": 56, "flags": 64}
-"""Where NumPy 2 keeps what describes an array, in a CPython of 64 bits."""
+"""Offsets of the fields of NumPy 2 arrays in 64-bit CPython."""
 _VALUE: Final = 16
-"""Where its scalars keep what they are."""
+"""Offset of the value in NumPy scalars."""
 
 
 class _MethodDef(ctypes.Structure):
@@ -258,7 +258,7 @@ class _MethodDef(ctypes.Structure):
 
 @functools.cache
 def readable() -> bool:
-    """Whether the headers of arrays are where this module expects them."""
+    """Return True if the headers of arrays have the expected layout."""
     if ctypes.sizeof(ctypes.c_void_p) != 8 or sys.implementation.name != "cpython":
         return False
     if sysconfig.get_config_var("Py_GIL_DISABLED") or hasattr(sys, "gettotalrefcount"):
@@ -269,7 +269,7 @@ def readable() -> bool:
 
 
 def _as_expected(array: Any) -> bool:
-    """Whether the header of an array says what NumPy says."""
+    """Return True if the header of an array matches its attributes."""
     start = id(array)
     word = ctypes.c_uint64.from_address
     small = ctypes.c_int32.from_address
@@ -290,9 +290,9 @@ def _as_expected(array: Any) -> bool:
 
 @functools.cache
 def _scalar_type(dtype: Any) -> int:
-    """The address of the type of scalars of a type whose values are where they are expected, or 0.
+    """Return the address of the scalar type of an element type if its layout is known, else 0.
 
-    They are values of rank 0 that nobody writes to.
+    Such scalars are read-only values of rank 0.
     """
     one = dtype.type(1)
     at_hand = sys.getsizeof(one) >= _VALUE + dtype.itemsize
@@ -319,7 +319,7 @@ def _library() -> Library:
 
 @functools.cache
 def _maker() -> Any:
-    maker = ctypes.pythonapi["PyCFunction_NewEx"]  # not the attribute: others set its types
+    maker = ctypes.pythonapi["PyCFunction_NewEx"]  # not the attribute, which others configure
     maker.restype = ctypes.py_object
     maker.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.py_object)
     return maker
@@ -332,20 +332,20 @@ def _definition() -> _MethodDef:
 
 
 def entry(state: Any, owners: object) -> Any:
-    """The C function of a program's state.
+    """Return the C function for a program's state.
 
     Args:
-      owners: what the state has addresses of, which lives as long as the function.
+      owners: the objects whose addresses the state contains; they live as long as the function.
     """
     return _maker()(ctypes.addressof(_definition()), state, owners)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What the array of a buffer must be.
+    """The requirements on the array of a buffer.
 
     Attributes:
-      constant: its address, where the program has the array itself; else 0.
+      constant: the address of the array if it belongs to the program, else 0.
     """
 
     dtype: Any
@@ -355,7 +355,7 @@ class Row:
 
 
 def state_of(rows: Sequence[Row]) -> Any:
-    """The state of a program, whose words 0, 2, 3, 4, 5, 7 and 8 are still to be filled."""
+    """Return the state of a program; words 0, 2, 3, 4, 5, 7 and 8 are still to be set."""
     words = [0] * HEAD
     words[1] = sum(not row.constant for row in rows)
     words[6] = id(np.ndarray)

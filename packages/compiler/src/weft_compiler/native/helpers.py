@@ -1,6 +1,6 @@
-"""The threads of this process that help programs: see `weft_compiler.codegen.threads`.
+"""The helper threads of this process: see `weft_compiler.codegen.threads`.
 
-They are made when a program first wants them, and are those of all sessions.
+They start when a program first requests them, and serve all sessions.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _PROCEDURE: Final = ctypes.CFUNCTYPE(None)
 
 @once
 def library() -> Library:
-    """Their machine code, which stays until the process ends."""
+    """Return their machine code, which is loaded until the process ends."""
     text = threads.text(host())
     made = load_shared("threads", text, host(), lambda image: Library(image, threads.EXPORTS))
     reset = _PROCEDURE(made.address(threads.RESET))
     reset()
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=reset)  # threads are not forked
-    atexit.register(_PROCEDURE(made.address(threads.STOP)))  # before their code goes
+    atexit.register(_PROCEDURE(made.address(threads.STOP)))  # before their code is unloaded
     return made
 
 
 def imports() -> dict[str, int]:
-    """Where the functions are that programs call."""
+    """Return the addresses of the functions that programs call."""
     return {name: library().address(name) for name in (threads.SHARE, threads.BEGIN, threads.END)}

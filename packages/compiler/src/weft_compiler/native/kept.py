@@ -1,11 +1,11 @@
-"""Which code is of which nodes, on disk: what was lowered once is not lowered again.
+"""Index of compiled code by fingerprint, on disk: programs compiled before are not lowered again.
 
-Where there is no disk for it, that holds within a process.
+Without a cache directory, the index is kept within the process.
 
-An entry has what the caller of a program has to know of it, and the names of the files with its
-code and with its own large constants, such as panels of weights, which are named by their content.
-It is refused where it was made for another processor or LLVM than this process finds, which is
-looked at only here: to find that there is no entry takes no LLVM.
+An entry has the interface of a program, and the names of the files with its code and with its large
+constants, such as panels of weights, which are named by their content. An entry for another
+processor or LLVM version is rejected. This check needs LLVM, so it follows the lookup: a miss does
+not import LLVM.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
     from weft_compiler.native.program import Code, NativeProgram
 
 _MOST_INLINE: Final = 1 << 12
-"""Bytes of a constant that an entry has in it."""
+"""Largest constant stored inside an entry, in bytes."""
 
 _MOST_KEPT: Final = 64 << 20
-"""Bytes of own constants of a program that has an entry: a quarter of what is kept in all."""
+"""Largest total size of the constants of an entry: a quarter of the cache."""
 
 _MOST_HERE: Final = 1000
 _here: dict[str, bytes] = {}
-"""Entries of this process, where none are kept on the disk: for code that is still loaded."""
+"""Entries of this process if the disk is not available, for code that is still loaded."""
 
 
 class Restored(NamedTuple):
-    """What an entry has.
+    """The content of an entry.
 
     Attributes:
       program: without its statements.
-      size: that it is for, where its code is for many.
-      varying: what tells the other sizes, of `Family.varying`; None where there are none.
+      size: its size, if the code is polymorphic.
+      varying: as in `PolymorphicProgram`; None if the code is not polymorphic.
     """
 
     program: NativeProgram
@@ -56,20 +56,20 @@ class Restored(NamedTuple):
 
 
 def restore(key: str, inputs: Sequence[Output]) -> Restored | None:
-    """The program of a fingerprint.
+    """Return the program with a fingerprint.
 
     Args:
-      inputs: outputs of constants, among others, whose arrays it takes: as `remember` was given.
-    Returns: None where it is not on the disk.
+      inputs: outputs whose constants the program uses, as passed to `remember`.
+    Returns: None if it is not on disk.
     """
     file = _file(key)
     content = _here.get(key) if cache.directory() is None else cache.read(file)
     if content is None:
         return None
     try:
-        with paused_gc():  # what an entry is read into goes again
+        with paused_gc():  # objects built from the entry are freed again
             return _restored(json.loads(content), inputs)
-    except (ValueError, LookupError, TypeError, AttributeError):  # somebody else wrote it
+    except (ValueError, LookupError, TypeError, AttributeError):  # not written by this version
         cache.forget(file)
         return None
 
@@ -112,10 +112,10 @@ def remember(
     size: int | None = None,
     varying: Varying | None = None,
 ) -> None:
-    """Keep what `restore` has to know of a program, unless its own constants are too large.
+    """Store an entry for a program, unless its own constants are too large.
 
     Args:
-      size, varying: as of `Restored`.
+      size, varying: as in `Restored`.
     """
     program = made.program
     places = {
@@ -157,7 +157,7 @@ def _file(key: str) -> str:
 
 
 def _host() -> list[Any]:
-    """What code depends on that only LLVM knows."""
+    """Return the properties of this machine that code depends on and only LLVM knows."""
     from llvmlite import binding
 
     from weft_compiler.codegen.targets import host
@@ -167,7 +167,7 @@ def _host() -> list[Any]:
 
 
 def _of_code(code: Code) -> dict[str, Any]:
-    """What `_code` has to know of some code."""
+    """Return the description of code from which `_code` restores it."""
     module = code.module
     return {
         "key": code.key,
@@ -180,7 +180,7 @@ def _of_code(code: Code) -> dict[str, Any]:
 
 
 def _code(known: dict[str, Any]) -> Code | None:
-    """Code that `_of_code` is of; None where a file is gone, or has something else in it."""
+    """Restore code from its description; None if a file is missing or damaged."""
     from weft_compiler.native.program import shared_code
 
     try:
@@ -220,7 +220,7 @@ def _written(value: np.ndarray) -> list[Any]:
 
 
 def _constant(kept: Any, inputs: Sequence[Output]) -> np.ndarray | None:
-    """A constant; None where the file that it is in is gone, or is not as it was."""
+    """Restore a constant; None if its file is missing or damaged."""
     if isinstance(kept, int):
         value: np.ndarray = inputs[kept].node.attrs["value"]
         return value

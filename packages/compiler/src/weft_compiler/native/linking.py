@@ -1,4 +1,4 @@
-"""Objects that are loaded into the process."""
+"""Relocatable objects loaded into the process."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _LOCK: Final = threading.Lock()
 
 
 def once(make: Callable[[], T]) -> Callable[[], T]:
-    """A function that makes something once, also where several threads want it first.
+    """Return a function that calls `make` once, even if several threads call it first.
 
-    `functools.cache` gives each of them its own, and keeps one: code whose address was taken from
-    another would be gone.
+    `functools.cache` would call it for each of them and keep one result. Code whose address was
+    taken from another result would be unloaded.
     """
     made, lock = functools.cache(make), threading.Lock()
 
@@ -36,14 +36,14 @@ def once(make: Callable[[], T]) -> Callable[[], T]:
 
 
 class Library:
-    """An object in memory: its functions run as long as this is alive.
+    """An object in memory: its functions may run as long as this is alive.
 
-    What the object calls is found by name in the process.
+    Undefined symbols are resolved by name in the process.
 
     Args:
       image: a relocatable object.
-      names: the functions that are asked for.
-      imports: where functions are that other libraries define, which must live as long.
+      names: the functions to look up.
+      imports: the addresses of functions of other libraries, which must live as long.
     Raises: InternalError: it cannot be linked.
     """
 
@@ -62,7 +62,7 @@ class Library:
                 raise errors.InternalError(f"machine code cannot be linked: {error}") from error
 
     def address(self, name: str) -> int:
-        """Where a function is."""
+        """Return the address of a function."""
         return int(self._tracker[name])
 
 

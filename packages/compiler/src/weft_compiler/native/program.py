@@ -1,4 +1,4 @@
-"""Programs that run: compiled once, called from Python."""
+"""Native programs: compiled once, called from Python."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ from weft_tensor import errors
 from weft_tensor.dtypes import DType
 
 _SMALL: Final = 20_000
-"""Programs of fewer statements keep the GIL: they end in about 20 µs."""
+"""Programs with fewer statements hold the GIL: they end in about 20 µs."""
 
 
 _INTERRUPTED: Final = np.ones(1, np.int32)
-"""A flag that is always set."""
+"""An interrupt flag that is always set."""
 
 
 _RUN: Final = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4, ctypes.c_int64)
 
 
 class Code:
-    """Machine code that programs share which differ in names alone.
+    """Machine code, shared by programs that differ only in names.
 
     Attributes:
-      module: what it was made from.
-      key: a hash of all that decides what it is, besides the processor and versions.
-      file: where the object is kept, if it is.
+      module: the module it was compiled from.
+      key: a hash of everything that it depends on, besides the processor and versions.
+      file: the name of its file in the cache, if any.
       address: of the function `weft.run`.
-      nests: the code of each nest that it calls, where they are compiled one by one.
-      seconds: to make it, or to read it.
-      from_disk: whether it was compiled before, and kept.
+      nests: the code of each nest that it calls, if these are compiled separately.
+      seconds: the time to compile or read it.
+      from_disk: True if it was read from the cache.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Code:
 
 
 def _blas(functions: Sequence[str]) -> dict[str, int]:
-    """Where functions of BLAS are in this process; cached code has their names alone."""
+    """Return the addresses of BLAS functions in this process; cached code has only their names."""
     found = addresses()
     if functions and not found:
         raise errors.UnimplementedError(MISSING)
@@ -100,7 +100,7 @@ def _blas(functions: Sequence[str]) -> dict[str, int]:
 
 @functools.cache
 def _routines(library: str, dtype: DType, target: Target) -> Library:
-    """Routines of a type, which all programs share."""
+    """Return the routines of a type, which all programs share."""
     text = generated.module_text(library, dtype, target)
     names = [generated.symbol(each, dtype) for each in generated.routines(library)]
     return load_shared(name_of(library, dtype), text, target, lambda image: Library(image, names))
@@ -110,16 +110,16 @@ class NativeProgram:
     """A program as a callable.
 
     Args:
-      work, messages: as the attributes; None for those of the program's body, which is empty where
-        code is from the disk.
+      work, messages: as the attributes; by default computed from the body, which is empty for code
+        from the disk.
     Attributes:
-      program: what was compiled.
+      program: the compiled program.
       code: its machine code, which lives as long as this.
-      work: how much a call computes.
+      work: the estimated work of a call.
       messages: of its checks.
-      enter: the C function `enter(*inputs, *outputs)` of arrays exactly as the program declares
-        them, dense and aligned.  It returns None; NotImplemented, and nothing ran, where they are
-        not; BUSY, and nothing ran, where it finds no memory, as others run; or an int, for
+      enter: the C function `enter(*inputs, *outputs)`. Arrays must be exactly as the program
+        declares them, contiguous and aligned.  It returns None; NotImplemented, without running, if
+        they are not; BUSY, without running, if concurrent calls use all arena slots; or an int, for
         `failure`.
     """
 
@@ -151,12 +151,11 @@ class NativeProgram:
         self.enter = self._entry()
 
     def __call__(self, *inputs: Any, out: Sequence[Any] | None = None) -> tuple[Any, ...]:
-        """Run it.
+        """Run the program.
 
         Args:
           inputs: an array for each input that is not a constant, of its type and shape.
-          out: an array for each output, which is filled; new ones if there are none, which is for
-            programs without updates.
+          out: an array for each output to fill; by default new ones, for programs without updates.
         Returns: the arrays of the outputs.
         Raises:
           InvalidArgumentError: an array has another type or shape, or a check fails.
@@ -177,36 +176,36 @@ class NativeProgram:
 
     @functools.cached_property
     def enter_briefly(self) -> Any:
-        """As `enter`, but a run that polls ends there, as if it were interrupted.
+        """Like `enter`, but the run ends at the first poll, as if it were interrupted.
 
-        Where headers of arrays cannot be read, nothing runs.
+        Nothing runs if the headers of arrays cannot be read.
         """
         return self._entry(_INTERRUPTED) if self._readable else _busy
 
     def interrupt(self) -> None:
-        """Make runs that poll end with CancelledError, until `resume`."""
+        """End runs that poll with CancelledError, until `resume`."""
         self._interrupt[0] = 1
 
     def resume(self) -> None:
-        """Let it run again."""
+        """Allow runs again."""
         self._interrupt[0] = 0
 
     def copy(self) -> NativeProgram:
-        """The same program with a flag that interrupts it of its own."""
+        """Return the same program with a separate interrupt flag."""
         copy = NativeProgram(self.program, self.code, self.work, self.messages)
         copy.threads = self._threads
         return copy
 
     def times(self) -> Any:
-        """How long each loop nest of the last call took, in nanoseconds: int64, shape (nests,).
+        """Return the nanoseconds of each loop nest in the last call: int64, shape (nests,).
 
-        For programs that were compiled with `Options(clocks=True)`.
+        For programs compiled with `Options(clocks=True)`.
         """
         noted = self._times.view(np.int64).reshape(-1, 2)
         return np.diff(noted @ np.array([1_000_000_000, 1]))
 
     def failure(self, code: int) -> errors.OpError:
-        """What a number that `enter` returned means."""
+        """Return the error for a number that `enter` returned."""
         if code == INTERRUPTED:
             return errors.CancelledError(f"{self.program.name} was interrupted")
         if code == OUT_OF_BOUNDS:
@@ -218,9 +217,9 @@ class NativeProgram:
 
     @property
     def threads(self) -> int:
-        """How many threads may run a call of `enter`: 1, until something else is set.
+        """The maximal number of threads of a call of `enter`; 1 by default.
 
-        Where it has loops that threads share, a call works in memory for each of them.
+        If it has parallel loops, a call needs arena memory for each thread.
         """
         return self._threads
 
@@ -234,18 +233,18 @@ class NativeProgram:
             vars(self).pop("enter_briefly", None)
 
     def _memory(self, threads: int) -> int:
-        """How many bytes a call works in besides inputs and outputs."""
+        """Return the size of the temporaries of a call, in bytes."""
         return self.code.module.shared + threads * self.code.module.thread
 
     def _enter_dense(self, arrays: Sequence[Any]) -> int | None:
-        """Run it on arrays as `enter` wants them, whoever else runs."""
+        """Run on arrays accepted by `enter`, even if all slots are busy."""
         found: Any = self.enter(*arrays) if self._readable else NotImplemented
         while found == BUSY and ARENA.grow():
             found = self.enter(*arrays)
         return self._run(arrays) if found is NotImplemented or found == BUSY else found
 
     def _run(self, arrays: Sequence[Any]) -> int | None:
-        """Run it by one thread, with memory of its own."""
+        """Run on one thread, with separate memory."""
         arena, times = aligned(self._memory(1)), aligned(self.code.module.times)
         given = map(address_of, (arena, self._interrupt, times))
         return self._function(self._pointers(arrays), *given, 1) or None
@@ -259,7 +258,7 @@ class NativeProgram:
         return (ctypes.c_void_p * max(1, len(every)))(*map(address_of, every))
 
     def _slowly(self, inputs: Sequence[Any], out: Sequence[Any]) -> int | None:
-        """Run on arrays that are not as the program wants them, by copies of those."""
+        """Run on copies of arrays that `enter` does not accept."""
         if len(inputs) != len(self._given) or len(out) != len(self.program.outputs):
             raise errors.InvalidArgumentError(
                 f"{self.program.name} takes {len(self._given)} inputs and "
@@ -287,10 +286,10 @@ class NativeProgram:
         return self._slowly(arrays[: len(self._given)], arrays[len(self._given) :])
 
     def _entry(self, interrupt: Any = None) -> Any:
-        """The C function, or one in Python where headers of arrays cannot be read.
+        """Return the C function, or a Python one if the headers of arrays cannot be read.
 
         Args:
-          interrupt: the flag that ends it; this program's own by default.
+          interrupt: the interrupt flag; by default that of this program.
         """
         if not self._readable:
             return self._enter_slowly
@@ -339,11 +338,11 @@ _lock: Final = threading.Lock()
 
 
 def load(program: Program, options: Options | None = None) -> NativeProgram:
-    """A verified program as a callable.  Programs that differ in names alone compile once.
+    """Compile a verified program to a callable.  Programs that differ only in names compile once.
 
     Raises:
-      UnimplementedError: it uses a primitive that has no machine code.
-      InternalError: LLVM refuses it.
+      UnimplementedError: it uses a primitive without machine code.
+      InternalError: LLVM rejects it.
     """
     return NativeProgram(program, _code_of(canonical(program), options or Options(), program.name))
 
@@ -352,8 +351,8 @@ def _code_of(program: Program, options: Options, name: str, is_piece: bool = Fal
     """Return the code of a program in canonical form.
 
     Args:
-      name: for people who look into the directory of what is kept.
-      is_piece: True if the program is not to be cut into pieces.
+      name: for readers of the cache directory.
+      is_piece: True if the program must not be split into pieces.
     """
     written = _written(program, options)
     key = hashlib.sha256(written.encode()).hexdigest()
@@ -364,7 +363,7 @@ def _code_of(program: Program, options: Options, name: str, is_piece: bool = Fal
 
 
 def shared_code(key: str, make: Callable[[], Code | None]) -> Code | None:
-    """The code of a key: that which is loaded, or else what `make` gives."""
+    """Return the loaded code with a key, or else the result of `make`."""
     with _lock:
         code = _codes.get(key)
     made = make() if code is None else None
@@ -444,7 +443,7 @@ def _linked(
 
 
 def _written(program: Program, options: Options) -> str:
-    """All that decides what the code of a program is."""
+    """Return the text of everything that the code of a program depends on."""
     numbers = [
         f"{name}={value.tobytes().hex() if value.size == 1 else ''}"
         for name, value in sorted(program.constants.items())

@@ -1,4 +1,4 @@
-"""What the machine can do at most: measured, to compare programs with."""
+"""Measured limits of this machine, to compare programs with (roofline model)."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from weft_compiler.native.program import load
 from weft_graph.ir.compiled_function import Roofline
 
 _FLOATS: Final = 8 << 20
-"""Elements of each array that is streamed: 32 MB, more than the caches near a core."""
+"""Elements of each streamed array: 32 MB, more than the caches of a core."""
 _CHAINS: Final = 12
-"""Multiply-adds that do not wait for each other: enough for two units of five cycles."""
+"""Independent multiply-add chains: enough for two units with a latency of five cycles."""
 _TURNS: Final = 200_000
 _SECONDS: Final = 0.15
-"""For how long each limit is looked for: other work on the machine comes and goes."""
+"""Duration of each measurement, of which the fastest run counts: other load comes and goes."""
 
 
 @functools.cache
 def roofline() -> Roofline:
-    """The limits of one thread of this machine, measured when first asked for: some 0.5 s."""
+    """Return the limits of one thread of this machine; the first call measures for some 0.5 s."""
     return Roofline(_bandwidth(), _peak("float"), _peak("double"))
 
 
 def _least(run: Callable[[], Any]) -> float:
-    """Seconds of the fastest of some calls."""
+    """Return the time of the fastest of some calls, in seconds."""
     least = float("inf")
     begun = time.perf_counter()
     while time.perf_counter() - begun < _SECONDS:
@@ -45,7 +45,7 @@ def _least(run: Callable[[], Any]) -> float:
 
 
 def _bandwidth() -> float:
-    """Bytes in a second of `z = x + 3 y`, two streams read and one written."""
+    """Return the bytes per second of `z = x + 3 y`, with two streams read and one written."""
     shape = f"float32[{_FLOATS}]"
     text = f"program triad(x: {shape}, y: {shape}) -> (z: {shape}):\n  vector i in {_FLOATS}:\n"
     triad = load(parse(f"{text}    z[i] = x[i] + 3.0 * y[i]\n"), Options(threads=False))
@@ -54,7 +54,7 @@ def _bandwidth() -> float:
 
 
 def _peak(kind: str) -> float:
-    """Floating-point operations in a second of multiply-adds in registers."""
+    """Return the floating-point operations per second of multiply-adds in registers."""
     target = host()
     lanes = target.vector_bytes // (4 if kind == "float" else 8)
     text = _chains(kind, lanes, target)
@@ -72,7 +72,7 @@ def _peak(kind: str) -> float:
 
 
 def _chains(kind: str, lanes: int, target: Target) -> str:
-    """A function of a pointer to a vector, and turns: multiply-adds in so many chains."""
+    """Return a function that runs independent multiply-adds; parameters: vector, trip count."""
     vector = f"<{lanes} x {kind}>"
     chains = range(_CHAINS)
     return "\n".join(

@@ -1,9 +1,9 @@
 """Objects that do not depend on a program: routines, and the functions that enter programs.
 
-The build of a wheel compiles them for levels of instruction sets, an editable install for the level
-of its machine (`weft_compiler.native.wheel_objects`). A file's name has a hash of the text and the
-target that the object was compiled from, so an object of other code is never found. A text without
-an object is compiled once for this machine, and kept in a folder of the cache with its own limit.
+The build of a wheel compiles them for several instruction set levels, an editable install for the
+level of its machine (`weft_compiler.native.wheel_objects`). A file's name has a hash of the text
+and the target that the object was compiled from, so stale objects are never loaded. A text without
+an object is compiled once for this machine and stored in a cache folder with its own limit.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _LINUX: Final = "unknown-linux-gnu"
 
 
 class Level(NamedTuple):
-    """A set of instructions that objects are built for.
+    """An instruction set level to build objects for.
 
     Attributes:
-      name: of its files.
-      target: what LLVM compiles for.
-      features: what a processor has to have.
+      name: part of its file names.
+      target: the LLVM target.
+      features: the required processor features.
     """
 
     name: str
@@ -63,15 +63,15 @@ LEVELS: Final = (
     _x86("v2", "x86-64-v2", _V2),
     Level("neon", Target(f"aarch64-{_LINUX}", "generic", "+neon"), ("neon",)),
 )
-"""The levels, those with more instructions first."""
+"""The levels, in descending order."""
 
 
 def load_shared(name: str, text: str, target: Target, load: Callable[[bytes], Loaded]) -> Loaded:
-    """Load the object of a text: from the wheel, from the cache, or compiled now and kept.
+    """Load the object of a text: from the wheel, from the cache, or compiled now and stored.
 
     Args:
-      name: for people who look into the directory.
-      load: raises InternalError where something is no code.
+      name: for readers of the directory.
+      load: raises InternalError for invalid code.
     """
     for level in LEVELS:
         if can_run(level, target):
@@ -85,7 +85,7 @@ def load_shared(name: str, text: str, target: Target, load: Callable[[bytes], Lo
     if found is not None:
         try:
             return load(found)
-        except errors.InternalError:  # somebody kept something else there
+        except errors.InternalError:  # the file has other content
             cache.forget(file)
     image = object_code(text, target)
     cache.keep(file, image)
