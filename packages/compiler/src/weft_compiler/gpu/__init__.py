@@ -1,1 +1,1 @@
-"""Programs for GPUs: the same language, as kernels that are launched one after the other."""
+"""Programs for GPUs: the same IR, compiled to kernels that are launched in sequence."""

@@ -1,4 +1,4 @@
-"""What whoever has a GPU needs of a program to load and launch it."""
+"""Code of a program for GPUs: the data needed to load and launch it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from weft_tensor.dtypes import DType
 
 
 class PtxCode(NamedTuple):
-    """Nodes as kernels of PTX; see `weft_graph.ir.code_generators.DeviceCode`."""
+    """Nodes compiled to PTX kernels; see `weft_graph.ir.code_generators.DeviceCode`."""
 
     image: str
     launches: Sequence[Launch]
@@ -28,28 +28,28 @@ class PtxCode(NamedTuple):
 
 
 def ptx_code(lowered: Program, capability: tuple[int, int], deterministic: bool) -> PtxCode:
-    """The kernels of a lowered program.
+    """Return the kernels of a lowered program.
 
     Args:
-      deterministic: whether sums may not depend on the order in which threads come.
-    Returns: code whose results are all outputs, those that are updated too; what it takes and draws
-      is not known here.
-    Raises: UnimplementedError: something in it has no code for GPUs.
+      deterministic: True if sums must not depend on the order of threads.
+    Returns: code whose results are all outputs, including updated ones; its `takes` and `draws` are
+      empty.
+    Raises: UnimplementedError: something in the program has no code for GPUs.
     """
     program = optimize_for_gpu(lowered).program
     return code_of(program, module_for(program, capability, deterministic))
 
 
 def module_for(program: Program, capability: tuple[int, int], deterministic: bool) -> GpuModule:
-    """The kernels of an optimized program.
+    """Return the kernels of an optimized program.
 
-    Raises: UnimplementedError: as of `ptx_code`.
+    Raises: UnimplementedError: as for `ptx_code`.
     """
     return gpu_module(program, target_of_capability(*capability), atomics=not deterministic)
 
 
 def code_of(program: Program, module: GpuModule) -> PtxCode:
-    """What whoever has a GPU needs of a program and its kernels."""
+    """Return the code of a program from its kernels."""
     constants = [b.name for b in program.inputs if b.name in program.constants]
     given = [b.name for b in program.inputs if b.name not in program.constants]
     order = {name: at for at, name in enumerate(constants)}

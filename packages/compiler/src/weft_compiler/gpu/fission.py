@@ -1,4 +1,4 @@
-"""Nests as kernels of their own: what one leaves to others is in memory between them."""
+"""Fission: a nest is split into several kernels that exchange values through memory."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ from weft_compiler.passes.framework import Context
 
 
 def materialize_names(program: Program, context: Context) -> Program:
-    """Return the program with names that several nests use in memory, so that each is a kernel.
+    """Store names that several nests use in memory, so that each nest becomes a kernel.
 
-    Else a sum of all elements and what is made of it would be one kernel, of one block.
+    Otherwise a full reduction and its users would be one kernel of a single block.
     """
     begins = [each for each in program.body if isinstance(each, Allocate)]
     allocated, nests = _materialize(nests_of(program), ())
@@ -64,9 +64,9 @@ def _buffer_name(statement: Statement) -> str:
 
 
 def fission_rows(program: Program, context: Context) -> Program:
-    """Return the program with a kernel for each step of what is done with few long rows.
+    """Split computations on few long rows into a kernel for each step.
 
-    A block for each row would leave most of a GPU idle, and a block's memory holds no long row.
+    One block for each row would leave most of a GPU idle, and long rows exceed a block's memory.
     """
     buffers = with_allocations(interface_buffers(program), program.body)
     begins: list[Statement] = [each for each in program.body if isinstance(each, Allocate)]
@@ -85,7 +85,7 @@ def _loop_variable(nest: Body) -> str:
 
 
 def _fission_nest(nest: Body, buffers: Buffers) -> tuple[Body, Body]:
-    """Buffers, and statements in the place of a nest."""
+    """Return buffers, and the statements that replace a nest."""
     only = nest[0]
     if len(nest) > 1 or not isinstance(only, For):
         return (), nest
@@ -110,7 +110,7 @@ def _fission_nest(nest: Body, buffers: Buffers) -> tuple[Body, Body]:
 
 
 def _hoist_allocations(chain: PerfectNest) -> tuple[Body, Body]:
-    """Buffers for all turns of loops in the place of those of each, and the innermost body."""
+    """Return buffers for all iterations in place of one for each, and the innermost body."""
     names = [each for loop in chain[:-1] for each in loop.body[:-1]]
     known: dict[str, Expr] = {}
     for each in names:
@@ -126,7 +126,7 @@ def _hoist_allocations(chain: PerfectNest) -> tuple[Body, Body]:
 
 
 class _LeadingIndices(Mutator):
-    """Adds indices before those of some buffers."""
+    """Prepends indices to those of some buffers."""
 
     def __init__(self, buffers: Collection[str], indices: tuple[Expr, ...]) -> None:
         self._buffers, self._indices = buffers, indices
@@ -145,10 +145,10 @@ class _LeadingIndices(Mutator):
 
 
 def _materialize(nests: Sequence[Body], loops: PerfectNest) -> tuple[Body, list[Body]]:
-    """Nests that take the names of those before out of memory.
+    """Return nests that load the names of earlier nests from memory.
 
     Args:
-      loops: around all of them, for each turn of which there are names.
+      loops: the enclosing loops; a name has a value for each of their iterations.
     Returns: the buffers, and the nests.
     """
     used = [used_names(nest) for nest in nests]
@@ -173,7 +173,7 @@ def _materialize(nests: Sequence[Body], loops: PerfectNest) -> tuple[Body, list[
 
 
 def _is_used_later(name: str, nests: Sequence[Body], used: Sequence[set[str]]) -> bool:
-    """Whether later nests use a name, and none of them changes it."""
+    """Return True if later nests use a name and none of them changes it."""
     changed = any(
         isinstance(each, Assign) and each.name == name for nest in nests for each in walk(nest)
     )
@@ -181,7 +181,7 @@ def _is_used_later(name: str, nests: Sequence[Body], used: Sequence[set[str]]) -
 
 
 def _are_dependent(nests: Sequence[Body]) -> bool:
-    """Whether a nest uses or assigns a name of one before it."""
+    """Return True if a nest uses or assigns a name of an earlier one."""
     defined: set[str] = set()
     for nest in nests:
         assigned = {each.name for each in walk(nest) if isinstance(each, Assign)}

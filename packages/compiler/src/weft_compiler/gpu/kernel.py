@@ -1,7 +1,7 @@
-"""A launch as a function of LLVM, for threads that run it all at once.
+"""A launch as an LLVM function that all its threads run.
 
-Each function returns at once where the flag says that a check has failed; who finds that one fails
-sets the flag to its number.  Nothing waits for other blocks.
+Each function returns at once if the flag says that a check has failed. A thread whose check fails
+sets the flag to the number of the check.  Nothing waits for other blocks.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
 _THREAD_BYTES: Final = 4096
-"""Memory that a thread may have to itself."""
+"""Maximal private memory of a thread, in bytes."""
 
 THREAD: Final = "llvm.nvvm.read.ptx.sreg.tid.x"
 BLOCK: Final = "llvm.nvvm.read.ptx.sreg.ctaid.x"
@@ -64,10 +64,10 @@ _ATOMIC: Final = {"add": "add", "bit_and": "and", "bit_or": "or", "bit_xor": "xo
 
 
 class LaunchFunction(Function):
-    """Writes the function of a launch.
+    """Writer of the function of a launch.
 
     Args:
-      number: of the launch, in the function's name.
+      number: of the launch, part of the function's name.
     """
 
     def __init__(self, kernel: Kernel, launch: Launch, number: int) -> None:
@@ -87,7 +87,7 @@ class LaunchFunction(Function):
         self._scratch = False
 
     def write(self) -> str:
-        """The function, and the memory that its blocks have."""
+        """Return the function and the shared memory of its blocks."""
         w, kernel = self.w, self.kernel
         flag = w.put("load i32, ptr %flag, align 4")
         begin, leave = w.label(), w.label()
@@ -107,7 +107,7 @@ class LaunchFunction(Function):
         return "\n".join(lines).replace("#1 {", f'#0 "nvvm.maxntid"="{self.launch.threads}" {{')
 
     def _memory(self) -> Iterator[str]:
-        """What the threads of a block share."""
+        """Yield the definitions of the shared memory of a block."""
         if self._block_bytes:
             kind = f"[{self._block_bytes} x i8]"
             yield f"@{self.name}.own = internal addrspace(3) global {kind} undef, align 16"
@@ -118,7 +118,7 @@ class LaunchFunction(Function):
     # ---------------------------------------------------------------------------- turns
 
     def _by_threads(self) -> None:
-        """The turn of this thread, if it has one."""
+        """Emit the iteration of this thread, if it has one."""
         launch, w = self.launch, self.w
         wide = "i32" if launch.count + launch.threads < 1 << 31 else "i64"
         block, thread = w.put(f"call i32 @{BLOCK}()"), self._thread
@@ -138,14 +138,14 @@ class LaunchFunction(Function):
         self.body(launch.body)
 
     def _part(self, call: Call, iteration: str, wide: str) -> None:
-        """This thread's part of a routine."""
+        """Emit this thread's part of a routine."""
         if call.routine != "philox":
             raise errors.UnimplementedError(f"{call.routine} is no kernel of a GPU")
         at = iteration if wide == "i64" else self.w.put(f"zext i32 {iteration} to i64")
         self._philox(call, at, self.w.put(f"add i64 {at}, 1"))
 
     def _by_rows(self) -> None:
-        """The turns of this block, all of its threads together."""
+        """Emit the iterations of this block, which all of its threads run together."""
         w, launch = self.w, self.launch
         if not launch.loops:
             self.body(launch.body)
@@ -160,7 +160,7 @@ class LaunchFunction(Function):
 
     @contextmanager
     def _striding(self, first: str, step: str, count: int) -> Iterator[str]:
-        """A loop from a number on, by steps, to before a count."""
+        """Loop from `first` to `count` in steps of `step`."""
         w = self.w
         slot = self._slot("i64")
         w.do(f"store i64 {first}, ptr {slot}")
@@ -180,7 +180,7 @@ class LaunchFunction(Function):
         w.begin(done)
 
     def _bind(self, loops: PerfectNest, iteration: str, wide: str) -> None:
-        """Variables of loops, of the number of a turn of all of them."""
+        """Compute the variables of loops from the number of an iteration of the whole nest."""
         w = self.w
         for at, loop in reversed(list(enumerate(loops))):
             extent = static_extent(loop)
@@ -193,7 +193,7 @@ class LaunchFunction(Function):
             self._bound.add(id(loop))
 
     def emit_loop(self, loop: For) -> None:
-        """A loop: what is inside for one whose turns are shared already."""
+        """Emit a loop; only its body if the iterations are distributed already."""
         chain = self._shared.get(id(loop)) if self._together else None
         if id(loop) in self._bound:
             self.body(loop.body)
@@ -208,20 +208,20 @@ class LaunchFunction(Function):
             self._note(before)
 
     def _note(self, touched: set[str]) -> None:
-        """What may have been touched since the last barrier, on one way to here."""
+        """Record buffers that may have been accessed since the last barrier, on one path."""
         if self._together:
             self._read |= touched
             self._written |= touched
 
     def body(self, body: Body) -> None:
-        """Statements in their order."""
+        """Emit statements in order."""
         for statement in body:
             if self._together:
                 self._wait_for(statement)
             self._statement(statement)
 
     def loop(self, loop: For, low: str, high: str) -> None:
-        """The turns of a loop by each thread, or all threads of a block together."""
+        """Emit the iterations of a loop, by each thread or by all threads of a block together."""
         if self._together and any(isinstance(each, For | Store) for each in walk(loop.body)):
             inner = loop.body
             loop = For(loop.variable, loop.extent, (_Meet(), *inner), loop.order)
@@ -244,12 +244,12 @@ class LaunchFunction(Function):
             self._note(_touched((statement,)))
 
     def _poll(self) -> None:
-        """Nothing: what a GPU has begun it ends."""
+        """Emit nothing: a GPU kernel cannot be interrupted."""
 
     # ---------------------------------------------------------------------------- blocks
 
     def _wait_for(self, statement: Statement) -> None:
-        """Wait for the block's threads where a statement needs what they do, or destroys it."""
+        """Emit a barrier if a statement reads or overwrites data of other threads of the block."""
         if isinstance(statement, Allocate):
             return
         shared = isinstance(statement, For) and id(statement) in self._shared
@@ -268,7 +268,7 @@ class LaunchFunction(Function):
         self._read, self._written = set(), set()
 
     def _share_iterations(self, chain: PerfectNest) -> None:
-        """The turns of loops, each by one thread of the block."""
+        """Distribute the iterations of loops over the threads of the block."""
         own = {each.name for each in walk(chain[0].body) if isinstance(each, Let | Var)}
         combined: dict[str, str] = {}
         for each in walk(chain[0].body):
@@ -298,7 +298,7 @@ class LaunchFunction(Function):
             self._assign(name, self._combined(part, combine, dtype), combine)
 
     def _combined(self, value: str, combine: str, dtype: DType) -> str:
-        """What the values of all threads of a block are together; each gets the same bits."""
+        """Reduce a value over all threads of a block; each thread gets the same bits."""
         w, warps = self.w, self.launch.threads // WARP
         value = self._butterfly(value, combine, dtype, WARP)
         if warps == 1:
@@ -329,7 +329,7 @@ class LaunchFunction(Function):
         return self.w.put(f"getelementptr i64, ptr addrspace(3) @{self.name}.warps, i32 {at}")
 
     def _butterfly(self, value: str, combine: str, dtype: DType, lanes: int) -> str:
-        """What the values of neighbouring lanes are together."""
+        """Reduce a value over adjacent lanes by a butterfly exchange."""
         scalars = self.kernel.scalars
         distance = lanes // 2
         while distance:
@@ -339,7 +339,7 @@ class LaunchFunction(Function):
         return value
 
     def _shuffled(self, value: str, distance: int, dtype: DType) -> str:
-        """The value of the lane whose number differs in one bit."""
+        """Return the value of the lane whose number differs in one bit."""
         w, kind = self.w, register_type(dtype)
         bits = {"float": "i32", "double": "i64"}.get(kind, kind)
         if bits != kind:
@@ -433,11 +433,11 @@ class LaunchFunction(Function):
 
 
 class _Meet(Statement):
-    """Where the threads of a block wait for each other."""
+    """A barrier of the threads of a block."""
 
 
 def neutral(combine: str, dtype: DType) -> str:
-    """What changes no value that it is combined with, as an operand."""
+    """Return the identity element of a combiner, as an operand."""
     if combine in ("add", "bit_or", "bit_xor"):
         return literal(-0.0 if dtype.is_floating else 0, dtype)
     if combine == "mul":
@@ -454,15 +454,15 @@ def neutral(combine: str, dtype: DType) -> str:
 
 
 def _touched(body: Sequence[Statement]) -> set[str]:
-    """The buffers that statements read or write."""
+    """Return the buffers that statements read or write."""
     return _read_by(body) | _written_by(body)
 
 
 def _read_by(body: Sequence[Statement], deep: bool = True) -> set[str]:
-    """The buffers that statements load from.
+    """Return the buffers that statements load from.
 
     Args:
-      deep: also what is inside of them.
+      deep: True to include nested statements.
     """
     found = {
         part.buffer
@@ -477,7 +477,7 @@ def _read_by(body: Sequence[Statement], deep: bool = True) -> set[str]:
 
 
 def _written_by(body: Sequence[Statement]) -> set[str]:
-    """The buffers that statements store to."""
+    """Return the buffers that statements store to."""
     found = {each.buffer for each in walk(tuple(body)) if isinstance(each, Store)}
     calls = [each for each in walk(tuple(body)) if isinstance(each, Call)]
     return found | {view.buffer for call in calls for view in call.views}

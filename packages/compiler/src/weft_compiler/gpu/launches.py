@@ -1,12 +1,12 @@
-"""Which statements of a program become one kernel, and whose turns its threads take.
+"""Partition of a program into kernels, and the assignment of iterations to threads.
 
-A program runs as launches, one after the other.  Each computes a loop nest, in one of two ways:
+A program runs as a sequence of launches.  Each computes a loop nest, in one of two ways:
 
-- THREADS: each thread takes one turn of the free loops of a perfect nest, neighbours the turns of
-  the innermost one, and runs what is inside by itself.
-- ROWS: each block takes turns of the outer loops.  All of its threads run what is inside together:
-  they share the turns of the free loops there, combine what these combine, and wait for each other
-  where one reads what another has written.
+- THREADS: each thread runs one iteration of the independent loops of a perfect nest; adjacent
+  threads run adjacent iterations of the innermost one.
+- ROWS: each block runs iterations of the outer loops.  All of its threads run their body together:
+  they divide the iterations of the independent loops in it, reduce values across the block, and
+  wait at barriers before they read data of other threads.
 """
 
 from __future__ import annotations
@@ -49,42 +49,42 @@ from weft_tensor.dtypes import DType
 
 WARP: Final = 32
 FLAT: Final = 256
-"""Threads of a block where each takes a turn by itself."""
+"""Threads of a block if each thread runs its own iteration."""
 
 MIN_ITERATIONS: Final = 32
-"""Turns of a loop that are worth being shared by the threads of a block."""
+"""Smallest trip count worth dividing among the threads of a block."""
 _MOST: Final = 256
-"""Threads of a block for a row, at most; a power of two."""
+"""Maximal number of threads of a block for a row; a power of two."""
 _MOST_ALONE: Final = 1024
-"""The same where there is one row."""
+"""The same for a single row."""
 BLOCK_BYTES: Final = 40 << 10
-"""Memory that a block may have to itself; some more is for what its warps combine."""
+"""Maximal shared memory of a block, in bytes, without that for reductions across warps."""
 _BLOCKS: Final = 1 << 16
-"""Blocks of a launch by rows, at most; each then takes several."""
+"""Maximal number of blocks of a launch by rows; each then processes several rows."""
 _FEW: Final = 1 << 14
-"""Threads that a GPU has to have at least to be busy."""
+"""Minimal number of threads that keep a GPU busy."""
 _TOO_MUCH: Final = 1 << 22
-"""Operations of one thread from which on a kernel takes tens of milliseconds."""
+"""Operations of one thread with which a kernel takes tens of milliseconds."""
 
 _INTEGERS: Final = (dtypes.int32, dtypes.int64, dtypes.uint32, dtypes.uint64)
 
 
 def is_atomic(combine: str, dtype: DType) -> bool:
-    """Whether a GPU combines an element of memory with a value in one instruction."""
+    """Return True if a GPU has an atomic instruction for the combiner and type."""
     if combine == "add":
         return dtype in (dtypes.float32, dtypes.float64, *_INTEGERS)
     return combine != "mul" and dtype in _INTEGERS
 
 
 class LaunchKind(enum.Enum):
-    """How threads share a launch: see the module."""
+    """The ways to assign iterations to threads; see the module."""
 
     THREADS = "threads"
     ROWS = "rows"
 
 
 PerfectNest = tuple[For, ...]
-"""Loops, each the only statement but for names in the one before."""
+"""Loops, each the only statement in the previous one, except names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +92,12 @@ class Launch:
     """Statements that become a kernel.
 
     Attributes:
-      body: what it computes.
-      loops: those whose turns are taken one by a thread, or one by a block.
-      shared: of ROWS, the chains of loops whose turns the threads of a block share.
-      atomic: the buffers whose stores are atomic.
-      count: how many turns of `loops` there are; of a routine, how many parts.
-      threads: of each block.
+      body: the statements.
+      loops: the loops whose iterations are assigned to threads, or to blocks.
+      shared: for ROWS, the perfect nests whose iterations the threads of a block divide.
+      atomic: the buffers with atomic stores.
+      count: the number of iterations of `loops`; for a routine, of its parts.
+      threads: per block.
     """
 
     way: LaunchKind
@@ -110,25 +110,25 @@ class Launch:
 
     @property
     def blocks(self) -> int:
-        """How many blocks it is launched with."""
+        """The number of blocks of the launch."""
         if self.way is LaunchKind.THREADS:
             return -(-self.count // self.threads)
         return min(self.count, _BLOCKS)
 
 
 def launches_of(program: Program, atomics: bool) -> list[Launch]:
-    """The launches of a program.
+    """Return the launches of a program.
 
     Args:
-      atomics: whether floating-point numbers may be summed in whichever order threads come.
-    Raises: UnimplementedError: too little of it can be done by many threads at once.
+      atomics: True if floats may be summed in any order of threads.
+    Raises: UnimplementedError: too little of the program can run in parallel.
     """
     buffers = with_allocations(interface_buffers(program), program.body)
     return [_launch(group, buffers, atomics) for group in _groups(program)]
 
 
 def _groups(program: Program) -> list[Body]:
-    """The nests of a program; those that a name is used across are one."""
+    """Return the nests of a program; nests that share a name are one group."""
     groups: list[list[Statement]] = []
     defined: dict[str, int] = {}
     for nest in nests_of(program):
@@ -179,17 +179,17 @@ def _launch(group: Body, buffers: Buffers, atomics: bool) -> Launch:
 def _with_atomics(
     chain: PerfectNest, free: list[For], buffers: Buffers, atomics: bool
 ) -> tuple[list[For], frozenset[str]]:
-    """The loops of a chain that are free where stores are atomic, and what is stored to so."""
+    """Return the loops of a nest that atomic stores make independent, and the atomic buffers."""
     combined = _combined(chain[0].body, buffers, atomics)
     more = [loop for loop in chain if is_parallel(loop, chain, buffers, combined)]
     return (more, combined) if len(more) > len(free) else (free, frozenset())
 
 
 def _combined(body: Body, buffers: Buffers, floating: bool) -> frozenset[str]:
-    """The buffers that are only combined with values, in one way that is atomic.
+    """Return the buffers that are only combined with values, by one atomic combiner.
 
     Args:
-      floating: also those whose sums depend on the order.
+      floating: True to include sums of floats, which depend on the order.
     """
     ways: dict[str, set[str | None]] = {}
     for each in walk(body):
@@ -208,7 +208,7 @@ def _combined(body: Body, buffers: Buffers, floating: bool) -> frozenset[str]:
 
 
 def perfect_nest(loop: For) -> PerfectNest:
-    """A loop, the only one inside of it, and so on."""
+    """Return a loop, its only inner loop, and so on."""
     found = [loop]
     while True:
         *names, last = found[-1].body
@@ -218,19 +218,19 @@ def perfect_nest(loop: For) -> PerfectNest:
 
 
 def total_iterations(chain: Iterable[For]) -> int:
-    """How many turns loops of known extents have together."""
+    """Return the product of the trip counts of loops."""
     return math.prod([static_extent(loop) or 0 for loop in chain])
 
 
 def static_extent(loop: For) -> int | None:
-    """How many turns a loop has, where it is known."""
+    """Return the trip count of a loop; None if it is not constant."""
     return max(0, int(loop.extent.value)) if isinstance(loop.extent, Constant) else None
 
 
 def is_parallel(
     loop: For, chain: PerfectNest, buffers: Buffers, atomic: Iterable[str] = ()
 ) -> bool:
-    """Whether the turns of a loop of a chain may run in any order, whatever the others do."""
+    """Return True if the iterations of a loop in a nest may run in any order."""
     if static_extent(loop) is None:
         return False
     apart = {*atomic, *disjoint_buffers(loop, buffers)}
@@ -242,9 +242,9 @@ def is_parallel(
 
 
 def disjoint_buffers(loop: For, buffers: Buffers) -> frozenset[str]:
-    """The buffers of which each turn of a loop has a range to itself.
+    """Return the buffers of which each iteration of a loop has a separate range.
 
-    As of `s[4 * i + j]` where j is below 4, whose turns are told by ranges of what is inside.
+    An example is `s[4 * i + j]` with j below 4: ranges of the inner indices prove it.
     """
     effects = effects_of(loop.body, buffers)
     inner = {each.variable: each for each in walk(loop.body) if isinstance(each, For)}
@@ -256,7 +256,7 @@ def disjoint_buffers(loop: For, buffers: Buffers) -> frozenset[str]:
     defined = {each.name for each in walk(loop.body) if isinstance(each, Let | Var)}
 
     def begin_of(index: Expr) -> dict[str, int] | None:
-        """Where the range begins that an index is in, in one turn; None where it is not known."""
+        """Return the start of the range of an index in one iteration; None if unknown."""
         terms = affine(substitute(index, names))
         if terms is None or terms.keys() & defined:
             return None
@@ -280,7 +280,7 @@ def disjoint_buffers(loop: For, buffers: Buffers) -> frozenset[str]:
 
 
 def parallel_nests(body: Body, buffers: Buffers) -> tuple[PerfectNest, ...]:
-    """The chains of free loops of a body that all threads of a block run together."""
+    """Return the nests of independent loops in a body that all threads of a block divide."""
     found: list[PerfectNest] = []
     for each in body:
         if isinstance(each, For):
@@ -296,7 +296,7 @@ def parallel_nests(body: Body, buffers: Buffers) -> tuple[PerfectNest, ...]:
 
 
 def parallel_prefix(loop: For, buffers: Buffers) -> PerfectNest:
-    """The loops of a chain, from the first on, whose turns may run in any order."""
+    """Return the leading loops of a nest whose iterations may run in any order."""
     found: list[For] = []
     chain = perfect_nest(loop)
     for each in chain:
@@ -312,7 +312,7 @@ def parallel_prefix(loop: For, buffers: Buffers) -> PerfectNest:
 
 
 def _is_by_rows(chain: PerfectNest, inner: Body, shared: Sequence[PerfectNest]) -> bool:
-    """Whether blocks take the turns of a chain, and threads those of the loops inside."""
+    """Return True if blocks run the iterations of a nest and threads those of the inner loops."""
     if (
         not shared
         or max(map(total_iterations, shared)) < MIN_ITERATIONS
@@ -329,7 +329,7 @@ def _is_by_rows(chain: PerfectNest, inner: Body, shared: Sequence[PerfectNest]) 
 
 
 def _has_other_loops(body: Body, shared: Sequence[PerfectNest]) -> bool:
-    """Whether all threads of a block would do the same in some loop."""
+    """Return True if all threads of a block would run the same iterations of some loop."""
     first = {id(chain[0]) for chain in shared}
 
     def other(each: Statement) -> bool:
@@ -346,7 +346,7 @@ def _has_other_loops(body: Body, shared: Sequence[PerfectNest]) -> bool:
 
 
 def _neighbours(body: Body, variables: set[str]) -> int:
-    """How many accesses of neighbouring turns of some loops are to neighbouring elements."""
+    """Return the number of accesses that are contiguous across iterations of some loops."""
     accesses = [load.indices for load in loads(body)]
     accesses += [each.indices for each in walk(body) if isinstance(each, Store)]
     count = 0
@@ -357,5 +357,5 @@ def _neighbours(body: Body, variables: set[str]) -> int:
 
 
 def allocated_bytes(body: Body) -> int:
-    """Bytes of the buffers that a body allocates."""
+    """Return the size of the buffers that a body allocates, in bytes."""
     return sum(each.buffer.bytes for each in walk(body) if isinstance(each, Allocate))

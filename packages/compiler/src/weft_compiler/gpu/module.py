@@ -1,4 +1,4 @@
-"""Programs as kernels: their PTX, and how they are launched one after the other."""
+"""Programs as GPU kernels: their PTX, and their sequence of launches."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from weft_compiler.native import cache
 TRIPLE: Final = "nvptx64-nvidia-cuda"
 
 ARCHITECTURES: Final = (70, 72, 75, 80, 86, 87, 89, 90, 100, 103, 120)
-"""Compute capabilities, times ten, that code is made for; the driver takes it for later ones."""
+"""Compute capabilities, times ten, to compile for; the driver accepts the code for later ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A kernel that is launched.
+    """A launch of a kernel.
 
     Attributes:
-      name: its function. It takes the addresses of the arena, of the flag, which is an int32, and
-        of some buffers.
-      blocks, threads: how many blocks, and threads in each.
-      buffers: the names of the program's inputs and outputs that it takes.
-      body: what it computes.
+      name: its function. The parameters are the addresses of the arena, of the int32 flag, and of
+        some buffers.
+      blocks, threads: the number of blocks, and of threads per block.
+      buffers: the names of the program's inputs and outputs that it receives.
+      body: its statements.
     """
 
     name: str
@@ -50,9 +50,9 @@ class GpuModule:
 
     Attributes:
       text: its kernels as LLVM.
-      target: what the text is for.
-      steps: its launches, in their order.
-      arena: bytes of memory besides inputs and outputs.
+      target: the target of the text.
+      steps: its launches, in order.
+      arena: size of the temporaries, in bytes.
       messages: of its checks; the flag has the number of one that fails, from 1, else 0.
     """
 
@@ -64,7 +64,7 @@ class GpuModule:
 
 
 def target_of_capability(major: int, minor: int) -> Target:
-    """The newest architecture that a GPU has, of those that code is made for."""
+    """Return the newest supported architecture that a GPU can run."""
     known = [each for each in ARCHITECTURES if each <= 10 * major + minor]
     return Target(TRIPLE, f"sm_{max(known, default=ARCHITECTURES[0])}", "", alone=True)
 
@@ -72,12 +72,12 @@ def target_of_capability(major: int, minor: int) -> Target:
 def gpu_module(
     program: Program, target: Target, contract: bool = True, atomics: bool = True
 ) -> GpuModule:
-    """The kernels of a verified program.
+    """Return the kernels of a verified program.
 
     Args:
       contract: as in `Options`.
-      atomics: whether sums may depend on the order in which threads come.
-    Raises: UnimplementedError: something in it has no code for GPUs.
+      atomics: True if sums may depend on the order of threads.
+    Raises: UnimplementedError: something in the program has no code for GPUs.
     """
     require_supported(program)
     launches = launches_of(program, atomics)
@@ -114,9 +114,9 @@ def gpu_module(
 
 
 def ptx_of(module: GpuModule) -> str:
-    """The PTX of a module, which is kept on the disk like other code.
+    """Return the PTX of a module; it is cached on disk.
 
-    Raises: InternalError: LLVM refuses the text.
+    Raises: InternalError: LLVM rejects the text.
     """
 
     def compiled() -> bytes:
@@ -126,7 +126,7 @@ def ptx_of(module: GpuModule) -> str:
 
 
 def _plan(program: Program, launches: list[Launch]) -> Plan:
-    """Where the buffers lie that several launches may touch."""
+    """Plan the locations of the buffers that several launches may access."""
     touched = [_touched(launch.body) for launch in launches]
     places = []
     for each in program.body:

@@ -1,4 +1,4 @@
-"""The passes for GPUs, in their order; loops are given to threads when kernels are made."""
+"""The pass pipeline for GPUs; iterations are assigned to threads when kernels are emitted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PIPELINE: Final = Pipeline(
         "Split sums into elements of buffers, such as column sums, into parts for more blocks.",
         split_column_sums,
     ),
-    FUSE,  # one kernel may then compute the parts of several sums
+    FUSE,  # one kernel can then compute the partial results of several sums
     CONTRACT,
     Pass(
         "fission_rows",
@@ -41,7 +41,7 @@ PIPELINE: Final = Pipeline(
 
 
 def optimize_for_gpu(program: Program) -> PassResult:
-    """Run the passes that GPUs need, and verify the program."""
+    """Run the passes for GPUs, and verify the program."""
     result = PIPELINE.run(program)
     verify(result.program)
     return result

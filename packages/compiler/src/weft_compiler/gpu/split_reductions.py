@@ -1,4 +1,4 @@
-"""Sums of which threads make parts, and a second kernel the whole: in the same order in every run.
+"""Deterministic split reductions: threads compute partial results, a second kernel combines them.
 
     for i in 30000:                  for b in 938:
       for j in 10:                     for j in 10:
@@ -13,9 +13,9 @@
                                          whole add= parts[b, j]
                                        s[j] add= whole
 
-How many parts there are follows from the loops alone.  The same is done of variables, for all of a
-program or for few rows.  What else is known here as sums are products, least and largest values,
-and bits.
+The number of parts depends on the loops only.  Reductions into variables are split in the same way,
+for the whole program or for few rows.  "Sum" stands for all combiners here: also products, minima,
+maxima and bitwise operations.
 """
 
 from __future__ import annotations
@@ -71,17 +71,17 @@ from weft_compiler.passes.framework import Context
 from weft_tensor.dtypes import DType
 
 FEW_ROWS: Final = 128
-"""Rows below which a block for each leaves most of a GPU idle."""
+"""Number of rows below which one block per row leaves most of a GPU idle."""
 LONG: Final = 1 << 15
-"""Elements of a row from which on several blocks share it."""
+"""Elements of a row from which several blocks divide it."""
 PART: Final = 1 << 12
-"""Elements that a block sums at least."""
+"""Minimal number of elements that a block sums."""
 _MOST: Final = 1 << 10
-"""Blocks that sum parts, at most, of all rows."""
+"""Maximal number of blocks that sum parts, over all rows."""
 _THREADS: Final = 1 << 14
-"""Threads that sum columns, about."""
+"""Approximate number of threads that sum columns."""
 COLUMN: Final = 32
-"""Elements of a column that a thread sums at least."""
+"""Minimal number of elements of a column that a thread sums."""
 
 _LEAST: Final[Mapping[str, float]] = {"add": -0.0, "mul": 1, "maximum": -np.inf, "minimum": np.inf}
 
@@ -120,11 +120,11 @@ def _split(
 
 @dataclass(frozen=True, slots=True)
 class _Total:
-    """What turns combine values into.
+    """The target of a reduction.
 
     Attributes:
       name: of the variable or the buffer.
-      place: in the buffer; None of a variable.
+      place: the indices in the buffer; None for a variable.
     """
 
     name: str
@@ -134,7 +134,7 @@ class _Total:
 
     @property
     def neutral(self) -> Expr:
-        """What combined with a value gives that."""
+        """Return the identity element of the combiner."""
         if self.dtype.is_bool:
             return number(self.combine == "bit_and", self.dtype)
         if self.combine.startswith("bit"):
@@ -150,16 +150,15 @@ class _Total:
 
 @dataclass(frozen=True, slots=True)
 class _ReductionNest:
-    """Totals of a nest, each for every turn of some loops.
+    """The reductions of a nest, one for each iteration of some loops.
 
     Attributes:
-      totals: what is summed.
-      kept: the loops of whose turns each has its own.
-      summed: those whose turns are combined, of known extents.
-      body: of the innermost of these.
-      parts: how many parts to make of each, about.
-      around: where the totals are variables: the nest, with loops that combine parts in the place
-        of `summed`, and statements before and after.
+      totals: the targets.
+      kept: the loops whose iterations have separate totals.
+      summed: the reduced loops, with constant trip counts.
+      body: of the innermost reduced loop.
+      parts: the approximate number of parts of each total.
+      around: for totals in variables, the statements before and after the reduced loops.
     """
 
     totals: tuple[_Total, ...]
@@ -170,7 +169,7 @@ class _ReductionNest:
     around: tuple[Body, Body] | None = None
 
     def cut(self, names: Names) -> tuple[Body, Body]:
-        """Buffers for the parts, and statements in the place of the nest."""
+        """Return buffers for the parts, and the statements that replace the nest."""
         blocks, inner, body = self._divided(names)
         at = tuple([Variable(INDEX, loop.variable) for loop in (*blocks, *self.kept)])
         shape = tuple([static_extent(loop) or 0 for loop in (*blocks, *self.kept)])
@@ -194,7 +193,7 @@ class _ReductionNest:
         return tuple(map(Allocate, buffers.values())), (*first, *second)
 
     def _whole(self, blocks: PerfectNest, parts: Mapping[str, Load], names: Names) -> Body:
-        """Loops that combine the parts."""
+        """Return the loops that combine the parts."""
         if self.around is not None:
             steps = [Assign(each.name, parts[each.name], each.combine) for each in self.totals]
             before, after = self.around
@@ -206,7 +205,7 @@ class _ReductionNest:
         return nested(self.kept, (*begin, *nested(blocks, steps), *ends))
 
     def _divided(self, names: Names) -> tuple[PerfectNest, PerfectNest, Body]:
-        """Loops over the parts, those inside of each, and the body for them."""
+        """Return the loops over the parts, the loops inside each, and the body."""
         blocks: list[For] = []
         rest, body, wanted = list(self.summed), self.body, self.parts
         while rest and wanted > 1:
@@ -237,16 +236,16 @@ class _ReductionNest:
 def _for_iteration(
     body: Body, variable: str, iteration: Expr, below: int | None, names: Names
 ) -> Body:
-    """A body for a turn of a loop, which is one only where it is below a number."""
+    """Return a body for an iteration that runs only if it is below a bound."""
     if below is None:
         return substitute_body(body, {variable: iteration})
-    at = Variable(INDEX, names.new(variable))  # as ranges are known of names
+    at = Variable(INDEX, names.new(variable))  # a name, because ranges are tracked by name
     body = substitute_body(body, {variable: at})
     return (Let(at.name, iteration), If(apply("less", at, index(below)), body))
 
 
 def _of_buffers(nest: Body, buffers: Buffers) -> _ReductionNest | None:
-    """What a nest sums into places of buffers, each told by some of its loops."""
+    """Return the reduction of a nest into elements of buffers, selected by some of its loops."""
     only = nest[0]
     if len(nest) > 1 or not isinstance(only, For) or _has_others(nest):
         return None
@@ -268,7 +267,7 @@ def _of_buffers(nest: Body, buffers: Buffers) -> _ReductionNest | None:
 
 
 def _of_variables(nest: Body, buffers: Buffers) -> _ReductionNest | None:
-    """What is summed into variables, of a whole nest or for each of few rows."""
+    """Return the reduction into variables, of a whole nest or for each of few rows."""
     only = nest[0]
     kept: PerfectNest = perfect_nest(only) if len(nest) == 1 and isinstance(only, For) else ()
     names, body = _pushed_in(kept) if kept else ((), nest)
@@ -304,7 +303,7 @@ def _of_variables(nest: Body, buffers: Buffers) -> _ReductionNest | None:
 
 
 def _has_others(nest: Body) -> bool:
-    """Whether a nest has statements that are not cut: calls, and loops of unknown length."""
+    """Return True if a nest has calls or loops of unknown trip count, which are not split."""
     return any(
         isinstance(each, Call | While) or (isinstance(each, For) and static_extent(each) is None)
         for each in walk(nest)
@@ -312,7 +311,7 @@ def _has_others(nest: Body) -> bool:
 
 
 def _pushed_in(chain: PerfectNest) -> tuple[Body, Body]:
-    """The names between the loops of a chain, and what is in the innermost."""
+    """Return the names between the loops of a nest, and the innermost body."""
     names = [each for loop in chain[:-1] for each in loop.body[:-1]]
     return tuple(names), chain[-1].body
 
@@ -322,7 +321,7 @@ def _are_free(chain: PerfectNest, buffers: Buffers, combined: frozenset[str] = f
 
 
 def _stored_totals(body: Body, buffers: Buffers) -> tuple[_Total, ...]:
-    """What a body combines with elements of buffers of outside, each by one statement."""
+    """Return the elements of outer buffers that a body combines values into, once each."""
     stores = [each for each in walk(body) if isinstance(each, Store)]
     names = [each.buffer for each in stores]
     return tuple(
@@ -335,7 +334,7 @@ def _stored_totals(body: Body, buffers: Buffers) -> tuple[_Total, ...]:
 
 
 def _assigned_totals(loop: For) -> tuple[_Total, ...]:
-    """What a loop combines with variables of outside."""
+    """Return the outer variables that a loop combines values into."""
     own = {each.name for each in walk(loop.body) if isinstance(each, Let | Var)}
     found: dict[str, _Total] = {}
     for each in walk(loop.body):
@@ -346,19 +345,19 @@ def _assigned_totals(loop: For) -> tuple[_Total, ...]:
 
 
 def _defined(nest: Body) -> set[str]:
-    """The names that a nest defines, those of its loops too."""
+    """Return the names that a nest defines, including loop variables."""
     names = {each.name for each in walk(nest) if isinstance(each, Let | Var)}
     return names | {each.variable for each in walk(nest) if isinstance(each, For)}
 
 
 def _loaded(values: Mapping[str, Expr]) -> set[str]:
-    """The buffers that expressions load from."""
+    """Return the buffers that expressions load from."""
     found = [part for each in values.values() for part in parts_of(each)]
     return {part.buffer for part in found if isinstance(part, Load)}
 
 
 class _Accumulation(StatementMutator):
-    """Combines values into variables instead of buffers, or into other variables.
+    """Redirects reductions from buffers or variables to other variables.
 
     Args:
       variables: the variables, by the buffers and variables that they replace.
@@ -377,7 +376,7 @@ class _Accumulation(StatementMutator):
 
 
 def nested(chain: Sequence[For], body: Sequence[Statement]) -> Body:
-    """A body in loops with the variables and extents of others."""
+    """Wrap a body in loops with the variables and extents of others."""
     found = tuple(body)
     for loop in reversed(chain):
         found = (For(loop.variable, loop.extent, found),)
