@@ -49,7 +49,7 @@ def _ends(f: Formula) -> tuple[float, float]:
 
 
 def exp(f: Formula, x: Value, halvings: int = 0, low: Value | None = None) -> Value:
-    """exp(x + low) / 2 ** halvings, for a small `low`.
+    """Return the exponential of x + low, divided by 2 ** halvings; `low` is small.
 
     Results that underflow are products with an exact 0: Intel processors take ten times as long for
     products that round to 0.
