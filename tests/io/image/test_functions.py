@@ -149,6 +149,23 @@ def _ssim(x: Array, y: Array, size: int) -> Array:
     return np.mean(found, 0).mean(-1)
 
 
+def test_edges_of_each_channel() -> None:
+    image = np.random.default_rng(4).random((1, 4, 5, 2)).astype(np.float32)
+    framed = np.pad(image, [(0, 0), (1, 1), (1, 1), (0, 0)], "reflect")
+    down = np.outer([-1, 0, 1], [1, 2, 1])
+    expected = np.zeros((1, 4, 5, 2, 2))
+    for place, kernel in enumerate((down, down.T)):
+        for y, x in np.ndindex(3, 3):
+            expected[..., place] += kernel[y, x] * framed[:, y : y + 4, x : x + 5]
+    known = wf.image.sobel_edges(image)
+    open_sizes = wf.placeholder(wf.float32, [None, None, None, None])
+    assert known.shape.as_list() == [1, 4, 5, 2, 2]
+    with wf.Session() as session:
+        found = session.run([known, wf.image.sobel_edges(open_sizes)], {open_sizes: image})
+    for result in found:
+        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
+
+
 def test_sampled_boxes_are_inside_and_show_the_object() -> None:
     box = np.array([[[0.2, 0.3, 0.7, 0.8]]], np.float32)
     with wf.Graph().as_default(), wf.Session() as session:

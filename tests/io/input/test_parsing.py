@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import weft as wf
 from weft_exec.session.session import Session
 from weft_graph import proto
 from weft_graph.ir.builder import constant
@@ -215,6 +216,36 @@ def test_errors_name_the_example(session: Any) -> None:
 def test_features_are_checked_at_construction(session: Any, features: Any, message: str) -> None:
     with pytest.raises(errors.InvalidArgumentError, match=message):
         parse_example([FIRST], features)
+
+
+@pytest.mark.parametrize(
+    ("shape", "default", "message"),
+    [
+        ([2], [1, 2], ""),
+        ([2], [], ""),
+        ([None, 2], 7, ""),
+        ([2], [1, 2, 3], "must have that shape, got \\[3\\]"),
+        ([2], 7, "must have that shape, got \\[\\]"),
+        ([None, 2], [1, 2], "must have shape \\[\\], got \\[2\\]"),
+        ([None, 2], [], "must have shape \\[\\], got \\[0\\]"),
+        ([2, None], np.ones([2, 2]), "must be known"),
+    ],
+)
+def test_defaults_of_the_op_have_the_shape_of_the_feature(
+    session: Any, shape: Any, default: Any, message: str
+) -> None:
+    def build() -> Any:
+        values = np.asarray(default, np.int64)
+        return wf.raw_ops.ParseSingleExample(
+            serialized=FIRST, dense_defaults=[values], num_sparse=0, sparse_keys=[],
+            sparse_types=[], dense_keys=["a"], dense_shapes=[shape],
+        )  # fmt: skip
+
+    if not message:
+        build()
+        return
+    with pytest.raises(errors.InvalidArgumentError, match=message):
+        build()
 
 
 def test_ranks_are_checked_at_construction(session: Any) -> None:

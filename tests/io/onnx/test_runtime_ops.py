@@ -341,6 +341,9 @@ def test_attention_of_several_inputs() -> None:
     found = run("MultiHeadAttention", [query, key, value, bias], [np.float32], num_heads=2)
     compare(found, [attended(*moved, 2)])
     run("MultiHeadAttention", [query, key, value, bias, None, more], [np.float32], num_heads=2)
+    kinds = [np.float32] * 4
+    with pytest.raises(wf.errors.UnimplementedError, match="products of keys"):
+        run("MultiHeadAttention", [query, key, value], kinds, num_heads=2)
 
 
 @pytest.mark.parametrize("zeros", [(), (np.uint8(130), np.uint8(120))])
