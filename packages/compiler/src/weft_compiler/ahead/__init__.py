@@ -1,4 +1,4 @@
-"""Models compiled ahead of time: objects and C headers, with nothing of Python in them."""
+"""Ahead-of-time compilation: models as objects and C headers that need no Python."""
 
 from weft_compiler.ahead.compiled import Compiled, compile_graph
 

@@ -1,4 +1,4 @@
-"""Models as relocatable objects."""
+"""Ahead-of-time compilation of models to relocatable objects."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ class Compiled:
     """A model as machine code.
 
     Attributes:
-      name: of its function in C.
-      target: what it was compiled for.
-      object: the relocatable object, with the weights in its read-only data.
+      name: of its C function.
+      target: the machine it was compiled for.
+      object: the relocatable object, with the weights in read-only data.
       header: the C header.
-      inputs, outputs: what the function takes, in its order.
-      arena: bytes of memory that a call works in.
+      inputs, outputs: the parameters of the function, in order.
+      arena: size of the memory for temporaries of a call, in bytes.
       alignment: of the arena.
-      undefined: the names that the object leaves open: memory functions, and on processors of 32
-        bits compilers' helpers for integers of 64.
-      messages: what the numbers from 1 mean that the function returns.
-      weights: bytes of constants.
+      undefined: the undefined symbols of the object: memory functions, and on 32-bit processors
+        compiler helpers for 64-bit integers.
+      messages: the meaning of the results of the function, from 1 on.
+      weights: size of the constants, in bytes.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Compiled:
         """Write the object and the header, `name.o` and `name.h`.
 
         Args:
-          folder: is made if it is not there.
+          folder: is created if it does not exist.
         Returns: the two files.
         """
         folder = Path(folder)
@@ -90,18 +90,18 @@ def compile_graph(
     """Compile a part of a graph, without variables, to an object that C programs link.
 
     Args:
-      inputs: what the function is given, by the names that it is to have.
-      outputs: what it computes.
+      inputs: the inputs of the function, by their names in C.
+      outputs: the results of the function, likewise.
       target: the machine, such as "aarch64-linux"; "native" is this one.
-      shapes: of inputs whose sizes the graph leaves open.
+      shapes: of inputs whose shape is not fully known in the graph.
       name: of the function.
-      cpu: a processor that LLVM knows; without it the least of the target.
-      features: what that has or lacks besides, such as "+dotprod".
-      contract: as of `weft_compiler.codegen.options.Options`.
-    Returns: the object, its header, and what they say.
+      cpu: an LLVM processor name; by default the baseline of the target.
+      features: additional LLVM features, such as "+dotprod".
+      contract: as in `weft_compiler.codegen.options.Options`.
+    Returns: the object, its header, and their description.
     Raises:
-      InvalidArgumentError: a shape is open or beyond the machine's addresses, the target or the
-        name is none, there are no outputs, or two inputs are one tensor.
+      InvalidArgumentError: a shape is unknown or exceeds the address space, the target or the
+        name is invalid, there are no outputs, or two inputs are the same tensor.
       UnimplementedError: something cannot be compiled; lists all nodes.
 
     Examples:
@@ -133,7 +133,7 @@ def compile_program(
     name: str,
     said: str,
 ) -> Compiled:
-    """A verified program as an object; the parts of `compile_graph` after lowering."""
+    """Compile a verified program to an object; the steps of `compile_graph` after lowering."""
     given = [buffer for buffer in program.inputs if buffer.name not in program.constants]
     assert (len(given), len(program.outputs)) == (len(inputs), len(outputs)), program.name
     every = distinct(inputs, outputs)
@@ -191,7 +191,7 @@ def _require_room(every: Sequence[Parameter], pointer: int) -> None:
 
 
 def _constants(program: Program) -> dict[str, bytes]:
-    """The bytes of constants that are in memory, as little-endian machines have them."""
+    """Return the bytes of constants in memory, in little-endian order."""
     found = {}
     for buffer in program.inputs:
         if buffer.name in program.constants:
@@ -225,7 +225,7 @@ def _texts(
     target: Target,
     constants: Mapping[str, bytes],
 ) -> list[str]:
-    """The module of an object: that of the program, its constants, and the function."""
+    """Return the module of an object: that of the program, its constants, and the function."""
     symbols = {content: f"@weft.constant.{at}" for at, content in enumerate(constants.values())}
     stores, taken = [], []
     for at, buffer in enumerate((*program.inputs, *program.outputs)):
@@ -263,5 +263,5 @@ _ESCAPES: Final = [f"\\{byte:02X}" for byte in range(256)]
 
 
 def _escaped(content: bytes) -> str:
-    """Bytes as LLVM writes them."""
+    """Return bytes in LLVM's notation."""
     return "".join([_ESCAPES[byte] for byte in content])

@@ -12,7 +12,7 @@ from weft_tensor import errors
 from weft_tensor.dtypes import DType
 
 MISPLACED: Final = -3
-"""What the function returns where the arena is not aligned."""
+"""The result of the function if the arena is not aligned."""
 
 _C: Final = {"bool": "uint8_t", "float32": "float", "float64": "double"}
 _WORDS: Final = """
@@ -28,8 +28,8 @@ int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t
 NULL linux unix main memcpy memmove memset arena
 """
 _RESERVED: Final = frozenset(_WORDS.split())
-"""Words of C and C++, types of the header, macros of compilers, functions that are somebody else's,
-and what the function's own parameter is called."""
+"""Reserved names: keywords of C and C++, types of the header, compiler macros, library functions,
+and the name of the function's arena parameter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ class Parameter:
     """An input or output of a compiled model.
 
     Attributes:
-      key: what the model calls it.
-      name: what it is called in C.
-      dtype, shape: of its elements, which lie one after the other, the last axis densest.
+      key: its name in the model.
+      name: its name in C.
+      dtype, shape: of its elements, contiguous in C order.
     """
 
     key: str
@@ -49,12 +49,12 @@ class Parameter:
 
     @property
     def size(self) -> int:
-        """How many elements it has."""
+        """The number of elements."""
         return math.prod(self.shape)
 
     @property
     def c_type(self) -> str:
-        """The type of its elements in C; those of 16 bits are bits."""
+        """The C type of its elements; 16-bit floats are `uint16_t`."""
         if self.dtype.name in _C:
             return _C[self.dtype.name]
         return f"{self.dtype.name}_t" if self.dtype.is_integer else "uint16_t"
@@ -63,7 +63,7 @@ class Parameter:
 def parameters(
     keys: Sequence[str], dtypes: Sequence[DType], shapes: Sequence[tuple[int, ...]]
 ) -> list[Parameter]:
-    """Inputs or outputs, with names that C allows."""
+    """Return inputs or outputs with valid C names."""
     found: list[Parameter] = []
     for key, dtype, shape in zip(keys, dtypes, shapes, strict=True):
         name = identifier(key)
@@ -72,7 +72,7 @@ def parameters(
 
 
 def distinct(inputs: Sequence[Parameter], outputs: Sequence[Parameter]) -> list[Parameter]:
-    """All of them, with names that differ, also in capitals, as the header has them."""
+    """Return all parameters with names that differ, also in upper case."""
     found: dict[str, Parameter] = {}
     for each in (*inputs, *outputs):
         name, count = each.name, 1
@@ -83,7 +83,7 @@ def distinct(inputs: Sequence[Parameter], outputs: Sequence[Parameter]) -> list[
 
 
 def identifier(text: str) -> str:
-    """A name in C like a text."""
+    """Return a valid C name derived from a text."""
     name = re.sub(r"\W", "_", text, flags=re.ASCII) or "x"
     if name[0].isdigit() or name[0] == "_":
         name = f"x{name}"
@@ -91,9 +91,9 @@ def identifier(text: str) -> str:
 
 
 def require_name(name: str) -> None:
-    """See that a name can be a function's.
+    """Raise unless the name is a valid function name in C.
 
-    Raises: InvalidArgumentError: it cannot.
+    Raises: InvalidArgumentError: it is not.
     """
     if identifier(name) != name:
         raise errors.InvalidArgumentError(
@@ -111,11 +111,11 @@ def header(
     alignment: int,
     messages: Sequence[str],
 ) -> str:
-    """The text of the header.
+    """Return the text of the header.
 
     Args:
-      said: what it was compiled for.
-      messages: what checks say, whose numbers are from 1.
+      said: the description of the target.
+      messages: of checks, whose numbers start at 1.
     """
     upper = name.upper()
     every = [*inputs, *outputs]
@@ -178,12 +178,12 @@ def _described(each: Parameter) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text that ends no comment and begins no other line."""
+    """Return text without line breaks or the end of a comment."""
     return re.sub(r"[^ -~]", "?", text).replace("\\", "/").replace("*/", "* /").replace("/*", "/ *")
 
 
 def quoted(text: str) -> str:
-    """A string literal of C, of UTF-8."""
+    """Return a C string literal in UTF-8."""
     plain = [
         chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?' else f"\\{byte:03o}"
         for byte in text.encode()

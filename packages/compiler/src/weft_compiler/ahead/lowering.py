@@ -1,4 +1,4 @@
-"""A part of a graph as one program that calls nothing outside itself."""
+"""Lowering of a part of a graph to one program without external calls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from weft_tensor import errors
 Shape = tuple[int, ...]
 
 _VECTOR_BYTES: Final = 16
-"""Bytes of the narrowest vector register of the targets that have one."""
+"""Width of the narrowest vector registers of targets that have them, in bytes."""
 _LOOPS = "loops and conditionals of a graph are for sessions and lite's runtime: unroll it"
 _INSTEAD = {
     Role.VARIABLE: "freeze the graph first: its variables become constants",
@@ -43,10 +43,9 @@ def program_of(
     outputs: Sequence[Output],
     shapes: Sequence[Shape],
 ) -> Program:
-    """The program that computes outputs of inputs, with products by generated code alone.
+    """Return the program that computes outputs from inputs, with generated code for all products.
 
-    Placeholders that are no inputs have their defaults, and conditionals that these decide are
-    folded.
+    Placeholders that are not inputs take their defaults, and conditionals on these are folded.
 
     Raises: UnimplementedError: something cannot be compiled; lists all of it.
     """
@@ -69,7 +68,7 @@ def program_of(
 
 
 def _members(inputs: Sequence[Output], outputs: Sequence[Output]) -> list[Node]:
-    """The nodes that outputs need, in the order in which they were made."""
+    """Return the nodes that outputs depend on, in order of creation."""
     given = set(inputs)
     found: set[Node] = set()
     waiting = [output.node for output in outputs if output not in given]
@@ -87,9 +86,9 @@ def _refuse(
     inputs: Sequence[Output],
     shapes: Sequence[Shape],
 ) -> None:
-    """Refuse nodes that nothing says how to compile, unless shapes tell what they give.
+    """Reject nodes without a lowering rule, unless shapes determine their values.
 
-    Raises: UnimplementedError: there are such nodes; lists all, with what to do instead.
+    Raises: UnimplementedError: there are such nodes; lists all, with alternatives.
     """
     plain = not any(node.role in _INSTEAD or update_of(node.type) for node in members)
     if odd and plain:
@@ -124,7 +123,7 @@ def without_blas(body: Body) -> Body:
 
 
 class _GeneratedProducts(StatementMutator):
-    """Replaces `gemm`, a routine of BLAS, by `matmul`."""
+    """Replaces `gemm`, a BLAS routine, with `matmul`."""
 
     def rewrite_statement(self, statement: Statement) -> Statement | Body:
         if isinstance(statement, Call) and statement.routine == "gemm":
@@ -133,9 +132,9 @@ class _GeneratedProducts(StatementMutator):
 
 
 def shapes_of(inputs: Mapping[str, Output], given: Mapping[str, Sequence[int]]) -> list[Shape]:
-    """The shapes of inputs, where the graph leaves them open as given.
+    """Return the shapes of inputs; `given` completes those unknown in the graph.
 
-    Raises: InvalidArgumentError: one is open and not given, or contradicts the graph.
+    Raises: InvalidArgumentError: a shape is unknown, or contradicts the graph.
     """
     unknown = sorted(given.keys() - inputs.keys())
     if unknown:

@@ -1,4 +1,4 @@
-"""What object files leave for others to define."""
+"""Undefined symbols of object files."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _SYMBOLS, _UNDEFINED = 2, 0
 
 _MEMORY: Final = frozenset(("memcpy", "memmove", "memset"))
 _HELPERS: Final = re.compile(r"__aeabi_\w+|__(u?div|u?mod|mul|ash[lr]|lshr|fix|float)\w*[dst]i\w*")
-"""Functions of 64-bit integers and float64, which C compilers for processors of 32 bits bring."""
+"""Runtime helpers of C compilers for 64-bit integers and float64 on 32-bit processors."""
 
 
 def undefined(image: bytes) -> list[str]:
-    """The names of functions and data that an object leaves open, in order.
+    """Return the undefined symbols of an object, sorted.
 
     Raises: InternalError: it is neither ELF nor WebAssembly.
     """
@@ -28,9 +28,9 @@ def undefined(image: bytes) -> list[str]:
 
 
 def require_allowed(names: list[str], target: str) -> None:
-    """See that an object asks for nothing but memory functions and compilers' helpers.
+    """Raise if an object needs more than memory functions and compiler helpers.
 
-    Raises: InternalError: it asks for more.
+    Raises: InternalError: it does.
     """
     more = [name for name in names if name not in _MEMORY and not _HELPERS.fullmatch(name)]
     if more:
@@ -58,7 +58,7 @@ def _of_elf(image: bytes) -> set[str]:
 
 
 def _of_wasm(image: bytes) -> set[str]:
-    """The functions that are imported: memory and table are always."""
+    """Return the imported functions; memory and table are always imported."""
     at = 8
     while at < len(image):
         kind = image[at]
@@ -79,12 +79,12 @@ def _imports(image: bytes, at: int) -> list[str]:
             texts.append(image[at : at + size].decode())
             at += size
         kind, at = image[at], at + 1
-        if kind == 0:  # a function, by the number of its type
+        if kind == 0:  # a function: the index of its type
             found.append(texts[1])
             _, at = _number(image, at)
-        elif kind == 3:  # a global, by its type and whether it changes
+        elif kind == 3:  # a global: its type and mutability
             at += 2
-        else:  # a table or a memory: limits, before which a table has its type
+        else:  # a table or a memory: limits, preceded by the type for a table
             at += kind == 1
             flags, at = image[at], at + 1
             for _ in range(1 + (flags & 1)):
@@ -93,7 +93,7 @@ def _imports(image: bytes, at: int) -> list[str]:
 
 
 def _number(image: bytes, at: int) -> tuple[int, int]:
-    """A LEB128 number, and what follows it."""
+    """Return a LEB128 number and the position after it."""
     value = shift = 0
     while True:
         byte = image[at]

@@ -1,8 +1,8 @@
-"""Saved models as graphs without variables.
+"""Reading of saved models as graphs without variables.
 
-Graphs are read here. Packages that know other kinds of files name a function in the entry-point
-group `weft_compiler.models`, by the kind: it takes the path, names of inputs and of outputs, a
-signature or None, and tags, and gives inputs and outputs of a graph by their names.
+Graphs are read here. Packages that read other kinds of files register a function in the entry-point
+group `weft_compiler.models`, by the kind. Its parameters are the path, names of inputs and outputs,
+a signature or None, and tags. It returns the inputs and the outputs of a graph by name.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ def read_model(
     signature: str | None = None,
     tags: Sequence[str] = (),
 ) -> Ends:
-    """The inputs and outputs of a saved model, by name.
+    """Return the inputs and outputs of a saved model, by name.
 
     Args:
       path: a file, a directory, or the prefix of a checkpoint.
-      inputs, outputs: names of tensors; of a graph all placeholders without a default, and
-        the nodes that nothing reads.
-      signature, tags: of a SavedModel; those of serving.
+      inputs, outputs: names of tensors; by default, for a graph, all placeholders without a default
+        and all nodes without consumers.
+      signature, tags: of a SavedModel; by default those for serving.
     Raises:
       NotFoundError: there is no such file or tensor.
       DataLossError: the file holds no graph.
-      InvalidArgumentError: the kind of file has no use for an argument.
-      UnimplementedError: nobody that is installed reads such files.
+      InvalidArgumentError: an argument does not apply to the kind of file.
+      UnimplementedError: no installed package reads such files.
     """
     kind = kind_of(path)
     if kind != "graph":
@@ -59,7 +59,7 @@ def read_model(
 
 
 def kind_of(path: Path) -> str:
-    """What a model is saved as, by its name and what lies beside it.
+    """Return the kind of a saved model, from its name and the files beside it.
 
     Raises: NotFoundError: there is no such file.
     """

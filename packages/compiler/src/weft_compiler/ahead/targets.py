@@ -1,4 +1,4 @@
-"""Machines that models are compiled for, by the names that people have for them."""
+"""Machines to compile models for, by common names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROCESSORS: Final = {
     "riscv64": ("riscv64", "generic-rv64", "+m,+a,+f,+d,+c"),
     "wasm32": ("wasm32", "generic", "+simd128"),
 }
-"""Of each its name in LLVM, and the least processor and features that are assumed."""
+"""By family, its LLVM name and the baseline processor and features."""
 
 _SYSTEMS: Final = {
     "linux": "unknown-linux-gnu",
@@ -34,19 +34,20 @@ _LIBRARIES: Final = ("", "-gnu", "-musl", "-gnueabihf", "-musleabihf")
 
 
 def options_of(target: str, cpu: str = "", features: str = "", contract: bool = True) -> Options:
-    """How to compile for a machine.
+    """Return the code generation options for a machine.
 
     Args:
-      target: such as "aarch64-linux", with or without the C library's name; "native" is this one.
-      cpu: a processor that LLVM knows, such as "cortex-a72", instead of the least.
-      features: what it has or lacks besides, such as "+dotprod,-fma".
-      contract: as of `Options`.
-    Raises: InvalidArgumentError: the target, the processor or a feature is not known, or the
-      processor lacks something that all code needs.
+      target: such as "aarch64-linux", with or without the name of the C library; "native" is this
+        one.
+      cpu: an LLVM processor name, such as "cortex-a72"; by default the baseline.
+      features: additional LLVM features, such as "+dotprod,-fma".
+      contract: as in `Options`.
+    Raises: InvalidArgumentError: the target, the processor or a feature is unknown, or the
+      processor lacks a feature that all code requires.
     """
     if target == "native":
         here = host()
-        # Who runs the object may not have asked the system for AMX: it has to be named.
+        # The host program may not have requested AMX from the system, so it must be explicit.
         own = (here.cpu, without(here.features, ["amx-"])) if not cpu else (cpu, "")
         cpu, always, triple = own[0], own[1], here.triple
     else:
@@ -55,15 +56,15 @@ def options_of(target: str, cpu: str = "", features: str = "", contract: bool = 
     features = ",".join(filter(None, (always, features)))
     processor = Target(triple, cpu, all_features(triple, cpu, features))
     _require_basis(target, processor, features)
-    if processor.family == "arm" and processor.has("mclass"):  # which has Thumb instructions alone
+    if processor.family == "arm" and processor.has("mclass"):  # it has Thumb instructions only
         triple = triple.replace("armv7", "thumbv7", 1)
     return Options(contract, False, False, cpu, features, triple)
 
 
 def _family(target: str) -> str:
-    """Return the processor that a target's name begins with.
+    """Return the processor family that a target's name begins with.
 
-    Raises: InvalidArgumentError: there is no such target.
+    Raises: InvalidArgumentError: the target is unknown.
     """
     match = re.fullmatch(r"(\w+?)-(linux|android|none|wasi)(-\w+)?", target)
     if (
@@ -91,7 +92,7 @@ _BASIS: Final = {
     "arm": ("vfp2sp", "a floating-point unit"),
     "riscv64": ("d", "the extension D"),
 }
-"""A feature that all code for a family needs, and its usual name."""
+"""The feature that all code for a family requires, and its common name."""
 
 
 def _require_basis(target: str, processor: Target, features: str) -> None:
@@ -107,11 +108,11 @@ _FLOAT64_ROOT: Final = re.compile(r"call [^\n]*@llvm\.sqrt\.(v\d+)?f64\(")
 
 
 def require_instructions(texts: Sequence[str], processor: Target, target: str) -> None:
-    """Refuse code that needs more than compilers' helpers where float64 has no instructions.
+    """Reject float64 square roots for processors without float64 instructions.
 
     Args:
       texts: the modules.
-      processor: what they are for.
+      processor: their target.
       target: its name, for the error.
     Raises: UnimplementedError: there is a square root of float64.
     """
