@@ -1,4 +1,4 @@
-"""Programs without the names of their graphs: those that compute the same are written the same."""
+"""Canonical programs: without names of their graphs, so that equal computations have equal text."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from weft_compiler.ir.program import (
 
 
 def canonical(program: Program) -> Program:
-    """Return the program with names that are numbers, in the order of their declarations.
+    """Return the program with numbered names, in the order of their declarations.
 
-    Messages of checks, which no machine code has in it, are left out.
+    Messages of checks are omitted, because machine code does not contain them.
     """
     numbering = _Numbering()
     inputs = tuple(map(numbering.declare_buffer, program.inputs))
@@ -40,7 +40,7 @@ def canonical(program: Program) -> Program:
 
 
 class _Numbering(Mutator):
-    """Numbers names where they are declared.
+    """Numbers names in the order of their declarations.
 
     Attributes:
       names: the new names, by the old ones.

@@ -1,11 +1,11 @@
-"""Expressions of one element: what a program computes between its loads and its stores.
+"""Expressions of one element, computed between a program's loads and stores.
 
 An expression is an immutable tree of constants, variables, loads, and applications of the
 primitives that `weft_graph.ir.scalar` declares, whose meaning it shares: integers wrap around,
 floating point follows IEEE 754.  Indices are expressions of type int64.
 
-A tree has no sharing: what is used twice is worth a `Let`.  Two expressions are equal when they are
-the same object; `same` compares what they compute.
+A tree has no sharing: a value that is used twice should be a `Let`.  Two expressions are equal if
+they are the same object; `same` compares their structure.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Constant(Expr):
     """A number.
 
     Attributes:
-      value: of the Python type that fits: bool, int or float.
+      value: of the matching Python type: bool, int or float.
     """
 
     value: bool | int | float
@@ -53,7 +53,7 @@ class Constant(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Variable(Expr):
-    """The variable of a loop, or the name that a `Let` or a `Var` gave."""
+    """The variable of a loop, or a name defined by a `Let` or a `Var`."""
 
     name: str
 
@@ -64,8 +64,8 @@ class Load(Expr):
 
     Attributes:
       buffer: its name.
-      indices: one for each dimension, each within bounds whenever the load may run; an operand of
-        `where` runs whatever the condition is.
+      indices: one for each dimension. They must be in bounds whenever the load may run; both
+        operands of `where` always run.
     """
 
     buffer: str
@@ -74,11 +74,11 @@ class Load(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Apply(Expr):
-    """A primitive of some operands.
+    """A primitive applied to operands.
 
     Attributes:
       primitive: its name in `weft_graph.ir.scalar.PRIMITIVES`.
-      operands: of the types that it takes.
+      operands: of the types that it accepts.
     """
 
     primitive: str
@@ -86,7 +86,7 @@ class Apply(Expr):
 
 
 def number(value: bool | int | float, dtype: DType) -> Constant:
-    """A constant of an element type; integers wrap around as they do in its arithmetic."""
+    """Return a constant of an element type; integers wrap around as in its arithmetic."""
     if dtype.is_bool:
         return Constant(dtype, bool(value))
     if dtype.is_floating:
@@ -99,16 +99,16 @@ def number(value: bool | int | float, dtype: DType) -> Constant:
 
 
 def index(value: int) -> Constant:
-    """A constant index."""
+    """Return a constant index."""
     return Constant(INDEX, value)
 
 
 def apply(primitive: str, *operands: Expr, dtype: DType | None = None) -> Apply:
-    """A primitive of operands.
+    """Apply a primitive to operands.
 
     Args:
-      dtype: the result's, for the primitives that are told theirs: `cast` and `complex`.
-    Raises: InvalidTypeError: it is not defined for these operands.
+      dtype: of the result, for primitives with a type parameter: `cast` and `complex`.
+    Raises: InvalidTypeError: the primitive is not defined for these operands.
     """
     declared = PRIMITIVES[primitive]
     of = operands[-1].dtype
@@ -131,22 +131,22 @@ def apply(primitive: str, *operands: Expr, dtype: DType | None = None) -> Apply:
 
 
 def cast(x: Expr, dtype: DType) -> Expr:
-    """X as another element type; itself where it has that."""
+    """Convert x to an element type; return x itself if it has that type."""
     return x if x.dtype is dtype else apply("cast", x, dtype=dtype)
 
 
 def where(condition: Expr, x: Expr, y: Expr) -> Expr:
-    """X where the condition holds, else y; both are computed."""
+    """Return x if the condition holds, else y; both are computed."""
     return apply("where", condition, x, y)
 
 
 def add(*terms: Expr) -> Expr:
-    """The sum of some terms, the first two first."""
+    """Return the sum of some terms, added from left to right."""
     return reduce(lambda x, y: apply("add", x, y), terms)
 
 
 def mul(*factors: Expr) -> Expr:
-    """The product of some factors, the first two first."""
+    """Return the product of some factors, multiplied from left to right."""
     return reduce(lambda x, y: apply("mul", x, y), factors)
 
 
@@ -158,9 +158,9 @@ def of_scalar(
     """Return the expression of a scalar definition, with expressions for its inputs.
 
     Args:
-      inputs: from the position of an input to its element.
-      attribute: from the name of an attribute to its number.
-    Returns: an expression in which what the definition uses twice is one object.
+      inputs: maps the position of an input to its element.
+      attribute: maps the name of an attribute to its number.
+    Returns: an expression in which shared subexpressions are one object.
     Raises: InvalidTypeError: it computes with complex numbers or text.
     """
     expressions: dict[int, Expr] = {}
@@ -183,7 +183,7 @@ def of_scalar(
 
 
 def children(expression: Expr) -> tuple[Expr, ...]:
-    """The expressions that it is made of."""
+    """Return the operands or indices of an expression."""
     if isinstance(expression, Apply):
         return expression.operands
     return expression.indices if isinstance(expression, Load) else ()
@@ -197,7 +197,7 @@ def walk(expression: Expr) -> Iterator[Expr]:
 
 
 def _collect(expression: Expr, parts: list[Expr]) -> None:
-    # Nested generators would pass each part through one of them for each level.
+    # Iterative, because nested generators would pass each part through all levels.
     if isinstance(expression, Apply):
         for child in expression.operands:
             _collect(child, parts)
@@ -208,7 +208,7 @@ def _collect(expression: Expr, parts: list[Expr]) -> None:
 
 
 def replace_children(expression: Expr, new: tuple[Expr, ...]) -> Expr:
-    """Return the expression, made of others; itself if these are what it is made of."""
+    """Return the expression with other operands; itself if they are unchanged."""
     old = children(expression)
     assert len(old) == len(new)
     if all(map(operator.is_, old, new)):
@@ -220,7 +220,7 @@ def replace_children(expression: Expr, new: tuple[Expr, ...]) -> Expr:
 
 
 def substitute(expression: Expr, values: Mapping[str, Expr]) -> Expr:
-    """The expression with other expressions in the place of variables."""
+    """Return the expression with variables replaced by other expressions."""
     if isinstance(expression, Variable):
         return values.get(expression.name, expression)
     if isinstance(expression, Constant):

@@ -1,4 +1,4 @@
-"""Arithmetic of indices that leaves out what does nothing."""
+"""Index arithmetic with trivial simplification."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def modulo(x: Operand, y: int) -> Expr:
 
 
 def clamped(x: Operand, size: int) -> Expr:
-    """The index in [0, size) that is nearest to x; size is positive."""
+    """Clamp an index to [0, size), for a positive size."""
     return apply("clamp", _expression(x), index(0), index(size - 1))
 
 
@@ -71,7 +71,7 @@ def is_number(x: Operand, value: int) -> bool:
 
 
 def flattened(indices: Sequence[Operand], shape: Sequence[int]) -> Expr:
-    """The position of an element among all of a dense tensor."""
+    """Return the flat index of an element of a dense tensor."""
     total: Expr = index(0)
     for axis, position in enumerate(indices):
         total = plus(total, times(position, math.prod(shape[axis + 1 :])))
@@ -79,7 +79,7 @@ def flattened(indices: Sequence[Operand], shape: Sequence[int]) -> Expr:
 
 
 def unflattened(position: Operand, shape: Sequence[int]) -> list[Expr]:
-    """The indices of the element at a position."""
+    """Return the indices of the element at a flat index."""
     indices = []
     for axis, size in enumerate(shape):
         quotient = over(position, math.prod(shape[axis + 1 :]) or 1)
@@ -88,13 +88,13 @@ def unflattened(position: Operand, shape: Sequence[int]) -> list[Expr]:
 
 
 def reshaped(indices: Sequence[Operand], shape: Sequence[int], other: Sequence[int]) -> list[Expr]:
-    """The indices, in a tensor of another shape, of the same element.
+    """Return the indices of the same element in a tensor of another shape.
 
-    Dimensions are taken together only where they have to be: [2, 3, 4] and [6, 4] share the last.
+    Dimensions are flattened only where necessary: [2, 3, 4] and [6, 4] share the last.
 
     Args:
-      shape: that the indices are for.
-      other: as many elements in another shape.
+      shape: of the given indices.
+      other: another shape with as many elements.
     """
     if 0 in other:
         return [index(0) for _ in other]

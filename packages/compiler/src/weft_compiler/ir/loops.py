@@ -1,4 +1,4 @@
-"""Loops that rules and passes write themselves, and how often loops run."""
+"""Construction of loops by rules and passes, and trip counts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Unique = Callable[[str], str]
 
 
 def nest(unique: Unique, sizes: Sequence[int], body: Callable[..., Body]) -> Body:
-    """Loops over sizes, with what `body` makes of their variables inside."""
+    """Return loops over sizes; `body` maps their variables to the statements inside."""
     if 0 in sizes:
         return ()
     variables = [Variable(INDEX, unique("i")) for _ in sizes]
@@ -36,22 +36,22 @@ def nest(unique: Unique, sizes: Sequence[int], body: Callable[..., Body]) -> Bod
 
 
 def load(buffer: Buffer, shape: Sequence[int], at: Sequence[Operand]) -> Load:
-    """An element of a tensor of a shape, in memory whose shape may be another."""
+    """Load an element by indices in `shape`, from memory that may have another shape."""
     return Load(buffer.dtype, buffer.name, tuple(reshaped(at, shape, buffer.shape)))
 
 
 def fill(unique: Unique, buffer: Buffer, value: Expr) -> Body:
-    """Every element of a buffer is a value."""
+    """Set all elements of a buffer to a value."""
     return nest(unique, buffer.shape, lambda *at: (Store(buffer.name, at, value),))
 
 
 def strip_mine(loop: For, size: int, block: str, body: Callable[[For], Body]) -> For:
-    """A loop over blocks of the iterations of a serial or vector loop.
+    """Return a loop over blocks of the iterations of a serial or vector loop.
 
     Args:
       size: the number of iterations of a block; the last block may have fewer.
       block: the name of the new loop's variable.
-      body: from the loop over one block to what is done for it.
+      body: maps the loop over one block to the statements for the block.
     """
     start = times(Variable(INDEX, block), size)
     inner = replace(loop, start=start, extent=apply("minimum", plus(start, size), loop.extent))

@@ -1,4 +1,4 @@
-"""The one rewriter of programs: subclasses of `Mutator` say what becomes of a node."""
+"""The only rewriter of programs: subclasses of `Mutator` rewrite nodes."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ S = TypeVar("S", bound=Statement)
 
 
 class Mutator:
-    """Rebuilds a body from its leaves; what stays the same stays the same object.
+    """Rebuilds a body from its leaves; unchanged parts remain the same objects.
 
-    A subclass overrides the methods of the nodes that it changes, and calls the base's for the
-    parts of a node. `rewrite_statement` may return a body: its statements take the place of one.
+    A subclass overrides the methods of the nodes that it changes, and calls those of the base for
+    the parts of a node. `rewrite_statement` may return a body that replaces the statement.
     """
 
     def rewrite_body(self, body: Body) -> Body:
@@ -69,7 +69,7 @@ class Mutator:
 
 
 class StatementMutator(Mutator):
-    """A mutator that keeps all expressions, and does not walk them."""
+    """A mutator that keeps all expressions and does not visit them."""
 
     def rewrite_statement(self, statement: Statement) -> Statement | Body:
         """Return a statement whose bodies are rewritten."""
@@ -131,7 +131,7 @@ def substitute_body(body: Body, values: Mapping[str, Expr]) -> Body:
 
 
 def map_expressions(statement: S, change: Callable[[Expr], Expr]) -> S:
-    """Return a statement with each of its own expressions changed; its bodies stay."""
+    """Return a statement with each of its expressions changed, except those of its bodies."""
     match statement:
         case For(extent=extent, start=start):
             first = None if start is None else change(start)

@@ -1,4 +1,4 @@
-"""The names that a program declares and uses, and new ones."""
+"""Names that a program declares and uses, and fresh names."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def variable_names(values: Iterable[Expr]) -> set[str]:
 
 
 class Names:
-    """Finds names for what a pass adds to a program."""
+    """Creates fresh names for additions to a program."""
 
     def __init__(self, program: Program) -> None:
         self._used = {buffer.name for buffer in (*program.inputs, *program.outputs)}

@@ -1,4 +1,4 @@
-"""The loop nests that a program runs one after the other, and what each computes and moves."""
+"""The loop nests that a program runs in sequence, with their results, flops and memory traffic."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from weft_compiler.ir.visitor import Visitor
 from weft_compiler.routines import routine
 
 _MOVES: Final = frozenset(("cast", "bitcast"))
-"""Primitives that compute nothing."""
+"""Primitives that do not count as operations."""
 
 
 def nests_of(program: Program) -> list[Body]:
-    """The statements of a program but for allocations, a loop nest or a call in each part.
+    """Return the statements of a program without allocations, one loop nest or call in each part.
 
-    A part begins with the variables that its loop combines into, and ends with what is made of
-    them.  What else is computed outside of loops has parts of its own.
+    A part begins with the variables that its loop reduces into, and ends with statements that use
+    them.  Other statements outside loops are parts of their own.
     """
     nests: list[list[Statement]] = []
     for statement in program.body:
@@ -61,7 +61,7 @@ def _belongs(statement: Statement, nest: Sequence[Statement]) -> bool:
 
 
 def defined_names(nest: Body) -> set[str]:
-    """The buffers that a nest stores to, the names that it defines, and what it checks."""
+    """Return the buffers that a nest stores to, the names that it defines, and its checks."""
     names = {each.buffer for each in walk(nest) if isinstance(each, Store)}
     names |= {each.name for each in walk(nest) if isinstance(each, Let | Var)}
     names |= {each.message for each in walk(nest) if isinstance(each, Check)}
@@ -74,10 +74,9 @@ def defined_names(nest: Body) -> set[str]:
 
 
 def flops(nest: Body) -> int | None:
-    """Floating-point operations of a nest; None where it has loops of unknown length.
+    """Return the floating-point operations of a nest; None with loops of unknown trip count.
 
-    A function such as exp is one, and so is what combines a value with others. Of branches both
-    count.
+    A function such as exp counts as one operation, and so does a combiner. Both branches count.
     """
     count = _flops(nest)
     return None if count is None else round(count)
@@ -117,9 +116,9 @@ def _own_flops(statement: Statement) -> int:
 
 
 def bytes_moved(nest: Body, program: Program) -> int:
-    """Bytes of memory that a nest reads and writes, each element of a buffer counted once a way.
+    """Return the bytes that a nest reads and writes; each element counts once per direction.
 
-    Buffers that it has to itself, and single constants, are not counted.
+    Local buffers and single constants are not counted.
     """
     own = {each.buffer.name for each in walk(nest) if isinstance(each, Allocate)}
     own |= {name for name, value in program.constants.items() if value.size == 1}
@@ -134,10 +133,10 @@ def bytes_moved(nest: Body, program: Program) -> int:
 
 
 class _Accesses(Visitor):
-    """Counts the elements of buffers that statements access, at most.
+    """Counts the elements of buffers that statements access, as an upper bound.
 
     Attributes:
-      elements: of each buffer, read and written separately, by the place of the access as text.
+      elements: by buffer and direction, the counts keyed by the text of the access.
     """
 
     def __init__(self) -> None:
@@ -190,6 +189,6 @@ class _Accesses(Visitor):
 def _elements(indices: tuple[Expr, ...], loops: Mapping[str, int]) -> int:
     """Return the number of elements of an access, by the loops whose variables it uses."""
     used = variable_names(indices)
-    if used - loops.keys():  # what it is computed from is not looked at
+    if used - loops.keys():  # its operands are not examined
         return math.prod(loops.values())
     return math.prod(loops[name] for name in used)

@@ -1,9 +1,9 @@
-"""Pieces of a program that differ in some constants alone: made one, which loads these.
+"""Constant outlining: pieces of a program that differ only in constants share code that loads them.
 
-Steps of a recurrent network that was unrolled read and write other rows; updates of a schedule have
-other factors. What is added, subtracted and multiplied of floating-point numbers, and what is added
-to an index, is the same to compute when it is loaded. Other constants stay, as code depends on
-them: a stride decides how a loop runs in lanes, and a division by a power of two is a product.
+Steps of an unrolled recurrent network access different rows; updates of a schedule have different
+factors. Constants that are added to, subtracted from or multiplied with floats, and offsets of
+indices, cost the same when they are loaded. Other constants stay in the code, because it depends on
+them: a stride determines vectorization, and a division by a power of two becomes a multiplication.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
 _NAME: Final = "numbers"
-"""Of the buffers that constants are loaded from; canonical names of others are shorter."""
+"""Prefix of buffers with outlined constants; canonical names of other buffers are shorter."""
 _LOADED: Final = frozenset({"add", "sub", "mul"})
 _TYPES: Final = (dtypes.float32, dtypes.float64)
 
 _Site = tuple[DType, int]
-"""A constant: its type, and how many of this type come before it."""
+"""The position of a constant: its type, and its number among the constants of this type."""
 
 
 class OutlinedProgram(NamedTuple):
-    """A program whose constants are inputs, its last ones.
+    """A program whose outlined constants are its last inputs.
 
     Attributes:
-      program: with them.
+      program: with the inputs.
       numbers: an array for each of these inputs.
     """
 
@@ -116,7 +116,7 @@ def _buffer(dtype: DType) -> str:
 
 
 class _ConstantMutator(Mutator):
-    """Replaces the constants of a program that may be loaded, in a fixed order."""
+    """Replaces the constants of a program that may be outlined, in a fixed order."""
 
     def replaced(self, constant: Constant) -> Expr:
         """Return the replacement of a constant."""
@@ -165,7 +165,7 @@ class _Template(_ConstantMutator):
 
     Attributes:
       values: the constants.
-      text: the program with all constants of a type written the same.
+      text: the program, with all constants of a type written the same.
     """
 
     def __init__(self, program: Program) -> None:
@@ -181,7 +181,7 @@ class _Template(_ConstantMutator):
 
 
 class _Loads(_ConstantMutator):
-    """Replaces the constants of some sites by loads."""
+    """Replaces the constants at some positions with loads."""
 
     def __init__(self, sites: Collection[_Site]) -> None:
         self._sites = sites

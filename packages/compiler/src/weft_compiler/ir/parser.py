@@ -64,9 +64,9 @@ _LOOPS: Final = {order.value: order for order in Order}
 
 
 def parse(text: str) -> Program:
-    """The program that a text describes.
+    """Parse the text of a program.
 
-    Raises: InvalidArgumentError: it is not one; the message names the line.
+    Raises: InvalidArgumentError: the text is invalid; the message names the line.
     """
     return _Reader(text).program()
 
@@ -106,7 +106,7 @@ class _Reader:
     # ---------------------------------------------------------------------------- lines
 
     def _begin(self) -> int:
-        """Take the next line; how far it is indented."""
+        """Take the next line and return its indentation."""
         line = self._lines[self._next][1]
         self._next += 1
         self._tokens = []
@@ -115,14 +115,14 @@ class _Reader:
             found = _TOKEN.match(stripped, place)
             if found is None:
                 raise self._error(f"{stripped[place:]!r} is no word of a program")
-            # "a -1" is a difference: a sign binds to a number only where an operand is due
+            # "a -1" is a difference: a sign belongs to a number only where an operand is expected
             kind, word = str(found.lastgroup), found.group()
             if kind == "number" and word[0] == "-" and self._operand_ended():
                 kind, word = "sign", "-"
             place += len(word)
             if kind != "space":
                 self._tokens.append((kind, word))
-        self._tokens.reverse()  # words are taken from the end
+        self._tokens.reverse()  # words are popped from the end
         return len(line) - len(line.lstrip(" "))
 
     def _operand_ended(self) -> bool:
@@ -231,7 +231,7 @@ class _Reader:
         return Call(routine, tuple(views), tuple(parameters), tuple(numbers), tuple(sizes))
 
     def _output(self) -> tuple[Buffer, bool]:
-        """An output, and whether it is updated."""
+        """Parse an output; return the buffer, and True if it is updated."""
         word = self._name()
         updated = word == "update" and self._peek() != ":"
         return self._declaration(self._name() if updated else word), updated

@@ -1,7 +1,7 @@
-"""Programs cut into their outermost loop nests, each a program of its own.
+"""Programs split into their outermost loop nests, each a program of its own.
 
-Layers of a network become the same nests over other buffers. As programs whose buffers are numbered
-in the order in which they are used these are written the same, and are compiled once.
+Layers of a network become equal nests over different buffers. With buffers numbered in the order of
+use, their programs have equal text and are compiled once.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from weft_compiler.ir.program import (
 from weft_compiler.routines import routine
 
 _NEAR: Final = 2
-"""Nests from the one that computes a scalar to its last user that stay in one piece."""
+"""Maximal distance, in nests, of a scalar's last user for which both stay in one piece."""
 
 
 class Piece(NamedTuple):
     """Some statements of a program.
 
     Attributes:
-      program: them, with names that say nothing of where they are from.
-      buffers: what its inputs and outputs are called in the whole program.
-      checks: how many come before it.
-      numbers: arrays for the last inputs of the program, which are in the code that calls it.
-      thread: bytes of each thread's part of the arena, besides those that its code tells.
+      program: the statements, with names independent of their origin.
+      buffers: the names of its inputs and outputs in the whole program.
+      checks: the number of checks before it.
+      numbers: arrays for the last inputs of the program, stored in the code that calls it.
+      thread: bytes of each thread's part of the arena, besides those that its code requires.
     """
 
     program: Program
@@ -58,11 +58,11 @@ class Piece(NamedTuple):
 
 
 def pieces_of(program: Program) -> list[Piece]:
-    """Return the pieces of a program, which do what it does when they run one after the other.
+    """Return the pieces of a program, which are equivalent to it when run in sequence.
 
     Each nest becomes a piece, or a few nests that share a scalar. A scalar that later nests use is
-    passed through a buffer without dimensions. What inputs alone tell, such as a size, is computed
-    in each piece. Buffers that one piece alone touches are allocated there.
+    passed through a buffer without dimensions. Values that depend on inputs only, such as a size,
+    are computed in each piece. Buffers that only one piece uses are allocated there.
     """
     lets = _known_from_inputs(program)
     known = set(lets.values())
@@ -94,7 +94,7 @@ def pieces_of(program: Program) -> list[Piece]:
 def _piece(
     program: Program, buffers: Mapping[str, Buffer], body: Body, given: Sequence[str], checks: int
 ) -> Piece:
-    """A piece of some statements, which touch the given buffers and those that they allocate."""
+    """Return a piece of some statements, which use the given buffers and their own."""
     written = set(_written(body))
     inputs = [name for name in given if name not in written]
     outputs = [name for name in given if name in written]
@@ -115,7 +115,7 @@ def _piece(
 
 
 def _known_from_inputs(program: Program) -> dict[str, Let]:
-    """Names of a program's own body for what its inputs alone tell without a loop."""
+    """Return the top-level names of a program that depend on inputs only, without loops."""
     inputs = {each.name for each in program.inputs}
     lets: dict[str, Let] = {}
 
@@ -142,8 +142,8 @@ def _needed(body: Body, lets: dict[str, Let]) -> Iterator[Let]:
 def _pass_scalars(nests: Sequence[Body]) -> tuple[list[Body], list[Buffer]]:
     """Pass scalars from the nest that computes them to later ones through buffers.
 
-    One norm that scales the updates of all variables would keep them all in one piece otherwise.
-    Where the last user is near, one piece of a few nests is cheaper to compile.
+    Otherwise one norm that scales the updates of all variables would join them in one piece. If the
+    last user is near, one piece of a few nests is cheaper to compile.
 
     Returns: the nests, and the buffers of the scalars.
     """
@@ -175,7 +175,7 @@ def _pass_scalars(nests: Sequence[Body]) -> tuple[list[Body], list[Buffer]]:
 
 
 def _closed(nests: Sequence[Body]) -> list[Body]:
-    """Nests, those in one that share names, with all between them."""
+    """Merge nests that share names, with all nests between them."""
     defined = {
         each.name: position
         for position, nest in enumerate(nests)
@@ -198,12 +198,12 @@ def _closed(nests: Sequence[Body]) -> list[Body]:
 
 
 def _used(body: Body) -> set[str]:
-    """The names that a body uses, and those that it assigns."""
+    """Return the names that a body uses or assigns."""
     return used_names(body) | {each.name for each in walk(body) if isinstance(each, Assign)}
 
 
 def _touched(body: Body) -> dict[str, None]:
-    """The buffers that a body reads or writes and does not allocate, in the order of first use."""
+    """Return the buffers that a body uses and does not allocate, in the order of first use."""
     buffers: dict[str, None] = {}
     for each in walk(body):
         for expression in expressions(each):
@@ -215,7 +215,7 @@ def _touched(body: Body) -> dict[str, None]:
 
 
 def _written(body: Body) -> Iterator[str]:
-    """The buffers that a body stores to."""
+    """Return the buffers that a body stores to."""
     for each in walk(body):
         if isinstance(each, Store):
             yield each.buffer

@@ -1,6 +1,7 @@
-"""Programs as text, which `weft_compiler.ir.parser` reads back.
+"""Programs as text, which `weft_compiler.ir.parser` parses.
 
-Numbers say their type, `3:int32`, unless they are int64 (`3`), float32 (`3.0`) or bool (`true`).
+Numbers have a type suffix, `3:int32`, unless they are int64 (`3`), float32 (`3.0`) or bool
+(`true`).
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ INFIX: Final = {
     "mul": ("*", 3),
     "div": ("/", 3),
 }
-"""The primitives that are written between their operands: the sign, and how strongly it binds."""
+"""The infix primitives, with their sign and precedence."""
 
 
 def program_text(program: Program) -> str:
-    """A program as text."""
+    """Return the text of a program."""
     inputs = ", ".join(map(_declaration, program.inputs))
     outputs = ", ".join(
         f"{'update ' if output.name in program.updated else ''}{_declaration(output)}"
@@ -54,12 +55,12 @@ def program_text(program: Program) -> str:
 
 
 def statement_text(statement: Statement) -> str:
-    """A statement as text, with its bodies."""
+    """Return the text of a statement with its bodies."""
     return "\n".join(_lines((statement,), ""))
 
 
 def expression_text(expression: Expr, binding: int = 0) -> str:
-    """An expression as text, in brackets if it binds less than what is around it."""
+    """Return the text of an expression, in parentheses if its precedence requires them."""
     match expression:
         case Constant():
             return _number(expression)
@@ -71,7 +72,7 @@ def expression_text(expression: Expr, binding: int = 0) -> str:
             return f"cast({x}, {expression.dtype.name})"
         case Apply(primitive=primitive, operands=(x, y)) if primitive in INFIX:
             sign, own = INFIX[primitive]
-            left = expression_text(x, own + (own == 1))  # comparisons do not stand in a row
+            left = expression_text(x, own + (own == 1))  # comparisons cannot be chained
             text = f"{left} {sign} {expression_text(y, own + 1)}"
             return f"({text})" if own < binding else text
     assert isinstance(expression, Apply)

@@ -17,8 +17,8 @@ which it may read until it stores others.  Buffers are dense, in C order.  A sta
 passes make new ones.  Names are unique within a program, loop variables of loops beside each other
 excepted.
 
-What holds of each statement is checked by `weft_compiler.ir.verifier.verify`, which every pass is
-followed by; what each computes is defined by `weft_compiler.interpreter.interpret`.
+`weft_compiler.ir.verifier.verify` checks the rules of each statement, after every pass.
+`weft_compiler.interpreter.interpret` defines the meaning of each statement.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ class Buffer:
 
 
 class _Analyzed:
-    """A slot for what an analysis knows of an immutable object."""
+    """A slot for cached analysis results of an immutable object."""
 
     __slots__ = ("_effects",)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statement(_Analyzed):
-    """One of the classes below; immutable, so that analyses may keep results by statement."""
+    """Base of the classes below; immutable, so that analyses may cache results by statement."""
 
     def __str__(self) -> str:
         from weft_compiler.ir.printer import statement_text
@@ -85,9 +85,9 @@ Body = tuple[Statement, ...]
 class Order(enum.Enum):
     """The order in which the iterations of a loop may run.
 
-    SERIAL: one after the other.
-    PARALLEL: in any order, by several threads: none reads or writes what another writes.
-    VECTOR: in any order, several at once in the lanes of a register; innermost loops alone.
+    SERIAL: in sequence.
+    PARALLEL: in any order, by several threads; iterations are independent.
+    VECTOR: in any order, several together in the lanes of a register; innermost loops only.
     """
 
     SERIAL = "for"
@@ -104,9 +104,10 @@ class For(Statement):
     """A loop over start, start + 1, ..., extent - 1.
 
     Attributes:
-      variable: an index that the body sees.
-      extent: an int64 expression, computed once before; nothing runs if it is not above `start`.
-      start: an int64 expression that is not negative; None for 0. Not of PARALLEL loops.
+      variable: an index that is visible in the body.
+      extent: an int64 expression, evaluated once before the loop; no iteration runs if it is not
+        above `start`.
+      start: a non-negative int64 expression; None for 0. Must be None for PARALLEL loops.
     """
 
     variable: str
@@ -120,7 +121,7 @@ class For(Statement):
 class While(Statement):
     """A loop that runs as long as its condition, which the body changes, holds.
 
-    It polls the flag that interrupts a program.
+    It polls the interrupt flag of the program.
     """
 
     condition: Expr
@@ -129,7 +130,7 @@ class While(Statement):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class If(Statement):
-    """One of two bodies."""
+    """A branch to one of two bodies."""
 
     condition: Expr
     then: Body
@@ -138,7 +139,7 @@ class If(Statement):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Let(Statement):
-    """A name for a value, to the end of the body that it is in."""
+    """A name for a value, visible to the end of the enclosing body."""
 
     name: str
     value: Expr
@@ -146,7 +147,7 @@ class Let(Statement):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Var(Statement):
-    """A variable that can be assigned, with its first value, to the end of the body it is in."""
+    """An assignable variable with its initial value, visible to the end of the enclosing body."""
 
     name: str
     value: Expr
@@ -154,11 +155,11 @@ class Var(Statement):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assign(Statement):
-    """A new value of a `Var`.
+    """An assignment to a `Var`.
 
     Attributes:
-      combine: one of COMBINERS: the new value is that of the primitive of the old one and `value`,
-        and the order in which the turns of the loops around are combined is free.
+      combine: one of COMBINERS: the new value is that of the primitive of the old one and `value`.
+        The iterations of enclosing loops may be combined in any order.
     """
 
     name: str
@@ -168,10 +169,10 @@ class Assign(Statement):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Store(Statement):
-    """A new value of an element of an output or an allocated buffer.
+    """A store to an element of an output or an allocated buffer.
 
     Attributes:
-      combine: as of `Assign`.
+      combine: as in `Assign`.
     """
 
     buffer: str
@@ -182,27 +183,27 @@ class Store(Statement):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Allocate(Statement):
-    """A buffer of undefined content, to the end of the body that it is in.
+    """A buffer with undefined content, visible to the end of the enclosing body.
 
-    Each turn of the loops around has its own.
+    Each iteration of enclosing loops has its own.
     """
 
     buffer: Buffer
 
 
 FOR_KERNELS: Final = "kernels compute this: "
-"""The beginning of the message of a check that fails for values which are no error."""
+"""Prefix of the message of a check whose failure is not an error but deoptimizes to kernels."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Check(Statement):
     """Ends the program unless the condition holds.
 
-    What was stored until then is undefined. Where the condition compares a name with constants,
-    what it says of it is known in the rest of the body.
+    Elements stored before are undefined then. If the condition compares a name with constants, the
+    resulting bounds are known in the rest of the body.
 
     Attributes:
-      message: what was required.
+      message: the requirement.
     """
 
     condition: Expr
@@ -211,15 +212,14 @@ class Check(Statement):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call(Statement):
-    """A routine that is known by name, such as a product of matrices.
+    """A call of a routine, such as a matrix product.
 
     Attributes:
       routine: its name in `weft_compiler.routines`.
-      views: the first elements of what it reads and writes, in its order.
+      views: the first elements of the memory that it accesses, in its order.
       parameters: its sizes and flags, by name.
-      numbers: integers that depend on loops, in its order; they load nothing.
-      sizes: of those parameters that are known at run only; what `parameters` says is the most that
-        they can be, and they are at least 1.
+      numbers: integers that depend on loops, in its order; they contain no loads.
+      sizes: parameters that are known only at run time, at least 1; `parameters` has their maximum.
     """
 
     routine: str
@@ -234,11 +234,11 @@ class Program:
     """The computation of a region.
 
     Attributes:
-      name: for people: in prints, traces and assembly.
-      inputs: what it reads.
-      outputs: what it fills; every element of each.
-      constants: the values of the inputs that are known, as arrays of their types and shapes.
-      updated: the names of the outputs that have values before.
+      name: for dumps, traces and assembly.
+      inputs: buffers that it reads.
+      outputs: buffers that it fills, with every element.
+      constants: the values of known inputs, as arrays of their types and shapes.
+      updated: the names of the outputs that have old values.
     """
 
     name: str
@@ -255,7 +255,7 @@ class Program:
 
     @property
     def buffers(self) -> dict[str, Buffer]:
-        """All buffers by name, those that are allocated too."""
+        """All buffers by name, including allocated ones."""
         buffers = {buffer.name: buffer for buffer in (*self.inputs, *self.outputs)}
         for statement in walk(self.body):
             if isinstance(statement, Allocate):
@@ -271,7 +271,7 @@ def bodies(statement: Statement) -> tuple[Body, ...]:
 
 
 def expressions(statement: Statement) -> tuple[Expr, ...]:
-    """The expressions of a statement itself, without those of its bodies."""
+    """Return the expressions of a statement, without those of its bodies."""
     match statement:
         case For(extent=extent, start=start):
             return (extent,) if start is None else (start, extent)
@@ -287,7 +287,7 @@ def expressions(statement: Statement) -> tuple[Expr, ...]:
 
 
 def loads(body: Body) -> Iterator[Load]:
-    """All loads of a body, and the views of its calls."""
+    """Return all loads of a body, and the views of its calls."""
     for statement in walk(body):
         for expression in expressions(statement):
             yield from (part for part in parts(expression) if isinstance(part, Load))
@@ -301,7 +301,7 @@ def walk(body: Body) -> Iterator[Statement]:
 
 
 def _collect(body: Iterable[Statement], statements: list[Statement]) -> None:
-    # Nested generators would pass each statement through one of them for each level.
+    # Iterative, because nested generators would pass each statement through all levels.
     for statement in body:
         statements.append(statement)
         for inner in bodies(statement):

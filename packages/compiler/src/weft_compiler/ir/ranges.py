@@ -1,4 +1,4 @@
-"""Ranges of indices, and their dependence on variables."""
+"""Ranges of indices, and their affine dependence on variables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from weft_compiler.ir.expressions import Apply, Constant, Expr, Variable, apply
 from weft_tensor.dtypes import DType
 
 Terms = dict[str, int]
-"""Factors of variables; that of "" stands alone."""
+"""Coefficients of variables; that of "" is the constant term."""
 
 
 class Range(NamedTuple):
@@ -29,7 +29,7 @@ class Range(NamedTuple):
 
 
 def type_range(dtype: DType) -> Range:
-    """All numbers of an integer type."""
+    """Return the range of an integer type."""
     if dtype.is_bool:
         return Range(0, 1)
     bits = 8 * dtype.size
@@ -41,10 +41,10 @@ def type_range(dtype: DType) -> Range:
 
 
 def range_of(expression: Expr, known: Mapping[str, Range]) -> Range:
-    """Between which numbers an integer expression is.
+    """Return the range of an integer expression.
 
     Args:
-      known: what is known of variables.
+      known: the ranges of variables.
     """
     everything = type_range(expression.dtype)
     match expression:
@@ -98,7 +98,7 @@ _RULES: Final[dict[str, Callable[..., Range | None]]] = {
     "floor_div": _quotient,
     "floor_mod": _remainder,
 }
-"""Between which numbers a result is, from its operands'; None for no bounds but the type's."""
+"""Range functions of primitives, from the ranges of operands; None means the range of the type."""
 
 
 _LIMITS = {
@@ -142,7 +142,7 @@ def implied_ranges(condition: Expr) -> dict[str, Range]:
 
 
 def affine(expression: Expr) -> Terms | None:
-    """An index as a sum of variables with factors, or None if it is no such sum."""
+    """Return an index as coefficients of variables, or None if it is not affine."""
     match expression:
         case Constant(value=value):
             return {"": int(value)}

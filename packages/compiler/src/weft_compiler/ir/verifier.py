@@ -1,4 +1,4 @@
-"""Checks that a program is one: names, types, bounds, and loops that may run in any order."""
+"""Verification of programs: names, types, bounds, and independence of iterations."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ from weft_tensor.dtypes import DType
 def verify(program: Program) -> None:
     """Check a program.
 
-    Raises: InternalError: it breaks a rule of `weft_compiler.ir.program`; the message says which,
-      and shows the statement.
+    Raises: InternalError: it breaks a rule of `weft_compiler.ir.program`; the message states the
+      rule and shows the statement.
     """
     scope = _Scope()
     for buffer in (*program.inputs, *program.outputs):
@@ -209,7 +209,7 @@ def _verify_combine(combine: str | None, dtype: DType, at: Statement) -> None:
 
 
 def _verify_assigned_in_loops(assign: Assign, scope: _Scope) -> None:
-    """A variable of outside is combined only, and by one thread."""
+    """Check that an outer variable is only combined into, and by one thread."""
     for loop, outside in scope.loops:
         if assign.name not in outside.names or loop.order is Order.SERIAL:
             continue
@@ -233,7 +233,7 @@ def _verify_assigned_in_loops(assign: Assign, scope: _Scope) -> None:
 
 
 def _verify_stored_in_loops(store: Store, scope: _Scope) -> None:
-    """Turns of a loop that run in any order write to places of their own."""
+    """Check that iterations that run in any order store to separate elements."""
     for depth, (loop, outside) in enumerate(scope.loops):
         if loop.order is Order.SERIAL or store.buffer not in outside.buffers:
             continue

@@ -1,4 +1,4 @@
-"""The one traversal of programs: subclasses of `Visitor` say what they want to know of a node."""
+"""The only traversal of programs: subclasses of `Visitor` analyze nodes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from weft_compiler.ir.program import Body, Statement, bodies, expressions
 
 
 class Visitor:
-    """Visits the statements of a body in order, and of each its expressions before its bodies.
+    """Visits the statements of a body in order; of each, its expressions before its bodies.
 
-    A subclass overrides the methods of the nodes that it looks at, and calls the base's to visit
-    the parts of a node. For all nodes of one kind, without what is around them, `program.walk` and
-    `expressions.walk` are shorter.
+    A subclass overrides the methods of the nodes that it examines, and calls those of the base to
+    visit the parts of a node. `program.walk` and `expressions.walk` are shorter for all nodes of
+    one kind without their context.
     """
 
     def visit_body(self, body: Body) -> None:

@@ -1,1 +1,1 @@
-"""From programs that compute one value after the other to programs that a processor likes."""
+"""Passes: rewrites from naive programs to programs that are efficient on a processor."""

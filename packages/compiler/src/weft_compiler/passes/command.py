@@ -13,15 +13,15 @@ from weft_tensor import errors
 
 
 def run_command(passes: Iterable[Pass], module: str, arguments: Sequence[str] | None = None) -> int:
-    """Run passes over a program of the standard input, and print what becomes of it.
+    """Run passes over a program on standard input, and print the result.
 
-    Remarks are printed to the standard error.
+    Remarks are printed to standard error.
 
     Args:
-      passes: those that can be named.
+      passes: the available passes.
       module: the module that `python -m` runs, for the help.
       arguments: of the command line; those of the process if None.
-    Returns: the exit code: 0, or 1 if the program is wrong.
+    Returns: the exit code: 0, or 1 if the program is invalid.
     """
     known = {each.name: each for each in passes}
     parser = argparse.ArgumentParser(
@@ -61,10 +61,10 @@ def run_command(passes: Iterable[Pass], module: str, arguments: Sequence[str] | 
 
 
 def transform(passes: Sequence[Pass], text: str, vector_bytes: int) -> tuple[str, list[str]]:
-    """Return a program as text after some passes, and their remarks.
+    """Return the text of a program after some passes, and their remarks.
 
     Raises:
-      InvalidArgumentError: the text is no program.
+      InvalidArgumentError: the text is not a program.
       InternalError: the program breaks a rule of the IR, before or after a pass.
     """
     program = parse(text)

@@ -18,7 +18,7 @@ volume 2; Ogita, Rump and Oishi 2005), so the error does not grow with the numbe
 order of iterations stays, so the loops may compute other things too. A sum may be an element of a
 buffer, such as the sum of a column.
 
-Elements at places that data tells, as in a scatter, are added one after another as before.
+Elements at data-dependent indices, as in a scatter, are added one after another as before.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ from weft_tensor.dtypes import DType
 MAX_ADDITIONS: Final = 64
 """Additions to one variable, or to a lane of it, after which a block ends."""
 _LANE_BYTES: Final = 8
-"""Bytes of the widest element: a loop in lanes has a lane for each of these bytes at least."""
+"""Size of the widest element: a vector loop has at least one lane for each of these bytes."""
 _MIN_ADDITIONS: Final = 8
-"""Additions of a block for each of its totals, at least: adding a total takes some more."""
+"""Minimal number of additions of a block for each total, because adding a total costs several."""
 _UNKNOWN_TRIP_COUNT: Final = 1 << 20
-"""Iterations of a loop of unknown length."""
+"""Iterations assumed for a loop of unknown trip count."""
 
 _Indices = tuple[Expr, ...]
 
@@ -90,9 +90,9 @@ class _Sum:
     """A variable, or the elements of a buffer, to which a loop only adds.
 
     Attributes:
-      shape: of the buffer; None of a variable.
-      places: the indices of each addition; empty ones of a variable.
-      variables: those of the loops whose iterations add to elements of their own.
+      shape: of the buffer; None for a variable.
+      places: the indices of each addition; empty for a variable.
+      variables: those of the loops whose iterations add to separate elements.
     """
 
     name: str
@@ -102,7 +102,7 @@ class _Sum:
     variables: frozenset[str]
 
     def axes(self, body: Body) -> tuple[int, ...]:
-        """The axes along which a body adds to several elements."""
+        """Return the axes along which a body adds to several elements."""
         inside = declared_names(body)
         return tuple(
             axis
@@ -112,7 +112,7 @@ class _Sum:
         )
 
     def sizes(self, axes: Sequence[int]) -> tuple[int, ...]:
-        """The sizes of some axes."""
+        """Return the sizes of some axes."""
         return tuple((self.shape or ())[axis] for axis in axes)
 
     def is_updated_by(self, statement: Statement) -> bool:
@@ -122,11 +122,11 @@ class _Sum:
         return isinstance(statement, Store) and statement.buffer == self.name
 
     def value(self, at: Sequence[Expr]) -> Expr:
-        """The variable, or the element at a place."""
+        """Return the variable, or the element at some indices."""
         return _value(self.name, self.dtype, None if self.shape is None else at)
 
     def update(self, at: Sequence[Expr], value: Expr) -> Statement:
-        """The statement that changes it."""
+        """Return the statement that changes it."""
         return _put(self.name, None if self.shape is None else at, value)
 
 
@@ -142,8 +142,8 @@ class _Compensation(ScopedMutator):
     """Rewrites loops with long sums.
 
     Args:
-      names: finds names for what is new.
-      context: the size of a register tells the number of additions in lanes, at least.
+      names: creates fresh names.
+      context: the register size determines the minimal number of lanes.
     """
 
     def __init__(self, names: Names, buffers: Buffers, context: Context) -> None:
@@ -152,7 +152,7 @@ class _Compensation(ScopedMutator):
         self._lanes = max(1, context.vector_bytes // _LANE_BYTES)
 
     def rewrite_program(self, body: Body) -> Body:
-        """Return the statements of a program, of which each loop nest stays one."""
+        """Return the statements of a program, with each loop nest still a single statement."""
         self.buffers = with_allocations(self.buffers, body)
         statements: list[Statement] = []
         for each in body:
@@ -187,7 +187,7 @@ class _Compensation(ScopedMutator):
     # ------------------------------------------------------------------------------ depths
 
     def _depth(self, body: Body, of: _Sum) -> int:
-        """The additions to one element, or lane of it, one after another."""
+        """Return the length of the longest chain of additions to one element, or lane of it."""
         return sum(self._depth_of(each, of) for each in body)
 
     def _depth_of(self, statement: Statement, of: _Sum) -> int:
@@ -204,14 +204,14 @@ class _Compensation(ScopedMutator):
     # ------------------------------------------------------------------------------ blocks
 
     def _compensate(self, loop: For, sums: Sequence[_Sum]) -> Body:
-        """A loop whose sums are compensated, between what begins and what ends them."""
+        """Return a loop with compensated sums, with its setup and final statements."""
         totals = [_Total(each, each.axes(loop.body), self._name) for each in sums]
         begins = [new for each in totals for new in each.emit_before()]
         ends = [new for each in totals for new in each.emit_after()]
         return (*begins, self._strip_mine(loop, totals), *ends)
 
     def _strip_mine(self, loop: For, totals: Sequence[_Total]) -> For:
-        """A loop that adds to parts, and these to the totals."""
+        """Return a loop that adds to parts, and the parts to the totals."""
         depths = {each: self._depth(loop.body, each.of) for each in totals}
         deeper = [each for each, depth in depths.items() if depth > MAX_ADDITIONS]
         here = [each for each in totals if each not in deeper]
@@ -226,7 +226,7 @@ class _Compensation(ScopedMutator):
         return strip_mine(loop, size, name, lambda inner: self._add_by_parts((inner,), here))
 
     def _rewrite_inner(self, body: Body, totals: Sequence[_Total]) -> Body:
-        """The body of a loop each of whose iterations adds more than a block does."""
+        """Rewrite the body of a loop whose single iterations exceed a block."""
         statements: list[Statement] = []
         for each in body:
             depths = {total: self._depth_of(each, total.of) for total in totals}
@@ -240,7 +240,7 @@ class _Compensation(ScopedMutator):
         return tuple(statements)
 
     def _add_by_parts(self, body: Body, totals: Sequence[_Total]) -> Body:
-        """Statements that add to parts, which then are added to the totals."""
+        """Return statements that add to parts, and then the parts to the totals."""
         begins: list[Statement] = []
         ends: list[Statement] = []
         for each in totals:
@@ -251,12 +251,12 @@ class _Compensation(ScopedMutator):
 
 
 class _Total:
-    """A sum with what rounding has lost of it.
+    """A sum with its accumulated rounding error.
 
     Args:
       of: the sum.
       axes: those along which its loop adds to several elements.
-      name: finds names for what is new.
+      name: creates fresh names.
     """
 
     def __init__(self, of: _Sum, axes: tuple[int, ...], name: Callable[[str], str]) -> None:
@@ -265,11 +265,11 @@ class _Total:
         self._low = name(f"{of.name}_low")
 
     def emit_before(self) -> Body:
-        """Statements before the loop."""
+        """Return the statements before the loop."""
         return self._emit_zeros(self._low, self._axes)
 
     def emit_after(self) -> Body:
-        """Statements after the loop, by which an infinity stays one."""
+        """Return the statements after the loop, which preserve infinities."""
 
         def end(*at: Expr) -> Body:
             place = self._place(self._axes, at)
@@ -283,7 +283,7 @@ class _Total:
         return _vector_nest(self._name, self.of.sizes(self._axes), end)
 
     def split_part(self, body: Body) -> tuple[Body, Body, Body]:
-        """A body that adds to a part, what is before it, and what adds the part to the sum."""
+        """Return a body that adds to a part, the setup of the part, and its addition to the sum."""
         axes, part = self.of.axes(body), self._name(f"{self.of.name}_part")
         return (
             self._emit_zeros(part, axes),
@@ -300,7 +300,7 @@ class _Total:
         return (Allocate(buffer), *fill)
 
     def _emit_two_sum(self, part: str, axes: Sequence[int]) -> Body:
-        """TwoSum of the sum and a part."""
+        """Return the TwoSum of the sum and a part."""
         dtype, is_stored = self.of.dtype, self.of.shape is not None
 
         def two_sum(*at: Expr) -> Body:
@@ -322,7 +322,7 @@ class _Total:
         return Let(self._name("sum"), value)
 
     def _place(self, axes: Sequence[int], at: Sequence[Expr]) -> list[Expr]:
-        """The indices of an element, of which those along some axes are given."""
+        """Return the indices of an element from those along some axes."""
         given = dict(zip(axes, at, strict=True))
         return [given.get(axis, own) for axis, own in enumerate(self.of.places[0])]
 
@@ -351,7 +351,7 @@ class _PartialSum(StatementMutator):
 def _vector_nest(
     name: Callable[[str], str], sizes: Sequence[int], body: Callable[..., Body]
 ) -> Body:
-    """Loops over elements, the innermost one in lanes."""
+    """Return loops over elements, the innermost a vector loop."""
     new = nest(name, sizes, body)
     return _InnermostVectorization().rewrite_body(new) if sizes else new
 
@@ -369,7 +369,7 @@ class _InnermostVectorization(StatementMutator):
 
 
 def _collect_sums(loop: For, buffers: Buffers) -> list[_Sum]:
-    """The sums that a loop adds to in all its iterations, and that it uses for nothing else."""
+    """Return the sums that a loop adds to in each iteration and does not use otherwise."""
     inside = declared_names(loop.body)
     starts = {
         each.variable: variable_names((each.start,))
@@ -418,7 +418,7 @@ def _trip_count(loop: For) -> int:
 
 
 def _num_additions(statement: Statement, of: _Sum) -> int:
-    """The additions to all elements of a sum."""
+    """Return the number of additions to all elements of a sum."""
     if of.is_updated_by(statement):
         return 1
     inner = sum(_num_additions(each, of) for body in bodies(statement) for each in body)

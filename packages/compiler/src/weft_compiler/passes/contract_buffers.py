@@ -1,8 +1,8 @@
-"""Array contraction: buffers become as small as the live range of their elements.
+"""Array contraction: buffers shrink to the live range of their elements.
 
-A buffer that only turns of one loop touch, each turn its own elements, is allocated in the loop,
-without the dimension of the loop's variable; one that has a single element left, and is stored
-once, is a name.
+A buffer used by one loop only, each iteration using its own elements, is allocated in the loop
+without the dimension of the loop's variable. A buffer of a single element that is stored once
+becomes a name.
 
     alloc t: float32[8]        for i in 8:
     for i in 8:                  let t_2 = exp(x[i])
@@ -90,10 +90,10 @@ def _is_stored_once(
     statements: Sequence[Statement],
     effects: Sequence[Effects],
 ) -> bool:
-    """Return True if the first statement that touches a buffer stores it, and the others load.
+    """Return True if the first statement that uses a buffer stores it, and the others load it.
 
     Args:
-      users: which statements touch it.
+      users: the statements that use it.
     """
     first = statements[users[0]]
     return (
@@ -116,7 +116,7 @@ def _is_called(buffer: str, statement: Statement) -> bool:
 
 
 def _axis_of(buffer: Buffer, loop: Statement, effects: Effects) -> int | None:
-    """The dimension, from 1, of which each turn of a loop touches one place, that of its number."""
+    """Return the dimension, from 1, whose index in a loop is always the loop variable."""
     places = list(accesses(effects, buffer.name))
     if not isinstance(loop, For) or loop.order is Order.VECTOR or None in places:
         return None
@@ -131,7 +131,7 @@ def _is_variable(index: Expr, name: str) -> bool:
 
 
 def _move_into(buffer: Buffer, loop: For, axis: int) -> For:
-    """A loop each of whose turns has the part of a buffer that it touches."""
+    """Return a loop whose iterations have their own part of a buffer."""
     shape = (*buffer.shape[:axis], *buffer.shape[axis + 1 :])
     small = Allocate(Buffer(buffer.name, buffer.dtype, shape))
     shrunk = _AxisRemoval(buffer.name, axis).rewrite_body(loop.body)
@@ -139,7 +139,7 @@ def _move_into(buffer: Buffer, loop: For, axis: int) -> For:
 
 
 class _LoadReplacement(Mutator):
-    """Replaces loads of buffers by the names of the values that were stored in them."""
+    """Replaces loads of buffers with the names of the values stored in them."""
 
     def __init__(self, names: Mapping[str, Expr]) -> None:
         self._names = names

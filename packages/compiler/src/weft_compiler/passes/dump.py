@@ -30,11 +30,11 @@ class ProgramDump:
 
     @staticmethod
     def begin(program: Program) -> ProgramDump | None:
-        """Return the dump of a program, with its first file; None if none is asked for.
+        """Return the dump of a program, with its first file; None if dumps are off.
 
-        The directory, the folder and the files are accessible to their owner only.
+        The directory, the folder and the files are accessible only to their owner.
 
-        Raises: InvalidArgumentError: the directory cannot be made or written, or other users can
+        Raises: InvalidArgumentError: the directory cannot be created or written, or other users can
           change it.
         """
         if not is_dumping():
@@ -67,7 +67,7 @@ class ProgramDump:
 
 
 def _new_folder(directory: Path, name: str) -> Path:
-    """Make a folder with the first number that no program has; several processes may do so."""
+    """Create a folder with the first unused number; several processes may do so concurrently."""
     first = sum(1 for _ in directory.iterdir()) + 1
     for number in itertools.count(first):
         folder = directory / f"{number:04}-{name}"
@@ -86,7 +86,10 @@ def _safe_name(name: str) -> str:
 
 
 def _require_own(directory: Path) -> None:
-    """Raises: InvalidArgumentError: other users can replace files of a directory."""
+    """Check that other users cannot change a directory.
+
+    Raises: InvalidArgumentError: they can.
+    """
     mode = directory.stat().st_mode
     if os.name == "posix" and mode & (stat.S_IWGRP | stat.S_IWOTH) and not mode & stat.S_ISVTX:
         raise _unusable(directory, "other users can write to it; chmod go-w")

@@ -28,17 +28,17 @@ from weft_compiler.ir.ranges import affine
 from weft_compiler.routines import routine
 
 Access = tuple[Expr, ...] | None
-"""The indices of an access, some of which may be any; None where nothing is known of them."""
+"""The indices of an access, some of which may be `_ANY`; None if they are unknown."""
 
 
 @dataclass
 class Effects:
-    """Reads, writes and definitions of a statement that others see; callers do not change them.
+    """Externally visible reads, writes and definitions of a statement; must not be modified.
 
     Attributes:
-      reads, writes: the places of buffers that it loads and stores.
-      uses, defines: names that it uses and that it defines or assigns.
-      ends: it may end the program, or not end itself.
+      reads, writes: the accesses of buffers that it loads and stores.
+      uses, defines: the names that it uses, and that it defines or assigns.
+      ends: True if it may end the program, or not terminate.
     """
 
     reads: dict[str, list[Access]] = field(default_factory=dict)
@@ -73,21 +73,21 @@ Shape = tuple[int, ...]
 
 
 def interface_buffers(program: Program) -> Buffers:
-    """The inputs and outputs of a program."""
+    """Return the inputs and outputs of a program."""
     return {each.name: each for each in (*program.inputs, *program.outputs)}
 
 
 def with_allocations(buffers: Buffers, body: Iterable[Statement]) -> Buffers:
-    """Buffers, and those that a body allocates."""
+    """Return buffers with those that a body allocates."""
     own = [each.buffer for each in body if isinstance(each, Allocate)]
     return {**buffers, **{each.name: each for each in own}} if own else buffers
 
 
 def effects_of(statements: Iterable[Statement], buffers: Buffers) -> Effects:
-    """Return the effects of some statements, one after the other.
+    """Return the combined effects of some statements.
 
     Args:
-      buffers: those that are allocated outside of them.
+      buffers: those that are allocated outside them.
     """
     body = tuple(statements)
     if len(body) == 1:
@@ -119,7 +119,7 @@ def _effects_of_one(statement: Statement, buffers: Buffers) -> tuple[Effects, bo
         inner, by_shape = _effects_of_body(body, buffers)
         effects.add(inner)
         depends |= by_shape
-    if not depends:  # else the same statement has other effects on buffers of other shapes
+    if not depends:  # otherwise the effects of the statement depend on the shapes of buffers
         object.__setattr__(statement, "_effects", effects)
     return effects, depends
 
@@ -171,13 +171,13 @@ def _add_one(statement: Statement, effects: Effects, buffers: Buffers) -> None:
 
 
 _ANY: Final = Variable(INDEX, "*")
-"""An index that may be any."""
+"""An unknown index."""
 
 
 def _view_access(view: Load, buffer: Buffer, span: int) -> Access:
-    """Return the access of a routine that touches some elements from a view's first on.
+    """Return the access of a routine to some elements from a view's first on.
 
-    That is within one place of the first dimensions, if the others have as many elements.
+    It is within one index of the first dimensions if the others have as many elements.
     """
     inner, offset = 1, 0
     for axis in reversed(range(len(buffer.shape))):
@@ -187,7 +187,7 @@ def _view_access(view: Load, buffer: Buffer, span: int) -> Access:
         if isinstance(index, Constant):
             offset += int(index.value) * inner
         elif (step := _stride(index)) > 1 and size % step == 0 and offset + span <= step * inner:
-            # It is within bounds, so there are as many places as its step until the end.
+            # It is in bounds, so the rest of the dimension has at least a step of elements.
             return (*view.indices[:axis], *[_ANY] * (len(buffer.shape) - axis))
         else:
             return None
@@ -204,6 +204,6 @@ def _stride(index: Expr) -> int:
 
 
 def accesses(effects: Effects, buffer: str) -> Iterator[Access]:
-    """All places of a buffer that are read or written."""
+    """Return all reads and writes of a buffer."""
     yield from effects.reads.get(buffer, ())
     yield from effects.writes.get(buffer, ())

@@ -1,4 +1,4 @@
-"""Passes: what they are given, what they return and report, and how a pipeline runs them."""
+"""Passes: their interface, their remarks, and the pipeline that runs them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _log: Final = logging.getLogger("weft")
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """A note of a pass: one thing that it did, or did not do and why.
+    """A remark of a pass: a rewrite that it did, or one that it did not do and the reason.
 
     Attributes:
       pass_name: the pass.
-      subject: the loop, buffer or check that the remark is about, by its name.
+      subject: the name of the loop, buffer or check that the remark is about.
       applied: True if the pass rewrote it.
-      template: the message, with a place for each argument as in `%` formatting.
-      arguments: the values of the places.
+      template: the message, with `%` placeholders.
+      arguments: the values of the placeholders.
     """
 
     pass_name: str
@@ -35,7 +35,7 @@ class Remark:
 
     @property
     def message(self) -> str:
-        """The note as a clause."""
+        """The remark as a clause."""
         return self.template % self.arguments
 
     def __str__(self) -> str:
@@ -44,11 +44,11 @@ class Remark:
 
 
 class Context:
-    """The surroundings of a pass: its target, and the remarks that it makes.
+    """The environment of a pass: its target, and the remarks that it makes.
 
     Args:
       pass_name: the pass.
-      vector_bytes: size of a vector register of the processor; 0 if none is known.
+      vector_bytes: size of a vector register of the processor; 0 if unknown.
 
     Attributes:
       remarks: those of the pass so far.
@@ -60,11 +60,11 @@ class Context:
         self.remarks: list[Remark] = []
 
     def applied(self, subject: str, message: str, *arguments: object) -> None:
-        """Note that something was rewritten; the message is formatted when it is shown."""
+        """Report a rewrite; the message is formatted when it is shown."""
         self.remarks.append(Remark(self._pass_name, subject, True, message, arguments))
 
     def missed(self, subject: str, reason: str, *arguments: object) -> None:
-        """Note that something was not rewritten, and why."""
+        """Report a missed rewrite and the reason."""
         self.remarks.append(Remark(self._pass_name, subject, False, reason, arguments))
 
 
@@ -73,9 +73,9 @@ class PassResult:
     """The result of one pass or of a pipeline.
 
     Attributes:
-      program: the rewritten program; the one that was given if nothing changed.
-      modified: True if it is another one.
-      remarks: notes on what was done and what was not.
+      program: the rewritten program; the input program if nothing changed.
+      modified: True if the program changed.
+      remarks: the remarks of the passes.
     """
 
     program: Program
@@ -88,10 +88,10 @@ class Pass:
     """A rewrite of programs that keeps their meaning.
 
     Attributes:
-      name: how it is called in remarks, dumps and on the command line.
-      summary: what it does, in a line.
+      name: its name in remarks, dumps and on the command line.
+      summary: a description in one line.
       run: rewrites a program; returns the same object if nothing changes.
-      requires: the names of passes that come before it in a pipeline.
+      requires: the names of passes that must precede it in a pipeline.
     """
 
     name: str
@@ -103,7 +103,7 @@ class Pass:
         """Run the pass alone.
 
         Args:
-          vector_bytes: as of `Context`.
+          vector_bytes: as in `Context`.
         """
         context = Context(self.name, vector_bytes)
         rewritten = self.run(program, context)
@@ -111,7 +111,7 @@ class Pass:
 
 
 class Pipeline:
-    """Passes in their order.
+    """Passes in order.
 
     Raises: InternalError: a pass comes before one that it requires.
     """
@@ -129,13 +129,13 @@ class Pipeline:
         return iter(self._passes)
 
     def run(self, program: Program, vector_bytes: int = 0, check: bool = False) -> PassResult:
-        """Run the passes one after the other.
+        """Run the passes in order.
 
         With `WEFT_JIT_DUMP=DIR` the program is written there before the first pass, and after each
         pass that changed it. Remarks are logged at the level DEBUG.
 
         Args:
-          vector_bytes: as of `Context`.
+          vector_bytes: as in `Context`.
           check: verify the program after each pass.
         Raises:
           InternalError: a pass broke a rule of the IR; only with `check`.

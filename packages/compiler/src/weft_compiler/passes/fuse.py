@@ -5,10 +5,10 @@
     for j in 8:              b[i] = a[i] + y[i]
       b[j] = a[j] + y[j]
 
-Two loops are merged if an iteration of the second needs nothing of later iterations of the first,
-and no statement between them prevents it. Loops inside of merged loops are then merged as well. A
-loop that fills a large temporary is not merged with one before a routine unless it reads enough of
-what that stores: its memory would be held meanwhile, and the values are in no cache any more.
+Two loops are merged if no iteration of the second depends on later iterations of the first, and no
+statement between them prevents it. Loops inside merged loops are then merged as well. A loop that
+fills a large temporary is merged with one before a routine only if it reads enough of its results:
+otherwise the temporary would be live during the routine, and its values evicted from the caches.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from weft_compiler.passes.scope import ScopedMutator
 from weft_compiler.passes.sink import LARGE_BYTES
 
 MAX_DISTANCE: Final = 24
-"""Statements before a loop among which a loop to merge it with is sought."""
+"""Number of statements before a loop that are searched for a loop to merge it with."""
 MAX_MOVED: Final = 4
-"""Statements that may move before a loop so that another one can be merged with it."""
+"""Maximal number of statements moved before a loop so that another one can be merged with it."""
 MAX_BUFFERS: Final = 16
-"""Buffers that a merged loop may touch: each stream of memory needs a page and a prefetcher.
+"""Maximal number of buffers of a merged loop: each stream needs a TLB entry and a prefetcher.
 
-Around a routine they are touched one after the other.
+Around a routine, buffers are accessed one after another.
 """
 MAX_STATEMENTS: Final = 150
-"""Statements that a merged loop may have: LLVM takes longer for each if there are more."""
+"""Maximal number of statements of a merged loop: LLVM's time grows faster than linearly."""
 
 MIN_SIZE_RATIO: Final = 8
-"""Ratio of the bytes that a loop fills to those in caches from which on the latter are ignored."""
+"""Ratio of the bytes that a loop fills to the bytes in caches from which the latter are ignored."""
 
 
 def fuse_loops(program: Program, context: Context) -> Program:
@@ -58,7 +58,7 @@ class _Fusion(ScopedMutator):
 
     def rewrite_statements(self, body: Body) -> Body:
         buffers, context = self.buffers, self.context
-        # Buffers may be there earlier than they are used: they are in nobody's way then.
+        # Allocations may move up without effect on other statements.
         allocated = [each for each in body if isinstance(each, Allocate)]
         sizes = {each.buffer.name: each.buffer.bytes for each in allocated}
         fused: list[Statement] = []
@@ -70,7 +70,7 @@ class _Fusion(ScopedMutator):
             position = len(fused)
             fused.append(statement)
             effects.append(effects_here)
-            # What a merged loop touches may let it be merged with one before.
+            # After a merge, the loop may be mergeable with an earlier one.
             while isinstance(loop := fused[position], For):
                 filled = sum(sizes.get(buffer, 0) for buffer in effects[position].writes)
                 partner = _find_partner(
@@ -105,9 +105,10 @@ class _Partner(NamedTuple):
     """The loop that another one is merged into.
 
     Attributes:
-      position: where it is; None if there is none.
-      needed: positions of the statements that have to move before it, as the other needs them.
-      obstacle: why the last loop that fills what the other reads cannot be it; "" if none does.
+      position: its position; None if there is none.
+      needed: positions of the statements to move before it, because the other loop needs them.
+      obstacle: the reason why the last loop that fills buffers the other reads is unsuitable; "" if
+        there is no such loop.
     """
 
     position: int | None
@@ -126,7 +127,7 @@ def _find_partner(
     """Return the loop that this one can be merged into.
 
     Args:
-      filled: bytes of temporaries that it fills; 0 where they are few.
+      filled: size of the temporaries that it fills, in bytes; 0 if small.
     """
     needed: list[int] = []
     obstacle = ""

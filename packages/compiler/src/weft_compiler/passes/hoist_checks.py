@@ -1,8 +1,8 @@
-"""Hoisting of checks before the statements that they do not need.
+"""Hoisting of checks above the statements that they do not depend on.
 
-What a program requires of its inputs, such as indices, is written where it is first used, between
-loops that have one range. Where it comes first those loops are merged: a matrix that would be in
-memory as a whole, such as the softmax before a loss of labels, then is a row of it.
+Requirements on inputs, such as index bounds, are checked where the inputs are first used, between
+loops over the same range. After hoisting, those loops can be fused. Then a matrix such as the
+softmax before a cross-entropy loss shrinks to one row.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from weft_compiler.passes.framework import Context
 
 
 def hoist_checks(program: Program, context: Context) -> Program:
-    """Return the program with each check, and loops of checks, as early as possible.
+    """Move each check, and loops of checks, as early as possible.
 
-    They stay in their order, so the first that fails is the same; and behind what may not end.
+    Checks keep their order, so the first one that fails is the same, and stay after statements that
+    may not terminate.
     """
     buffers = with_allocations(interface_buffers(program), program.body)
     hoisted: list[tuple[Statement, Effects]] = []

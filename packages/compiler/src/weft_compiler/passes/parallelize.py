@@ -1,8 +1,9 @@
 """Parallelization: independent loops are marked, outermost for threads, innermost for lanes.
 
-Of short loops around a longer one, that is for threads: they would share the others badly.
-Only what is easily seen is marked: each turn stores to places that its number tells, and loads
-nothing of what other turns store; variables of outside are combined at most.
+If short loops enclose a longer one, the longer one is for threads, because few iterations divide
+badly. Only simple cases are marked: the stores of an iteration are at indices that depend on the
+loop variable, it loads nothing that other iterations store, and outer variables are only combined
+into.
 """
 
 from __future__ import annotations
@@ -48,14 +49,14 @@ from weft_compiler.passes.scope import ScopedMutator
 from weft_compiler.routines import routine
 
 MIN_WORK: Final = 50_000
-"""Operations below which a loop is not worth being shared by threads: it takes some 10 us."""
+"""Minimal number of operations of a loop to divide among threads: some 10 us."""
 _UNKNOWN_TRIP_COUNT: Final = 16
 _SHORT_TRIP_COUNT: Final = 8
-"""Turns below which threads share a loop badly."""
+"""Trip count below which a loop divides badly among threads."""
 _MIN_WORK_RATIO: Final = 4
-"""Ratio of the work of a loop that is shared several times to `MIN_WORK`, at least."""
+"""Minimal ratio of the work of a loop that is divided several times to `MIN_WORK`."""
 _PRODUCTS_PER_OPERATION: Final = 8
-"""Products of numbers that a routine computes in the time of an operation, at least."""
+"""Minimal number of multiplications that a routine computes in the time of an operation."""
 
 
 def parallelize_loops(program: Program, context: Context) -> Program:
@@ -65,7 +66,7 @@ def parallelize_loops(program: Program, context: Context) -> Program:
 
 
 class _Parallelization(ScopedMutator):
-    """Marks the outermost loops that are worth sharing for threads, and vectorizes the rest."""
+    """Marks the outermost loops that are worth dividing among threads, and vectorizes the rest."""
 
     def rewrite_statement(self, statement: Statement) -> Statement | Body:
         vectorization = _Vectorization(self.buffers, self.context)
@@ -102,7 +103,7 @@ def _is_short(loop: For, outer: Buffers) -> bool:
 
 
 class _Vectorization(ScopedMutator):
-    """Marks the innermost independent loops for lanes."""
+    """Marks the innermost independent loops for vector lanes."""
 
     def rewrite_statement(self, statement: Statement) -> Statement | Body:
         rewritten = self.rewrite_bodies(statement)
@@ -141,9 +142,9 @@ def reorder_obstacle(
     """Return why the iterations of a loop may not run in any order, or "".
 
     Args:
-      combines: they may combine values into variables of outside.
-      may_end: so may they if one ends the program.
-      atomic: buffers that may be stored to at any place, as each store is atomic.
+      combines: True if they may combine values into outer variables.
+      may_end: True if an iteration may end the program.
+      atomic: buffers with atomic stores, which are allowed at any index.
     """
     effects = effects_of(loop.body, buffers)
     if effects.ends and not may_end:
@@ -158,7 +159,7 @@ def reorder_obstacle(
 
 
 def has_disjoint_stores(loop: For, buffer: str, effects: Effects) -> bool:
-    """Return True if each iteration of a loop has its own elements of a buffer.
+    """Return True if each iteration of a loop uses separate elements of a buffer.
 
     Args:
       effects: of the loop's body.
@@ -195,7 +196,7 @@ def _has_private_scalars(body: Body, combines: bool) -> bool:
 
 
 def estimate_work(statement: Statement) -> int:
-    """About how many operations a statement takes."""
+    """Return the approximate number of operations of a statement."""
     own = sum(
         isinstance(part, Apply | Load)
         for expression in expressions(statement)

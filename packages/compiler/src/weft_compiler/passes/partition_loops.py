@@ -5,7 +5,7 @@
                                                for i in 96:
                                                  y[i + 64] = b[i]
 
-Concatenated parts are then copied by whole registers, and unused values are not computed.
+Then concatenated parts are copied in whole registers, and unused values are not computed.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from weft_compiler.passes.framework import Context
 from weft_compiler.passes.simplify import simplify_body
 
 _MAX_PARTS: Final = 16
-"""Loops that one becomes at most."""
+"""Maximal number of loops that one loop is split into."""
 _MIN_ITERATIONS: Final = 8
-"""Turns of each: those of fewer cost more than what they would save."""
+"""Minimal trip count of each: shorter loops cost more than they save."""
 
 
 def partition_loops(program: Program, context: Context) -> Program:
@@ -42,10 +42,10 @@ def partition_loops(program: Program, context: Context) -> Program:
 
 
 class _Partition(StatementMutator):
-    """Splits loops whose choices depend on their variable.
+    """Splits loops whose conditions depend on their variable.
 
     Args:
-      names: finds names for the variables of new loops.
+      names: creates fresh names for the variables of new loops.
     """
 
     def __init__(self, names: Names, context: Context) -> None:

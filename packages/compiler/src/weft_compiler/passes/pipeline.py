@@ -1,4 +1,4 @@
-"""The passes for processors, in their order."""
+"""The pass pipeline for processors."""
 
 from __future__ import annotations
 
@@ -128,8 +128,8 @@ def optimize(program: Program, check: bool = True, vector_bytes: int = 0) -> Pas
     """Run all passes.
 
     Args:
-      check: verify the program after each.
-      vector_bytes: size of a vector register of the processor: products are chosen by it, and
-        sums are split by its number of lanes.
+      check: verify the program after each pass.
+      vector_bytes: size of a vector register of the processor, which determines the choice of
+        product routines and the number of lanes of sums.
     """
     return PIPELINE.run(program, vector_bytes, check)

@@ -1,4 +1,4 @@
-"""Products of matrices: which routine computes each, sums of them in place, and transposes.
+"""Matrix products: selection of routines, in-place accumulation, and hoisted transposes.
 
     alloc t: float32[256, 128]                   while on:
     while on:                                      call gemm(x, g, sum, accumulate=1, ...)
@@ -7,8 +7,7 @@
         for j in 128:
           sum[i, j] = sum[i, j] + t[i, j]
 
-A matrix that is the same in all turns of a loop, and is multiplied by its transpose, is transposed
-before the loop.
+A loop-invariant matrix that is used transposed is transposed once before the loop.
 """
 
 from __future__ import annotations
@@ -41,19 +40,19 @@ from weft_compiler.passes.scope import ScopedMutator
 from weft_compiler.windows import LINE
 
 _SMALL_WORK: Final = 10**6
-"""Multiplications up to which OpenBLAS for AVX-512 packs nothing."""
+"""Number of multiplications up to which OpenBLAS for AVX-512 does not pack."""
 _DEFAULT_CACHE: Final = 1 << 20
-"""Bytes of a second cache where nobody tells, which also were those of Zen 4."""
+"""Size of the L2 cache if it is unknown, in bytes; also that of Zen 4."""
 _CACHE_FOLDER: Final = Path("/sys/devices/system/cpu/cpu0/cache")
 _MAX_OPERAND_BYTES: Final = {8: 1 << 62, 56: 1 << 22}
-"""Rows of a product that reads its second operand a few times only, and how many bytes that may
-have then. Else it should fit into a second cache."""
+"""Largest second operand in bytes, by the rows of a product up to which it is read few times. With
+more rows it should fit into the L2 cache."""
 _MAX_OPERAND_BYTES_LARGE_CACHE: Final = {56: 1 << 24, 512: 1 << 24}
-"""The same besides where that cache is twice as large."""
+"""Additional limits if the L2 cache is twice as large."""
 _MIN_TRANSPOSED_ROWS: Final = 4
-"""Rows of a product from which on a second operand is transposed before a loop."""
+"""Minimal number of rows of a product whose second operand is transposed before a loop."""
 _MIN_FILLED: Final = 2 / 3
-"""Part of the registers of a narrow result that should be columns."""
+"""Minimal fraction of the lanes of a narrow result that hold columns."""
 
 
 def prefers_generated(
@@ -61,14 +60,14 @@ def prefers_generated(
 ) -> bool:
     """Return True if `matmul` takes less time than `gemm`.
 
-    This is what `benchmarks/RESULTS.md` has of Zen 4 and of Sapphire Rapids with OpenBLAS. Other
-    processors than those with AVX-512 were not measured.
+    Based on `benchmarks/RESULTS.md` for Zen 4 and Sapphire Rapids with OpenBLAS. Processors without
+    AVX-512 were not measured.
 
     Args:
       parameters: the parameters of the product.
       size: bytes of an element.
       vector_bytes: of a register.
-      cache: bytes of the second cache: the processors differ in that, and in what BLAS does best.
+      cache: bytes of the L2 cache, which distinguishes the processors and how well BLAS does there.
     """
     m, n, k = parameters["m"], parameters["n"], parameters["k"]
     if vector_bytes < LINE or not m or not n or not k:
@@ -91,7 +90,7 @@ def prefers_generated(
 
 @functools.cache
 def l2_cache_bytes() -> int:
-    """Bytes of the second cache of this machine, as Linux tells."""
+    """Return the size of this machine's L2 cache in bytes, from Linux."""
     for place in _CACHE_FOLDER.glob("index*"):
         try:
             level, kind, size = (
@@ -101,7 +100,7 @@ def l2_cache_bytes() -> int:
             continue
         if level == "2" and kind != "Instruction" and size.endswith("K") and size[:-1].isdigit():
             return int(size[:-1]) << 10
-    return _DEFAULT_CACHE  # of systems that do not tell
+    return _DEFAULT_CACHE  # systems without this information
 
 
 def select_products(program: Program, context: Context) -> Program:
@@ -114,7 +113,7 @@ def select_products(program: Program, context: Context) -> Program:
 
 
 class _ProductSelection(StatementMutator):
-    """Replaces `gemm` by `matmul` where that is faster."""
+    """Replaces `gemm` with `matmul` where that is faster."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -133,7 +132,7 @@ class _ProductSelection(StatementMutator):
 
 
 class _TransposeHoister(ScopedMutator):
-    """Transposes before a loop the operands that are the same in all of its iterations."""
+    """Transposes loop-invariant operands before the loop."""
 
     def __init__(self, names: Names, buffers: Buffers, context: Context) -> None:
         super().__init__(buffers, context)
@@ -220,7 +219,7 @@ def accumulate_in_place(program: Program, context: Context) -> Program:
 
 
 class _Accumulation(ScopedMutator):
-    """Adds products in place that one statement adds to a matrix."""
+    """Replaces products that one statement adds to a matrix with in-place accumulation."""
 
     def rewrite_statements(self, body: Body) -> Body:
         buffers = self.buffers
@@ -262,7 +261,7 @@ def _users(statements: Sequence[Statement], buffers: Buffers) -> dict[str, list[
 
 
 def _accumulation_target(statement: Statement, product: str, buffers: Buffers) -> str:
-    """The matrix of a product's shape that a statement adds it to, and does nothing else; or ""."""
+    """Return the matrix to which a statement only adds a product; or ""."""
     rows = statement
     columns = rows.body[0] if isinstance(rows, For) and len(rows.body) == 1 else None
     if not isinstance(rows, For) or not isinstance(columns, For):

@@ -11,12 +11,12 @@
                                              ... p_2[i, j] of s_2[i, j] ...
                                              ... p_2[i, j] ...
 
-A gradient takes what was computed on the way forward. Where that is large, and follows from what is
-much smaller by products of few terms and elementwise functions, it is computed a second time before
-those who need it later; what is small, as the sum of each row, is kept. Then neither copy is in
-memory as a whole, as both are made in tiles of rows with what takes them (`passes.tile`): a step
-of attention needs memory that grows with the length of a sequence, and not with its square. It is
-tried out: what stays whole nevertheless is not computed twice.
+A gradient reads forward values. A large one that is computed from much smaller operands, by
+products with few terms and elementwise functions, is computed again before its later uses. Small
+ones, such as row sums, are kept. Then no copy is in memory as a whole, because each is tiled
+together with its users (`passes.tile`). So the memory of an attention step grows with the sequence
+length, not with its square. The later passes run on trial: temporaries that remain whole are not
+recomputed.
 """
 
 from __future__ import annotations
@@ -44,27 +44,27 @@ from weft_compiler.passes.framework import Context
 from weft_compiler.passes.parallelize import estimate_work
 
 _MIN_BYTES: Final = 1 << 26
-"""Bytes from which on a temporary is computed again: to keep half as much takes less time."""
+"""Minimal size of a rematerialized temporary, in bytes: keeping half as much takes less time."""
 _MAX_BYTES_LEFT: Final = 1 << 23
-"""Bytes of it that there may be at a time afterwards."""
+"""Maximal size of its tiles afterwards, in bytes."""
 _MIN_SIZE_RATIO: Final = 8
-"""Ratio of its size to that of its operands, at least."""
+"""Minimal ratio of its size to that of its operands."""
 _MAX_WORK: Final = 32
-"""Operations that may be done again for each of its elements."""
+"""Maximal number of recomputed operations for each of its elements."""
 
 _Producers = frozenset[str]
-"""Buffers that are filled anew, so that one of them can be."""
+"""Buffers to fill again, in order to recompute one of them."""
 _LateUses = dict[int, set[str]]
-"""Of statements of a program that is made, by place, what would be computed again before them."""
+"""The temporaries to recompute before statements of the optimized program, by position."""
 
 
 def rematerialize(
     program: Program, context: Context, shrink: Callable[[Program], Program]
 ) -> Program:
-    """Return the program with large temporaries computed again where that saves their memory.
+    """Recompute large temporaries where that saves their memory.
 
     Args:
-      shrink: runs the later passes that make buffers smaller, on trial.
+      shrink: runs the later passes that shrink buffers, on trial.
     """
     flat = _TopLevel(program)
     chains: dict[str, _Producers] = {}
@@ -97,9 +97,9 @@ def rematerialize(
 
 
 def _late_uses(shrunk: Program, names: Mapping[str, object]) -> _LateUses:
-    """Return the temporaries that are kept for statements after their producer.
+    """Return temporaries that are live beyond the users of their producer.
 
-    Returns: for which statements which.
+    Returns: the temporaries, by the statements that use them late.
     """
     allocated = {each.buffer.name for each in shrunk.body if isinstance(each, Allocate)}
     uses: _LateUses = {}
@@ -114,13 +114,13 @@ def _late_uses(shrunk: Program, names: Mapping[str, object]) -> _LateUses:
 
 
 def _buffer_sizes(program: Program) -> dict[str, int]:
-    """Bytes of the buffers of a program."""
+    """Return the sizes of the buffers of a program, in bytes."""
     allocated = [each.buffer for each in walk(program.body) if isinstance(each, Allocate)]
     return {buffer.name: buffer.bytes for buffer in allocated}
 
 
 class _TopLevel:
-    """The statements of a program's own body, and which of them fill and take each temporary."""
+    """The top-level statements of a program, with the producers and users of each temporary."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -138,7 +138,7 @@ class _TopLevel:
                 self._reads.setdefault(name, []).append(at)
 
     def large_temporaries(self) -> Iterator[str]:
-        """Large temporaries that several statements take once they are filled."""
+        """Return large temporaries that several statements use after they are filled."""
         for name, buffer in self.buffers.items():
             if buffer.bytes >= _MIN_BYTES and name in self.fills:
                 filled = self.fills[name][-1]
@@ -199,16 +199,16 @@ class _TopLevel:
 
 
 class _Recomputation:
-    """A program with temporaries computed again.
+    """A program with recomputed temporaries.
 
     Args:
-      made: what passes make of it as it is.
-      chains: of temporaries what is filled anew for each.
-      wanted: what is computed again for statements of `made`.
+      made: the program after optimization without recomputation.
+      chains: for each temporary, the buffers to fill again.
+      wanted: the temporaries to recompute for statements of `made`.
 
     Attributes:
-      twins: of each of these its copies.
-      impossible: those that cannot be, as where what they are computed from is not there any more.
+      twins: the copies of each temporary.
+      impossible: temporaries that cannot be recomputed, as when their operands are gone.
     """
 
     def __init__(
@@ -242,7 +242,7 @@ class _Recomputation:
         return Renaming(names).rewrite_body((statement,)) if names else (statement,)
 
     def _recompute_before(self, names: set[str], statement: Statement) -> None:
-        """Fill temporaries anew before what has become a statement of the made program."""
+        """Fill temporaries again before a statement, given as that of the optimized program."""
         flat, defined = self._flat, defined_names((statement,))
         users = [
             position
@@ -250,7 +250,7 @@ class _Recomputation:
             if (each.writes.keys() | each.defines) & defined and position not in self._renames
         ]
         readers = [position for position in users if flat.effects[position].reads.keys() & names]
-        if not readers:  # what has no name, as a check, cannot be found again
+        if not readers:  # a statement that defines no name, such as a check, cannot be identified
             self.impossible |= names
             return
         first = readers[0]
@@ -263,7 +263,7 @@ class _Recomputation:
         self._renames |= dict.fromkeys([position for position in users if position >= first], twins)
 
     def _clone_producers(self, recomputed: _Producers) -> tuple[dict[str, str], Body]:
-        """Names for buffers that are filled anew, and the statements that do so."""
+        """Return new names for recomputed buffers, and the statements that fill them."""
         flat = self._flat
         twins = {name: self._names.new(name) for name in flat.buffers if name in recomputed}
         allocated = [
@@ -276,7 +276,7 @@ class _Recomputation:
         return twins, (*allocated, *copies)
 
     def _clone(self, statement: Statement, twins: Mapping[str, str]) -> Body:
-        """A statement with other buffers, and names of its own."""
+        """Return a statement with other buffers and fresh names."""
         declared = {
             each.variable if isinstance(each, For) else each.name
             for each in walk((statement,))

@@ -1,4 +1,4 @@
-"""The mutator of passes that need to know which buffers are visible to a statement."""
+"""The mutator of passes that need the buffers visible to a statement."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from weft_compiler.passes.framework import Context
 
 
 class ScopedMutator(StatementMutator):
-    """A mutator of statements that keeps track of the visible buffers.
+    """A mutator of statements that tracks the visible buffers.
 
     A subclass overrides `rewrite_statement`, or `rewrite_statements` for a body as a whole.
 
     Args:
-      buffers: those that are visible to the outermost body.
-      context: takes the remarks of the pass.
+      buffers: those visible to the outermost body.
+      context: receives the remarks of the pass.
     """
 
     def __init__(self, buffers: Buffers, context: Context) -> None:

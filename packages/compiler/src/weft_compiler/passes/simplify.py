@@ -34,10 +34,10 @@ def simplify_body(body: Body, known: Mapping[str, Range]) -> Body:
 
 
 class _Simplifier(Mutator):
-    """Simplifies statements by the ranges of the indices that are visible to them.
+    """Simplifies statements by the ranges of visible indices.
 
     Attributes:
-      num_removed: the loops of at most one iteration and the decided branches so far.
+      num_removed: the number of removed loops of at most one iteration and decided branches.
     """
 
     def __init__(self, ranges: Mapping[str, Range]) -> None:
@@ -95,7 +95,7 @@ _SURE = ("less", "less_equal", "greater", "greater_equal")
 
 
 def _comparison(expression: Apply, known: Mapping[str, Range]) -> Expr:
-    """A comparison of indices, or what it always gives."""
+    """Return a comparison of indices, or its value if it is constant."""
     x, y = (range_of(operand, known) for operand in expression.operands)
     if expression.primitive in ("greater", "greater_equal"):
         x, y = y, x
@@ -132,7 +132,7 @@ def _is_zero(x: Expr) -> bool:
 
 
 def _divided(primitive: str, x: Expr, divisor: int, known: Mapping[str, Range]) -> Expr | None:
-    """A quotient or a remainder of a sum, where what is not divisible stays below the divisor."""
+    """Return a quotient or remainder of a sum whose indivisible part stays below the divisor."""
     terms = affine(x)
     if terms is None:
         if not Range(0, divisor - 1).holds(range_of(x, known)):

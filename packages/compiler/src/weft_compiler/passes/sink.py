@@ -1,9 +1,8 @@
-"""Code sinking: large temporaries are computed late, as their memory is held from there on.
+"""Code sinking: large temporaries are computed late, which shortens their live ranges.
 
-Values are written in an order in which each comes after what it needs, so what needs inputs alone,
-as the values at points of filters do that the gradient of a convolution takes, comes long before
-it is used. Loops that fill so much memory move behind the routines that are called meanwhile, which
-leave nothing in caches that such a loop would find there.
+Lowering emits values in dependency order. A value that depends on inputs only, such as the
+transformed filters of a convolution's gradient, can precede its use by far. Loops that fill large
+temporaries move after the routines called meanwhile. These evict the caches, so nothing is lost.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from weft_compiler.passes.effects import Effects, effects_of, interface_buffers,
 from weft_compiler.passes.framework import Context
 
 LARGE_BYTES: Final = 1 << 20
-"""Bytes that a loop fills from which on it is moved."""
+"""Minimal number of bytes that a moved loop fills."""
 
 
 def sink_temporaries(program: Program, context: Context) -> Program:
@@ -42,9 +41,9 @@ def sink_temporaries(program: Program, context: Context) -> Program:
 
 
 def _sunk_position(loop_effects: Effects, later: Sequence[tuple[Statement, Effects]]) -> int:
-    """The place of a loop among the statements behind it, of which the last is the first.
+    """Return the new position of a loop among later statements, given in reverse order.
 
-    Where one of these ends the program nobody reads what the loop fills.
+    If one of these ends the program, nothing reads the buffers that the loop fills.
     """
     called = False
     for position in range(len(later), 0, -1):

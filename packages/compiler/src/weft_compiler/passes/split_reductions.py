@@ -8,7 +8,7 @@
                                    for b in 16:
                                      s[j] add= parts[b, j]
 
-How many blocks there are follows from the loop alone, so what comes out does not depend on threads.
+The number of blocks depends on the loop only, so results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ from weft_compiler.passes.scope import ScopedMutator
 from weft_tensor.dtypes import DType
 
 MIN_WORK: Final = 200_000
-"""Operations from which on a loop is cut: each block costs some more."""
+"""Minimal number of operations of a split loop, because each block adds some."""
 _BLOCK_COUNTS: Final = (16, 15, 14, 13, 12, 11, 10, 9, 8, 20, 18, 24, 32, 7, 6, 5, 4, 3, 2)
 """Numbers of blocks by preference: the first that divides the trip count."""
 _MIN_SHARED_BYTES: Final = 256
-"""Bytes of a part from which on blocks combine into it where it lies."""
+"""Minimal size of a part, in bytes, for which blocks combine into it in place."""
 _MIN_WORK_PER_ELEMENT: Final = 8
-"""Operations for each element that is combined once more, at least."""
+"""Minimal number of operations for each element that is combined once more."""
 
 
 def split_reductions(program: Program, context: Context) -> Program:
@@ -87,7 +87,7 @@ class _Splitter(ScopedMutator):
     """Splits loops.
 
     Args:
-      names: finds names for variables and partial results.
+      names: creates fresh names for variables and partial results.
     """
 
     def __init__(self, names: Names, buffers: Buffers, context: Context) -> None:
@@ -176,8 +176,8 @@ class _PartialResult:
     Attributes:
       name: of the variable or the buffer.
       parts: the partial results of the blocks.
-      block: the block's number.
-      stored: whether it is a buffer.
+      block: the number of the block.
+      stored: True for a buffer.
     """
 
     name: str
@@ -188,7 +188,7 @@ class _PartialResult:
 
     @property
     def _identity(self) -> Expr:
-        """The identity element of the combiner."""
+        """Return the identity element of the combiner."""
         dtype, value = self.parts.dtype, _IDENTITY[self.combine]
         if dtype.is_integer and not np.isfinite(value):
             limits = np.iinfo(dtype.numpy)
@@ -196,11 +196,11 @@ class _PartialResult:
         return number(value, dtype)
 
     def emit_partial(self, body: Body, own: str, nest: _Nest) -> Body:
-        """Statements of a block, with its part in the place of the whole.
+        """Return the statements of a block, with its part in place of the whole.
 
         Args:
-          own: the name of what only the block has, for parts that are small: others write beside
-            them. "" for none.
+          own: the name of a block-local buffer for small parts, which would share cache lines with
+            others; "" for none.
         """
         shape, dtype, parts = self.parts.shape[1:], self.parts.dtype, self.parts.name
         if not self.stored:
@@ -217,7 +217,7 @@ class _PartialResult:
         return (*first, *_Redirection(self.name, parts, (self.block,)).rewrite_body(body))
 
     def emit_combination(self, nest: _Nest) -> Body:
-        """The parts, combined into the whole."""
+        """Return the statements that combine the parts."""
         dtype = self.parts.dtype
 
         def step(*at: Expr) -> Statement:
@@ -244,8 +244,8 @@ class _Redirection(StatementMutator):
 
     Args:
       name: the buffer or variable that they combine values into.
-      other: the one that takes its place.
-      block: indices of the other before those of a store.
+      other: its replacement.
+      block: indices of the replacement before those of a store.
     """
 
     def __init__(self, name: str, other: str, block: tuple[Expr, ...] = ()) -> None:

@@ -7,13 +7,13 @@
     call gemm(s, v, y, m=1024, ...)            ... s[i, j] ...
                                              call gemm(s, v, y[block * 64], m=64, ...)
 
-So the scores of attention, rows by columns, are never in memory as a whole. Statements that follow
-each other are put into one loop over blocks of rows where each row of what they share is touched by
-its own turns and products alone. The second operand of a product is read once for each block, so
-that is done where the matrix in between is larger.
+So the scores of attention, rows by columns, are never in memory as a whole. Adjacent statements are
+put into one loop over blocks of rows if each row of their shared buffers is used only by iterations
+and products of that row. The second operand of a product is read again for each block, so tiling
+pays only if the intermediate matrix is larger.
 
-A product that sums over the rows, as that of the transpose of such a matrix with another one does
-in a gradient, is added up block by block.
+A product that sums over the rows, such as one with the transpose of such a matrix in a gradient, is
+accumulated block by block.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ from weft_compiler.passes.scope import ScopedMutator
 T = TypeVar("T")
 
 _MIN_BYTES: Final = 1 << 20
-"""Bytes of what is between that are worth it: about a second cache."""
+"""Minimal size of the intermediate matrix, in bytes: about an L2 cache."""
 _TILE_BYTES: Final = 1 << 21
-"""Bytes that a block of it may have: more than a second cache, since products of few rows cost more
-than what the third one is slower by."""
+"""Maximal size of a tile of it, in bytes: larger than an L2 cache, because products of few rows
+cost more than the slower L3 cache."""
 _MIN_ROWS, _MAX_ROWS = 16, 256
-"""Rows of a block."""
+"""Limits of the rows of a tile."""
 _PRODUCTS: Final = ("gemm", "matmul", "matmul_pairs")
 
 
@@ -76,13 +76,13 @@ def tile_rows(program: Program, context: Context) -> Program:
 
 
 class _Step(NamedTuple):
-    """A statement, which may do the same for each of some rows.
+    """A statement that may be a computation for each of some rows.
 
     Attributes:
-      rows: how many; 0 if it does not.
-      axes: of buffers, the dimension of rows, where each row is touched by its own part alone.
+      rows: the number of rows; 0 if it is not.
+      axes: the dimension of rows of buffers in which each row is used by its own part only.
       reread_bytes: bytes that each block would read or write again.
-      parts: of a product, the dimension of rows in each operand that has them.
+      parts: for a product, the dimension of rows of each operand that has them.
     """
 
     statement: Statement
@@ -99,7 +99,7 @@ class _Step(NamedTuple):
 
     @property
     def touches(self) -> set[str]:
-        """The buffers that it touches."""
+        """The buffers that it uses."""
         return {*self.effects.reads, *self.effects.writes}
 
 
@@ -171,14 +171,14 @@ def _group_before_next(
 def _longest_group(
     steps: Sequence[Sequence[_Step]], users: Mapping[str, int], allocated: Buffers
 ) -> tuple[list[_Step], list[Buffer], int]:
-    """The longest beginning that is worth it, what is between its steps, and the rows of a block.
+    """Return the longest profitable prefix, the buffers between its steps, and the rows of a tile.
 
     Args:
-      users: how many statements touch each buffer.
+      users: the number of statements that use each buffer.
     """
     group = _compatible_prefix(steps)
     between, rows = _tile_size(group, users, allocated)
-    if not between:  # no beginning of it has more between its steps
+    if not between:  # no prefix of it has more intermediate buffers
         return group[:1], [], 0
     candidates = between
     while len(group) > 1 and not rows:
@@ -188,10 +188,10 @@ def _longest_group(
 
 
 def _compatible_prefix(steps: Sequence[Sequence[_Step]]) -> list[_Step]:
-    """The longest beginning that can be done in blocks of the same rows.
+    """Return the longest prefix that can be tiled by the same rows.
 
     Args:
-      steps: of each statement the ways in which it may be.
+      steps: the alternatives of each statement.
     """
     group: list[_Step] = []
     for ways in steps:
@@ -229,7 +229,7 @@ def _alternatives(statement: Statement, effects: Effects, buffers: Buffers) -> l
 
 
 def _product_alternatives(call: Call, effects: Effects, buffers: Buffers) -> list[_Step]:
-    """A product of rows by rows, and as one that sums over them."""
+    """Return a product as a step by rows, and as one that sums over them."""
     parameters, size = dict(call.parameters), call.views[0].dtype.size
     m, n, k = parameters["m"], parameters["n"], parameters["k"]
     if len({view.buffer for view in call.views}) < len(call.views):
@@ -239,7 +239,7 @@ def _product_alternatives(call: Call, effects: Effects, buffers: Buffers) -> lis
     rows = {"a": a.rows(m, parameters["a_row"], k), "c": c.rows(m, parameters["c_row"], n)}
     if None not in rows.values():
         steps.append(_product_step(call, effects, m, rows, buffers, n * k * size))
-    if "b_row" not in parameters:  # pairs of rows are packed, and stay together
+    if "b_row" not in parameters:  # rows are packed in pairs, which stay together
         return steps or [_Step(call, effects, 0, {}, 0)]
     terms = {"a": a.rows(k, parameters["a_column"], m), "b": b.rows(k, parameters["b_row"], n)}
     if None not in terms.values() and c.is_whole(m, n, parameters["c_row"]):
@@ -267,16 +267,16 @@ def _product_step(
 
 
 class _Matrix(NamedTuple):
-    """An operand of a product, and the buffer in which it begins somewhere."""
+    """An operand of a product, and the buffer that contains it."""
 
     view: Load
     buffer: Buffer
 
     def rows(self, count: int, apart: int, columns: int) -> int | None:
-        """The dimension of so many rows whose columns are all of the other one of the last two.
+        """Return the dimension of `count` rows whose columns are all of the other of the last two.
 
         Args:
-          apart: how many elements rows are apart.
+          apart: the row stride in elements.
         """
         shape, rank = self.buffer.shape, len(self.buffer.shape)
         for axis in range(max(0, rank - 2), rank):
@@ -300,7 +300,7 @@ class _Matrix(NamedTuple):
 
 
 def _axis_of(name: str, variable: str, effects: Effects, rank: int) -> int | None:
-    """The dimension in which a loop touches the place of its variable alone."""
+    """Return the dimension whose index in a loop is always the loop variable."""
     touched = list(accesses(effects, name))
     for axis in range(rank):
         if all(
@@ -329,7 +329,7 @@ def _tile_size(
     """Return the buffers between the steps of a group, and the rows of a tile; 0 if none pays.
 
     Args:
-      users: how many statements touch each buffer.
+      users: the number of statements that use each buffer.
     """
     if len(group) < 2 or not any(isinstance(each.statement, Call) for each in group):
         return [], 0
@@ -354,7 +354,7 @@ def _tile_size(
 def _emit_tiles(
     group: Sequence[_Step], between: Sequence[Buffer], rows: int, buffers: Buffers
 ) -> Body:
-    """The loop over blocks, and zeros before it for what is summed over them."""
+    """Return the loop over tiles, preceded by zeros for the results summed over them."""
     names = {name for each in group for name in (*each.effects.defines, *each.effects.uses)}
 
     def unique(given: str) -> str:
@@ -383,7 +383,7 @@ def _emit_tiles(
 
 
 def _emit_zeros(unique: Unique, view: Load, buffers: Buffers) -> Body:
-    """Zeros in the matrix of a view."""
+    """Return statements that zero the matrix of a view."""
     zero = number(0, view.dtype)
 
     def store(*at: Expr) -> Body:
@@ -393,11 +393,11 @@ def _emit_zeros(unique: Unique, view: Load, buffers: Buffers) -> Body:
 
 
 def _tile_call(step: _Step, small: Mapping[str, int], block: Expr, rows: int) -> Call:
-    """A product of the rows of a block, or what they add to one that sums over rows."""
+    """Return the product of a tile's rows, or their contribution to a sum over rows."""
     call = step.statement
     assert isinstance(call, Call)
     parameters = {**dict(call.parameters), "k" if step.sums else "m": rows}
-    # Of each operand with rows: how far apart its columns are.
+    # For each operand with rows, its column stride.
     columns = {"a": "a_row", "b": "b_column"} if step.sums else {"a": "a_column", "c": "c_row"}
     if step.sums:
         parameters["accumulate"] = 1
@@ -408,13 +408,15 @@ def _tile_call(step: _Step, small: Mapping[str, int], block: Expr, rows: int) ->
             first = plus(view.indices[axis], times(block, rows))
             view = replace(view, indices=_with_item(view.indices, axis, first))
         if axis is not None and view.buffer in small and axis == len(view.indices) - 1:
-            parameters[columns[name]] = rows  # a row is a column of the buffer, which has fewer now
+            parameters[columns[name]] = (
+                rows  # a row is a column of the buffer, which is narrower now
+            )
         views.append(view)
     return replace(call, views=tuple(views), parameters=tuple(parameters.items()))
 
 
 def _tile_loop(loop: For, small: Mapping[str, int], block: Expr, rows: int) -> For:
-    """The turns of a block, with the places of small buffers from its first row."""
+    """Return the iterations of a tile, with small buffers indexed from its first row."""
     iteration = Variable(INDEX, loop.variable)
     row = plus(times(block, rows), iteration)
     body = _TileIndices(loop.variable, row, iteration, small).rewrite_body(loop.body)
@@ -422,12 +424,12 @@ def _tile_loop(loop: For, small: Mapping[str, int], block: Expr, rows: int) -> F
 
 
 class _TileIndices(Mutator):
-    """Rewrites the row of a loop: in small buffers that of the tile, elsewhere that of the whole.
+    """Rewrites the row index of a loop: local to the tile in small buffers, global elsewhere.
 
     Args:
       variable: of the loop over rows, which becomes one over the rows of a tile.
-      row: the row of the whole.
-      iteration: the row of the tile.
+      row: the global row.
+      iteration: the row within the tile.
       small: the axis of rows of the buffers that hold a tile.
     """
 
@@ -456,5 +458,5 @@ class _TileIndices(Mutator):
 
 
 def _with_item(values: Sequence[T], axis: int, value: T) -> tuple[T, ...]:
-    """Values with another one at a place."""
+    """Return values with the one at a position replaced."""
     return (*values[:axis], value, *values[axis + 1 :])

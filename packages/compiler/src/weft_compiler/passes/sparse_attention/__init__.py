@@ -1,1 +1,1 @@
-"""Skipping of attention columns whose probabilities are exactly zero."""
+"""Sparse attention: skips columns whose probabilities are exactly zero."""

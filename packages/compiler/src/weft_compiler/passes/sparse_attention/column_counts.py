@@ -1,4 +1,4 @@
-"""Numbers of columns that a mask leaves; see `sparse_attention.rewrite`."""
+"""Numbers of unmasked columns; see `sparse_attention.rewrite`."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
 MAX_SCORE: Final = 4096.0
-"""Usual bound of the product of a query and a key; twice as much is below masks of -10,000."""
+"""Assumed bound of the product of a query and a key; twice this is less than a mask of -10,000."""
 MAX_SQUARED_NORM: Final = 1e18
-"""Squares of lengths up to which sums of products are finite, also of many, for float32 too."""
+"""Largest squared norm for which sums of many products are finite, in float32 too."""
 ROUNDING: Final = 2.0**-16
-"""Relative error of a length, a sum or a score, at most; see `MAX_DEPTH`."""
+"""Bound of the relative error of a norm, a sum or a score; see `MAX_DEPTH`."""
 MAX_DEPTH: Final = 1 << 10
-"""Numbers of a vector up to which rounding is that small."""
+"""Largest vector size for which `ROUNDING` holds."""
 EXP_UNDERFLOW: Final = {dtypes.float32: 110.0, dtypes.float64: 750.0}
-"""Distance below 0 from which on exp is exactly 0, with a margin."""
+"""Magnitude of negative arguments from which exp is exactly 0, with a margin."""
 _COLUMNS_PER_COUNT: Final = 64
-"""Columns are counted in so many."""
+"""Granularity of column counts."""
 
 
 class CountEmitter:
-    """Loops that count columns."""
+    """Emits loops that count columns."""
 
     def __init__(self, names: Names, dtype: DType, columns: int, factors: Sequence[Load]) -> None:
         self._names, self._dtype, self._columns = names, dtype, columns
@@ -53,10 +53,10 @@ class CountEmitter:
     def emit(
         self, counts: Buffer, axes: Sequence[For], row: For | None, low: Expr, high: Expr
     ) -> Body:
-        """After which column all scores vanish, in all rows of a block.
+        """Emit the number of columns of a block of rows, beyond which all probabilities are zero.
 
         Args:
-          low, high: scores where the product is at its bounds.
+          low, high: scores for the bounds of the product.
         """
         variables = {
             loop.variable: Variable(INDEX, self._names.new(loop.variable)) for loop in axes
@@ -80,7 +80,7 @@ class CountEmitter:
         return statements
 
     def _emit_row(self, bounds: tuple[Expr, Expr], factors: Sequence[Expr], last: Variable) -> Body:
-        """A row. Its last column that counts is not below another one by as much as vanishes."""
+        """Emit a row: find its last column whose score can be close enough to the maximum."""
         most, worst = [Variable(self._dtype, self._names.new(name)) for name in ("most", "worst")]
         first, second = [Variable(INDEX, self._names.new("j")) for _ in range(2)]
 
@@ -97,7 +97,7 @@ class CountEmitter:
         )
         _, largest = ends(second)
         wide = functools.partial(number, dtype=self._dtype)
-        size = apply("minimum", apply("abs", largest), wide(MAX_SQUARED_NORM**1.5))  # of -inf too
+        size = apply("minimum", apply("abs", largest), wide(MAX_SQUARED_NORM**1.5))  # also for -inf
         slack = apply("mul", apply("add", size, apply("abs", most)), wide(ROUNDING))
         below = apply("sub", most, apply("add", slack, wide(EXP_UNDERFLOW[self._dtype])))
         vanishes = apply("less", largest, below)
@@ -160,7 +160,7 @@ def substitute_scores(value: Expr, scores: str, bound: float) -> Expr:
 
 
 class _ScoreReplacement(Mutator):
-    """Replaces loads of scores by a number."""
+    """Replaces loads of scores with a number."""
 
     def __init__(self, scores: str, bound: float) -> None:
         self._scores, self._bound = scores, bound

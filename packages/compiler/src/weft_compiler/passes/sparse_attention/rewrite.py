@@ -7,18 +7,17 @@
       call gemm(p, v, y[..], k=1024)         for i in 64: ... j in n ...
                                              call gemm(p, v, y[..], k=n)
 
-A share is exp(x - m) over a sum, and exactly zero where the score x is far enough below the maximum
-m of its row. x follows from a product s and from a mask, which is known before s is: where s is
-between -BOUND and BOUND, x is between what the mask makes of these two, if it never turns back
-between them. So `counts` has, for each block of rows, after which column all scores are too low
-whatever the product is. That it is within these bounds is seen by the lengths of the vectors that
-are multiplied, before they are: |q k| <= |q| |k|. Where it is not, as where one of them is NaN, all
-columns count.
+A probability is exp(x - m) divided by a sum. It is exactly zero if the score x is far enough below
+the maximum m of its row. x depends on a product s and on a mask, which is known before s. If s is
+in [-BOUND, BOUND] and x is monotonic in s, then x is between its values at the two bounds. So
+`counts` holds, for each block of rows, the column after which all scores are too low for any
+product within the bounds. The norms of the operands prove the bounds before the product:
+|q k| <= |q| |k|. If they do not, as with NaN, all columns are computed.
 
-What is multiplied with shares of zero adds nothing if it is finite, which the same lengths tell.
-So it goes on: the rows of v for these columns are not read, and in a gradient neither are products
-made that are multiplied with such shares. Blocks that are read elsewhere have zeros there, and a
-note how many columns counted.
+Finite factors of zero probabilities contribute nothing; the same norms prove that they are finite.
+The same bound lets us skip the rows of v for these columns and, in the gradient, the products that
+multiply zero probabilities. Blocks that are read elsewhere are filled with zeros, and their number
+of columns is recorded.
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ from weft_tensor import dtypes
 
 _PRODUCTS: Final = ("gemm", "matmul")
 _MIN_COLUMNS: Final = 256
-"""Columns from which on it is tried."""
+"""Minimal number of columns."""
 
 _NOT_ALIGNED: Final = "its blocks of rows do not match those of the probabilities"
 _NO_PRODUCT: Final = "probabilities are used by a routine other than a matrix product"
@@ -116,12 +115,12 @@ def skip_masked_columns(program: Program, context: Context) -> Program:
 
 
 class _StoredProbabilities(NamedTuple):
-    """Shares that are in memory as a whole.
+    """Probabilities that are in memory as a whole.
 
     Attributes:
-      counts: the buffer that says of each block of rows how many columns may be other than zero.
+      counts: the buffer with the number of possibly nonzero columns for each block of rows.
       rows: of a block.
-      blocks: how many there are.
+      blocks: the number of blocks.
     """
 
     counts: str
@@ -130,10 +129,10 @@ class _StoredProbabilities(NamedTuple):
 
 
 class _TopLevelStatement:
-    """A statement of the program itself.
+    """A top-level statement of the program.
 
     Attributes:
-      before: what comes before it.
+      before: the statements before it.
     """
 
     def __init__(
@@ -152,7 +151,7 @@ class _TopLevelStatement:
 
     @functools.cached_property
     def written(self) -> Collection[str]:
-        """The buffers that it writes."""
+        """Return the buffers that it writes."""
         return effects_of((self._statement,), self.buffers).writes.keys()
 
     def is_only_writer(self, name: str) -> bool:
@@ -163,7 +162,7 @@ class _TopLevelStatement:
         )
 
     def visit(self, statement: Statement, loops: tuple[For, ...], buffers: Buffers) -> Statement:
-        """A statement with blocks of rows in it, however deep, that leave columns out."""
+        """Rewrite a statement with blocks of rows in it, at any depth, to skip columns."""
         if not isinstance(statement, For):
             return statement
         around = (*loops, statement)
@@ -180,7 +179,7 @@ class _TopLevelStatement:
 def _try_rewrite(
     statement: Statement, loops: tuple[For, ...], outer: _TopLevelStatement, buffers: Buffers
 ) -> list[Statement]:
-    """A loop over blocks of rows that leaves columns out, and what comes before it; or nothing."""
+    """Return a loop over blocks of rows that skips columns, and its setup; or nothing."""
     if not isinstance(statement, For) or not isinstance(statement.extent, Constant):
         return []
     if not any(isinstance(each, Call) for each in statement.body):
@@ -245,7 +244,7 @@ class _AttentionLoop:
         """Return the statements before the columns are counted, and those after.
 
         Args:
-          pairs: statements, and what they become.
+          pairs: statements and their replacements.
         """
         early: list[Statement] = []
         late: list[Statement] = []
@@ -263,7 +262,7 @@ class _AttentionLoop:
     # ------------------------------------------------------------------ what is zero
 
     def _find_softmax(self) -> Softmax | None:
-        """The first softmax of the rows of a product."""
+        """Find the first softmax over the rows of a product."""
         products = {
             each.views[2].buffer: dict(each.parameters)["n"]
             for each in self.loop.body
@@ -339,7 +338,7 @@ class _AttentionLoop:
     # ------------------------------------------------------------------ products
 
     def _rewrite_product(self, call: Call) -> Call:
-        """A product of columns that count."""
+        """Restrict a product to the counted columns."""
         touched = {view.buffer for view in call.views} & (self.facts.sparse)
         if not touched and not self._fills_columns(call):
             return call
@@ -380,7 +379,7 @@ class _AttentionLoop:
         """Require an operand that is a matrix of a buffer, to be checked for finite values.
 
         Args:
-          axes: how many elements along each axis of the matrix, and how far apart these are.
+          axes: the size and the stride along each axis of the matrix, in elements.
         """
         shape = self.buffers[view.buffer].shape
         require(view.buffer not in self.facts.sparse and len(shape) >= 2, _NO_MATRIX)
@@ -399,7 +398,7 @@ class _AttentionLoop:
     # ------------------------------------------------------------------ rows
 
     def _rewrite_rows(self, loop: For) -> For:
-        """A loop over rows that leaves columns out."""
+        """Rewrite a loop over rows to skip columns."""
         rows = RowDefinitions(loop)
         statements: list[Statement] = []
         allocated = {each.buffer.name for each in loop.body if isinstance(each, Allocate)}
@@ -421,7 +420,7 @@ class _AttentionLoop:
     # ------------------------------------------------------------------ how many count
 
     def _emit_counts(self, softmax: Softmax) -> Expr:
-        """A buffer with counts, filled before the statement; an element of it."""
+        """Emit a buffer of counts, filled before the statement; return an element of it."""
         require(self.facts.num_columns >= _MIN_COLUMNS, "there are too few columns")
         low, high = [
             substitute_scores(softmax.value, softmax.scores, sign * MAX_SCORE) for sign in (-1, 1)
@@ -445,7 +444,7 @@ class _AttentionLoop:
         known = {loop.variable for loop in axes} | ({row.variable} if row else set())
         is_mask = used <= known | {COLUMN.name} and COLUMN.name in used
         require(is_mask, "there is no mask that depends on the column alone or on row and column")
-        # To look at the mask is worth it where several softmaxes have the same.
+        # Examining the mask pays if several softmaxes share it.
         others = [loop for loop in self.loops if loop.variable not in used]
         is_shared = row is None or any(static_extent(loop) > 1 for loop in others)
         require(is_shared, "the mask is not shared by several heads or sequences")
@@ -492,7 +491,7 @@ class _AttentionLoop:
         return condition, tuple(inside)
 
     def _emit_norm(self, view: Load) -> tuple[Variable, Body]:
-        """The largest square of the length of a row of the last two dimensions."""
+        """Emit the largest squared norm of a row of the last two dimensions."""
         buffer = self.buffers[view.buffer]
         most = Variable(view.dtype, self.names.new(f"{view.buffer}_most"))
         total = Variable(view.dtype, self.names.new(f"{view.buffer}_square"))

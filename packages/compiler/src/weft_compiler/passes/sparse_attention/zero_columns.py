@@ -1,4 +1,4 @@
-"""Values of a row that are zero in masked columns; see `sparse_attention.rewrite`."""
+"""Row values that are zero in masked columns; see `sparse_attention.rewrite`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COLUMN: Final = Variable(INDEX, "*column")
 
 
 class MatchFailure(Exception):  # noqa: N818 - it is no error of a program
-    """A failed requirement of a rewrite; its text says which."""
+    """A failed requirement of a rewrite; its text is the reason."""
 
 
 def require(condition: object, reason: str) -> None:
@@ -44,11 +44,11 @@ def require(condition: object, reason: str) -> None:
 
 @dataclass
 class Softmax:
-    """The softmax of rows in a loop.
+    """The softmax over the rows of a loop.
 
     Attributes:
-      scores: the buffer of the product that it is of.
-      value: what it is of, with COLUMN for the column; `row` is the loop's variable.
+      scores: the buffer of the product.
+      value: the softmax argument, with COLUMN for the column; `row` is the loop over rows.
       max_name: the name of the maximum of a row.
     """
 
@@ -63,13 +63,13 @@ class LoopFacts:
     """Facts about a block of rows.
 
     Attributes:
-      names: for what is new.
+      names: creates fresh names.
       local: buffers of the block.
-      columns: how many count.
-      num_columns: how many there are.
-      zero: buffers of zeros in the columns that do not count.
-      partial: those that have no values there.
-      factors: numbers that scores are multiplied with, which are seen to be finite.
+      columns: the number of columns to compute.
+      num_columns: the number of all columns.
+      zero: buffers that are zero in skipped columns.
+      partial: buffers that are undefined in skipped columns.
+      factors: factors of scores that are proven to be finite.
     """
 
     names: Names
@@ -83,7 +83,7 @@ class LoopFacts:
 
     @property
     def sparse(self) -> set[str]:
-        """Buffers of which columns do not count."""
+        """Buffers with skipped columns."""
         return self.zero | self.partial
 
 
@@ -91,7 +91,7 @@ class RowDefinitions:
     """Definitions by the loops over columns in a loop over rows.
 
     Attributes:
-      maxima: loops and the maxima that they find.
+      maxima: loops and the maxima that they compute.
     """
 
     def __init__(self, loop: For) -> None:
@@ -104,7 +104,7 @@ class RowDefinitions:
                 self._lets[each.name] = each.value
             if (
                 isinstance(each, Store) and each.combine is None
-            ):  # of the row as a whole, such as its maximum
+            ):  # a value of the whole row, such as its maximum
                 place = Load(each.value.dtype, each.buffer, each.indices)
                 self._row_values[str(place)] = each.value
             if not isinstance(each, For):
@@ -132,7 +132,7 @@ class RowDefinitions:
 
 
 class _Expansion(Mutator):
-    """Replaces names and loads by their definitions in a loop over rows."""
+    """Replaces names and loads with their definitions in a loop over rows."""
 
     def __init__(self, rows: RowDefinitions, column: str) -> None:
         self._rows, self._column = rows, column
@@ -152,8 +152,8 @@ class ColumnLoops:
 
     Attributes:
       own: buffers of the row.
-      zero, partial: what is zero in columns that do not count, and what is not computed there.
-      sums: names of sums of shares, which are 1 and more.
+      zero, partial: names and buffers that are zero, or not computed, in skipped columns.
+      sums: names of sums of exponentials, which are at least 1.
     """
 
     facts: LoopFacts
@@ -166,7 +166,7 @@ class ColumnLoops:
     lets: dict[str, Expr] = field(default_factory=dict)
 
     def rewrite(self, loop: For) -> Body:
-        """A loop of the columns that count, and zeros before it in what is read elsewhere."""
+        """Return a loop over the counted columns, after zeros for buffers read elsewhere."""
         before: list[Statement] = []
         for each in loop.body:
             match each:
