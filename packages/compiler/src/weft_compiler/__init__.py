@@ -1,1 +1,1 @@
-"""Parts of a graph as machine code: a loop-nest IR, the passes over it, and LLVM behind it."""
+"""Compilation of parts of a graph: a loop-nest IR, passes over it, and LLVM code generation."""

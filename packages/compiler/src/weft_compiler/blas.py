@@ -1,7 +1,7 @@
-"""NumPy's own BLAS: where its functions are in this process.
+"""Addresses of the functions of NumPy's BLAS in this process.
 
-Programs call the library that kernels call through `np.matmul`, in the same way, so products have
-the same bits, and as many threads.
+Programs call the same library in the same way as kernels do through `np.matmul`. So products have
+the same bits and use the same number of threads.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from typing import Any, Final
 import numpy  # noqa: F401 - loads the module below
 
 FUNCTIONS: Final = tuple(f"{kind}{name}" for kind in "sd" for name in ("gemm", "gemv", "dot"))
-"""Those that programs call, as CBLAS names them, of float32 and of float64."""
+"""The CBLAS names of the functions that programs call, for float32 and float64."""
 
 _SPELLINGS: Final = ("scipy_cblas_{}64_", "cblas_{}64_")
-"""Names of functions whose sizes have 64 bits, in NumPy's wheels and in distributions."""
+"""Symbols of the functions with 64-bit sizes, in NumPy's wheels and in Linux distributions."""
 _THREADS: Final = ("scipy_openblas_get_num_threads64_", "openblas_get_num_threads64_")
-"""What tells there how many threads BLAS may use."""
+"""Symbols of the function that returns the number of threads of BLAS."""
 
 MISSING: Final = "NumPy brings no BLAS that compiled code can call"
 
 
 _SEVERAL: Final = ctypes.CFUNCTYPE(ctypes.c_int32)(lambda: 2)
-"""What is asked of a BLAS that does not tell its threads: nobody shares its calls then."""
+"""Stands in for that function if BLAS has none: it returns 2, so that calls are not split."""
 
 
 @functools.cache
 def addresses() -> Mapping[str, int]:
-    """Where each of FUNCTIONS is; nothing where NumPy brings no BLAS that can be called.
+    """Return the address of each of FUNCTIONS; nothing if NumPy's BLAS cannot be called.
 
-    Besides, as "threads", what tells how many threads it may use.
+    The key "threads" has the address of the function that returns the number of threads.
     """
-    # What the module is linked with is looked through as well, and only that: another BLAS of
-    # this process may have another interface by the same name.
+    # Symbols are searched in the module and its dependencies only: another BLAS in this process
+    # may have a different interface under the same names.
     file = getattr(sys.modules.get("numpy._core._multiarray_umath"), "__file__", None)
     try:
         module = ctypes.CDLL(file) if file else None
-    except OSError:  # where it cannot be loaded by its file
+    except OSError:  # the file cannot be loaded
         module = None
     for spelling in _SPELLINGS:
         found: dict[str, Any] = {

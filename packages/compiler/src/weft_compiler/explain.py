@@ -1,4 +1,4 @@
-"""What becomes of nodes that are compiled together: fused kernels, with what each takes."""
+"""Explanation of compiled nodes: fused kernels with the time of each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from weft_graph.ir.node import Node
 from weft_tensor import dtypes
 
 _SECONDS: Final = 0.1
-"""How long a function is run, to find its fastest run, but at least so often:"""
+"""Duration for which a function is run to find its fastest run, at least `_RUNS` times."""
 _RUNS: Final = 5
 _MOST_RUNS: Final = 1000
 
@@ -32,13 +32,13 @@ _MOST_RUNS: Final = 1000
 def explain(
     request: RegionRequest, arrays: Callable[[Program], Sequence[Any]], options: Options
 ) -> CompiledFunction:
-    """Compile some nodes, and run what that gives.
+    """Compile some nodes and run the result.
 
     Args:
-      request: as of `CodeGenerator.generate`.
-      arrays: makes what a program is called with: its inputs, outputs, and what it updates.
-      options: what steps are compiled with.
-    Raises: Unsupported: they cannot be compiled for these.
+      request: as in `CodeGenerator.generate`.
+      arrays: creates the arguments of a program: inputs, outputs and updated values.
+      options: the compiler options of steps.
+    Raises: Unsupported: the nodes cannot be compiled for these.
     """
     fused: dict[str, list[Node]] = {}
     started = time.perf_counter()
@@ -72,12 +72,12 @@ def explain(
 def explain_for_gpu(
     request: RegionRequest, capability: tuple[int, int], deterministic: bool
 ) -> tuple[PtxCode, CompiledFunction]:
-    """The kernels of some nodes on a GPU, and what they do; how fast is for who has one to tell.
+    """Return the GPU kernels of some nodes and their nodes; times are left to the caller.
 
     Args:
-      request: as of `CodeGenerator.generate`.
-      capability, deterministic: as of `DeviceCodeGenerator.generate`.
-    Raises: Unsupported, UnimplementedError: they cannot be compiled for these.
+      request: as in `CodeGenerator.generate`.
+      capability, deterministic: as in `DeviceCodeGenerator.generate`.
+    Raises: Unsupported, UnimplementedError: the nodes cannot be compiled for these.
     """
     fused: dict[str, list[Node]] = {}
     started = time.perf_counter()
@@ -108,7 +108,7 @@ def _remarks(result: PassResult) -> list[str]:
 
 
 def _times(program: Program, options: Options, arrays: Sequence[Any]) -> list[float] | None:
-    """Seconds of each loop nest in its fastest run; None where there is no such clock."""
+    """Return the fastest time of each loop nest in seconds; None without such a clock."""
     if not hasattr(time, "clock_gettime"):
         return None
     clocked = load(program, Options(options.contract, threads=False, clocks=True))
@@ -118,7 +118,7 @@ def _times(program: Program, options: Options, arrays: Sequence[Any]) -> list[fl
 def _fastest(
     native: NativeProgram, arrays: Sequence[Any], parts: Callable[[], Any] | None
 ) -> tuple[float, list[float]]:
-    """Seconds of the fastest run of a program, and of its parts, each in its own."""
+    """Return the time of the fastest run of a program, and of each of its parts, in seconds."""
     least, of_parts = float("inf"), None
     begun = time.perf_counter()
     for run in range(_MOST_RUNS):
@@ -166,7 +166,7 @@ def _kernels(
 
 
 def _allocated(program: Program) -> set[str]:
-    """The buffers that loops have to themselves."""
+    """Return the buffers that are local to loops."""
     whole = set(program.body)
     inner = [each for each in walk(program.body) if each not in whole]
     return {each.buffer.name for each in inner if isinstance(each, Allocate)}

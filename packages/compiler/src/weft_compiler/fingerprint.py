@@ -1,6 +1,6 @@
-"""What decides what is compiled of some nodes, in a few bytes.
+"""Fingerprints: hashes of everything that the code of some nodes depends on.
 
-Code that is on the disk is found by it, without lowering the nodes and without LLVM.
+Code on disk is looked up by fingerprint, without lowering the nodes and without LLVM.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from weft_graph.passes.whole_loops import Extent, LoopRequest, WholeLoop, first_
 from weft_tensor.dtypes import DType
 
 _OURS: Final = ("weft_graph", "weft_compiler")
-"""Packages whose sources are part of a fingerprint, so that their rules may decide what code is."""
+"""Packages whose sources are part of a fingerprint, so that code may depend on their rules."""
 
 
 class _Unknown(Exception):  # noqa: N818 - it is no error of a program
-    """Something decides what is compiled that has no short form."""
+    """Raised if the code depends on something without a stable encoding."""
 
 
 def fingerprint(request: RegionRequest | LoopRequest) -> str | None:
-    """A hash of all that the code of a request depends on but names.
+    """Return a hash of everything that the code of a request depends on, except names.
 
-    Returns: None where a rule of another package, whose changes nobody notices, has its say, or an
-      attribute has no short form.
+    Returns: None if a rule of another package, whose changes are not tracked, is involved, or an
+      attribute has no stable encoding.
     """
     if isinstance(request, LoopRequest):
         whole, shapes, extents, is_resumable = request
@@ -47,7 +47,7 @@ def fingerprint(request: RegionRequest | LoopRequest) -> str | None:
 
 
 def constants_of(whole: WholeLoop) -> list[Output]:
-    """The constants that a loop takes or has, in an order that its fingerprint tells."""
+    """Return the constants that a loop reads or contains, in an order fixed by its fingerprint."""
     sources = [source for node in (*whole.enters, *whole.nodes) for source in node.inputs]
     own = [output for node in whole.nodes for output in node.outputs]
     found = [each for each in (*sources, *own) if each.node.role is Role.CONSTANT]
@@ -89,7 +89,7 @@ def _parts(request: RegionRequest) -> list[bytes]:
 
 
 def _node(node: Node, of: Sequence[int]) -> bytes:
-    """What a node computes.
+    """Return the encoding of a node's computation.
 
     Args:
       of: the numbers of its inputs.
@@ -102,7 +102,7 @@ def _node(node: Node, of: Sequence[int]) -> bytes:
 
 
 class _LoopParts:
-    """Writes a loop: its nodes in their order, by numbers of what they take."""
+    """Encoder of a loop: its nodes in order, with inputs as numbers."""
 
     def __init__(self, whole: WholeLoop) -> None:
         self._whole = whole
@@ -113,7 +113,7 @@ class _LoopParts:
     def parts(
         self, shapes: Sequence[Shape], extents: Sequence[Extent], final: bool
     ) -> Sequence[bytes]:
-        """All that decides what becomes of it."""
+        """Return the encoding of everything that the code of the loop depends on."""
         whole = self._whole
         self._say(
             shapes, extents, final, whole.wanted(), sorted(whole.reads), sorted(whole.updates)
@@ -138,7 +138,7 @@ class _LoopParts:
             self._numbers[output] = len(self._numbers)
 
     def _number(self, source: Output) -> int:
-        """That of a value; a constant that waits for nothing is said where it is first taken."""
+        """Return the number of a value; a constant is encoded at its first use."""
         if source not in self._numbers:
             if source.node.role is not Role.CONSTANT:
                 raise _Unknown
@@ -160,7 +160,7 @@ class _LoopParts:
     def _inner(self, loop: Loop) -> None:
         frame = loop.frame
         for enter in frame.enters:
-            self._say(self._number(enter.inputs[0]))  # its attributes name the frame
+            self._say(self._number(enter.inputs[0]))  # its attributes contain the name of the frame
             self._give(enter)
         self._loop(loop)
         for exit_ in frame.exits:
@@ -207,7 +207,7 @@ def _array(value: np.ndarray) -> bytes:
 
 @functools.cache
 def _is_ours(op: str) -> bool:
-    """Whether all that says what an op computes is in packages of ours."""
+    """Return True if everything that defines an op is in the packages of `_OURS`."""
     update = update_of(op)
     rules = (rule_of(op), update and update.new, update and update.rows)
     says = [declared_in(op), *[str(rule.__module__) for rule in rules if rule is not None]]
@@ -216,7 +216,7 @@ def _is_ours(op: str) -> bool:
 
 @functools.cache
 def _here() -> str:
-    """This processor, and the versions of what compiles, as far as is known without LLVM."""
+    """Return the processor and the compiler versions, as far as known without LLVM."""
     names = ("weftml-compiler", "weftml-graph", "llvmlite", "numpy")
     versions = [metadata.version(name) for name in names]
     return "\n".join([*versions, *map(sources, _OURS), _processor()])
@@ -226,7 +226,7 @@ def _processor() -> str:
     found = f"{platform.system()} {platform.machine()}"
     try:
         first = Path("/proc/cpuinfo").read_text().partition("\n\n")[0]
-    except OSError:  # no Linux
+    except OSError:  # not Linux
         return f"{found} {platform.processor()}"
     wanted = ("vendor_id", "model name", "flags", "Features", "CPU part", "isa")
     lines = [line for line in first.splitlines() if line.startswith(wanted)]

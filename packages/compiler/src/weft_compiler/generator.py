@@ -1,4 +1,4 @@
-"""Functions of nodes, for whoever runs them: lowering, passes and machine code in one."""
+"""The code generators: lowering, passes and machine code behind the executor's interface."""
 
 from __future__ import annotations
 
@@ -55,20 +55,20 @@ if TYPE_CHECKING:
 
 
 _LONG: Final = 200_000
-"""Statements from which on a program may run for milliseconds."""
+"""Number of statements from which a program may run for milliseconds."""
 _WORTH_HELPERS: Final = 1 << 20
-"""Statements from which on helpers gain: in 0.1 ms and less, waking them and moving what one wrote
-to another's caches costs as much as they do."""
+"""Number of statements from which helper threads pay. For programs of up to 0.1 ms, waking them and
+moving cache lines between cores costs as much as they save."""
 
 
 class Compiled:
     """Nodes as a native program.
 
     Attributes:
-      takes, draws, tells, results, updates, long, bounded, shares, enter, enter_briefly: as of
+      takes, draws, tells, results, updates, long, bounded, shares, enter, enter_briefly: as in
         `weft_graph.ir.code_generators.Generated`.
-      program: what was compiled.
-      made: what it was made of, and whom its code is shared with; None of loops.
+      program: the compiled program.
+      made: its origin, and the programs that share its code; None for loops.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Compiled:
         self.tells = tells
         self._made = made
         self._size = size
-        # A program of many sizes is told its own one.
+        # A polymorphic program receives its size as input.
         self._first = () if size is None else (np.array(size, np.int64),)
         self.takes: Sequence[int] = tuple(takes)
         self.draws: Sequence[Node] = tuple(draws)
@@ -102,25 +102,25 @@ class Compiled:
 
     @property
     def made(self) -> Made | None:
-        """What it was made of, and whom its code is shared with; None of loops.
+        """The origin of the program, and the programs that share its code; None for loops.
 
-        What was on the disk is lowered once more for it.
+        A program restored from disk is lowered again for it.
         """
         return None if self._made is None else self._made()
 
     def __call__(self, *arrays: Any) -> None:
-        """Compute; see `Generated`."""
+        """Run the program; see `Generated`."""
         found = self.enter(*arrays)
         if found is not None:
             self._otherwise(found, arrays)
 
     def _dense(self, arrays: Sequence[Any]) -> Sequence[Any]:
-        """Arrays whose inputs are dense, where they were not or were no arrays."""
+        """Return the arrays with contiguous inputs, converted and copied if necessary."""
         inputs = [np.asarray(array, order="C") for array in arrays[: self._count]]
         return (*inputs, *arrays[self._count :])
 
     def _otherwise(self, found: Any, arrays: Sequence[Any]) -> None:
-        """Compute what has not begun, or say what went wrong."""
+        """Run the program if `enter` did not, or raise the error of its result."""
         from weft_compiler.native.entry import BUSY
 
         if found is NotImplemented:
@@ -132,7 +132,7 @@ class Compiled:
 
     @property
     def enter_briefly(self) -> Callable[..., Any]:
-        """As `enter`, to the first look at the flag; see `Generated`."""
+        """Like `enter`, up to the first poll; see `Generated`."""
         return self._sized(self.program.enter_briefly)
 
     def _sized(self, enter: Callable[..., Any]) -> Callable[..., Any]:
@@ -140,7 +140,7 @@ class Compiled:
 
     @property
     def threads(self) -> int:
-        """How many may run a call; see `Generated`."""
+        """The maximal number of threads of a call; see `Generated`."""
         return self.program.threads
 
     @threads.setter
@@ -149,16 +149,16 @@ class Compiled:
         self.enter = self._sized(self.program.enter)
 
     def interrupt(self) -> None:
-        """Make calls end soon; see `Generated`."""
+        """Interrupt calls; see `Generated`."""
         if not self.updates:
             self.program.interrupt()
 
     def resume(self) -> None:
-        """Let it run again."""
+        """Allow calls again."""
         self.program.resume()
 
     def copy(self) -> Compiled:
-        """The same with a flag of its own; see `Generated`."""
+        """Return the same program with a separate interrupt flag; see `Generated`."""
         program, size = self.program.copy(), self._size
         return Compiled(program, self.takes, self.updates, self.draws, size, self._made, self.tells)
 
@@ -173,46 +173,46 @@ class _Lowering:
         return "only nodes are compiled"
 
     def changes(self, node: Node) -> int:
-        """How many variables a node changes, its first inputs; see `CodeGenerator`."""
+        """Return the number of variables a node changes, its first inputs; see `CodeGenerator`."""
         update = update_of(node.type)
         return 0 if update is None else update.states
 
     def changes_places(self, node: Node) -> bool:
-        """Whether a node changes some places of variables alone; see `CodeGenerator`."""
+        """Return True if a node changes only parts of variables; see `CodeGenerator`."""
         update = update_of(node.type)
         return update is not None and update.rows is not None
 
     def reads(self, node: Node) -> bool:
-        """Whether a node gives the value of a variable, its input; see `CodeGenerator`."""
+        """Return True if a node returns the value of its input, a variable; see `CodeGenerator`."""
         return reads_state(node)
 
     def draws(self, node: Node) -> bool:
-        """Whether a node draws from a stream that functions are given; see `CodeGenerator`."""
+        """Return True if a node uses a random stream it is passed; see `CodeGenerator`."""
         return node.op_def.traits.random and rule_of(node.type) is not None
 
     def needs_value(self, node: Node) -> Sequence[int]:
-        """Positions of the inputs of a node that decide what is compiled, such as axes."""
+        """Return the positions of the inputs whose values the code depends on, such as axes."""
         return known_operands(node)
 
     def repays(self, node: Node) -> bool:
-        """Whether a node by itself is worth a function; see `Choosing`."""
+        """Return True if compiling a node on its own pays; see `Choosing`."""
         return repays(node)
 
 
 class _Profiles:
-    """Measurements beside the code on the disk; see `ProfileStore`."""
+    """Store of measurements beside the code on disk; see `ProfileStore`."""
 
     def read(self, key: str) -> bytes | None:
-        """Return what was written under a fingerprint, or None."""
+        """Return the content stored under a fingerprint, or None."""
         return disk.read(f"{key}.profile")
 
     def write(self, key: str, content: bytes) -> None:
-        """Keep a content under a fingerprint, if there is a place for it."""
+        """Store content under a fingerprint, if a directory is available."""
         disk.keep(f"{key}.profile", content)
 
 
 class RegionCompiler:
-    """Compiles regions by LLVM; see `CodeGenerator`."""
+    """Compiler of regions by LLVM; see `CodeGenerator`."""
 
     def find(self, request: RegionRequest) -> Compiled | None:
         """Return the result of `generate` if its code is on the disk; see `CodeGenerator`."""
@@ -234,7 +234,7 @@ class RegionCompiler:
         found = self.find(request)
         if found is not None:
             return found
-        # Passes and LLVM take 0.1 s to import, which steps that are never compiled for do not pay.
+        # Imported here: importing passes and LLVM takes 0.1 s, which most steps need not pay.
         from weft_compiler.sharing import make
 
         try:
@@ -271,7 +271,7 @@ class RegionCompiler:
 
 
 class LoopCompiler:
-    """Compiles whole loops by LLVM; see `CodeGenerator`."""
+    """Compiler of whole loops by LLVM; see `CodeGenerator`."""
 
     def find(self, request: LoopRequest) -> Compiled | None:
         """Return the result of `generate` if its code is on the disk."""
@@ -313,10 +313,10 @@ class LoopCompiler:
 
 
 class LlvmGenerator(_Lowering):
-    """Compiles by LLVM, for the processor that it runs on.
+    """Code generator by LLVM, for the processor that it runs on.
 
     Attributes:
-      profiles: as of `CodeGenerator`.
+      profiles: as in `CodeGenerator`.
     """
 
     profiles: ProfileStore = _Profiles()
@@ -354,14 +354,14 @@ class LlvmGenerator(_Lowering):
         return self._regions.explain(_region(request), given)
 
     def roofline(self) -> Roofline:
-        """What this machine can do; see `CodeGenerator`."""
+        """Return the measured limits of this machine; see `CodeGenerator`."""
         from weft_compiler.native.roofline import roofline
 
         return roofline()
 
 
 def _region(request: Request) -> RegionRequest:
-    """Return a request that is for a region.
+    """Return the request if it is for a region.
 
     Raises: NotGenerated: it is of another kind.
     """
@@ -386,11 +386,11 @@ def _called(
     request: RegionRequest,
     made: Callable[[], Made] | None = None,
 ) -> Compiled:
-    """A program as its callers see it, who know nothing of constants and updates.
+    """Return a program with its callers' interface, without constants and updates.
 
     Args:
-      size: that it is for, where its code is for many.
-      made: what it was made of.
+      size: its size, if the code is polymorphic.
+      made: its origin.
     """
     draws = rng_nodes(request.members)
     tells = any(member in request.branches.paths for member in draws)
@@ -398,13 +398,13 @@ def _called(
 
 
 def _updates(request: RegionRequest) -> list[int]:
-    """The positions of the inputs whose variables a program changes, in its order."""
+    """Return the positions of the inputs whose variables a program changes, in its order."""
     position = {source: at for at, source in enumerate(request.inputs)}
     return [position[state] for state in changed(request.members)]
 
 
 def _takes(request: RegionRequest) -> list[int]:
-    """The positions of the inputs that a program is called with."""
+    """Return the positions of the inputs that a program is called with."""
     known = set(_updates(request)).union(request.values)
     return [
         at
@@ -419,11 +419,11 @@ _LIBRARIES: Final = tuple(
         for family in ("block_lstm", "block_rnn", "conv", "conv3d", "depthwise", "matmul")
     ]
 )
-"""Modules of rules of ops that NVIDIA's libraries compute."""
+"""Modules with the rules of ops that NVIDIA's libraries implement."""
 
 
 class PtxGenerator(_Lowering):
-    """Compiles by LLVM, for NVIDIA's GPUs."""
+    """Code generator by LLVM for NVIDIA GPUs."""
 
     def unsupported_reason(self, subject: Node | Subgraph) -> str:
         """Return why a node should run by its kernel, or ""; no loop is compiled as a whole."""
@@ -435,7 +435,7 @@ class PtxGenerator(_Lowering):
     def generate(
         self, request: RegionRequest, capability: tuple[int, int], deterministic: bool
     ) -> PtxCode:
-        """Kernels that compute some nodes; see `DeviceCodeGenerator`."""
+        """Compile some nodes to kernels; see `DeviceCodeGenerator`."""
         from weft_compiler.gpu.code import ptx_code
 
         try:
@@ -447,7 +447,7 @@ class PtxGenerator(_Lowering):
     def explain(
         self, request: RegionRequest, capability: tuple[int, int], deterministic: bool
     ) -> tuple[PtxCode, CompiledFunction]:
-        """The same, and what the kernels do; see `DeviceCodeGenerator`."""
+        """Compile some nodes and describe the kernels; see `DeviceCodeGenerator`."""
         from weft_compiler.explain import explain_for_gpu
 
         try:
@@ -458,7 +458,7 @@ class PtxGenerator(_Lowering):
 
 
 def _known_to_callers(made: PtxCode, request: RegionRequest) -> PtxCode:
-    """Kernels as their callers see them, who know nothing of constants and updates."""
+    """Return kernels with their callers' interface, without constants and updates."""
     updates = _updates(request)
     return made._replace(
         takes=_takes(request),

@@ -1,6 +1,6 @@
-"""What a program computes, by NumPy, one element after the other: the meaning of the IR, for tests.
+"""NumPy interpreter of programs, element by element: the reference semantics of the IR, for tests.
 
-Loops that may run in any order run in the order that is given, so that two runs may be compared.
+Loops that may run in any order run in an order chosen by the caller, so that runs can be compared.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ IterationOrder = Callable[[int], Sequence[int]]
 def interpret(
     program: Program, *inputs: Any, iteration_order: IterationOrder | None = None
 ) -> tuple[Any, ...]:
-    """The outputs of a program.
+    """Run a program and return its outputs.
 
     Args:
-      inputs: an array for each input that is not a constant, of its type and shape, then one for
-        what each output that is updated has before.
-      iteration_order: from a number of iterations, the order in which those of PARALLEL and
-        VECTOR loops run.
+      inputs: an array for each input that is not a constant, of its type and shape; then an array
+        with the old value of each updated output.
+      iteration_order: maps a trip count to the order in which the iterations of PARALLEL and VECTOR
+        loops run.
     Returns: an array for each output.
     Raises: InvalidArgumentError: an input has another type or shape, or a check fails.
     """
@@ -67,7 +67,7 @@ def interpret(
 
 
 def _undefined(buffer: Buffer) -> Any:
-    """An array whose content shows up where it is used."""
+    """Return an array whose content is conspicuous if it is used."""
     return np.frombuffer(b"\x7f" * buffer.bytes, buffer.dtype.numpy).reshape(buffer.shape).copy()
 
 
@@ -123,7 +123,9 @@ class _Run:
 
     def _place(self, indices: tuple[Expr, ...]) -> tuple[int, ...]:
         place = tuple([int(self._value(index)) for index in indices])
-        assert all(index >= 0 for index in place), place  # NumPy would count from the end
+        assert all(index >= 0 for index in place), (
+            place
+        )  # NumPy would count negative indices from the end
         return place
 
     def _value(self, expression: Expr) -> Any:
@@ -157,7 +159,7 @@ def _by_math(function: Callable[[float], float]) -> Callable[[Any], float]:
     def compute(x: Any) -> float:
         try:
             return function(float(x))
-        except (ValueError, OverflowError):  # a pole, or a number that is too large
+        except (ValueError, OverflowError):  # a pole, or an overflow
             return math.inf
 
     return compute
@@ -214,4 +216,4 @@ PRIMITIVES: Final[dict[str | None, Callable[..., Any]]] = {
     ).bit_count(),
     "where": lambda condition, x, y: x if condition else y,
 }
-"""What the primitives do to scalars of NumPy; `cast` is told its type, and stands alone."""
+"""The primitives on NumPy scalars; `cast` has a type parameter and is implemented separately."""

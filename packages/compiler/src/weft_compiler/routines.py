@@ -1,6 +1,6 @@
-"""Routines that a program calls by name: what they read and write, and what they compute.
+"""Routines that programs call by name: their arguments, accessed memory and reference code.
 
-Their machine code is made by the modules of `weft_compiler.codegen`.
+The modules of `weft_compiler.codegen` generate their machine code.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from weft_compiler import pairs, windows
 from weft_tensor import dtypes, errors
 
 STATE: Final = 6
-"""Numbers of the state of a random stream: its counter, four, and its key, two."""
+"""Words of the state of a random stream: four of the counter, and two of the key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +23,16 @@ class Routine:
     """A routine.
 
     Attributes:
-      name: what programs call it.
-      views: names of the memory that it gets, in their order.
-      parameters: names of its integers, in their order.
-      writes: the views that it fills.
-      wrong: what is wrong with views and parameters, or "".
-      reference: does what it does, on flat arrays that begin with each view's first element.
-      spans: from its integers and the bytes of an element to how many elements of each view, from
-        its first, a call may touch.
-      work: how many products of numbers a call takes.
-      numbers: names of its integers that depend on loops, in their order.
+      name: its name in programs.
+      views: the names of its memory arguments, in order.
+      parameters: the names of its integer parameters, in order.
+      writes: the views that it writes.
+      wrong: returns the error of views and parameters, or "".
+      reference: computes the same on flat arrays that begin with each view's first element.
+      spans: maps its integers and the element size in bytes to the number of elements that a call
+        may access in each view.
+      work: the number of multiplications of a call.
+      numbers: the names of its integers that depend on loops, in order.
     """
 
     name: str
@@ -47,13 +47,13 @@ class Routine:
 
     @property
     def signature(self) -> str:
-        """How it is called."""
+        """The form of a call, for errors."""
         settings = [*(f"{name}=" for name in self.parameters), *(f"at {x}" for x in self.numbers)]
         return f"{self.name}({', '.join([*self.views, *settings])})"
 
 
 def routine(name: str) -> Routine:
-    """The routine of a name.
+    """Return the routine with a name.
 
     Raises: NotFoundError: there is none.
     """
@@ -154,8 +154,8 @@ _PHILOX_PRODUCTS: Final = 20
 
 FOUR: Final = 4
 PANEL: Final = pairs.PANEL
-"""Columns of a panel of bytes, which has four rows of each column side by side: (panels, fours,
-columns, 4), with zeros where rows or columns end. Their sums are beside them: (panels, columns)."""
+"""Columns of a panel of bytes, which stores four rows of each column side by side: (panels, fours,
+columns, 4), padded with zeros. The column sums are separate: (panels, columns)."""
 
 
 def _turn_spans(of: Mapping[str, int]) -> Mapping[str, int]:
@@ -182,7 +182,7 @@ def _turn(x: Any, y: Any, rows: int, columns: int, x_row: int, y_row: int) -> No
 
 
 def _wrong_types(views: windows.Views, operands: int) -> str:
-    """Whether bytes, panels and sums are what they are, the panels the second or the last."""
+    """Return the error of bytes, panels and sums of other types than required, or ""."""
     names = list(views)
     found = [views[name][0] for name in names]
     small = (dtypes.int8, dtypes.uint8)
@@ -215,14 +215,14 @@ def _wrong_matmul_bytes(views: windows.Views, of: Mapping[str, int]) -> str:
 
 
 def unpacked(panels: Any, n: int, k: int) -> Any:
-    """The matrix that panels of bytes hold, (k, n), of int32."""
+    """Unpack panels of bytes to an int32 matrix, (k, n)."""
     whole = panels[: _panels(n, k)].reshape(-1, -(-k // FOUR), PANEL, FOUR)
     matrix = whole.transpose(1, 3, 0, 2).reshape(-(-k // FOUR) * FOUR, -1)
     return matrix[:k, :n].astype(np.int32)
 
 
 def packed(matrix: Any) -> tuple[Any, Any]:
-    """A matrix of int8, (k, n), as panels of bytes, and the sums of its columns."""
+    """Pack an int8 matrix, (k, n), as panels of bytes with column sums."""
     k, n = matrix.shape
     whole = np.pad(matrix, [(0, -k % FOUR), (0, -n % PANEL)])
     panels = whole.reshape(-1, FOUR, whole.shape[1] // PANEL, PANEL).transpose(2, 0, 3, 1)
@@ -462,49 +462,48 @@ _ROUTINES: Final = {
         lambda of: of["n"] * of["k"],
     ),
 }
-"""`matmul`: the product of the matrices a, m×k, and b, k×n, is stored in c, m×n, or added to it.
-Strides are in elements; c's columns are neighbours.
+"""`matmul`: stores the product of the matrices a, m×k, and b, k×n, in c, m×n, or adds it to c.
+Strides are in elements; the rows of c are contiguous.
 
-`matmul_packed`: the same, where b is packed as panels, (panels, k, columns), and each row of a is
-dense.
+`matmul_packed`: the same with b packed as panels, (panels, k, columns), and contiguous rows of a.
 
-`gemm`: the same as `matmul` by NumPy's own BLAS, with the bits of `np.matmul`.
+`gemm`: the same as `matmul` by NumPy's BLAS, with the bits of `np.matmul`.
 
-`philox`: blocks of 32 random bytes of Philox4x64-10. The state is its counter, four numbers, and
-its key, two; as in `numpy.random.Philox`, the first block is that of the counter after it.
+`philox`: blocks of 32 random bytes of Philox4x64-10. The state is its counter, four words, and its
+key, two words. As in `numpy.random.Philox`, the first block is that of the next counter.
 
-`conv`: the windows of x, in rows from `row` on, times the filters w, stored in y, (images, rows,
-width, depth). Filters are panels where they are `packed`, else (taps_y, taps_x, channels, depth).
+`conv`: stores the products of the windows of x, in rows from `row` on, and the filters w in y,
+(images, rows, width, depth). Filters are panels if `packed`, else (taps_y, taps_x, channels,
+depth).
 
-`conv_filter`: the transpose of g, (images, rows, width, depth), times the windows of x, stored in
-y, (depth, taps_y, taps_x, channels), or added to it.
+`conv_filter`: stores the product of the transpose of g, (images, rows, width, depth), and the
+windows of x in y, (depth, taps_y, taps_x, channels), or adds it to y.
 
-`winograd`: the same as `conv` of packed filters of 3×3 or 5×5 with steps of 1, by Winograd's
-algorithm with tiles of 4×4 or 2×2. Beside the filters w it takes u, their values at points. The row
-is a multiple of a tile's.
+`winograd`: the same as `conv` with packed filters of 3×3 or 5×5 and strides of 1, by Winograd's
+algorithm with tiles of 4×4 or 2×2. Besides the filters w it reads u, the transformed filters. The
+row is a multiple of the tile size.
 
-`winograd_gradient`: the same as `conv_filter` for such windows, but y is (taps, taps, channels,
-depth), and the routine works in m, of `gradient_memory` elements.
+`winograd_gradient`: the same as `conv_filter` for such windows, except that y is (taps, taps,
+channels, depth). Its workspace m has `gradient_memory` elements.
 
-`winograd_filters`: filters packed as panels, (panels, taps, taps, channels, columns), as their
-values at points, (panels, 6, 6, channels, columns).
+`winograd_filters`: transforms filters packed as panels, (panels, taps, taps, channels, columns), to
+(panels, 6, 6, channels, columns).
 
-`matmul_bytes`: the product of a, m×k, of int8 or uint8, and of panels of int8, k×n, beside which
-are the sums of their columns, is stored in c, m×n, of int32.
+`matmul_bytes`: stores the product of a, m×k, int8 or uint8, and int8 panels, k×n, in c, m×n, int32.
+The column sums of the panels are a separate argument.
 
-`conv_bytes`: the same of the windows of x, outside of which all is `outside`, and of filters; it
-is stored in y as by `conv`.
+`conv_bytes`: the same for the windows of x, padded with `outside`, and filters; y is as for `conv`.
 
-`pack_bytes`: panels and sums of a matrix b, k×n; of uint8 less 128 each.
+`pack_bytes`: packs a matrix b, k×n, as panels with column sums; 128 is subtracted from uint8.
 
-`matmul_pairs`: the product of a, m×k, and of panels of pairs, k×n, all of bfloat16, is stored in
-c, m×n, of float32. Strides of a are in elements.
+`matmul_pairs`: stores the product of a, m×k, and panels of pairs, k×n, both bfloat16, in c, m×n,
+float32. Strides of a are in elements.
 
-`conv_pairs`: the same of the windows of x and of filters; it is stored in y as by `conv`.
+`conv_pairs`: the same for the windows of x and filters; y is as for `conv`.
 
-`conv_filter_pairs`: the same as `conv_filter` of x and g of bfloat16; y is of float32.
+`conv_filter_pairs`: the same as `conv_filter` with bfloat16 x and g and float32 y.
 
-`pack_pairs`: panels of pairs of a matrix b, k×n.
+`pack_pairs`: packs a matrix b, k×n, as panels of pairs.
 
-`turn`: the transpose of the matrix x, rows × columns, is stored in y. Rows are dense, and `x_row`
-and `y_row` elements apart."""
+`turn`: stores the transpose of the matrix x, rows × columns, in y. Rows are contiguous, with
+strides `x_row` and `y_row`."""

@@ -1,4 +1,4 @@
-"""Code that several choices of shapes share: see `weft_compiler.lower.shape_polymorphism`."""
+"""Code shared by several shapes: see `weft_compiler.lower.shape_polymorphism`."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from weft_compiler.passes.pipeline import optimize
 from weft_tensor import errors
 
 _COMPARED: Final = 4
-"""Programs that one more size is compared with, to find what both have in common."""
+"""Maximal number of earlier programs that a program for a new size is compared with."""
 
 
 class Made(NamedTuple):
-    """What was made of a lowered program.
+    """A compiled program and its origin.
 
     Attributes:
-      program: its code with the shapes that it is for.
-      lowered: what it was made of.
-      size: that the program is told before all inputs, if it is for many.
-      shared: whose code it is, if it is not its own.
+      program: its code with its shapes.
+      lowered: the lowered program it was compiled from.
+      size: the size passed before all inputs, if the code is polymorphic.
+      shared: the polymorphic code, if it is not its own.
     """
 
     program: NativeProgram
@@ -43,9 +43,9 @@ class Made(NamedTuple):
 
 
 class Shared:
-    """The code of a family of programs.
+    """The code of a polymorphic program.
 
-    Raises: InternalError: it is not seen that all indices are in bounds for all sizes.
+    Raises: InternalError: indices are not proven to be in bounds for all sizes.
     """
 
     def __init__(self, family: PolymorphicProgram) -> None:
@@ -58,7 +58,7 @@ class Shared:
         self._code = load(self._optimized, options).code
 
     def made(self, lowered: Program, numbers: Numbers) -> Made | None:
-        """What computes the same as a lowered program; None where its code does not."""
+        """Return an instance that computes a lowered program; None if this code does not."""
         size = self.family.size_of(numbers)
         if size is None:
             return None
@@ -67,10 +67,10 @@ class Shared:
 
 
 def make(lowered: Program, like: Sequence[Made]) -> Made:
-    """What computes a lowered program, by code that others have where there is some.
+    """Compile a lowered program, or reuse the code of another shape.
 
     Args:
-      like: made of the same nodes, for other shapes.
+      like: compiled programs of the same nodes for other shapes.
     """
     return (like and _by_code_of(lowered, like)) or Made(loaded(lowered), lowered)
 
@@ -78,17 +78,17 @@ def make(lowered: Program, like: Sequence[Made]) -> Made:
 def made_again(
     program: NativeProgram, lowered: Program, size: int | None, varying: Varying | None
 ) -> Made:
-    """What was restored from the disk, as `make` made it: for other sizes to be compared with.
+    """Return a program restored from disk as `make` would, to be compared with other sizes.
 
     Args:
-      lowered: what it is a program of.
-      size, varying: as of `weft_compiler.native.kept.Restored`.
+      lowered: the lowered program it was compiled from.
+      size, varying: as in `weft_compiler.native.kept.Restored`.
     """
     family = None if varying is None else restore_polymorphic(lowered, varying)
     try:
         shared = None if family is None else Shared(family)
     except (errors.InternalError, errors.UnimplementedError):
-        shared = None  # as what was kept is not of this program
+        shared = None  # the entry is not of this program
     return Made(program, lowered, size, shared)
 
 
@@ -103,16 +103,16 @@ def _by_code_of(lowered: Program, like: Sequence[Made]) -> Made | None:
         try:
             made = None if family is None else Shared(family).made(lowered, numbers)
         except (errors.InternalError, errors.UnimplementedError):
-            continue  # an index that is not seen to be in bounds for all sizes
+            continue  # an index is not proven to be in bounds for all sizes
         if made is not None:
             return made
     return None
 
 
 def loaded(lowered: Program) -> NativeProgram:
-    """The program of a lowered one, with code of its own."""
+    """Compile a lowered program to separate code."""
     options = options_of_regions()
     vector_bytes = target_of(options).vector_bytes
     program = optimize(lowered, check=False, vector_bytes=vector_bytes).program
-    verify(program)  # once: after each pass it is half of the passes' time
+    verify(program)  # verified once: after each pass it would take half of the passes' time
     return load(program, options)  # steps enter programs alone

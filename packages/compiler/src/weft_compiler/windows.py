@@ -1,9 +1,9 @@
-"""What routines that look at windows of images read and write, and what they compute.
+"""Definitions of the convolution routines: argument checks, accessed memory and reference code.
 
-What routines over matrices share is at the end.
+Helpers of matrix routines are at the end.
 
-`weft_compiler.routines` tells what each is. Functions named `wrong` say what is wrong with a call,
-or "", those named `spans` how many elements of each view it may touch.
+`weft_compiler.routines` documents each routine. Functions named `wrong…` return the error of a
+call, or "". Those named `…spans` return the number of elements that it may access in each view.
 """
 
 from __future__ import annotations
@@ -17,60 +17,58 @@ import numpy as np
 from weft_tensor.dtypes import DType
 
 Views = Mapping[str, tuple[DType, int]]
-"""Of each view the type of its elements, and how many there are to the buffer's end."""
+"""The element type of each view, and the number of elements to the end of its buffer."""
 
 WINDOWS: Final = (
     *("images", "rows", "width", "depth", "channels", "height", "breadth"),
     *("taps_y", "taps_x", "stride_y", "stride_x", "dilation_y", "dilation_x"),
     *("before_y", "before_x"),
 )
-"""What tells where windows are: `images` of `height` × `breadth` × `channels`, in each of which
-`rows` × `width` windows of `taps_y` × `taps_x` are looked at; `depth` numbers are computed of each.
-A window begins `before` places before the place of its row and column times the stride, and what
-is outside of an image is 0."""
+"""The parameters of windows: `images` of `height` × `breadth` × `channels`, each with `rows` ×
+`width` windows of `taps_y` × `taps_x`, from each of which `depth` numbers are computed. A window
+begins `before` positions before its row and column times the stride. Images are padded with 0."""
 
 PANEL_BYTES: Final = 128
-"""Bytes of a row of a panel: filters are packed as panels of so many columns, (panels, taps_y,
-taps_x, channels, columns), with zeros where depth ends, and matrices as (panels, rows, columns)."""
+"""Bytes of a row of a panel. Filters are packed as panels, (panels, taps_y, taps_x, channels,
+columns), padded with zeros, and matrices as (panels, rows, columns)."""
 
 
 LINE: Final = 64
-"""Bytes of a line of a cache, which is also the width of the widest registers."""
+"""Size of a cache line, which is also the width of the widest registers, in bytes."""
 
 POINTS: Final = 6
-"""Points at which elements and filters are evaluated along an axis of Winograd's convolution: 0, 1,
--1, 1/2, -2 and infinity."""
+"""Points of Winograd's convolution along an axis: 0, 1, -1, 1/2, -2 and infinity."""
 TAPS: Final = (3, 5)
-"""Taps along an axis of filters that are convolved so."""
+"""Filter sizes along an axis that Winograd's convolution supports."""
 
 
 def tile_of(taps: int) -> int:
-    """Results of a tile along an axis of Winograd's convolution."""
+    """Return the results of a Winograd tile along an axis."""
     return POINTS + 1 - taps
 
 
 def panel_columns(dtype: DType) -> int:
-    """Columns of a panel."""
+    """Return the number of columns of a panel."""
     return PANEL_BYTES // dtype.size
 
 
 def places_of(of: Mapping[str, int]) -> int:
-    """Elements of a window."""
+    """Return the number of elements of a window."""
     return of["taps_y"] * of["taps_x"] * of["channels"]
 
 
 def taken(of: Mapping[str, int]) -> int:
-    """Windows that are looked at."""
+    """Return the number of windows."""
     return of["images"] * of["rows"] * of["width"]
 
 
 def elements_of(of: Mapping[str, int]) -> int:
-    """Elements of all images."""
+    """Return the number of elements of all images."""
     return of["images"] * of["height"] * of["breadth"] * of["channels"]
 
 
 def wrong_windows(views: Views, of: Mapping[str, int]) -> str:
-    """What is wrong with windows, or ""."""
+    """Return the error of window parameters, or ""."""
     if len({dtype for dtype, _ in views.values()}) != 1:
         return "elements of one type were required"
     if min(size for name, size in of.items() if not name.startswith("before")) < 0:
@@ -81,7 +79,7 @@ def wrong_windows(views: Views, of: Mapping[str, int]) -> str:
 
 
 def conv_spans(of: Mapping[str, int], size: int) -> Mapping[str, int]:
-    """What `conv` may touch."""
+    """Return the number of elements that `conv` may access in each view."""
     columns = PANEL_BYTES // size
     panels = -(-of["depth"] // columns) * columns
     depth = panels if of["packed"] else of["depth"]
@@ -89,13 +87,13 @@ def conv_spans(of: Mapping[str, int], size: int) -> Mapping[str, int]:
 
 
 def wrong_conv(views: Views, of: Mapping[str, int]) -> str:
-    """What is wrong with a call of `conv`, or ""."""
+    """Return the error of a call of `conv`, or ""."""
     size = views["x"][0].size
     return wrong_windows(views, of) or too_few(views, conv_spans(of, size))
 
 
 def filter_spans(of: Mapping[str, int]) -> Mapping[str, int]:
-    """What `conv_filter` may touch."""
+    """Return the number of elements that `conv_filter` may access in each view."""
     return {
         "x": elements_of(of),
         "g": taken(of) * of["depth"],
@@ -104,12 +102,12 @@ def filter_spans(of: Mapping[str, int]) -> Mapping[str, int]:
 
 
 def wrong_filter(views: Views, of: Mapping[str, int]) -> str:
-    """What is wrong with a call of `conv_filter`, or ""."""
+    """Return the error of a call of `conv_filter`, or ""."""
     return wrong_windows(views, of) or too_few(views, filter_spans(of))
 
 
 def windows_of(x: Any, of: Mapping[str, int], row: int, outside: int = 0) -> Any:
-    """All windows as rows of a matrix."""
+    """Return all windows as rows of a matrix (im2col)."""
     images = x[: elements_of(of)].reshape(of["images"], of["height"], of["breadth"], of["channels"])
     lines = [
         (row + np.arange(of["rows"]) if axis == "y" else np.arange(of["width"]))[:, None]
@@ -126,7 +124,7 @@ def windows_of(x: Any, of: Mapping[str, int], row: int, outside: int = 0) -> Any
 
 
 def conv(x: Any, w: Any, y: Any, row: int, packed: int, **of: int) -> None:
-    """Does what `conv` does."""
+    """Compute `conv`."""
     places = places_of(of)
     columns = PANEL_BYTES // x.itemsize if packed else of["depth"]
     panels = -(-of["depth"] // columns)
@@ -137,14 +135,14 @@ def conv(x: Any, w: Any, y: Any, row: int, packed: int, **of: int) -> None:
 
 
 def conv_filter(x: Any, g: Any, y: Any, accumulate: int, **of: int) -> None:
-    """Does what `conv_filter` does."""
+    """Compute `conv_filter`."""
     gradient = g[: taken(of) * of["depth"]].reshape(-1, of["depth"])
     result = y[: of["depth"] * places_of(of)].reshape(of["depth"], -1)
     result[...] = gradient.T @ windows_of(x, of, 0) + (result if accumulate else 0)
 
 
 def winograd_spans(of: Mapping[str, int], size: int) -> Mapping[str, int]:
-    """What `winograd` may touch."""
+    """Return the number of elements that `winograd` may access in each view."""
     spans = conv_spans({**of, "packed": 1}, size)
     return {**spans, "u": spans["w"] // places_of(of) * POINTS**2 * of["channels"]}
 
@@ -160,30 +158,30 @@ def _wrong_slides(of: Mapping[str, int], size: int) -> str:
 
 
 def wrong_winograd(views: Views, of: Mapping[str, int]) -> str:
-    """What is wrong with a call of `winograd`, or ""."""
+    """Return the error of a call of `winograd`, or ""."""
     wrong = _wrong_slides(of, views["x"][0].size) or wrong_windows(views, of)
     return wrong or too_few(views, winograd_spans(of, views["x"][0].size))
 
 
 def winograd(x: Any, w: Any, u: Any, y: Any, row: int, **of: int) -> None:
-    """Directly: the values at points are what `filter_points` gives for w."""
+    """Compute `winograd` directly; `u` is ignored, as it is `filter_points` of w."""
     conv(x, w, y, row, 1, **of)
 
 
 def gradient_memory(of: Mapping[str, int], size: int) -> int:
-    """Elements that `winograd_gradient` works in: sums at points, and the result turned."""
+    """Return the elements that `winograd_gradient` works in: sums, and the transposed result."""
     columns = PANEL_BYTES // size
     depth = -(-of["depth"] // columns) * columns
     return (POINTS**2 * depth + of["taps_y"] * of["taps_x"] * of["depth"]) * of["channels"]
 
 
 def gradient_spans(of: Mapping[str, int], size: int) -> Mapping[str, int]:
-    """What `winograd_gradient` may touch."""
+    """Return the number of elements that `winograd_gradient` may access in each view."""
     return {**filter_spans(of), "m": gradient_memory(of, size)}
 
 
 def wrong_gradient(views: Views, of: Mapping[str, int]) -> str:
-    """What is wrong with a call of `winograd_gradient`, or ""."""
+    """Return the error of a call of `winograd_gradient`, or ""."""
     wrong = _wrong_slides(of, views["x"][0].size)
     return (
         wrong or wrong_windows(views, of) or too_few(views, gradient_spans(of, views["x"][0].size))
@@ -191,7 +189,7 @@ def wrong_gradient(views: Views, of: Mapping[str, int]) -> str:
 
 
 def winograd_gradient(x: Any, g: Any, m: Any, y: Any, **of: int) -> None:
-    """Does what `winograd_gradient` does, directly, and fills m with zeros."""
+    """Compute `winograd_gradient` directly, and fill m with zeros."""
     turned = np.empty(of["depth"] * places_of(of), y.dtype)
     conv_filter(x, g, turned, 0, **of)
     y[: turned.size] = turned.reshape(of["depth"], -1).T.reshape(-1)
@@ -199,7 +197,7 @@ def winograd_gradient(x: Any, g: Any, m: Any, y: Any, **of: int) -> None:
 
 
 def _evaluated(taps: int) -> Any:
-    """The matrix from a filter's elements to its values at points, over the points' differences."""
+    """Return the matrix that transforms a filter to the points, divided by their differences."""
     powers = np.arange(taps)
     rows = [
         [1, *[0] * (taps - 1)],
@@ -213,7 +211,7 @@ def _evaluated(taps: int) -> Any:
 
 
 def filter_points(w: Any) -> Any:
-    """Packed filters, (panels, taps, taps, channels, columns), as values at points.
+    """Transform packed filters, (panels, taps, taps, channels, columns), to the points.
 
     Returns: (panels, 6, 6, channels, columns), of the same type.
     """
@@ -222,13 +220,13 @@ def filter_points(w: Any) -> Any:
 
 
 def filters_spans(of: Mapping[str, int], size: int) -> Mapping[str, int]:
-    """What `winograd_filters` may touch."""
+    """Return the number of elements that `winograd_filters` may access in each view."""
     count = of["panels"] * of["channels"] * PANEL_BYTES // size
     return {"w": of["taps"] ** 2 * count, "u": POINTS**2 * count}
 
 
 def wrong_filters(views: Views, of: Mapping[str, int]) -> str:
-    """What is wrong with a call of `winograd_filters`, or ""."""
+    """Return the error of a call of `winograd_filters`, or ""."""
     if len({dtype for dtype, _ in views.values()}) != 1:
         return "elements of one type were required"
     if min(of.values()) < 0:
@@ -239,19 +237,19 @@ def wrong_filters(views: Views, of: Mapping[str, int]) -> str:
 
 
 def winograd_filters(w: Any, u: Any, panels: int, channels: int, taps: int) -> None:
-    """Does what `winograd_filters` does."""
+    """Compute `winograd_filters`."""
     shape = (panels, taps, taps, channels, PANEL_BYTES // w.itemsize)
     found = filter_points(w[: math.prod(shape)].reshape(shape)).reshape(-1)
     u[: found.size] = found
 
 
 def conv_work(of: Mapping[str, int]) -> int:
-    """Products of numbers that a convolution takes."""
+    """Return the number of multiplications of a convolution."""
     return taken(of) * places_of(of) * of["depth"]
 
 
 def too_few(views: Views, spans: Mapping[str, int]) -> str:
-    """Which view has fewer elements than a routine touches."""
+    """Return an error if a view has fewer elements than a routine accesses, or ""."""
     for name, needed in spans.items():
         if needed > views[name][1]:
             return f"{name} needs {needed} elements, and there are {views[name][1]}"
@@ -259,13 +257,13 @@ def too_few(views: Views, spans: Mapping[str, int]) -> str:
 
 
 def matrix(view: Any, rows: int, columns: int, row: int, column: int) -> Any:
-    """A matrix in flat memory, with its strides in elements."""
+    """Return a view of a matrix in flat memory, with strides in elements."""
     size = view.itemsize
     return np.lib.stride_tricks.as_strided(view, (rows, columns), (row * size, column * size))
 
 
 def matrices(of: Mapping[str, int]) -> Mapping[str, int]:
-    """How many elements the matrices of a product span."""
+    """Return the number of elements that each matrix of a product spans."""
     m, n, k = of["m"], of["n"], of["k"]
     sizes = {
         "a": (m, k, of["a_row"], of["a_column"]),

@@ -1,4 +1,4 @@
-"""`weft cache`: compiled code and measurements on the disk, listed, made ahead and removed."""
+"""`weft cache`: list, create and remove compiled code and measurements on disk."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def list_entries(arguments: argparse.Namespace) -> int:
-    """Print the kinds of entries with their sizes, and the regions that were measured."""
+    """Print the kinds of entries with their sizes, and the measured regions."""
     place = _directory()
     if place is None:
         return 1
@@ -71,7 +71,7 @@ def list_entries(arguments: argparse.Namespace) -> int:
 
 
 def warm_script(arguments: argparse.Namespace) -> int:
-    """Run a script with `WEFT_JIT=now`, and say on a terminal how much code there is."""
+    """Run a script with `WEFT_JIT=now`, and report the amount of code on a terminal."""
     place = _directory()
     if place is None:
         return 1
@@ -87,12 +87,12 @@ def warm_script(arguments: argparse.Namespace) -> int:
             break
         except subprocess.TimeoutExpired:
             _show(place, before, started, "\r" if sys.stderr.isatty() else "")
-        except KeyboardInterrupt:  # the script has it too; what it compiled stays
+        except KeyboardInterrupt:  # the script received it too; its compiled code stays
             code = process.wait()
             break
     _show(place, before, started, "\n")
     script_record.record(arguments.script, _WARMED_SECONDS)
-    return code if code >= 0 else 128 - code  # as shells say of signals
+    return code if code >= 0 else 128 - code  # as shells report signals
 
 
 def clear_entries(arguments: argparse.Namespace) -> int:
@@ -104,7 +104,9 @@ def clear_entries(arguments: argparse.Namespace) -> int:
     size = sum(path.stat().st_size for path in entries)
     for path in entries:
         path.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # another process has added an entry, or there is no folder
+    with contextlib.suppress(
+        OSError
+    ):  # another process added an entry, or the folder does not exist
         (place / cache.SHARED).rmdir()
     sys.stdout.write(f"removed {len(entries):,} entries, {size:,} bytes, of {place}\n")
     return 0
@@ -124,7 +126,7 @@ def _directory() -> Path | None:
 
 
 def _show(place: Path, before: int, started: float, end: str) -> None:
-    """Write how many entries were added, on a line that the next one replaces."""
+    """Write the number of added entries, on a line that the next one overwrites."""
     if end:
         added = len(list(cache.entries(place))) - before
         seconds = time.monotonic() - started
@@ -150,5 +152,5 @@ def _history(path: Path) -> dict[str, Any] | None:
 
 
 def _printable(text: str) -> str:
-    """Return a text with what is not printable escaped: it may hold a terminal's commands."""
+    """Return a text with unprintable characters escaped: it may contain terminal commands."""
     return text if text.isprintable() else text.encode("unicode_escape").decode()

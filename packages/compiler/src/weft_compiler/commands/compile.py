@@ -1,4 +1,4 @@
-"""`weft compile`: a saved model as an object and a C header."""
+"""`weft compile`: compile a saved model to an object and a C header."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compile, write the files, and say how large everything is."""
-    # LLVM takes 0.1 s to import, which other subcommands do not pay.
+    """Compile, write the files, and report their sizes."""
+    # Imported here because LLVM takes 0.1 s to import, which other subcommands must not pay.
     from weft_compiler.ahead.compiled import compile_graph
     from weft_compiler.ahead.header import identifier
     from weft_compiler.ahead.sources import read_model
@@ -96,9 +96,9 @@ def _names(text: str | None) -> list[str]:
 
 
 def shapes(given: Sequence[str]) -> dict[str, list[int]]:
-    """Shapes by the names of inputs, of texts such as "x=1,224,224,3"; "x=" is a scalar's.
+    """Parse shapes by input names, from texts such as "x=1,224,224,3"; "x=" is a scalar.
 
-    Raises: InvalidArgumentError: a text is none.
+    Raises: InvalidArgumentError: a text is invalid.
     """
     found = {}
     for text in given:
