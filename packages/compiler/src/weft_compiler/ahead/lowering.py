@@ -139,7 +139,7 @@ def shapes_of(inputs: Mapping[str, Output], given: Mapping[str, Sequence[int]]) 
     unknown = sorted(given.keys() - inputs.keys())
     if unknown:
         raise errors.InvalidArgumentError(
-            f"there are no inputs {unknown}; there are {sorted(inputs)}"
+            f"unknown inputs {unknown}; the inputs are {sorted(inputs)}"
         )
     found: list[Shape] = []
     for key, output in inputs.items():

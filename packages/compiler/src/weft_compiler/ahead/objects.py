@@ -24,7 +24,9 @@ def undefined(image: bytes) -> list[str]:
         return sorted(_of_elf(image))
     if image[:4] == b"\0asm":
         return sorted(_of_wasm(image))
-    raise errors.InternalError(f"an object begins with {image[:4]!r}")
+    raise errors.InternalError(
+        f"an object must be ELF or WebAssembly, got one that begins with {image[:4]!r}"
+    )
 
 
 def require_allowed(names: list[str], target: str) -> None:
@@ -34,7 +36,7 @@ def require_allowed(names: list[str], target: str) -> None:
     """
     more = [name for name in names if name not in _MEMORY and not _HELPERS.fullmatch(name)]
     if more:
-        raise errors.InternalError(f"code for {target} asks for {', '.join(more)}")
+        raise errors.InternalError(f"code for {target} needs undefined symbols: {', '.join(more)}")
 
 
 def _of_elf(image: bytes) -> set[str]:

@@ -49,7 +49,7 @@ def read_model(
     if kind != "graph":
         return _reader(kind)(path, inputs, outputs, signature, tags)
     if signature or tags:
-        raise errors.InvalidArgumentError(f"{path} is read as a graph: no signature, and no tags")
+        raise errors.InvalidArgumentError(f"{path} is a graph, which has no signature and no tags")
     graph = _graph(path)
     given, computed = graph_ends(graph)
     return (
@@ -77,7 +77,7 @@ def _reader(kind: str) -> Reader:
         reader: Reader = entry.load()
         return reader
     raise errors.UnimplementedError(
-        f"nothing that is installed reads a {kind}: pip install 'weftml-lite[convert]'"
+        f"no installed package reads a {kind}: pip install 'weftml-lite[convert]'"
     )
 
 

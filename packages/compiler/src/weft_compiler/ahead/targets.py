@@ -74,7 +74,7 @@ def _family(target: str) -> str:
         or (match[1] == "wasm32") != (match[2] == "wasi")
     ):
         raise errors.InvalidArgumentError(
-            f"target {target!r} is not known; there are native, wasm32-wasi, and "
+            f"unknown target {target!r}; the targets are native, wasm32-wasi, and "
             f"{', '.join(p for p in PROCESSORS if p != 'wasm32')} with -linux, -android or -none"
         )
     return match[1]

@@ -76,7 +76,7 @@ def _lacks(node: Node) -> str:
     scalar = definition.expression([v.dtype.base_dtype for v in node.inputs], node.outputs[0].dtype)
     for part in applications(scalar):
         if part.name == "next_after" and part.dtype.size == 2:
-            return f"there is no machine code for {part.name} of {part.dtype.name}"
+            return f"{part.name} cannot be compiled for {part.dtype.name}"
     return ""
 
 
@@ -201,7 +201,7 @@ class PathConditions:
 
     def _predicate(self, switch: Node) -> Value:
         found = self._values[self._twins[switch.inputs[1]]]
-        require(found.shape == (), "a predicate has rank 0")
+        require(found.shape == (), "the predicate of a conditional must be a scalar")
         return found
 
     def joined(self, merge: Node) -> list[Value]:
@@ -348,7 +348,7 @@ def _change(
     operands[states:] = [_beside(value, olds) for value in operands[states:]]
     require(
         len({twins[source] for source in changed_by(node)}) == update.states,
-        "one update changes a variable twice",
+        f"{node.name} updates the same variable twice",
     )
     return new_values(node, update, operands)
 
@@ -452,7 +452,10 @@ def specialise(
             continue
         if member.role is Role.MERGE:
             shapes_of = [shape_of(twins[source]) for source in member.inputs]
-            require(shapes_of[0] == shapes_of[1], f"{member.name} joins values of two shapes")
+            require(
+                shapes_of[0] == shapes_of[1],
+                f"{member.name} merges values of shapes {shapes_of[0]} and {shapes_of[1]}",
+            )
             for given, shape in zip(member.outputs, (shapes_of[0], ()), strict=True):
                 attrs = {"dtype": given.dtype, "shape": shape}
                 name, op = graph.unique_name(member.name), lookup_op("Placeholder")
@@ -480,7 +483,7 @@ def copied(graph: Graph, node: Node, sources: tuple[Output, ...]) -> list[Output
     except errors.OpError as error:
         raise Unsupported(f"{node.name} has no result for these shapes: {error}") from error
     types = [output.dtype for output in node.outputs]
-    require(len(found) == len(types), f"nobody knows the shapes of what {node.name} gives")
+    require(len(found) == len(types), f"the output shapes of {node.name} are unknown")
     name = graph.unique_name(node.name)
     twin = graph.add_derived(node, node.op_def, name, sources, node.attrs, types, found)
     return [
@@ -496,7 +499,7 @@ def _constant_twin(graph: Graph, output: Output) -> Output:
     """
     node, value = output.node, constant_value(output)
     if value is None:
-        raise Unsupported(f"the shapes of what {node.name} gives depend on values")
+        raise Unsupported(f"the output shapes of {node.name} depend on values")
     name = graph.unique_name(node.name)
     attrs = {"dtype": output.dtype, "value": value}
     const = lookup_op("Const")

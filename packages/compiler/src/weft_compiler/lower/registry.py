@@ -72,7 +72,7 @@ class Operation:
         """
         value = constant_value(self.node.inputs[operand])
         if value is None:
-            raise Unsupported(f"operand {operand} is known when the step runs only")
+            raise Unsupported(f"operand {operand} must be known at compile time")
         return np.asarray(value)
 
     def axes(self, operand: int = 1) -> list[int]:

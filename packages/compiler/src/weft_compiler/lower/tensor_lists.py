@@ -89,7 +89,7 @@ class TensorListLowering:
 
         Raises: Unsupported: nothing is written.
         """
-        require(self._data is not None, f"{self.kept.nodes[0].name} is never run")
+        require(self._data is not None, f"{self.kept.nodes[0].name} never runs")
 
     def done(
         self, node: Node, operands: Sequence[Value], path: Path, loop_body: LoopBody
@@ -105,7 +105,7 @@ class TensorListLowering:
         if use is Use.WRITE:
             self._write(node, operands[0], operands[1], path, loop_body)
             return [operands[2]]
-        require(loop_body.test is not None, f"{node.name} is in a test")
+        require(loop_body.test is not None, f"{node.name} is in the condition of a loop")
         level = self._levels[node]
         if use is Use.POP:
             return self._pop(node, level, path, loop_body)
@@ -125,7 +125,10 @@ class TensorListLowering:
             else:
                 assert self._state is not None
                 self.outputs = [self._data, self._state, *([self._last] if self._last else [])]
-        require(self._data.shape[1:] == like.shape, f"{name} has elements of several shapes")
+        require(
+            self._data.shape[1:] == like.shape,
+            f"{name} has elements of shapes {self._data.shape[1:]} and {like.shape}",
+        )
         return self._data
 
     def _read(self, node: Node, at: Value, path: Path, loop_body: LoopBody) -> Value:

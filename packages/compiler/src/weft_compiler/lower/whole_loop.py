@@ -65,20 +65,20 @@ def unsupported_loop_reason(whole: WholeLoop) -> str:
     for merge in frame.merges:
         dtype = merge.outputs[0].dtype
         if dtype.is_ref or not computes_with(dtype):
-            return f"its variable {merge.name!r} is of type {dtype.name}"
+            return f"its variable {merge.name!r} has type {dtype.name}"
     for node in whole.nodes:
         why = _unsupported_body_reason(whole, node)
         if why:
-            return f"of {node.name!r}: {why}"
+            return f"node {node.name!r}: {why}"
     variables = [whole.enters[at].inputs[0] for at in (*whole.reads, *whole.updates)]
     if any(variables.count(whole.enters[at].inputs[0]) > 1 for at in whole.updates):
-        return "a variable comes into it twice"
+        return "a variable enters it twice"
     for kept in whole.kept:
         others = [each for each in whole.kept if each.store == kept.store and each is not kept]
         if others or (kept.use is Use.READ and len(kept.nodes) > 1):
-            return f"{kept.nodes[0].name!r} is not all that is done to what it takes"
+            return f"{kept.nodes[0].name!r} is not the only operation on its array or stack"
         if kept.use in (Use.PUSH, Use.POP) and not _goes_down(whole, kept):
-            return f"{kept.nodes[-1].name!r} is in a loop that its stack is not made for"
+            return f"{kept.nodes[-1].name!r} is not in the loop that its stack is created for"
     return ""
 
 
@@ -127,10 +127,10 @@ def _unsupported_body_reason(whole: WholeLoop, node: Node) -> str:
 def _unsupported_list_reason(whole: WholeLoop, node: Node) -> str:
     """Return the reason why a TensorArray or stack operation cannot be lowered, or ""."""
     if not any(node in kept.nodes for kept in whole.kept):
-        return "nobody knows which array or stack it takes"
+        return "its TensorArray or stack is unknown"
     handles = node.outputs[0].dtype is dtypes.resource
     known = all(computes_with(v.dtype) for v in (*node.inputs[1:], *node.outputs))
-    return "" if handles or known else f"it keeps values of type {node.outputs[0].dtype.name}"
+    return "" if handles or known else f"it stores values of type {node.outputs[0].dtype.name}"
 
 
 def _reads(whole: WholeLoop, node: Node) -> bool:
@@ -149,11 +149,11 @@ def _unsupported_update_reason(whole: WholeLoop, node: Node) -> str:
         return "it has state"
     places = [whole.variable_at(source) for source in changed_by(node)]
     if None in places or len(changed_by(node)) != update.states:
-        return "nobody knows what it changes"
+        return "the variable that it updates is unknown"
     each_once = any(updates_of_rows(source.node) for source in node.inputs)
     per_iteration = update.rows is not None and update.states > 1 and not each_once
     if len(set(places)) < len(places) or per_iteration:
-        return "it changes several variables together"
+        return "it updates several variables together"
     return unsupported_reason(node) or wants_kernel(node)
 
 
@@ -164,7 +164,7 @@ def _asks_for_values(node: Node) -> str:
         while source.role in (Role.ENTER, Role.SWITCH) or source.op_def.traits.identity:
             source = source.inputs[0].node
         if source.role is not Role.CONSTANT and source.op_def.value_rule is None:
-            return f"what is compiled depends on its operand {at}"
+            return f"operand {at} must be known at compile time"
     return ""
 
 
@@ -337,13 +337,16 @@ class _Lowering:
         self._block(loop.test, (), loop_body)
         assert frame.cond is not None
         loop_body.test = self._value(frame.cond.inputs[0])
-        require(loop_body.test.shape == (), "the predicate of a loop has rank 0")
+        require(loop_body.test.shape == (), "the condition of a loop must be a scalar")
         self._block(loop.body, (), loop_body)
         nexts = [self._value(next_value(merge)) for merge in frame.merges]
         for merge, variable, following in zip(
             frame.merges, loop_body.variables, nexts, strict=False
         ):
-            require(following.shape == variable.shape, f"{merge.name} changes its shape")
+            require(
+                following.shape == variable.shape,
+                f"{merge.name} changes its shape from {variable.shape} to {following.shape}",
+            )
         # The next values of iteration counters come last.
         loop_body.next_values[:0] = [*nexts, *[self._state(at) for at in states]]
         if draws:
@@ -354,7 +357,7 @@ class _Lowering:
         for step in block:
             if isinstance(step, Branch):
                 predicate = self._value(step.pred)
-                require(predicate.shape == (), "a predicate has rank 0")
+                require(predicate.shape == (), "the predicate of a conditional must be a scalar")
                 for side, inner in enumerate(step.sides):
                     self._block(inner, (*path, (predicate, bool(side))), loop_body)
             elif isinstance(step, Loop):
@@ -407,7 +410,7 @@ class _Lowering:
                 self._note([result], path, around)
             self._is(exit_.outputs[0], loop_body.results[variable])
         if loop_body.has_side_effects:
-            require(bool(loop_body.results), f"nothing takes what {frame.name} gives")
+            require(bool(loop_body.results), f"the results of the loop {frame.name} are unused")
             around.add_effect(Effect(list(loop_body.results.values())[:1], path, lambda _: None))
 
     # ---------------------------------------------------------------------- nodes
@@ -463,7 +466,7 @@ class _Lowering:
     def _gathered(self, node: Node, sources: tuple[Output, ...]) -> Sequence[Output]:
         """Gather rows from the current value of a variable."""
         variable, indices = map(shape_of, sources)
-        require(bool(variable), f"{node.name} takes rows of a scalar")
+        require(bool(variable), f"{node.name} gathers rows of a scalar")
         gather, name = lookup_op("Gather"), self._graph.unique_name(node.name)
         types = {"Tparams": sources[0].dtype, "Tindices": sources[1].dtype}
         dims = (*indices, *variable[1:])
@@ -552,7 +555,10 @@ class _Lowering:
         predicate = self._value(pred)
         one, other = [self._value(source) for source in node.inputs]
         then, otherwise = (other, one) if side else (one, other)
-        require(one.shape == other.shape, f"{node.name} joins values of two shapes")
+        require(
+            one.shape == other.shape,
+            f"{node.name} merges values of shapes {one.shape} and {other.shape}",
+        )
         found = computed(
             node.name,
             one.dtype,

@@ -103,7 +103,7 @@ def _primitive_of(node: Node) -> str:
 def _by_kernel(node: Node) -> str:
     dtype, primitive = node.inputs[2].dtype.base_dtype, _primitive_of(node)
     if primitive == "div" and dtype.is_integer:
-        return "it may divide integers by 0, which its kernel looks for"
+        return "it may divide integers by 0, which only its kernel checks"
     return _rounds(dtype, primitive)
 
 

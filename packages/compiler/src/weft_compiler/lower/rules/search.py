@@ -46,7 +46,11 @@ def _comes_before(x: Expr, y: Expr) -> Expr:
 def _sorts(node: Node) -> str:
     """Return a reason if the row would be sorted: NumPy sorts faster than the merge sort here."""
     k = node.attrs["k"] if node.type == "TopK" else constant_value(node.inputs[1])
-    return f"it wants more than {_FEW} of each row" if k is not None and int(k) > _FEW else ""
+    return (
+        f"it selects more than {_FEW} elements of each row"
+        if k is not None and int(k) > _FEW
+        else ""
+    )
 
 
 @lowers("TopKV2", known=(1,), by_kernel=_sorts)

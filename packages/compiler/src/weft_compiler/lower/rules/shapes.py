@@ -10,4 +10,4 @@ from weft_compiler.lower.values import Value
 @lowers("BroadcastArgs", "BroadcastGradientArgs", known=(0, 1))
 def _sizes(op: Operation) -> Value:
     """Raise: results that are known become constants before any rule is called."""
-    raise Unsupported(f"what {op.name} gives depends on values")
+    raise Unsupported(f"the results of {op.name} depend on values")

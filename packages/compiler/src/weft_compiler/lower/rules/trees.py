@@ -118,13 +118,16 @@ def _table(
     ways = np.stack([if_false, if_true], 1)
     require(0 < count < 2**31 and depth <= _DEEPEST, "trees of too many nodes, or of none")
     for each in (ways, roots):
-        require(not each.size or (each.min() >= 0 and each.max() < count), "nodes lead nowhere")
+        require(
+            not each.size or (each.min() >= 0 and each.max() < count),
+            "nodes have children that do not exist",
+        )
     require(bool(feature.min() >= 0), "a feature before the first")
     inner = (ways != np.arange(count)[:, None]).any(1)
     deep = np.zeros(count, np.int64)
     for _ in range(depth + 1):
         deep = np.where(inner, 1 + deep[ways].max(1), 0)
-    require(bool((deep[roots] <= depth).all()), "walks that are longer than they are said to be")
+    require(bool((deep[roots] <= depth).all()), "paths are longer than the given depth")
 
     def encoded(rows: Array) -> Array:
         return np.where(inner[rows], rows, -1 - rows)
