@@ -12,7 +12,7 @@ from weft_testing.ahead_models import MODELS
 from weft_testing.workspace import ROOT
 
 from weft_compiler.ahead.targets import options_of
-from weft_compiler.codegen.byte_tiles import Dot, dot_of
+from weft_compiler.codegen.int8_kernels import Dot, dot_of
 from weft_compiler.codegen.targets import Target, target_of
 from weft_tensor import errors
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from weft_compiler.codegen.interrupt_checks import between_polls
 from weft_compiler.codegen.options import Options
-from weft_compiler.codegen.polls import between_polls
 from weft_compiler.ir.parser import parse
 from weft_compiler.ir.program import For
 from weft_compiler.ir.verifier import verify

@@ -19,7 +19,7 @@ from weft_testing.compiled_calls import around_calls
 import weft as wf
 from weft_compiler.codegen.targets import host
 from weft_compiler.generator import Compiled
-from weft_compiler.native import cache, kept
+from weft_compiler.native import cache, code_index
 from weft_exec.executor.native import loops
 from weft_graph.ir.builder import create
 from weft_tensor import errors
@@ -819,11 +819,11 @@ def check_threads(seeds: Sequence[int], monkeypatch: pytest.MonkeyPatch) -> None
     """Draw graphs, share even the shortest of their loops, and compare numbers of threads."""
     monkeypatch.setattr("weft_compiler.generator._WORTH_HELPERS", 0)
     monkeypatch.setattr("weft_compiler.codegen.frames._GRAIN", 1)
-    monkeypatch.setattr("weft_compiler.codegen.cuts._ENOUGH", 1)
+    monkeypatch.setattr("weft_compiler.codegen.parallel_split._ENOUGH", 1)
     monkeypatch.setattr("weft_compiler.passes.parallelize.MIN_WORK", 1)
     monkeypatch.setattr("weft_compiler.passes.split_reductions.MIN_WORK", 1)
     monkeypatch.setattr(cache, "directory", lambda: None)  # what is kept knows nothing of these
-    monkeypatch.setattr(kept, "_here", {})
+    monkeypatch.setattr(code_index, "_here", {})
     ran: set[int] = set()
 
     def note(function: Compiled, call: Callable[[], Any]) -> Any:

@@ -27,7 +27,7 @@ VAGUE = frozenset(
     """.split()  # noqa: SIM905 - a list would be a word a line
 )
 # Names that are still vague. May only shrink.
-TO_RENAME = {"kept", "Made", "Seen", "turn"}
+TO_RENAME = {"Made", "Seen", "turn"}
 
 
 def modules() -> Iterator[str]:

@@ -23,7 +23,7 @@ from weft_compiler.lower.values import computed
 from weft_compiler.native import cache
 from weft_exec.executor import compilers, executable
 from weft_exec.executor.compilers import Claim
-from weft_exec.executor.native import choice, regions, specialization_cache, tiering
+from weft_exec.executor.native import clustering, regions, specialization_cache, tiering
 from weft_exec.executor.native.function import CompiledRegion
 from weft_exec.executor.native.tiering import Compilation, TierUpPolicy
 from weft_graph.ir.code_generators import RegionRequest, generators
@@ -808,7 +808,7 @@ def test_explain_tells_what_is_compiled_and_why_the_rest_is_not(
 def test_long_chains_are_compiled_in_pieces(
     generated: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(choice, "MOST", 4)
+    monkeypatch.setattr(clustering, "MOST", 4)
     x = wf.placeholder(wf.float64, [3])
     y = x
     for _ in range(3):

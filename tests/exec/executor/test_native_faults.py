@@ -18,7 +18,7 @@ from weft_compiler.ir.expressions import INDEX, cast
 from weft_compiler.ir.indices import plus
 from weft_compiler.lower.rules import gather
 from weft_compiler.lower.values import Value, moved
-from weft_compiler.native import cache, kept, program as native
+from weft_compiler.native import cache, code_index, program as native
 
 
 class Bad(NamedTuple):
@@ -150,7 +150,7 @@ def test_a_compiler_that_fails_leaves_nodes_to_kernels_and_says_so_once(
 ) -> None:
     wanted = _computed("off", monkeypatch, 3.25)
     monkeypatch.setattr(cache, "directory", lambda: None)
-    monkeypatch.setattr(kept, "_here", {})
+    monkeypatch.setattr(code_index, "_here", {})
     monkeypatch.setattr(native, name, fails)
     monkeypatch.setattr(native, "_codes", {})
     with caplog.at_level(logging.ERROR):

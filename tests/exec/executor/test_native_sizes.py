@@ -9,7 +9,7 @@ import pytest
 
 import weft as wf
 from weft_compiler.codegen.kernel import Kernel
-from weft_compiler.native import cache, kept
+from weft_compiler.native import cache, code_index
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(Kernel, "write", note)
     monkeypatch.setattr(cache, "directory", lambda: None)
-    monkeypatch.setattr(kept, "_here", {})
+    monkeypatch.setattr(code_index, "_here", {})
     return found
 
 

@@ -28,7 +28,7 @@ from weft_compiler.lower.registry import (
     wants_kernel,
 )
 from weft_compiler.native import cache as disk
-from weft_compiler.native.kept import remember, restore
+from weft_compiler.native.code_index import remember, restore
 from weft_compiler.passes.dump import is_dumping
 from weft_graph.ir.code_generators import (
     NotGenerated,

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft_compiler import pairs, windows
+from weft_compiler import bf16_layout, windows
 from weft_tensor import dtypes, errors
 
 STATE: Final = 6
@@ -153,7 +153,7 @@ _PHILOX_PRODUCTS: Final = 20
 
 
 FOUR: Final = 4
-PANEL: Final = pairs.PANEL
+PANEL: Final = bf16_layout.PANEL
 """Columns of a panel of bytes, which stores four rows of each column side by side: (panels, fours,
 columns, 4), padded with zeros. The column sums are separate: (panels, columns)."""
 
@@ -425,9 +425,9 @@ _ROUTINES: Final = {
         ("a", "b", "c"),
         ("m", "n", "k", "a_row", "a_column", "c_row"),
         frozenset("c"),
-        pairs.wrong_matmul,
-        pairs.matmul,
-        lambda of, _: pairs.matmul_spans(of),
+        bf16_layout.wrong_matmul,
+        bf16_layout.matmul,
+        lambda of, _: bf16_layout.matmul_spans(of),
         _products,
     ),
     "conv_pairs": Routine(
@@ -435,9 +435,9 @@ _ROUTINES: Final = {
         ("x", "w", "y"),
         windows.WINDOWS,
         frozenset("y"),
-        pairs.wrong_conv,
-        pairs.conv,
-        lambda of, _: pairs.conv_spans(of),
+        bf16_layout.wrong_conv,
+        bf16_layout.conv,
+        lambda of, _: bf16_layout.conv_spans(of),
         windows.conv_work,
         ("row",),
     ),
@@ -446,8 +446,8 @@ _ROUTINES: Final = {
         ("x", "g", "y"),
         (*windows.WINDOWS, "accumulate"),
         frozenset("y"),
-        pairs.wrong_filter,
-        pairs.conv_filter,
+        bf16_layout.wrong_filter,
+        bf16_layout.conv_filter,
         lambda of, _: windows.filter_spans(of),
         windows.conv_work,
     ),
@@ -456,9 +456,9 @@ _ROUTINES: Final = {
         ("b", "panels"),
         ("n", "k", "b_row", "b_column"),
         frozenset(["panels"]),
-        pairs.wrong_pack,
-        pairs.pack,
-        lambda of, _: pairs.pack_spans(of),
+        bf16_layout.wrong_pack,
+        bf16_layout.pack,
+        lambda of, _: bf16_layout.pack_spans(of),
         lambda of: of["n"] * of["k"],
     ),
 }

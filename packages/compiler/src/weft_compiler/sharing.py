@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from weft_compiler.codegen.interrupt_checks import work_of
 from weft_compiler.codegen.options import options_of_regions
-from weft_compiler.codegen.polls import work_of
 from weft_compiler.codegen.targets import target_of
 from weft_compiler.ir.program import Program
 from weft_compiler.ir.verifier import verify
@@ -82,7 +82,7 @@ def made_again(
 
     Args:
       lowered: the lowered program it was compiled from.
-      size, varying: as in `weft_compiler.native.kept.Restored`.
+      size, varying: as in `weft_compiler.native.code_index.Restored`.
     """
     family = None if varying is None else restore_polymorphic(lowered, varying)
     try:

@@ -12,10 +12,10 @@ from typing import Final
 import numpy as np
 
 from weft_compiler.codegen import blas, generated, threads
-from weft_compiler.codegen.cuts import Cut, cut_of
 from weft_compiler.codegen.memory import rounded
 from weft_compiler.codegen.module import ENTRY, Module, attributes
 from weft_compiler.codegen.options import Options
+from weft_compiler.codegen.parallel_split import Cut, cut_of
 from weft_compiler.codegen.targets import target_of
 from weft_compiler.codegen.writer import Loops
 from weft_compiler.ir.expressions import Constant

@@ -31,9 +31,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Final
 
-from weft_compiler.codegen import squares, winograd, winograd_gradient
+from weft_compiler.codegen import transpose, winograd, winograd_gradient
 from weft_compiler.codegen.gather import Gather, are_pixels, lanes_of
-from weft_compiler.codegen.panels_first import (
+from weft_compiler.codegen.skinny_gemm import (
     LARGE,
     MANY,
     Panel,
@@ -106,7 +106,7 @@ def module_text(dtype: DType, target: Target) -> str:
     """Return the module that defines all of them."""
     s = shape_of(dtype, target)
     gather = Gather(s.scalar, lanes_of(s.lanes), beyond=s.lanes <= _PAD)
-    turn = [squares.text(dtype, s.lanes), _Turn(s).text()]
+    turn = [transpose.text(dtype, s.lanes), _Turn(s).text()]
     routines = [_Forward(s).text(), _ByFilter(s).text(), *turn]
     fewer = [*winograd.texts(s), *winograd_gradient.texts(s)]
     return module(target, *texts(s), gather.text(), *routines, *fewer)
@@ -253,7 +253,7 @@ class _ByFilter(_Driver):
                 b = w.select(pixels, "ptr", there, "%gathered")
                 with tiles(w, s, "%depth") as (i, rows, wanted):
                     start = w.at("%g", s.scalar, w.put(f"mul nsw i64 {pc}, %depth"), i)
-                    squares.call(w, start, "%workspace", depth, rows, "%depth", str(s.row))
+                    transpose.call(w, start, "%workspace", depth, rows, "%depth", str(s.row))
                     row = w.at("%y", s.scalar, w.put(f"mul nsw i64 {i}, {self.places}"), jc)
                     with w.each(columns, s.width) as j:
                         here = w.put(f"sub i64 {columns}, {j}")
@@ -271,7 +271,7 @@ class _Turn:
 
     def text(self) -> str:
         w = self.w
-        squares.call(w, "%x", "%y", *[f"%{name}" for name in _PARAMETERS["turn"]])
+        transpose.call(w, "%x", "%y", *[f"%{name}" for name in _PARAMETERS["turn"]])
         w.do("ret void")
         numbers = ", ".join(f"i64 %{name}" for name in _PARAMETERS["turn"])
         head = f"define void @{symbol('turn', self.s.dtype)}(ptr noalias %x, ptr noalias %y"

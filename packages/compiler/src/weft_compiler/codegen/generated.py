@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from weft_compiler.codegen import byte_products, conv, matmul, pair_products
+from weft_compiler.codegen import bf16_gemm, conv, int8_gemm, matmul
 from weft_compiler.codegen.targets import Target
 from weft_compiler.codegen.tiles import symbol
 from weft_compiler.windows import places_of
@@ -40,28 +40,28 @@ _MODULES: Final[dict[str, _Module]] = {
     "winograd": conv,
     "winograd_filters": conv,
     "winograd_gradient": conv,
-    "matmul_bytes": byte_products,
-    "conv_bytes": byte_products,
-    "pack_bytes": byte_products,
-    "matmul_pairs": pair_products,
-    "conv_pairs": pair_products,
-    "conv_filter_pairs": pair_products,
-    "pack_pairs": pair_products,
+    "matmul_bytes": int8_gemm,
+    "conv_bytes": int8_gemm,
+    "pack_bytes": int8_gemm,
+    "matmul_pairs": bf16_gemm,
+    "conv_pairs": bf16_gemm,
+    "conv_filter_pairs": bf16_gemm,
+    "pack_pairs": bf16_gemm,
 }
 _LIBRARIES: Final = {
     "matmul": matmul,
     "conv": conv,
-    "matmul_bytes": byte_products,
-    "matmul_pairs": pair_products,
+    "matmul_bytes": int8_gemm,
+    "matmul_pairs": bf16_gemm,
 }
 """Modules by the names of their routines."""
 
 
 def supported(routine: str, dtype: DType) -> bool:
     """Return True if machine code of a routine can be generated for a type."""
-    if _MODULES.get(routine) is byte_products:
+    if _MODULES.get(routine) is int8_gemm:
         return dtype in (dtypes.int8, dtypes.uint8)
-    if _MODULES.get(routine) is pair_products:
+    if _MODULES.get(routine) is bf16_gemm:
         return dtype is dtypes.bfloat16
     return routine in _MODULES and dtype in (dtypes.float32, dtypes.float64)
 

@@ -11,14 +11,20 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from weft_compiler.codegen import blas, generated, philox, small, threads
-from weft_compiler.codegen.cuts import Cut, cut_of
+from weft_compiler.codegen import blas, generated, philox, small_gemm, threads
+from weft_compiler.codegen.float16 import bits_of_half, half_of_bits
 from weft_compiler.codegen.frames import CHUNKS, Seen, grain_of, names_of, plain, thunk
-from weft_compiler.codegen.halves import bits_of_half, half_of_bits
+from weft_compiler.codegen.interrupt_checks import (
+    LONG,
+    between_polls,
+    is_innermost,
+    polls,
+    statements,
+)
 from weft_compiler.codegen.mathematics.library import ITERATED
 from weft_compiler.codegen.memory import Plan
 from weft_compiler.codegen.options import Options
-from weft_compiler.codegen.polls import LONG, between_polls, is_innermost, polls, statements
+from weft_compiler.codegen.parallel_split import Cut, cut_of
 from weft_compiler.codegen.scalars import Scalars
 from weft_compiler.codegen.writer import (
     HALVES,
@@ -494,9 +500,9 @@ class Function:
             self.w.do(f"call void @{philox.NAME}({given})")
             return
         if call.routine == "small_matmul":
-            name = small.symbol(dtype, known)
+            name = small_gemm.symbol(dtype, known)
             if name not in self.kernel.small:
-                self.kernel.small[name] = small.text(dtype, known, self.kernel.scalars.target)
+                self.kernel.small[name] = small_gemm.text(dtype, known, self.kernel.scalars.target)
             self.w.do(f"call void @{name}({', '.join(f'ptr {view}' for view in views)})")
             return
         self.kernel.routines.add((call.routine, dtype))

@@ -23,8 +23,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Final
 
-from weft_compiler.codegen import squares
-from weft_compiler.codegen.panels_first import (
+from weft_compiler.codegen import transpose
+from weft_compiler.codegen.skinny_gemm import (
     MANY,
     Panel,
     large_of,
@@ -80,7 +80,7 @@ def declaration(routine: str, dtype: DType) -> str:
 def module_text(dtype: DType, target: Target) -> str:
     """Return the module that defines the routines."""
     s = shape_of(dtype, target)
-    turn = squares.text(dtype, s.lanes)
+    turn = transpose.text(dtype, s.lanes)
     return module(target, *texts(s), turn, _Driver(s).text(), _Packed(s).text())
 
 
@@ -299,7 +299,7 @@ class _Driver(_Routine):
         w.begin(other)
         w.branch(w.put("icmp eq i64 %ar, 1"), turned, apart)
         w.begin(turned)
-        squares.call(w, a, to, depth, rows, "%ac", str(s.row))
+        transpose.call(w, a, to, depth, rows, "%ac", str(s.row))
         w.go(done)
         w.begin(apart)
         with w.each(rows) as i:
@@ -354,7 +354,7 @@ class _Driver(_Routine):
         turned, apart, done = w.label(), w.label(), w.label()
         w.branch(w.put("icmp eq i64 %br, 1"), turned, apart)
         w.begin(turned)
-        squares.call(w, source, panel, here, depth, "%bc", str(s.width))
+        transpose.call(w, source, panel, here, depth, "%bc", str(s.width))
         w.go(done)
         w.begin(apart)
         with w.each(depth) as p:

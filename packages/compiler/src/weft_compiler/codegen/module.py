@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from weft_compiler.codegen import blas, generated, philox, small, threads
+from weft_compiler.codegen import blas, generated, philox, small_gemm, threads
 from weft_compiler.codegen.kernel import TIME, Kernel
 from weft_compiler.codegen.mathematics import library
 from weft_compiler.codegen.memory import plan_memory
@@ -128,7 +128,7 @@ def _require_supported(expression: Expr) -> None:
 _OTHERS: Final = {
     "gemm": blas.supported,
     "philox": philox.supported,
-    "small_matmul": small.supported,
+    "small_matmul": small_gemm.supported,
 }
 """Routines that are not in `generated`, with predicates of the supported types."""
 

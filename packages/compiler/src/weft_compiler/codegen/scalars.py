@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from weft_compiler.codegen.halves import round_half
+from weft_compiler.codegen.float16 import round_half
 from weft_compiler.codegen.mathematics import library
 from weft_compiler.codegen.rounding import rounded
 from weft_compiler.codegen.targets import Target

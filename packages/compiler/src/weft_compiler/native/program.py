@@ -17,10 +17,10 @@ import numpy as np
 from weft_compiler.blas import MISSING, addresses
 from weft_compiler.codegen import blas, generated
 from weft_compiler.codegen.call_nest import call_of, dtype_of, module_of_call, with_table
+from weft_compiler.codegen.interrupt_checks import Work, work_of
 from weft_compiler.codegen.kernel import INTERRUPTED, OUT_OF_BOUNDS
 from weft_compiler.codegen.module import ENTRY, Module, module_of
 from weft_compiler.codegen.options import Options
-from weft_compiler.codegen.polls import Work, work_of
 from weft_compiler.codegen.sequence import sequence_of, symbol
 from weft_compiler.codegen.targets import Target, object_code, target_of
 from weft_compiler.codegen.threads import MOST, supported

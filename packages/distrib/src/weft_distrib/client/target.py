@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft_distrib.client.kept import RemoteTensors
 from weft_distrib.client.link import (
     CONNECT_SECONDS,
     GRACE_SECONDS,
@@ -20,6 +19,7 @@ from weft_distrib.client.link import (
     RemoteLink,
 )
 from weft_distrib.client.partial import RemotePartialStep
+from weft_distrib.client.tensor_handles import RemoteTensors
 from weft_distrib.master.master import START_SECONDS
 from weft_distrib.protocol import messages
 from weft_distrib.security.credentials import credentials_of_query

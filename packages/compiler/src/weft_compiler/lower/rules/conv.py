@@ -16,6 +16,7 @@ from typing import Final
 
 import numpy as np
 
+from weft_compiler.bf16_layout import PAIR, packed_pairs, pair_panels
 from weft_compiler.ir.expressions import Expr, apply, index, number, where
 from weft_compiler.ir.indices import clamped, flattened, inside, minus, plus, times, unflattened
 from weft_compiler.ir.loops import Unique, fill, load, nest
@@ -26,7 +27,6 @@ from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.matmul import sums_of
 from weft_compiler.lower.values import Requirement, Value, Written, computed, moved, reduced
 from weft_compiler.lower.winograd import Slides, fits, gradient_by_points, images_of, points_of
-from weft_compiler.pairs import PAIR, packed_pairs, pair_panels
 from weft_compiler.routines import PANEL
 from weft_compiler.windows import panel_columns
 from weft_graph.ir.node import Node

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
+from weft_compiler.bf16_layout import packed_pairs, pair_panels
 from weft_compiler.blas import MISSING, addresses
 from weft_compiler.ir.expressions import Expr, Load, apply, index, number, where
 from weft_compiler.ir.loops import Unique, fill, load, nest
@@ -17,7 +18,6 @@ from weft_compiler.lower.panels import aligned, packed
 from weft_compiler.lower.precision import NARROW, widened
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.values import Reduction, Value, Written, broadcast, computed
-from weft_compiler.pairs import packed_pairs, pair_panels
 from weft_graph.ir.node import Node
 from weft_tensor import dtypes
 from weft_tensor.shape import is_fully_defined

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft_exec.devices.device import Device
 from weft_exec.executor.compilers import Claim, Offer
-from weft_exec.executor.native.choice import choose
+from weft_exec.executor.native.clustering import choose
 from weft_exec.executor.native.function import CompiledRegion
 from weft_exec.executor.native.specialization_cache import Mode
 from weft_exec.executor.native.watch import watched

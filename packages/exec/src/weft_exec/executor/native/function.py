@@ -16,7 +16,7 @@ import numpy as np
 from weft_exec.devices.device import Device
 from weft_exec.executor.linear import gather
 from weft_exec.executor.native.check import Checked, results_of
-from weft_exec.executor.native.choice import deciding_inputs
+from weft_exec.executor.native.clustering import deciding_inputs
 from weft_exec.executor.native.specialization_cache import Mode, SpecializationCache
 from weft_exec.executor.native.streams import Executions
 from weft_exec.executor.native.tiering import Function

@@ -21,9 +21,9 @@ from weft_exec.executor.compilers import Offer
 from weft_exec.executor.linear import gather
 from weft_exec.executor.native.check import differs, largest, shown
 from weft_exec.executor.native.function import known_shape
-from weft_exec.executor.native.kept import Place, place_of
 from weft_exec.executor.native.specialization_cache import Mode, SpecializationCache
 from weft_exec.executor.native.streams import Executions
+from weft_exec.executor.native.tensor_list_buffers import Place, place_of
 from weft_exec.executor.native.tiering import Function
 from weft_exec.executor.priority import updates
 from weft_exec.executor.step_check import raise_if_ended

@@ -8,7 +8,7 @@ from functools import cache
 
 from weft_exec.devices.device import Device
 from weft_exec.executor.compilers import Claim, LoopClaim, Offer, register_compiler
-from weft_exec.executor.native.choice import Choice, choose
+from weft_exec.executor.native.clustering import Choice, choose
 from weft_exec.executor.native.devices import on_devices, updates_of
 from weft_exec.executor.native.function import CompiledRegion
 from weft_exec.executor.native.loops import CompiledLoop, choose_loops

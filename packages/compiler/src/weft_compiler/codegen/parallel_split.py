@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from weft_compiler.bf16_layout import PAIR
 from weft_compiler.codegen.generated import parts
 from weft_compiler.codegen.tile_kernels import FEW
 from weft_compiler.codegen.winograd_gradient import CHANNELS
-from weft_compiler.pairs import PAIR
 from weft_compiler.routines import FOUR, PANEL
 from weft_compiler.windows import tile_of
 

@@ -1,6 +1,6 @@
 """The routines `matmul_bytes`, `conv_bytes` and `pack_bytes`: int8 products, exact in int32.
 
-Loops are in `weft_compiler.codegen.group_products`, kernels in `weft_compiler.codegen.byte_tiles`.
+Loops are in `weft_compiler.codegen.vnni_gemm`, kernels in `weft_compiler.codegen.int8_kernels`.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from weft_compiler.codegen.byte_tiles import ByteShape, byte_shape, dot_of_rows, texts
 from weft_compiler.codegen.gather import GATHERED
-from weft_compiler.codegen.group_products import Driver, GroupGather, function, own_bytes
+from weft_compiler.codegen.int8_kernels import ByteShape, byte_shape, dot_of_rows, texts
 from weft_compiler.codegen.targets import Target
 from weft_compiler.codegen.tile_kernels import FEW
 from weft_compiler.codegen.tiles import declared, module
+from weft_compiler.codegen.vnni_gemm import Driver, GroupGather, function, own_bytes
 from weft_compiler.codegen.writer import Loops
 from weft_compiler.routines import FOUR, PANEL
 from weft_compiler.windows import PANEL_BYTES, WINDOWS

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, Protocol
 
-from weft_compiler.codegen import tile_registers
+from weft_compiler.codegen import amx
 from weft_compiler.codegen.gather import GATHERED, Gather
-from weft_compiler.codegen.group_kernels import PAD
 from weft_compiler.codegen.tile_kernels import Tile, chosen
 from weft_compiler.codegen.tiles import symbol, tiles
+from weft_compiler.codegen.vnni_kernels import PAD
 from weft_compiler.codegen.writer import Loops
 from weft_compiler.routines import FOUR, PANEL
 from weft_compiler.windows import PANEL_BYTES, WINDOWS
@@ -84,7 +84,7 @@ class GroupShape(Tile, Protocol):
 
 def own_bytes(s: GroupShape) -> int:
     """Return the workspace of a product in bytes, without that specific to its routine."""
-    return s.panel_bytes + (tile_registers.OWN_BYTES if s.in_tiles else 0)
+    return s.panel_bytes + (amx.OWN_BYTES if s.in_tiles else 0)
 
 
 class GroupGather(Gather):
@@ -112,7 +112,7 @@ class Driver:
         self.s = s
         self.w = Loops()
         if s.in_tiles:
-            tile_registers.begin(self.w)
+            amx.begin(self.w)
             self.w.do(f"%own = getelementptr i8, ptr %workspace, i64 {s.panel_bytes}")
 
     def function(
@@ -125,7 +125,7 @@ class Driver:
     ) -> str:
         """Return the routine made of the emitted instructions; see `function`."""
         if self.s.in_tiles:
-            tile_registers.end(self.w)
+            amx.end(self.w)
         return function(routine, dtype, self.w, views, numbers, within)
 
     def multiply(
@@ -144,7 +144,7 @@ class Driver:
         """
         w, s, (m, n, k), (b, c) = self.w, self.s, size, views
         groups = self.groups(k)
-        several = str(tile_registers.BLOCK) if s.in_tiles else m
+        several = str(amx.BLOCK) if s.in_tiles else m
         with w.each(n, s.columns) as jc, w.each(m, several) as ic:
             last = w.least(w.put(f"add nsw i64 {jc}, {s.columns}"), n)
             count = w.least(w.put(f"sub i64 {m}, {ic}"), several)
@@ -189,7 +189,7 @@ class Driver:
             columns = w.put(f"sub i64 {n}, {j}")
             place = w.at(start, s.result, j)
             if s.in_tiles:
-                tile_registers.call(w, panel, here, (place, c_row), (left, columns, add))
+                amx.call(w, panel, here, (place, c_row), (left, columns, add))
             else:
                 sums = f", ptr {w.at('%sums', 'i32', j)}" if self.sums else ""
                 w.do(
@@ -204,8 +204,8 @@ class Driver:
             with tiles(self.w, self.s, m) as found:
                 yield found
             return
-        with self.w.each(m, tile_registers.ROWS) as i:
-            rows = self.w.least(self.w.put(f"sub i64 {m}, {i}"), str(tile_registers.ROWS))
+        with self.w.each(m, amx.ROWS) as i:
+            rows = self.w.least(self.w.put(f"sub i64 {m}, {i}"), str(amx.ROWS))
             yield i, rows, "0"
 
     def groups(self, count: str) -> str:
@@ -255,12 +255,12 @@ class Driver:
         w, s = self.w, self.s
         if not s.in_tiles and s.result == "i32":
             return
-        unit = tile_registers.STEP // s.size if s.in_tiles else s.group
+        unit = amx.STEP // s.size if s.in_tiles else s.group
         rest = w.put(f"and i64 {depth}, {unit - 1}")
         with w.when(w.put(f"icmp ne i64 {rest}, 0")), w.each(rows, note=", !llvm.loop !0") as i:
             place = w.put(f"mul nsw i64 {i}, {s.row}")
             place = w.at("%workspace", s.copied, place, depth)
-            w.do(f"store <{tile_registers.STEP} x i8> zeroinitializer, ptr {place}, align 1")
+            w.do(f"store <{amx.STEP} x i8> zeroinitializer, ptr {place}, align 1")
 
 
 def function(

@@ -16,13 +16,13 @@ import enum
 from dataclasses import dataclass
 from typing import Any, Final
 
-from weft_compiler.codegen import tile_registers
-from weft_compiler.codegen.group_kernels import PAD, GroupKernel
+from weft_compiler.bf16_layout import PAIR
+from weft_compiler.codegen import amx
 from weft_compiler.codegen.targets import Target
 from weft_compiler.codegen.tile_kernels import Element, kernels
 from weft_compiler.codegen.tiles import ROWS
+from weft_compiler.codegen.vnni_kernels import PAD, GroupKernel
 from weft_compiler.codegen.writer import Loops
-from weft_compiler.pairs import PAIR
 from weft_compiler.routines import PANEL
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
@@ -115,7 +115,7 @@ class PairShape:
     @property
     def most_rows(self) -> int:
         """Rows of a that are copied at a time."""
-        return tile_registers.ROWS if self.in_tiles else self.rows[0]
+        return amx.ROWS if self.in_tiles else self.rows[0]
 
     @property
     def group(self) -> int:
@@ -151,7 +151,7 @@ def pair_shape(target: Target) -> PairShape:
 def texts(s: PairShape) -> list[str]:
     """Return the kernels of all sizes, and the tables in which `chosen` finds them."""
     if s.in_tiles:
-        return tile_registers.texts("tdpbf16ps", s.row * s.size)
+        return amx.texts("tdpbf16ps", s.row * s.size)
     return kernels(s, lambda *sizes: (_Wide if s.way is Pairs.WIDE else _Dot)(s, *sizes))
 
 

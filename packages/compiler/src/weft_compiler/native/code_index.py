@@ -77,7 +77,7 @@ def restore(key: str, inputs: Sequence[Output]) -> Restored | None:
 def _restored(entry: Mapping[str, Any], inputs: Sequence[Output]) -> Restored | None:
     if entry["host"] != _host():
         return None
-    from weft_compiler.codegen.polls import Work
+    from weft_compiler.codegen.interrupt_checks import Work
     from weft_compiler.native.program import NativeProgram
 
     code = _code(entry["code"])

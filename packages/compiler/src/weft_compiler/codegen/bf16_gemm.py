@@ -1,6 +1,6 @@
 """The routines `matmul_pairs`, `conv_pairs`, `conv_filter_pairs` and `pack_pairs`, of bfloat16.
 
-Sums are float32.  The loops of the first two are in `weft_compiler.codegen.group_products`.
+Sums are float32.  The loops of the first two are in `weft_compiler.codegen.vnni_gemm`.
 
     conv_filter_pairs: y, depth × places = the transpose of g, windows × depth, times windows of x
 
@@ -18,14 +18,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from weft_compiler.codegen import squares
+from weft_compiler.bf16_layout import PAIR
+from weft_compiler.codegen import transpose
+from weft_compiler.codegen.bf16_kernels import PairShape, pair_shape, texts
 from weft_compiler.codegen.gather import GATHERED
-from weft_compiler.codegen.group_products import Driver, GroupGather, function, own_bytes
-from weft_compiler.codegen.pair_tiles import PairShape, pair_shape, texts
 from weft_compiler.codegen.targets import Target
 from weft_compiler.codegen.tiles import declared, module
+from weft_compiler.codegen.vnni_gemm import Driver, GroupGather, function, own_bytes
 from weft_compiler.codegen.writer import Loops
-from weft_compiler.pairs import PAIR
 from weft_compiler.routines import PANEL
 from weft_compiler.windows import LINE, PANEL_BYTES, WINDOWS, places_of
 from weft_tensor import dtypes
@@ -87,7 +87,7 @@ def declaration(routine: str, dtype: DType) -> str:
 def module_text(dtype: DType, target: Target) -> str:
     """Return the module that defines all of them."""
     s = pair_shape(target)
-    turn = squares.text(dtypes.float32, s.lanes)
+    turn = transpose.text(dtypes.float32, s.lanes)
     gathers = [_Pairs(s).text(), *([] if s.copied == "i16" else [_Plain(s).text()])]
     packing = [_Panel().text(), _Pack().text()]
     routines = [_Matmul(s).text(), _Conv(s).text(), _ByFilter(s).text()]
@@ -141,13 +141,13 @@ class _Driver(Driver):
         _pack(w, start, of, apart, rows, depth, self.turning)
         groups = self.groups(depth)
         if s.copied == "i16":
-            squares.call(
+            transpose.call(
                 w, self.turning, "%workspace", groups, rows, str(PANEL), str(s.row // PAIR)
             )
         else:
             size = _packed_bytes(s)
             narrow = w.at(self.turning, "i8", str(size))
-            squares.call(w, self.turning, narrow, groups, rows, str(PANEL), str(s.depth // PAIR))
+            transpose.call(w, self.turning, narrow, groups, rows, str(PANEL), str(s.depth // PAIR))
             self._widen(narrow, rows, w.put(f"shl i64 {groups}, 1"))
         self.end_rows(rows, depth)
 
@@ -262,7 +262,7 @@ class _Panel:
         w.begin(turned)
         whole = w.put("lshr i64 %k, 1")
         words = w.put("lshr i64 %column, 1")
-        squares.call(w, "%b", "%panel", "%columns", whole, words, str(PANEL))
+        transpose.call(w, "%b", "%panel", "%columns", whole, words, str(PANEL))
         self._each(w.put("and i64 %k, -2"))
         w.go(done)
         w.begin(apart)

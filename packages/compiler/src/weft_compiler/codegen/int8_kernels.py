@@ -21,11 +21,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from weft_compiler.codegen import tile_registers
-from weft_compiler.codegen.group_kernels import PAD, PARAMETERS, GroupKernel
+from weft_compiler.codegen import amx
 from weft_compiler.codegen.targets import Target
 from weft_compiler.codegen.tile_kernels import Element, kernels
 from weft_compiler.codegen.tiles import ROWS
+from weft_compiler.codegen.vnni_kernels import PAD, PARAMETERS, GroupKernel
 from weft_compiler.codegen.writer import Loops
 from weft_compiler.routines import FOUR
 from weft_tensor import dtypes
@@ -136,7 +136,7 @@ class ByteShape:
     @property
     def panel_bytes(self) -> int:
         """The size of the copied rows of a, in bytes."""
-        rows = tile_registers.ROWS if self.in_tiles else self.rows[0]
+        rows = amx.ROWS if self.in_tiles else self.rows[0]
         return rows * self.row * self.size
 
     @property
@@ -170,7 +170,7 @@ def texts(s: ByteShape) -> list[str]:
     """Return the kernels of all sizes, and the tables in which `chosen` finds them."""
     if s.in_tiles:
         multiply = "tdpbssd" if s.dtype is dtypes.int8 else "tdpbusd"
-        return tile_registers.texts(multiply, s.row * s.size)
+        return amx.texts(multiply, s.row * s.size)
     return kernels(s, lambda *sizes: _Kernel(s, *sizes))
 
 

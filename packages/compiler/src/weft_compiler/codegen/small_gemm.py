@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from weft_compiler.codegen.squares import turned
 from weft_compiler.codegen.targets import Target
+from weft_compiler.codegen.transpose import turned
 from weft_compiler.codegen.writer import Loops
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
