@@ -11,16 +11,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from weft_compiler.codegen import blas, generated, philox, small_gemm, threads
+from weft_compiler.codegen import blas, generated, interrupt_checks, philox, small_gemm, threads
 from weft_compiler.codegen.float16 import bits_of_half, half_of_bits
 from weft_compiler.codegen.frames import CHUNKS, Seen, grain_of, names_of, plain, thunk
-from weft_compiler.codegen.interrupt_checks import (
-    LONG,
-    between_polls,
-    is_innermost,
-    polls,
-    statements,
-)
 from weft_compiler.codegen.mathematics.library import ITERATED
 from weft_compiler.codegen.memory import Plan
 from weft_compiler.codegen.options import Options
@@ -236,8 +229,8 @@ class Function:
         Args:
           most: the maximal trip count; None if unknown.
         """
-        block = between_polls(loop)
-        if polls(loop) or (most is not None and most <= block):
+        block = interrupt_checks.between_polls(loop)
+        if interrupt_checks.polls(loop) or (most is not None and most <= block):
             self.loop(loop, first, high)
             return
         w = self.w
@@ -271,8 +264,8 @@ class Function:
         w.do("")  # the phi, whose second operand is not known yet
         self.names[loop.variable] = (turn, dtypes.int64)
         free = loop.order is not Order.SERIAL
-        innermost = is_innermost(loop)
-        if polls(loop):
+        innermost = interrupt_checks.is_innermost(loop)
+        if interrupt_checks.polls(loop):
             self._poll()
         if free:
             self.groups.append(self.kernel.metadata.add("", distinct=True))
@@ -327,7 +320,7 @@ class Function:
         head, inside, done = w.label(), w.label(), w.label()
         w.go(head)
         w.begin(head)
-        self._poll_at_times(statements(loop.body))
+        self._poll_at_times(interrupt_checks.statements(loop.body))
         w.branch(self.value(loop.condition), inside, done)
         w.begin(inside)
         self.body(loop.body)
@@ -422,7 +415,7 @@ class Function:
         self._leave_unless(self.w.put(f"icmp eq i32 {flag}, 0"), str(INTERRUPTED))
 
     def _poll_at_times(self, statements: int) -> None:
-        """Add to the statement count, and poll when it reaches `LONG`."""
+        """Add to the statement count, and poll when it reaches `interrupt_checks.LONG`."""
         w = self.w
         if not self.since:
             self.since = "%statements"
@@ -430,7 +423,7 @@ class Function:
         noted = w.put(f"add i64 {w.put(f'load i64, ptr {self.since}')}, {statements}")
         looking, going_on = w.label(), w.label()
         w.do(f"store i64 {noted}, ptr {self.since}")
-        w.branch(w.put(f"icmp ult i64 {noted}, {LONG}"), going_on, looking)
+        w.branch(w.put(f"icmp ult i64 {noted}, {interrupt_checks.LONG}"), going_on, looking)
         w.begin(looking)
         self._poll()
         w.do(f"store i64 0, ptr {self.since}")
@@ -527,7 +520,7 @@ class Function:
         inner = Function(self.kernel, parallel=True)
         seen = self._seen(loop, inner)
         inner._in_blocks(loop, "%low", "%high", int(high) if high.isdigit() else None)
-        self._offer(inner, seen, high, grain_of(loop, is_innermost(loop)), CHUNKS)
+        self._offer(inner, seen, high, grain_of(loop, interrupt_checks.is_innermost(loop)), CHUNKS)
 
     def _offer(
         self,
