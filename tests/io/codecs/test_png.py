@@ -72,6 +72,25 @@ def test_rows_that_are_missing_or_damaged_are_refused() -> None:
             decode_png(_file("RGB", 60, 50, wrong), 3, 8)
 
 
+@pytest.mark.parametrize("palette", [None, b"", bytes(7)])
+def test_a_palette_image_needs_its_palette(palette: bytes | None) -> None:
+    header = struct.pack(">IIBBBBB", 4, 2, 8, 3, 0, 0, 0)
+    parts = [_chunk(b"IHDR", header), _chunk(b"IDAT", zlib.compress(bytes(2 * 5)))]
+    if palette is not None:
+        parts.insert(1, _chunk(b"PLTE", palette))
+    data = b"".join([b"\x89PNG\r\n\x1a\n", *parts, _chunk(b"IEND", b"")])
+    with pytest.raises(errors.InvalidArgumentError, match="requires the chunk PLTE"):
+        decode_png(data, 3, 8)
+
+
+def test_a_file_that_ends_in_a_chunk_says_where() -> None:
+    data = _file("RGB", 60, 50, zlib.compress(_rows("RGB", 60, 50)))
+    with pytest.raises(errors.InvalidArgumentError, match="chunk b'IDAT' at byte 33 has"):
+        decode_png(data[:200], 3, 8)
+    with pytest.raises(errors.InvalidArgumentError, match="before the chunk IEND"):
+        decode_png(data[:-12], 3, 8)
+
+
 def test_more_than_the_rows_is_ignored() -> None:
     rows = _rows("RGB", 60, 50)
     wanted = _by_pillow(_file("RGB", 60, 50, zlib.compress(rows)))

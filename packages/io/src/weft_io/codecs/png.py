@@ -199,7 +199,14 @@ def _color_and_alpha(pixels: Array, chunks: _Chunks) -> tuple[Array, Array | Non
     """Return gray or RGB values, and the opacity if the file has it."""
     see = chunks.transparency
     if chunks.color == _PALETTE:
-        table = np.zeros((256, 3), np.uint8)
+        if not chunks.palette or len(chunks.palette) % 3:
+            raise ValueError(
+                "a palette image requires the chunk PLTE with three bytes for each color, got "
+                f"{len(chunks.palette)} bytes"
+            )
+        table = np.zeros(
+            (256, 3), np.uint8
+        )  # libpng, too, reads indices behind the palette as black
         entries = np.frombuffer(chunks.palette[:768], np.uint8).reshape(-1, 3)
         table[: len(entries)] = entries
         index = pixels[:, :, 0]
