@@ -156,7 +156,7 @@ class WhileLoop(Compound):
         return self.test, self.body
 
 
-class CompiledLoop(Compound):
+class LoopCall(Compound):
     """A loop that a compiled function computes, with its kernels as the fallback.
 
     Args:

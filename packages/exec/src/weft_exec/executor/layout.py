@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from weft_exec.executor.blocks import Choice, CompiledLoop, WhileLoop
+from weft_exec.executor.blocks import Choice, LoopCall, WhileLoop
 from weft_exec.executor.entries import Item, Work
 from weft_exec.executor.linear import Gather, Instruction, Segment, gather, whole
 from weft_graph.ir.node import Node, Output
@@ -188,7 +188,7 @@ class Layout:
             function, loop_as_taken = self._wholes[node]
             taken = [self._slot_of(enter.outputs[0]) for enter in loop_as_taken.enters]
             order = [loop_as_taken.variables.index(merge) for merge in frame.merges]
-            called = CompiledLoop(run, function, gather(taken), order)
+            called = LoopCall(run, function, gather(taken), order)
             return ((called, whole, 0, tuple(touches), made, node), ""), touches
         return ((run, whole, 0, tuple(touches), made, node), ""), touches
 
