@@ -19,9 +19,6 @@ REMAINING: set[frozenset[str]] = {
         {"weft_compiler.ir.expressions", "weft_compiler.ir.printer", "weft_compiler.ir.program"}
     ),
     frozenset(
-        {"weft_exec.devices.device", "weft_exec.devices.machine", "weft_exec.devices.virtual"}
-    ),
-    frozenset(
         {
             "weft_graph.functions.call",
             "weft_graph.functions.copying",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 import numpy as np
 
 from weft_exec.config import SessionConfig
+from weft_exec.devices.cpu_pools import cpu_allocators
 from weft_exec.devices.description import HOST, DeviceDescription
 from weft_exec.devices.performance import DevicePerformance, LinkPerformance, default_performance
 from weft_exec.resources.resources import Done, ResourceManager, VariableState
@@ -374,8 +375,6 @@ def make_devices(
 
 
 def _cpus(resources: ResourceManager, config: SessionConfig, task: DeviceParts) -> list[Device]:
-    from weft_exec.devices.virtual import cpu_allocators
-
     count = config.device_count.get("CPU")
     if count is not None and count < 1:
         raise errors.InvalidArgumentError(f"a session needs a CPU, got device_count CPU: {count}")

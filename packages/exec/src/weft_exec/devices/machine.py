@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from weft_exec.devices.cpu_pools import cpu_allocators
 from weft_exec.devices.device import Hardware, device_type_of, device_types
 from weft_exec.settings import settings
 from weft_tensor import errors
@@ -254,8 +255,6 @@ def _place_of(device: str) -> tuple[str, int]:
 def _allocator(kind: str, index: int) -> Any:
     """Return the allocator of a device; None if no session has used it."""
     if kind == CPU.device_type:
-        from weft_exec.devices.virtual import cpu_allocators
-
         pools = cpu_allocators(None)
         return pools[index] if index < len(pools) else None
     hardware = _hardware(kind)

@@ -9,11 +9,11 @@ __all__ = [
 ]
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from weft_exec.devices.cpu_pools import cpu_limits, split_cpu
 from weft_exec.devices.machine import CPU, PhysicalDevice, get_visible_devices
 from weft_tensor import errors
-from weft_tensor.allocator import CpuAllocator, cpu_allocator
 
 _MEGABYTE: Final = 1 << 20
 
@@ -52,9 +52,6 @@ class LogicalDevice(NamedTuple):
     device_type: str
 
 
-_configured: list[tuple[VirtualDeviceConfiguration, CpuAllocator]] = []
-
-
 def set_virtual_device_configuration(
     device: PhysicalDevice, virtual_devices: Sequence[VirtualDeviceConfiguration] | None
 ) -> None:
@@ -88,7 +85,8 @@ def set_virtual_device_configuration(
             raise errors.InvalidArgumentError(
                 f"memory_limit must be a whole number of megabytes, at least 1, got {limit!r}"
             )
-    _configured[:] = [(each, _allocator(each, i)) for i, each in enumerate(configurations)]
+    limits = [configuration.memory_limit for configuration in configurations]
+    split_cpu([None if limit is None else limit * _MEGABYTE for limit in limits])
 
 
 def get_virtual_device_configuration(
@@ -107,7 +105,11 @@ def get_virtual_device_configuration(
       True
     """
     _check(device)
-    return [each for each, _ in _configured] or None
+    configurations = [
+        VirtualDeviceConfiguration(None if limit is None else limit // _MEGABYTE)
+        for limit in cpu_limits()
+    ]
+    return configurations or None
 
 
 def list_logical_devices(device_type: str | None = None) -> list[LogicalDevice]:
@@ -123,28 +125,12 @@ def list_logical_devices(device_type: str | None = None) -> list[LogicalDevice]:
     kinds = [each.device_type for each in get_visible_devices(device_type)]
     counts = {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
     if "CPU" in counts:
-        counts["CPU"] = max(1, len(_configured))
+        counts["CPU"] = max(1, len(cpu_limits()))
     return [
         LogicalDevice(f"/device:{kind}:{i}", kind)
         for kind, count in counts.items()
         for i in range(count)
     ]
-
-
-def cpu_allocators(count: int | None) -> list[Any]:
-    """Return the pools of a session's CPU devices.
-
-    Args:
-      count: number of devices; None for the configured number.
-    """
-    own = [allocator for _, allocator in _configured]
-    wanted = max(1, len(own)) if count is None else count
-    return [*own[:wanted], *[cpu_allocator()] * (wanted - len(own))]
-
-
-def _allocator(configuration: VirtualDeviceConfiguration, number: int) -> CpuAllocator:
-    limit = configuration.memory_limit
-    return cpu_allocator() if limit is None else CpuAllocator(limit * _MEGABYTE, f"CPU:{number}")
 
 
 def _check(device: PhysicalDevice) -> None:
