@@ -11,6 +11,7 @@ import weft as wf
 from weft_lite.convert import Converter
 from weft_lite.convert.agreement import difference
 from weft_lite.convert.rules import matmul
+from weft_lite.interpreter import Interpreter
 
 
 def product() -> Converter:
@@ -96,4 +97,30 @@ def test_an_input_of_another_type_is_named(dtype: wf.DType) -> None:
     ],
 )
 def test_difference(got: Any, wanted: Any, apart: float) -> None:
-    assert difference(np.asarray(got), np.asarray(wanted)) == pytest.approx(apart)
+    assert difference([np.asarray(got)], [np.asarray(wanted)]) == pytest.approx(apart)
+
+
+def test_differences_are_relative_to_the_largest_value_of_all_samples() -> None:
+    expected = [np.float32([0.01, 0.0]), np.float32([1.0])]
+    assert difference([np.float32([0.02, 0.0]), np.float32([1.0])], expected) == pytest.approx(0.01)
+
+
+def test_an_int8_graph_is_checked_on_several_samples() -> None:
+    samples = [{"x": np.full([1], value, np.float32)} for value in np.linspace(1e-3, 1.0, 40)]
+    with wf.Graph().as_default(), wf.Session() as session:
+        x = wf.placeholder(wf.float32, [1], name="x")
+        converter = Converter.from_session(session, [x], [wf.tanh(x) * 3.0])
+        assert converter.convert(calibration=samples)
+        with pytest.raises(wf.errors.DataLossError, match="its largest value"):
+            converter.convert(samples[0], calibration=samples)
+
+
+def test_outputs_have_the_names_of_the_fetches() -> None:
+    with wf.Graph().as_default(), wf.Session() as session:
+        x = wf.placeholder(wf.float32, [2, 3], name="x")
+        scores = wf.identity(wf.nn.relu(x) + 1.0, name="scores")
+        steps = wf.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, y * 2.0), [0, x])
+        last = wf.identity(steps[1], name="last")
+        content = Converter.from_session(session, [x], [scores, last, x]).convert()
+    details = Interpreter(model_content=content).get_output_details()
+    assert [detail["name"] for detail in details[:2]] == ["scores", "last"]

@@ -21,6 +21,9 @@ HALF_LIMIT: Final = 1e-2
 INT8_LIMIT: Final = 0.1
 """Of graphs in int8."""
 
+MAX_SAMPLES: Final = 16
+"""Number of samples on which file and graph are compared."""
+
 LEAST_SCALE: Final = 1e-3
 """Smallest scale of a comparison: smaller outputs are rounding errors of zeros."""
 
@@ -58,36 +61,49 @@ def complete(
     return found
 
 
-def require(content: bytes, source: Source, values: Sequence[Array], limit: float | None) -> None:
+def require(
+    content: bytes, source: Source, samples: Sequence[Sequence[Array]], limit: float | None
+) -> None:
     """Refuse a file whose results differ from those of the graph.
+
+    Args:
+      content: the file.
+      source: the graph.
+      samples: values of all inputs; if there are more than `MAX_SAMPLES`, evenly spread ones are
+        used.
+      limit: the largest permitted `difference` of an output over all samples; None for the
+        default of its type.
 
     Raises:
       DataLossError: they differ by more than the limit.
-      InvalidArgumentError: the graph fails on the sample.
+      InvalidArgumentError: the graph fails on a sample.
     """
+    count = min(len(samples), MAX_SAMPLES)
+    chosen = [samples[i * (len(samples) - 1) // max(1, count - 1)] for i in range(count)]
     try:
         with source.session() as session:
-            fed = dict(zip(source.inputs.values(), values, strict=True))
-            wanted = session.run(list(source.outputs.values()), fed)
+            fetches, inputs = list(source.outputs.values()), list(source.inputs.values())
+            expected = [session.run(fetches, dict(zip(inputs, x, strict=True))) for x in chosen]
     except errors.OpError as error:
         raise errors.InvalidArgumentError(
             f"the graph cannot be tried on the sample, give others by samples=: {error.message}"
         ) from error
     try:
-        got = run(content, values)
+        results = [run(content, values) for values in chosen]
     except LiteError as error:
         raise errors.DataLossError(
             f"the converted graph fails on a sample that the graph accepts: {error}"
         ) from error
-    for output, ours, theirs in zip(source.outputs.values(), got, wanted, strict=True):
-        most = limit
-        if most is None:
-            most = HALF_LIMIT if theirs.dtype == np.float16 else LIMIT
-        found = difference(ours, np.asarray(theirs))
-        if not found <= most:
+    for i, output in enumerate(fetches):
+        ours, theirs = ([np.asarray(x[i]) for x in side] for side in (results, expected))
+        allowed = limit
+        if allowed is None:
+            allowed = HALF_LIMIT if theirs[0].dtype == np.float16 else LIMIT
+        error = difference(ours, theirs)
+        if not error <= allowed:
             raise errors.DataLossError(
                 f"output {output.name} of the converted graph differs from the graph's by "
-                f"{found:.3g} of its largest value, and at most {most:g} is allowed (limit=)"
+                f"{error:.3g} of its largest value, and at most {allowed:g} is allowed (limit=)"
             )
 
 
@@ -103,21 +119,22 @@ def run(content: bytes, values: Sequence[Array]) -> list[Array]:
     return [interpreter.get_tensor(each["index"]) for each in interpreter.get_output_details()]
 
 
-def difference(got: Array, wanted: Array) -> float:
-    """Return how far two values differ.
+def difference(results: Sequence[Array], expected: Sequence[Array]) -> float:
+    """Return how far the values of one output differ over several samples.
 
     Returns: for floats the largest difference, relative to the largest finite value, or infinity if
-      only one of them is NaN or infinite at some place; for other types the fraction of unequal
-      elements.
+      only one side is NaN or infinite at some place; for other types the fraction of unequal
+      elements. Infinity if the shapes differ.
     """
-    if got.shape != wanted.shape:
+    if [x.shape for x in results] != [x.shape for x in expected]:
         return float("inf")
-    if wanted.dtype.kind != "f":
-        return float(np.mean(got != wanted)) if wanted.size else 0.0
-    ours, theirs = got.astype(np.float64), wanted.astype(np.float64)
+    ours, theirs = (np.concatenate([x.ravel() for x in side]) for side in (results, expected))
+    if theirs.dtype.kind != "f":
+        return float(np.mean(ours != theirs)) if theirs.size else 0.0
+    ours, theirs = ours.astype(np.float64), theirs.astype(np.float64)
     finite = np.isfinite(theirs)
     if not np.array_equal(ours[~finite], theirs[~finite], equal_nan=True):
         return float("inf")
     scale = float(np.max(np.abs(theirs[finite]), initial=LEAST_SCALE))
-    apart = np.abs(ours[finite] - theirs[finite])
-    return float(np.max(np.nan_to_num(apart, nan=np.inf), initial=0.0)) / scale
+    distance = np.abs(ours[finite] - theirs[finite])
+    return float(np.max(np.nan_to_num(distance, nan=np.inf), initial=0.0)) / scale

@@ -290,7 +290,7 @@ class Converter:
             default is 1e-3, 1e-2 for outputs of float16, and 0.1 in int8.
           calibration: samples of all inputs, by name; if given, the file computes in int8 where
             possible, with the ranges of values on these samples. Inputs and outputs keep their
-            types. The first sample is also used for the check.
+            types. Without `samples`, up to 16 of them are used for the check.
           keep_float: names of inputs, results or ops that stay in float, such as those that `noise`
             or an error lists; for an input, the ops that read it.
           weights: how the file stores the weights of float ops: "float32", "float16" (half the
@@ -333,11 +333,11 @@ class Converter:
         if keep_float and not in_int8:
             raise errors.InvalidArgumentError("keep_float needs calibration: else all is in float")
         kept = None if calibration is None else samples_of(calibration, inputs, bounds)
-        values = agreement.complete(samples or {}, inputs, bounds)
-        if kept is not None and not samples:
-            values = kept[0]
+        checked = kept
+        if samples or checked is None:
+            checked = [agreement.complete(samples or {}, inputs, bounds)]
         content = self._content(bounds, kept, keep_float, weights, ranges, activations)
-        agreement.require(content, self._source, values, limit)
+        agreement.require(content, self._source, checked, limit)
         return content
 
     def noise(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 from weft_exec.session.session import Session
@@ -26,13 +26,13 @@ def call(arguments: argparse.Namespace) -> int:
     with plain_errors():
         graph = imported(read_definition(arguments.graph))
         interpreter = running.opened(arguments)
-        values = _values(interpreter)
+        values = _values(interpreter, {node.name for node in graph.get_operations()})
         wanted = _wanted(graph, interpreter, [name for _, name, _ in values])
         rows, first = [], ""
         for op, name, value in values:
             if name not in wanted:
                 continue
-            apart = difference(value, wanted[name])
+            apart = difference([value], [wanted[name]])
             if not apart <= arguments.limit and not first:
                 first = name
             if arguments.all or first == name:
@@ -44,8 +44,11 @@ def call(arguments: argparse.Namespace) -> int:
     return DIFFERENT if first else 0
 
 
-def _values(interpreter: Interpreter) -> list[tuple[Op, str, Any]]:
-    """Return the results of each op outside of subgraphs, with the names of their nodes."""
+def _values(interpreter: Interpreter, nodes: Set[str]) -> list[tuple[Op, str, Any]]:
+    """Return the results of each op outside of subgraphs, with the names of their nodes.
+
+    An output named by a signature has the name of the node that its op was converted from.
+    """
     ops, found, depth = ops_of(interpreter), [], 0
     details = interpreter.get_tensor_details()
 
@@ -60,6 +63,8 @@ def _values(interpreter: Interpreter) -> list[tuple[Op, str, Any]]:
             if name.endswith(_INT8):
                 name, (scale, zero) = name.removesuffix(_INT8), details[tensor]["quantization"]
                 value = (value.astype("float32") - zero) * scale
+            if name.partition(":")[0] not in nodes:
+                name = ops[number].name
             found.append((ops[number], name, value))
 
     watched(interpreter, watch)
