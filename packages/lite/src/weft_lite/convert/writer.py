@@ -24,12 +24,21 @@ class Writer:
         self._weights = bytearray()
         self._shared: dict[bytes, int] = {}
         self.numbers: dict[Value, int] = {}
+        self._names: dict[Value, str] = {}
         self._tensors: list[t.Tensor] = []
 
     def content(
         self, signatures: Iterable[tuple[str, dict[str, Value], dict[str, Value]]]
     ) -> bytes:
-        """Return the bytes of the file; the runtime says how much scratch its kernels need."""
+        """Return the bytes of the file; the runtime computes how much scratch its kernels need.
+
+        Outputs have their names in the first signature that contains them.
+        """
+        signatures = list(signatures)
+        for _, _, outputs in signatures:
+            for name, value in outputs.items():
+                if value not in self._lowered.inputs:
+                    self._names.setdefault(value, name)
         graphs = [self._lowered, *self._lowered.bodies]
         for value in self._lowered.inputs:
             self._number(value)
@@ -68,8 +77,9 @@ class Writer:
         scales = value.scales
         quantization = t.Quantization(scales, value.zero_points, value.axis) if scales else None
         open_sizes = -1 in value.declared
+        name = self._names.get(value, value.name)
         tensor = t.Tensor(
-            value.name, value.dtype, value.storage, value.layout, list(value.declared),
+            name, value.dtype, value.storage, value.layout, list(value.declared),
             list(value.shape) if open_sizes else [], size=size_of(value), quantization=quantization,
         )  # fmt: skip
         if value.storage is Storage.CONSTANT:
