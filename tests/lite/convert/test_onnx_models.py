@@ -72,6 +72,31 @@ def test_recurrent_layers_convert_as_through_a_session(op: str, gates: int, dire
         assert kinds(Converter.from_session(session, *ends).convert()) == kinds(content)
 
 
+def test_an_exported_dynamic_rnn_converts_under_its_names() -> None:
+    with wf.Graph().as_default(), wf.Session() as session:
+        x = wf.placeholder(wf.float32, [2, 3, 4], name="x")
+        state = wf.placeholder(wf.float32, [2, 5], name="state")
+        cell = wf.nn.rnn_cell.GRUCell(5)
+        outputs, last = wf.nn.dynamic_rnn(cell, x, initial_state=state)
+        fetches = {"y": outputs, "last": last}
+        session.run(wf.global_variables_initializer())
+        feeds = {x: normal(2, 3, 4), state: normal(2, 5)}
+        expected = session.run(fetches, feeds)
+        proto = wf.onnx.export(fetches, [x, state], session)
+    assert "Scan" in {node.op_type for node in proto.graph.node}
+    interpreter = Interpreter(model_content=Converter.from_onnx(proto).convert())
+    interpreter.allocate_tensors()
+    inputs, ends = interpreter.get_input_details(), interpreter.get_output_details()
+    assert [detail["name"] for detail in inputs] == ["x", "state"]
+    assert [detail["name"] for detail in ends] == ["y", "last"]
+    for detail, value in zip(inputs, feeds.values(), strict=True):
+        interpreter.set_tensor(detail["index"], value)
+    interpreter.invoke()
+    for detail in ends:
+        got = interpreter.get_tensor(detail["index"])
+        np.testing.assert_allclose(got, expected[detail["name"]], 1e-4, 1e-5)
+
+
 def test_convolutions_in_branches_take_weights_from_around() -> None:
     weights = {"w": normal(4, 3, 3, 3), "grouped": normal(6, 1, 3, 3)}
     nodes = [H.make_node("Conv", ["x", "w"], ["t"]), H.make_node("Relu", ["t"], ["r"])]

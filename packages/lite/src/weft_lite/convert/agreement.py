@@ -99,11 +99,11 @@ def require(
         allowed = limit
         if allowed is None:
             allowed = HALF_LIMIT if theirs[0].dtype == np.float16 else LIMIT
-        error = difference(ours, theirs)
-        if not error <= allowed:
+        distance = difference(ours, theirs)
+        if not distance <= allowed:
             raise errors.DataLossError(
                 f"output {output.name} of the converted graph differs from the graph's by "
-                f"{error:.3g} of its largest value, and at most {allowed:g} is allowed (limit=)"
+                f"{distance:.3g} of its largest value, and at most {allowed:g} is allowed (limit=)"
             )
 
 
@@ -136,5 +136,5 @@ def difference(results: Sequence[Array], expected: Sequence[Array]) -> float:
     if not np.array_equal(ours[~finite], theirs[~finite], equal_nan=True):
         return float("inf")
     scale = float(np.max(np.abs(theirs[finite]), initial=LEAST_SCALE))
-    distance = np.abs(ours[finite] - theirs[finite])
-    return float(np.max(np.nan_to_num(distance, nan=np.inf), initial=0.0)) / scale
+    apart = np.abs(ours[finite] - theirs[finite])
+    return float(np.max(np.nan_to_num(apart, nan=np.inf), initial=0.0)) / scale

@@ -32,13 +32,12 @@ class Writer:
     ) -> bytes:
         """Return the bytes of the file; the runtime computes how much scratch its kernels need.
 
-        Outputs have their names in the first signature that contains them.
+        Inputs and outputs have their names in the first signature that contains them.
         """
         signatures = list(signatures)
-        for _, _, outputs in signatures:
-            for name, value in outputs.items():
-                if value not in self._lowered.inputs:
-                    self._names.setdefault(value, name)
+        for _, inputs, outputs in signatures:
+            for name, value in (*inputs.items(), *outputs.items()):
+                self._names.setdefault(value, name)
         graphs = [self._lowered, *self._lowered.bodies]
         for value in self._lowered.inputs:
             self._number(value)

@@ -73,11 +73,12 @@ def _shapes(
 
 
 def _arrays(
-    operation: Operation, graph: GraphProto, first: int, size: Any, inputs: Sequence[Any]
+    operation: Operation, graph: GraphProto, first: int, size: Output | None, inputs: Sequence[Any]
 ) -> list[TensorArray]:
     """Return arrays for the results of a subgraph from the `first` on.
 
     Args:
+      size: the number of iterations, None if it is unknown.
       inputs: a type and shape for each of the subgraph's inputs.
     """
     types = operation.results(graph)
@@ -89,8 +90,8 @@ def _arrays(
         found.append(
             TensorArray(
                 dtype,
-                size,
-                dynamic_size=True,
+                0 if size is None else size,
+                dynamic_size=size is None,
                 infer_shape=False,
                 element_shape=element,
             )
@@ -113,7 +114,7 @@ def _loop(operation: Operation) -> list[Output]:
     go_on = constant(True) if condition is None else reshape(condition, [])
     shapes = _shapes(operation, body, 2, carried)
     types = [(dtypes.int64, []), (dtypes.bool_, []), *_types(carried, shapes)]
-    arrays = _arrays(operation, body, 1 + count, 0, types)
+    arrays = _arrays(operation, body, 1 + count, None, types)
 
     def more(turn: Output, go_on: Output, *_: Any) -> Output:
         if limit is None:
