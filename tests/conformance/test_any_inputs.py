@@ -28,7 +28,8 @@ from weft_exec.kernels.quiet import quietly
 from weft_exec.kernels.registry import find_kernel
 from weft_graph.ir.builder import create, out
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.op_def import OpDef, lookup_op, registered_ops
+from weft_graph.ir.op_def import lookup_op, registered_ops
+from weft_graph.ir.op_signature import OpDef
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import compatible_dims, format_dims
 

@@ -18,7 +18,8 @@ from weft_exec.kernels.registry import (
     _tables,
     registered_kernels,
 )
-from weft_graph.ir.op_def import OpDef, declared_in, lookup_op, registered_ops
+from weft_graph.ir.op_def import declared_in, lookup_op, registered_ops
+from weft_graph.ir.op_signature import OpDef
 from weft_graph.ir.traits import Traits
 from weft_tensor import dtypes
 

@@ -9,7 +9,7 @@ import pytest
 
 import weft as wf
 from weft import errors
-from weft_graph.ir.op_def import AttrDef
+from weft_graph.ir.op_signature import AttrDef
 
 
 @pytest.fixture(autouse=True)

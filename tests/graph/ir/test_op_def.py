@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import weft as wf
-from weft_graph.ir.op_def import AttrDef
+from weft_graph.ir.op_signature import AttrDef
 from weft_tensor import errors
 
 

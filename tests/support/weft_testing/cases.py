@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from weft_graph.ir.op_def import OpDef, lookup_op, register_op
+from weft_graph.ir.op_def import lookup_op, register_op
+from weft_graph.ir.op_signature import OpDef
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 from weft_testing.loading import CASES_FOLDER, load_family

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from weft_graph.ir.op_def import REQUIRED, ArgDef, AttrDef, OpDef
+from weft_graph.ir.op_signature import REQUIRED, ArgDef, AttrDef, OpDef
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 

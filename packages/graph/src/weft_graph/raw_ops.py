@@ -15,7 +15,8 @@ from typing import Any, Final
 from weft_graph.ir.builder import create
 from weft_graph.ir.later_attrs import changes_nothing, later_attrs
 from weft_graph.ir.named_results import named_results
-from weft_graph.ir.op_def import REQUIRED, OpDef, lookup_op, registered_ops
+from weft_graph.ir.op_def import lookup_op, registered_ops
+from weft_graph.ir.op_signature import REQUIRED, OpDef
 from weft_tensor import errors
 from weft_tensor.arguments import unknown_argument
 

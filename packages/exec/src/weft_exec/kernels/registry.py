@@ -41,14 +41,8 @@ from weft_exec.devices.device import (
     device_types,
 )
 from weft_graph.ir.lazy_modules import PackageModules
-from weft_graph.ir.op_def import (
-    OpDef,
-    declared_in,
-    loaded_traits,
-    lookup_op,
-    registered_ops,
-    traits_of,
-)
+from weft_graph.ir.op_def import declared_in, loaded_traits, lookup_op, registered_ops, traits_of
+from weft_graph.ir.op_signature import OpDef
 from weft_graph.ir.registry import Registry
 from weft_graph.ir.scalar import Definition
 from weft_graph.ir.traits import State

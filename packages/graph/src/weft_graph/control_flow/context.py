@@ -17,9 +17,9 @@ from typing import cast
 
 from weft_graph.ir.builder import constant
 from weft_graph.ir.graph import Graph
-from weft_graph.ir.node import Node, Output
+from weft_graph.ir.node import Context, Node, Output
 from weft_graph.ir.op_def import traits_of
-from weft_graph.ir.scopes import Context, check_visible
+from weft_graph.ir.scopes import check_visible
 from weft_graph.ir.traits import Role
 from weft_graph.ops import control_flow as primitives
 from weft_graph.variables import reads

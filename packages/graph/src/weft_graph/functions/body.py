@@ -11,7 +11,8 @@ from weft_graph.ir import builder, thread_stacks
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.op_def import ArgDef, OpDef, lookup_op
+from weft_graph.ir.op_def import lookup_op
+from weft_graph.ir.op_signature import ArgDef, OpDef
 from weft_graph.ir.scopes import BuildScopes, ControlScope
 from weft_graph.ir.traits import Role
 from weft_graph.variables import reads

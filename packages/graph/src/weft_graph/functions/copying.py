@@ -13,8 +13,7 @@ from weft_graph.functions.function import Function
 from weft_graph.ir import builder
 from weft_graph.ir.device_spec import parse
 from weft_graph.ir.graph import Graph
-from weft_graph.ir.node import Node, Output
-from weft_graph.ir.scopes import Context
+from weft_graph.ir.node import Context, Node, Output
 from weft_graph.ir.step_graph import ordered
 from weft_graph.ir.traits import Role
 

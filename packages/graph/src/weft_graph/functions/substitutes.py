@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from weft_graph.functions.function import Function
 from weft_graph.ir.builder import argument_types
-from weft_graph.ir.op_def import OpDef, lookup_op
+from weft_graph.ir.op_def import lookup_op
+from weft_graph.ir.op_signature import OpDef
 from weft_tensor import errors
 
 _MARK: Final = "_same_as_op"

@@ -23,7 +23,8 @@ from weft_graph.ir.constants import to_array
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.op_def import REQUIRED, ArgDef, AttrDef, NodeSpec, OpDef, lookup_op, parsed_ops
+from weft_graph.ir.op_def import NodeSpec, lookup_op, parsed_ops
+from weft_graph.ir.op_signature import REQUIRED, ArgDef, AttrDef, OpDef
 from weft_graph.ir.scopes import check_scope_name
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType

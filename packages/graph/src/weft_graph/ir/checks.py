@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from weft_graph.ir.builder import argument_types
 from weft_graph.ir.node import Output
-from weft_graph.ir.op_def import ArgDef, NodeSpec, OpDef
+from weft_graph.ir.op_def import NodeSpec
+from weft_graph.ir.op_signature import ArgDef, OpDef
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 from weft_tensor.nesting import shown

@@ -12,7 +12,7 @@ from typing import Any
 
 from weft_graph.ir.collections import Collections
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.op_def import OpDef
+from weft_graph.ir.op_signature import OpDef
 from weft_tensor import errors
 
 

@@ -20,15 +20,9 @@ from weft_graph.ir.device_spec import DeviceSpec
 from weft_graph.ir.edits import Edits
 from weft_graph.ir.forms import readers, to_message
 from weft_graph.ir.library import Library
-from weft_graph.ir.node import Node, Output
-from weft_graph.ir.op_def import OpDef
-from weft_graph.ir.scopes import (
-    BuildScopes,
-    Context,
-    ControlScope,
-    check_inputs,
-    check_scope_name,
-)
+from weft_graph.ir.node import Context, Node, Output
+from weft_graph.ir.op_signature import OpDef
+from weft_graph.ir.scopes import BuildScopes, ControlScope, check_inputs, check_scope_name
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 from weft_tensor.nesting import shown

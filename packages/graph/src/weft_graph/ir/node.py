@@ -17,8 +17,7 @@ from weft_tensor.shape import Dims, TensorShape, as_dims, format_dims, merge_dim
 
 if TYPE_CHECKING:
     from weft_graph.ir.graph import Graph
-    from weft_graph.ir.op_def import OpDef
-    from weft_graph.ir.scopes import Context
+    from weft_graph.ir.op_signature import OpDef
     from weft_graph.ir.traits import Role, Traits
 
 
@@ -472,3 +471,42 @@ def check_same_graph(nodes: Sequence[Output | Node]) -> None:
             raise errors.InvalidArgumentError(
                 f"{item!r} and {nodes[0]!r} belong to different graphs"
             )
+
+
+class Context:
+    """A branch or a loop, as far as its nodes refer to it.
+
+    Attributes:
+      name: unique within the graph.
+      outer: the one around it, or None.
+      repeats: whether it is a loop, so that what is inside has a value for each iteration.
+    """
+
+    name: str = ""
+    outer: Context | None = None
+    repeats = False
+
+    def is_inside(self, other: Context | None) -> bool:
+        """Return True if this is `other` or nested in it; everything is inside None."""
+        context: Context | None = self
+        while context is not None:
+            if context is other:
+                return True
+            context = context.outer
+        return other is None
+
+    def home_of(self, node: Node) -> Context | None:
+        """Return the context of a node's outputs; it differs for nodes that leave the context."""
+        return self
+
+    def admit(
+        self, op: str, name: str, inputs: tuple[Output, ...], controls: tuple[Node, ...]
+    ) -> tuple[tuple[Output, ...], tuple[Node, ...], Context | None]:
+        """Return the inputs and control inputs of a new node, and the context it belongs to.
+
+        Args:
+          op, name: of the node.
+          inputs, controls: from anywhere.
+        Raises: InvalidArgumentError: one of them is inside a loop that this context is not in.
+        """
+        raise NotImplementedError

@@ -6,14 +6,12 @@ import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft_graph.ir.device_spec import DeviceParts, DeviceSpec, parse
+from weft_graph.ir.node import Context, Node, Output
 from weft_tensor import errors
 from weft_tensor.nesting import shown
-
-if TYPE_CHECKING:
-    from weft_graph.ir.node import Node, Output
 
 _TOP_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\-/>]*")
 _INNER_NAME = re.compile(r"[A-Za-z0-9_.\-/>]*")
@@ -38,45 +36,6 @@ class ControlScope:
         self.nodes = tuple(nodes)
         self.resets = resets
         self.seen: set[Node] = set()
-
-
-class Context:
-    """A branch or a loop, as far as the nodes that are made need to know of it.
-
-    Attributes:
-      name: unique within the graph.
-      outer: the one around it, or None.
-      repeats: whether it is a loop, so that what is inside has a value for each iteration.
-    """
-
-    name: str = ""
-    outer: Context | None = None
-    repeats = False
-
-    def is_inside(self, other: Context | None) -> bool:
-        """Return True if this is `other` or nested in it; everything is inside None."""
-        context: Context | None = self
-        while context is not None:
-            if context is other:
-                return True
-            context = context.outer
-        return other is None
-
-    def home_of(self, node: Node) -> Context | None:
-        """Return the context of a node's outputs; it differs for nodes that leave the context."""
-        return self
-
-    def admit(
-        self, op: str, name: str, inputs: tuple[Output, ...], controls: tuple[Node, ...]
-    ) -> tuple[tuple[Output, ...], tuple[Node, ...], Context | None]:
-        """Return the inputs and control inputs of a new node, and the context it belongs to.
-
-        Args:
-          op, name: of the node.
-          inputs, controls: from anywhere.
-        Raises: InvalidArgumentError: one of them is inside a loop that this context is not in.
-        """
-        raise NotImplementedError
 
 
 def check_visible(item: Any, context: Context | None) -> None:

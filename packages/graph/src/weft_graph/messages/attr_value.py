@@ -15,7 +15,7 @@ import numpy as np
 from weft_graph import proto
 from weft_graph.ir.forms import writers
 from weft_graph.ir.func_attr import NameAttrs, as_name_attrs
-from weft_graph.ir.op_def import OpDef
+from weft_graph.ir.op_signature import OpDef
 from weft_graph.messages.tensor_proto import (
     Budget,
     array_from_proto,

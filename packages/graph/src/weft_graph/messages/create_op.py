@@ -9,7 +9,8 @@ from weft_graph import proto
 from weft_graph.ir.builder import convert_to_tensor, create
 from weft_graph.ir.forms import readers
 from weft_graph.ir.node import Node
-from weft_graph.ir.op_def import OpDef, lookup_op
+from weft_graph.ir.op_def import lookup_op
+from weft_graph.ir.op_signature import OpDef
 from weft_graph.messages.attr_value import attr_from_proto
 from weft_graph.messages.tensor_proto import Budget
 from weft_tensor import dtypes, errors

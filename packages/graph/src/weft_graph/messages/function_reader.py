@@ -17,7 +17,8 @@ from weft_graph.ir import thread_stacks
 from weft_graph.ir.checks import MAX_OUTPUTS, check_name
 from weft_graph.ir.library import LazyFunction, Library
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.op_def import REQUIRED, lookup_op
+from weft_graph.ir.op_def import lookup_op
+from weft_graph.ir.op_signature import REQUIRED
 from weft_graph.messages.attr_value import attr_from_proto, shape_from_proto
 from weft_graph.messages.function_imports import FUNCTIONAL, prepared
 from weft_graph.messages.function_writer import CAPTURED, CONTEXTS, RESULTS, SHAPES, ports

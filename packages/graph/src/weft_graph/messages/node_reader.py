@@ -14,7 +14,8 @@ from weft_graph.ir.gc_pause import paused_gc
 from weft_graph.ir.graph import Graph, device_string
 from weft_graph.ir.later_attrs import changes_nothing, informative
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.op_def import REQUIRED, OpDef, lookup_op
+from weft_graph.ir.op_def import lookup_op
+from weft_graph.ir.op_signature import REQUIRED, OpDef
 from weft_graph.ir.traits import Role
 from weft_graph.messages.attr_value import attr_from_proto
 from weft_graph.messages.graph_def import SHAPES_ATTR

@@ -13,8 +13,7 @@ from contextlib import contextmanager
 from functools import cache, partial
 
 from weft_graph.control_flow.context import is_constant_enter
-from weft_graph.ir.node import Node, Output
-from weft_graph.ir.scopes import Context
+from weft_graph.ir.node import Context, Node, Output
 from weft_graph.ir.traits import Role
 from weft_graph.ops import control_flow as primitives
 from weft_graph.variables import reads

@@ -23,7 +23,8 @@ from weft_graph.ir.deep_stack import deeper
 from weft_graph.ir.device_spec import parse
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.op_def import OpDef, lookup_op
+from weft_graph.ir.op_def import lookup_op
+from weft_graph.ir.op_signature import OpDef
 from weft_graph.ir.step_graph import StepGraph, ordered, reachable
 from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import Flow, has_control_flow, is_free

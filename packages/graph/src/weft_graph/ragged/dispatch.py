@@ -13,7 +13,7 @@ from typing import Any
 from weft_graph.ir.builder import create, output_of
 from weft_graph.ir.composite import makers
 from weft_graph.ir.default_graph import get_default_graph
-from weft_graph.ir.op_def import OpDef
+from weft_graph.ir.op_signature import OpDef
 from weft_graph.ir.registry import Registry
 from weft_graph.ragged.broadcasting import mapped
 from weft_graph.ragged.tensor import RaggedTensor, is_ragged

@@ -16,7 +16,8 @@ from weft_graph.ir.gc_pause import paused_gc
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.library import LazyFunction
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.op_def import OpDef, lookup_op
+from weft_graph.ir.op_def import lookup_op
+from weft_graph.ir.op_signature import OpDef
 from weft_graph.ir.traits import Role
 from weft_graph.messages.function_reader import function_from_def
 from weft_graph.schema.columns import Columns

@@ -13,7 +13,7 @@ from weft_graph.control_flow.records import records_of
 from weft_graph.ir.func_attr import NameAttrs, as_name_attrs
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node
-from weft_graph.ir.op_def import OpDef
+from weft_graph.ir.op_signature import OpDef
 from weft_graph.ir.traits import Role
 from weft_graph.messages.attr_value import kind_of, tensor_dtype
 from weft_graph.messages.tensor_proto import little_endian

@@ -11,8 +11,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from weft_graph.ir import builder
-from weft_graph.ir.node import Node, Output
-from weft_graph.ir.scopes import Context
+from weft_graph.ir.node import Context, Node, Output
 from weft_graph.ir.traits import Role, State
 from weft_tensor import dtypes
 

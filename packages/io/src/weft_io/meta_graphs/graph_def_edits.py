@@ -7,13 +7,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from weft_graph import proto
-from weft_graph.ir.op_def import REQUIRED, lookup_op, traits_of
+from weft_graph.ir.op_def import lookup_op, traits_of
+from weft_graph.ir.op_signature import REQUIRED
 from weft_graph.ir.traits import Role
 from weft_graph.messages.attr_value import attr_to_proto
 from weft_tensor import errors
 
 if TYPE_CHECKING:
-    from weft_graph.ir.op_def import OpDef
+    from weft_graph.ir.op_signature import OpDef
 
 SAVES: Final = frozenset({"SaveV2", "Save", "SaveSlices", "MergeV2Checkpoints"})
 RESTORES: Final = frozenset({"RestoreV2", "Restore", "RestoreSlice"})

@@ -33,7 +33,8 @@ from weft_exec.kernels.registry import (
     deriving,
 )
 from weft_graph.ir.node import Node
-from weft_graph.ir.op_def import OpDef, lookup_op
+from weft_graph.ir.op_def import lookup_op
+from weft_graph.ir.op_signature import OpDef
 from weft_graph.ir.scalar import Definition, Scalar, applications, inputs_of, kind
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
