@@ -30,20 +30,6 @@ REMAINING: set[frozenset[str]] = {
     frozenset(
         {"weft_compiler.ir.expressions", "weft_compiler.ir.printer", "weft_compiler.ir.program"}
     ),
-    frozenset(
-        {
-            "weft_graph.functions.call",
-            "weft_graph.functions.copying",
-            "weft_graph.functions.function",
-        }
-    ),
-    frozenset(
-        {
-            "weft_graph.variables.partitioned",
-            "weft_graph.variables.scope",
-            "weft_graph.variables.store",
-        }
-    ),
     frozenset({"weft_io.onnx.operation", "weft_io.onnx.registry", "weft_io.onnx.scope"}),
     frozenset(
         {

@@ -13,9 +13,9 @@ from weft_testing.evaluate import evaluate
 from weft_testing.loading import load_family
 
 import weft as wf
-from weft_graph.functions.call import call_function
 from weft_graph.functions.decorator import TensorSpec, function
 from weft_graph.functions.defun import Declare, Defun
+from weft_graph.functions.function import call_function
 from weft_graph.ir.node import Output
 from weft_graph.passes import eliminate_common_subexpressions, prune, simplify
 from weft_graph.passes.inline import inline_calls

@@ -14,10 +14,9 @@ from hypothesis import given, strategies as st
 
 import weft as wf
 from weft_graph import proto
-from weft_graph.functions.call import call_function
 from weft_graph.functions.decorator import TensorSpec, function
 from weft_graph.functions.defun import Declare, Defun
-from weft_graph.functions.function import Function
+from weft_graph.functions.function import Function, call_function
 from weft_graph.ir.builder import create
 from weft_graph.ir.func_attr import NameAttrs
 from weft_graph.messages.function_writer import CONTEXTS, RESULTS

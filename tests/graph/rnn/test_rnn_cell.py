@@ -37,7 +37,7 @@ from weft_graph.rnn.cell import steps
 from weft_graph.rnn.cell.base import assert_like_rnncell
 from weft_graph.rnn.static import static_bidirectional_rnn, static_rnn
 from weft_graph.variables import initializers
-from weft_graph.variables.partitioned import fixed_size_partitioner
+from weft_graph.variables.partitioning import fixed_size_partitioner
 from weft_graph.variables.reference import global_variables, global_variables_initializer
 from weft_graph.variables.scope import AUTO_REUSE, get_variable, variable_scope
 from weft_tensor import dtypes, errors

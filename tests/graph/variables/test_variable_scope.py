@@ -11,9 +11,8 @@ from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.graph import Graph
 from weft_graph.variables import initializers
 from weft_graph.variables.base import VariableAggregation, VariableSynchronization
-from weft_graph.variables.partitioned import (
-    PartitionedVariable,
-    create_partitioned_variables,
+from weft_graph.variables.partitioned import PartitionedVariable
+from weft_graph.variables.partitioning import (
     fixed_size_partitioner,
     min_max_variable_partitioner,
     variable_axis_size_partitioner,
@@ -22,6 +21,7 @@ from weft_graph.variables.reference import global_variables, local_variables, tr
 from weft_graph.variables.resource import is_resource_variable
 from weft_graph.variables.scope import (
     AUTO_REUSE,
+    create_partitioned_variables,
     get_local_variable,
     get_variable,
     get_variable_scope,

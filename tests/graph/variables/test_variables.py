@@ -13,7 +13,7 @@ from weft_graph.ops import state
 from weft_graph.variables import creators, reference as variables
 from weft_graph.variables.base import VariableAggregation, VariableSynchronization
 from weft_graph.variables.creators import variable_creator_scope
-from weft_graph.variables.partitioned import fixed_size_partitioner
+from weft_graph.variables.partitioning import fixed_size_partitioner
 from weft_graph.variables.reference import RefVariable, Variable
 from weft_graph.variables.resource import ResourceVariable, is_resource_variable
 from weft_graph.variables.scope import get_variable

@@ -13,7 +13,7 @@ from weft_testing.recorded import BUNDLES, same, script, tensors
 
 from weft_exec import Session
 from weft_graph import Graph
-from weft_graph.variables.partitioned import fixed_size_partitioner
+from weft_graph.variables.partitioning import fixed_size_partitioner
 from weft_graph.variables.reference import Variable, global_variables_initializer
 from weft_graph.variables.scope import get_variable, variable_scope
 from weft_io import (

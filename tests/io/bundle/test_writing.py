@@ -16,7 +16,7 @@ from weft_testing.recorded import BUNDLES, same, script, tensors
 from weft_exec import Session
 from weft_graph import Graph, proto
 from weft_graph.ir.builder import constant
-from weft_graph.variables.partitioned import fixed_size_partitioner
+from weft_graph.variables.partitioning import fixed_size_partitioner
 from weft_graph.variables.reference import Variable, global_variables_initializer
 from weft_graph.variables.scope import get_variable
 from weft_io import CheckpointReader, Saver, latest_checkpoint, list_variables, remove_checkpoint

@@ -29,7 +29,7 @@ from weft_graph.messages.import_graph_def import import_graph_def
 from weft_graph.ops.arithmetic import add, multiply
 from weft_graph.ops.array import placeholder
 from weft_graph.ops.identity import identity
-from weft_graph.variables.partitioned import fixed_size_partitioner
+from weft_graph.variables.partitioning import fixed_size_partitioner
 from weft_graph.variables.reference import Variable, global_variables_initializer
 from weft_graph.variables.scope import get_variable
 from weft_io import Saver, export_meta_graph

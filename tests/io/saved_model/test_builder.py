@@ -18,7 +18,7 @@ from weft_graph.ops.array import placeholder
 from weft_graph.ops.control import group, no_op
 from weft_graph.ops.matmul import matmul
 from weft_graph.ops.state import assign
-from weft_graph.variables.partitioned import fixed_size_partitioner
+from weft_graph.variables.partitioning import fixed_size_partitioner
 from weft_graph.variables.reference import Variable, global_variables_initializer
 from weft_graph.variables.scope import get_variable
 from weft_io import CheckpointReader, Saver

@@ -20,7 +20,7 @@ from weft_exec import Session
 from weft_exec.resources.resources import VariableState
 from weft_graph import Graph
 from weft_graph.ops.array import placeholder_with_default
-from weft_graph.variables.partitioned import fixed_size_partitioner
+from weft_graph.variables.partitioning import fixed_size_partitioner
 from weft_graph.variables.reference import Variable, global_variables_initializer
 from weft_graph.variables.scope import get_variable
 from weft_io import (

@@ -16,7 +16,7 @@ import pytest
 from weft_exec import Session
 from weft_graph import Graph, proto
 from weft_graph.ops import state as state_ops
-from weft_graph.variables.partitioned import fixed_size_partitioner
+from weft_graph.variables.partitioning import fixed_size_partitioner
 from weft_graph.variables.reference import Variable, global_variables_initializer
 from weft_graph.variables.scope import get_variable
 from weft_io import (

@@ -19,9 +19,9 @@ from weft_graph.control_flow.conditional import *
 from weft_graph.control_flow.functional import *
 from weft_graph.control_flow.loop import *
 from weft_graph.control_flow.tensor_array import *
-from weft_graph.functions.call import *
 from weft_graph.functions.decorator import *
 from weft_graph.functions.defun import *
+from weft_graph.functions.function import *
 from weft_graph.functions.type_spec import *
 from weft_graph.functions.vectorized import *
 from weft_graph.ir import constant_value as _constant_value, node as _node
@@ -145,7 +145,7 @@ from weft_graph.variables.initializers import (
     zeros_initializer as zeros_initializer,
 )
 from weft_graph.variables.module import *
-from weft_graph.variables.partitioned import *
+from weft_graph.variables.partitioning import *
 from weft_graph.variables.reference import *
 from weft_graph.variables.scope import *
 from weft_graph.variables.template import *

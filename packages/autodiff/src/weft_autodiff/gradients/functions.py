@@ -19,7 +19,8 @@ from weft_graph.control_flow.context import innermost
 from weft_graph.functions import saved_values, state
 from weft_graph.functions.body import FunctionGraph, is_variable
 from weft_graph.functions.copying import BodyCopy
-from weft_graph.functions.function import Declaration, Function, scope_name
+from weft_graph.functions.definition import Declaration, scope_name
+from weft_graph.functions.function import Function
 from weft_graph.functions.trace import save_state
 from weft_graph.ir import builder, thread_stacks
 from weft_graph.ir.deep_stack import deeper

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["call_function"]
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +9,7 @@ from weft_graph.control_flow.context import current_context
 from weft_graph.functions import saved_values, state
 from weft_graph.functions.body import FunctionGraph
 from weft_graph.functions.copying import BodyCopy
-from weft_graph.functions.function import Declaration, Function, scope_name
+from weft_graph.functions.definition import Declaration, FunctionDefinition, scope_name
 from weft_graph.ir import builder, thread_stacks
 from weft_graph.ir.default_graph import get_default_graph, graph_for
 from weft_graph.ir.func_attr import NameAttrs
@@ -25,38 +23,8 @@ from weft_tensor import errors
 from weft_tensor.shape import compatible_dims, format_dims
 
 
-def call_function(function: Any, args: Sequence[Any] = (), name: str | None = None) -> Any:
-    """Call a function of the default graph's library.
-
-    Args:
-      function: its name, or itself; then it joins the library, with all that it calls.
-      args: what converts to tensors, one for each input. The values that it captured may be left
-        out where they can be found: from the graph it was written in, or a call that is there.
-      name: of the call; the function's by default.
-    Returns: its results: one, a list of several, or the node where there is none.
-    Raises:
-      NotFoundError: there is no function of that name.
-      AlreadyExistsError: the library has another function of that name.
-      InvalidArgumentError: the number of arguments or a shape does not fit.
-      InvalidTypeError: an element type does not fit.
-
-    Examples:
-      >>> @wf.Defun(wf.float32, func_name="Twice")
-      ... def twice(x):
-      ...     return 2.0 * x
-      >>> y = twice(wf.constant(1.0))
-      >>> wf.Session().run(wf.call_function("Twice", [5.0]))
-      np.float32(10.0)
-    """
-    graph = get_default_graph()
-    callee_function = graph.functions[function] if isinstance(function, str) else function
-    if not isinstance(callee_function, Function):
-        raise errors.InvalidTypeError(f"a function or its name is required, got {function!r}")
-    return callee_function(*args, name=name)
-
-
 def add_call(
-    function: Function, args: Sequence[Any], name: str | None = None
+    function: FunctionDefinition, args: Sequence[Any], name: str | None = None
 ) -> tuple[Node, list[Output]]:
     """Call a function in the graph of its arguments, or else in the default graph.
 
@@ -72,7 +40,7 @@ def add_call(
 
 
 def _add_call(
-    graph: Graph, function: Function, args: Sequence[Any], name: str | None
+    graph: Graph, function: FunctionDefinition, args: Sequence[Any], name: str | None
 ) -> tuple[Node, list[Output]]:
     code, line = builder.user_line()
     try:
@@ -93,13 +61,13 @@ def _add_call(
         return call_node(function, inputs, name)
 
 
-def call_op(function: Function | Declaration) -> str:
+def call_op(function: FunctionDefinition | Declaration) -> str:
     """The op type of its calls."""
     return "StatefulPartitionedCall" if function.stateful else "PartitionedCall"
 
 
 def call_node(
-    function: Function | Declaration, inputs: Sequence[Output], name: str | None = None
+    function: FunctionDefinition | Declaration, inputs: Sequence[Output], name: str | None = None
 ) -> tuple[Node, list[Output]]:
     """A node that calls a function, and its results."""
     graph = inputs[0].graph if inputs else get_default_graph()
@@ -122,7 +90,7 @@ def call_node(
 # ---------------------------------------------------------------------------- arguments
 
 
-def _arguments(function: Function, args: Sequence[Any]) -> list[Output]:
+def _arguments(function: FunctionDefinition, args: Sequence[Any]) -> list[Output]:
     num_declared = len(function.inputs) - function.captured_count
     if len(args) not in (num_declared, len(function.inputs)):
         names = ", ".join(function.input_names[:num_declared])
@@ -136,7 +104,7 @@ def _arguments(function: Function, args: Sequence[Any]) -> list[Output]:
     ]
 
 
-def _argument(function: Function, position: int, value: Any, parameter: Output) -> Output:
+def _argument(function: FunctionDefinition, position: int, value: Any, parameter: Output) -> Output:
     if parameter.dtype.is_ref:
         output = builder.output_of(value, True)
         if output is not None and output.dtype is parameter.dtype:
@@ -150,7 +118,7 @@ def _argument(function: Function, position: int, value: Any, parameter: Output) 
         ) from error
 
 
-def _check_shapes(function: Function, inputs: Sequence[Output]) -> None:
+def _check_shapes(function: FunctionDefinition, inputs: Sequence[Output]) -> None:
     for i, (value, parameter) in enumerate(zip(inputs, function.inputs, strict=True)):
         if not state.is_handle(parameter) and not compatible_dims(value.dims, parameter.dims):
             raise errors.InvalidArgumentError(
@@ -159,7 +127,7 @@ def _check_shapes(function: Function, inputs: Sequence[Output]) -> None:
             )
 
 
-def _captured(function: Function, graph: Graph, inputs: Sequence[Output]) -> list[Output]:
+def _captured(function: FunctionDefinition, graph: Graph, inputs: Sequence[Output]) -> list[Output]:
     """The values that a function captured, as this graph has them beside its other inputs."""
     count = len(function.inputs) - len(inputs)
     if not count:
@@ -195,7 +163,7 @@ def _by_now(value: Output, inputs: Sequence[Output], ordered: bool) -> Output:
         return reads.read(variable)
 
 
-def can_be_called_in(function: Function, graph: Graph) -> bool:
+def can_be_called_in(function: FunctionDefinition, graph: Graph) -> bool:
     """Return True if all captures of a function are visible where nodes are added now."""
     inside = graph if isinstance(graph, FunctionGraph) else None
     for value in function.captured or ():
@@ -209,7 +177,7 @@ def can_be_called_in(function: Function, graph: Graph) -> bool:
     return True
 
 
-def _call_controls(function: Function, graph: Graph) -> list[Node]:
+def _call_controls(function: FunctionDefinition, graph: Graph) -> list[Node]:
     """Return the control inputs of a call, from control dependencies inside the body."""
     return list(function.graph.control_captures) if function.captured is not None else []
 
@@ -217,7 +185,7 @@ def _call_controls(function: Function, graph: Graph) -> list[Node]:
 # ------------------------------------------------------------------------- bodies in place
 
 
-def must_be_inlined(function: Function, graph: Graph) -> bool:
+def must_be_inlined(function: FunctionDefinition, graph: Graph) -> bool:
     """Return True if the gradient of a call node could not be computed, so calls are inlined."""
     if function.python_gradient is not None or function.gradient_name is not None:
         return False
@@ -227,7 +195,7 @@ def must_be_inlined(function: Function, graph: Graph) -> bool:
     return bool(unsupported_call_reason(function)) and not function.is_recursive
 
 
-def unsupported_call_reason(function: Function) -> str:
+def unsupported_call_reason(function: FunctionDefinition) -> str:
     """Return why the gradient of a call node could not be computed from its ports, or ""."""
     values = list(saved_values.values_from_state(function.nodes))
     for value in values:
@@ -243,7 +211,7 @@ def unsupported_call_reason(function: Function) -> str:
 
 
 def inlined(
-    function: Function, inputs: Sequence[Output], name: str | None = None
+    function: FunctionDefinition, inputs: Sequence[Output], name: str | None = None
 ) -> tuple[Node, list[Output]]:
     """The body in place of a call: a node that is over when it is, and its results."""
     graph = inputs[0].graph if inputs else get_default_graph()

@@ -9,7 +9,7 @@ from typing import Any
 
 from weft_graph.control_flow.context import ControlFlowContext, current_context
 from weft_graph.control_flow.records import records_of, restore
-from weft_graph.functions.function import Function
+from weft_graph.functions.definition import FunctionDefinition
 from weft_graph.ir import builder
 from weft_graph.ir.device_spec import parse
 from weft_graph.ir.graph import Graph
@@ -51,7 +51,7 @@ class BodyCopy:
     def __init__(
         self,
         graph: Graph,
-        function: Function,
+        function: FunctionDefinition,
         arguments: Sequence[Output],
         prefix: str = "",
         stand: Stand | None = None,

@@ -11,7 +11,8 @@ from typing import Any
 from weft_graph.functions.body import FunctionGraph
 from weft_graph.functions.call import add_call, call_node
 from weft_graph.functions.decorator import name_of
-from weft_graph.functions.function import Declaration, Function
+from weft_graph.functions.definition import Declaration
+from weft_graph.functions.function import Function
 from weft_graph.functions.trace import Package, trace
 from weft_graph.ir.builder import convert_to_tensor
 from weft_graph.ir.default_graph import get_default_graph

@@ -9,6 +9,7 @@ from __future__ import annotations
 __all__ = [
     "AUTO_REUSE",
     "VariableScope",
+    "create_partitioned_variables",
     "get_local_variable",
     "get_variable",
     "get_variable_scope",
@@ -597,3 +598,51 @@ def variable_op_scope(
       'model'
     """
     return variable_scope(name_or_scope, default_name, values, **kwargs)
+
+
+def create_partitioned_variables(
+    shape: Sequence[int],
+    slicing: Sequence[int],
+    initializer: Any,
+    dtype: Any = dtypes.float32,
+    trainable: bool = True,
+    collections: Sequence[str] | None = None,
+    name: str | None = None,
+    reuse: Any = None,
+) -> list[Any]:
+    """The parts of a partitioned variable, cut as `slicing` says: the number of parts per axis.
+
+    Args:
+      shape: list of ints, of the whole.
+      slicing: list of ints of the same length, only one of them more than 1.
+      initializer: an initializer, or a value of shape `shape`.
+      dtype: element type; that of `initializer` where it is a value.
+      trainable, collections, reuse: as for `get_variable`.
+      name: of the whole; "PartitionedVariable" by default, made unique.
+    Returns: the parts, in order.
+    Raises: InvalidArgumentError: an axis is to be cut into more parts than it has elements.
+
+    Examples:
+      >>> parts = wf.create_partitioned_variables([6, 2], [3, 1], wf.zeros_initializer())
+      >>> [part.shape.as_list() for part in parts]
+      [[2, 2], [2, 2], [2, 2]]
+    """
+    sizes = list(shape)
+    if any([count > size for count, size in zip(slicing, sizes, strict=False)]):
+        raise errors.InvalidArgumentError(
+            f"slicing must leave every part an element of the shape {sizes}, got {list(slicing)}"
+        )
+    if not callable(initializer):
+        initializer = builder.convert_to_tensor(initializer)
+        dtype = initializer.dtype.base_dtype
+    with variable_scope(name, "PartitionedVariable", reuse=reuse):
+        variable = get_variable(
+            "",
+            sizes,
+            dtype,
+            initializer,
+            trainable=trainable,
+            collections=collections,
+            partitioner=lambda **_: slicing,
+        )
+    return list(variable)

@@ -12,13 +12,23 @@ from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
 from weft_graph.variables import initializers
 from weft_graph.variables.base import (
+    SaveSliceInfo,
     Variable,
     VariableAggregation,
     VariableSynchronization,
 )
+from weft_graph.variables.partitioned import PartitionedVariable, PartitionInfo
+from weft_graph.variables.partitioning import (
+    Partitioner,
+    check_partitions,
+    element_type_of,
+    full_shape_of,
+    part_arguments,
+    part_slices,
+)
 from weft_tensor import dtypes, errors
 from weft_tensor.arguments import optional_function
-from weft_tensor.shape import as_dims, compatible_dims, format_dims, is_fully_defined
+from weft_tensor.shape import TensorShape, as_dims, compatible_dims, format_dims, is_fully_defined
 
 
 class VariableStore:
@@ -78,10 +88,8 @@ class VariableStore:
         **settings: Any,
     ) -> Any:
         if optional_function(partitioner, "partitioner") is not None and shape != ():
-            from weft_graph.variables.partitioned import get_partitioned_variable
-
-            return get_partitioned_variable(
-                self, name, shape, dtype, initializer, regularizer, reuse, partitioner, **settings
+            return self.get_partitioned(
+                name, shape, dtype, initializer, regularizer, reuse, partitioner, **settings
             )
         if name in self.partitioned or f"{name}/part_0" in self.variables:
             existing = self.partitioned.get(name)
@@ -124,6 +132,52 @@ class VariableStore:
             _regularize(name, variable, regularizer)
         return variable
 
+    def get_partitioned(
+        self,
+        name: str,
+        shape: Any,
+        dtype: Any,
+        initializer: Any,
+        regularizer: Any,
+        reuse: Any,
+        partitioner: Partitioner,
+        **settings: Any,
+    ) -> Any:
+        """Return the partitioned variable of that full name, created or reused.
+
+        Raises: InvalidArgumentError: the shape is not known, or as `VariableStore.single`.
+        """
+        name = name.removesuffix("/")  # of a variable that has the name of its scope
+        full_shape = full_shape_of(name, shape, initializer)
+        if not full_shape:
+            return self.single(name, shape, dtype, initializer, regularizer, reuse, **settings)
+        if name in self.variables:
+            raise errors.InvalidArgumentError(
+                f"variable {name} is not partitioned; get it without a partitioner"
+            )
+        base = element_type_of(dtype, initializer)
+        partitions = list(partitioner(shape=TensorShape(full_shape), dtype=base))
+        check_partitions(name, partitions, full_shape)
+        existing = self.partitioned.get(name)
+        if existing is not None:
+            _check_same_partitions(name, existing, reuse, partitions, full_shape)
+            return existing
+        parts = []
+        for i, (offset, sizes) in enumerate(part_slices(full_shape, partitions)):
+            part = self.single(
+                f"{name}/part_{i}",
+                *part_arguments(sizes, offset, base, initializer),
+                regularizer,
+                reuse,
+                partition_info=PartitionInfo(full_shape, offset),
+                **settings,
+            )
+            part._set_save_slice_info(SaveSliceInfo(name, full_shape, offset, sizes))
+            parts.append(part)
+        result = PartitionedVariable(name, full_shape, base, parts, partitions)
+        self.partitioned[name] = result
+        return result
+
 
 def _without_none(settings: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if value is not None}
@@ -161,6 +215,27 @@ def _check_reuse(name: str, existing: Any, shape: Any, dtype: Any, reuse: Any) -
             f"Trying to share variable {name}, but specified dtype "
             f"{dtypes.as_dtype(dtype).base_dtype.name} and found dtype "
             f"{existing.dtype.base_dtype.name}, originally defined at {place}"
+        )
+
+
+def _check_same_partitions(
+    name: str,
+    existing: PartitionedVariable,
+    reuse: Any,
+    partitions: list[int],
+    full_shape: list[int],
+) -> None:
+    if not reuse:
+        raise errors.InvalidArgumentError(
+            f"Partitioned variable {name} already exists, disallowed. Did you mean to set "
+            "reuse=True or reuse=AUTO_REUSE in variable_scope? Originally defined at "
+            f"{existing._get_variable_list()[0].op.line}"
+        )
+    if existing._get_partitions() != partitions or existing.shape.as_list() != full_shape:
+        raise errors.InvalidArgumentError(
+            f"Trying to share partitioned variable {name}, but specified shape {full_shape} in "
+            f"{partitions} parts and found shape {existing.shape.as_list()} in "
+            f"{existing._get_partitions()} parts"
         )
 
 

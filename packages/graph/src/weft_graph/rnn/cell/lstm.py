@@ -16,7 +16,7 @@ from weft_graph.ops import arithmetic, join, slicing
 from weft_graph.rnn.cell.base import LayerRNNCell
 from weft_graph.rnn.cell.basic import affine
 from weft_graph.variables.initializers import zeros_initializer
-from weft_graph.variables.partitioned import fixed_size_partitioner
+from weft_graph.variables.partitioning import fixed_size_partitioner
 from weft_tensor import errors
 from weft_tensor.arguments import integer
 

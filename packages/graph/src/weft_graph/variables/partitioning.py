@@ -1,0 +1,183 @@
+"""Partitioners, and the parts of variables that they describe."""
+
+from __future__ import annotations
+
+__all__ = [
+    "fixed_size_partitioner",
+    "min_max_variable_partitioner",
+    "variable_axis_size_partitioner",
+]
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft_graph.ir import builder
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import TensorShape, as_dims, is_fully_defined
+
+Partitioner = Callable[..., Sequence[int]]
+"""Returns the number of parts along each axis, for the arguments `shape` and `dtype`."""
+
+
+def fixed_size_partitioner(num_shards: int, axis: int = 0) -> Partitioner:
+    """A partitioner that makes `num_shards` parts along `axis`.
+
+    Args:
+      num_shards: how many parts.
+      axis: which axis is cut.
+
+    Examples:
+      >>> table = wf.get_variable("table", [6, 2], partitioner=wf.fixed_size_partitioner(3))
+      >>> len(list(table))
+      3
+    """
+
+    def partitioner(shape: TensorShape, **_: Any) -> list[int]:
+        sizes = _known_sizes(shape)
+        partitions = [1] * len(sizes)
+        partitions[axis] = min(num_shards, sizes[axis])
+        return partitions
+
+    return partitioner
+
+
+def variable_axis_size_partitioner(
+    max_shard_bytes: int,
+    axis: int = 0,
+    bytes_per_string_element: int = 16,
+    max_shards: int | None = None,
+) -> Partitioner:
+    """A partitioner that makes parts of at most `max_shard_bytes`, as few as will do.
+
+    Args:
+      max_shard_bytes: bytes.
+      axis: which axis is cut.
+      bytes_per_string_element: bytes that a string counts for.
+      max_shards: parts at the most; as many as it takes by default.
+    Raises: InvalidArgumentError: an argument is less than 1.
+
+    Examples:
+      >>> partitioner = wf.variable_axis_size_partitioner(16)
+      >>> len(list(wf.get_variable("table", [6, 2], partitioner=partitioner)))  # 8 bytes a row
+      3
+    """
+    if max_shard_bytes < 1 or bytes_per_string_element < 1 or (max_shards or 1) < 1:
+        raise errors.InvalidArgumentError("sizes and numbers of parts must be positive")
+
+    def partitioner(shape: TensorShape, dtype: Any, **_: Any) -> list[int]:
+        sizes = _known_sizes(shape)
+        partitions = [1] * len(sizes)
+        per_slice = _bytes(sizes, dtype, bytes_per_string_element) / max(sizes[axis], 1)
+        slices_per_part = max(1, math.floor(max_shard_bytes / max(per_slice, 1e-9)))
+        count = max(1, math.ceil(sizes[axis] / slices_per_part))
+        partitions[axis] = count if max_shards is None else min(max_shards, count)
+        return partitions
+
+    return partitioner
+
+
+def min_max_variable_partitioner(
+    max_partitions: int = 1,
+    axis: int = 0,
+    min_slice_size: int = 256 << 10,
+    bytes_per_string_element: int = 16,
+) -> Partitioner:
+    """A partitioner that makes up to `max_partitions` parts of at least `min_slice_size` bytes.
+
+    Args:
+      max_partitions: parts at the most.
+      axis: which axis is cut.
+      min_slice_size: bytes.
+      bytes_per_string_element: bytes that a string counts for.
+    Raises: InvalidArgumentError: an argument is less than 1.
+
+    Examples:
+      >>> partitioner = wf.min_max_variable_partitioner(4, min_slice_size=24)
+      >>> len(list(wf.get_variable("table", [6, 2], partitioner=partitioner)))  # 48 bytes
+      2
+    """
+    if max_partitions < 1 or min_slice_size < 1 or bytes_per_string_element < 1:
+        raise errors.InvalidArgumentError("sizes and numbers of parts must be positive")
+
+    def partitioner(shape: TensorShape, dtype: Any, **_: Any) -> list[int]:
+        sizes = _known_sizes(shape)
+        partitions = [1] * len(sizes)
+        total = _bytes(sizes, dtype, bytes_per_string_element)
+        num_parts = max(1, total // min_slice_size)
+        partitions[axis] = max(1, min(sizes[axis], max_partitions, num_parts))
+        return partitions
+
+    return partitioner
+
+
+def _known_sizes(shape: Any) -> list[int]:
+    dims = as_dims(shape)
+    if dims is None or not is_fully_defined(dims):
+        raise errors.InvalidArgumentError(f"the shape must be fully known, got {shape}")
+    return [size for size in dims if size is not None]
+
+
+def _bytes(sizes: Sequence[int], dtype: Any, per_string: int) -> int:
+    base = dtypes.as_dtype(dtype).base_dtype
+    return math.prod(sizes) * (per_string if base is dtypes.string else base.size)
+
+
+# --------------------------------------------------------------------------- parts
+
+
+def full_shape_of(name: str, shape: Any, initializer: Any) -> list[int]:
+    if initializer is not None and not callable(initializer) and shape is None:
+        shape = builder.convert_to_tensor(initializer).dims
+    dims = as_dims(shape)
+    if dims is None or not is_fully_defined(dims):
+        raise errors.InvalidArgumentError(
+            f"the shape of the partitioned variable {name} must be fully known, got {shape}"
+        )
+    return [size for size in dims if size is not None]
+
+
+def element_type_of(dtype: Any, initializer: Any) -> DType:
+    if dtype is None:
+        return builder.convert_to_tensor(initializer).dtype.base_dtype
+    return dtypes.as_dtype(dtype).base_dtype
+
+
+def part_arguments(
+    sizes: list[int], offset: list[int], dtype: DType, initializer: Any
+) -> tuple[Any, Any, Any]:
+    if initializer is None or callable(initializer):
+        return sizes, dtype, initializer
+    value = builder.convert_to_tensor(initializer, dtype)
+    return None, dtype, builder.out("Slice", [value, offset, sizes])
+
+
+def check_partitions(name: str, partitions: list[int], full_shape: list[int]) -> None:
+    if len(partitions) != len(full_shape) or min(partitions) < 1:
+        raise errors.InvalidArgumentError(
+            f"the partitioner of {name} must give one positive count for each of {len(full_shape)} "
+            f"axes, got {partitions}"
+        )
+    if sum(count > 1 for count in partitions) > 1:
+        raise errors.InvalidArgumentError(
+            f"{name} can be cut along one axis only, got the partitions {partitions}"
+        )
+
+
+def part_slices(
+    full_shape: Sequence[int], partitions: Sequence[int]
+) -> list[tuple[list[int], list[int]]]:
+    """(offset, sizes) of each part; the first ones take what does not divide evenly."""
+    axis = next((i for i, count in enumerate(partitions) if count > 1), 0)
+    count = partitions[axis]
+    size, extra = divmod(full_shape[axis], count)
+    result: list[tuple[list[int], list[int]]] = []
+    start = 0
+    for i in range(count):
+        length = size + (i < extra)
+        offset, sizes = [0] * len(full_shape), list(full_shape)
+        offset[axis], sizes[axis] = start, length
+        result.append((offset, sizes))
+        start += length
+    return result
