@@ -33,14 +33,6 @@ REMAINING: set[frozenset[str]] = {
     frozenset({"weft_io.onnx.operation", "weft_io.onnx.registry", "weft_io.onnx.scope"}),
     frozenset(
         {
-            "weft_io.data.applying",
-            "weft_io.data.batching",
-            "weft_io.data.dataset",
-            "weft_io.data.steps",
-        }
-    ),
-    frozenset(
-        {
             "weft_exec.gpu.compiled",
             "weft_exec.gpu.device",
             "weft_exec.gpu.graph_piece",

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft_graph.ir.builder import create
 from weft_io import arguments
 from weft_io.data import specs
 from weft_io.data.functions import Traced, graph_around, traced
-from weft_io.data.steps import Steps, int64
+from weft_io.data.steps import DatasetT, Steps, int64
 from weft_io.streams.prefetching import AUTOTUNE
 from weft_tensor import dtypes, errors
 
-if TYPE_CHECKING:
-    from weft_io.data.dataset import Dataset
 
-
-class Applying(Steps):
+class Applying(Steps[DatasetT]):
     """Methods that apply functions to elements."""
 
-    def map(self, map_func: Callable[..., Any], num_parallel_calls: Any = None) -> Dataset:
+    def map(self, map_func: Callable[..., Any], num_parallel_calls: Any = None) -> DatasetT:
         """Apply a function to each element, in order.
 
         Args:
@@ -39,7 +36,7 @@ class Applying(Steps):
         """
         return self._mapped(map_func, num_parallel_calls)
 
-    def _mapped(self, function: Any, calls: Any, preserve_cardinality: bool = False) -> Dataset:
+    def _mapped(self, function: Any, calls: Any, preserve_cardinality: bool = False) -> DatasetT:
         made = self._traced(function, "map")
         attrs = {"f": made.attr, "preserve_cardinality": preserve_cardinality}
         if calls is None:
@@ -49,7 +46,7 @@ class Applying(Steps):
 
     def map_with_legacy_function(
         self, map_func: Callable[..., Any], num_parallel_calls: Any = None
-    ) -> Dataset:
+    ) -> DatasetT:
         """Map elements as `map` does; a deprecated name.
 
         Args:
@@ -62,7 +59,7 @@ class Applying(Steps):
         """
         return self.map(map_func, num_parallel_calls)
 
-    def filter_with_legacy_function(self, predicate: Callable[..., Any]) -> Dataset:
+    def filter_with_legacy_function(self, predicate: Callable[..., Any]) -> DatasetT:
         """Filter elements as `filter` does; a deprecated name.
 
         Args:
@@ -75,7 +72,7 @@ class Applying(Steps):
         """
         return self.filter(predicate)
 
-    def filter(self, predicate: Callable[..., Any]) -> Dataset:
+    def filter(self, predicate: Callable[..., Any]) -> DatasetT:
         """Return the elements for which a function is true.
 
         Args:
@@ -90,7 +87,7 @@ class Applying(Steps):
         made = self._predicate(predicate, "filter")
         return self._through("FilterDataset", made.captured, predicate=made.attr)
 
-    def flat_map(self, map_func: Callable[..., Any]) -> Dataset:
+    def flat_map(self, map_func: Callable[..., Any]) -> DatasetT:
         """Apply a function that returns datasets, and concatenate their elements.
 
         Args:
@@ -111,7 +108,7 @@ class Applying(Steps):
         cycle_length: Any = AUTOTUNE,
         block_length: Any = 1,
         num_parallel_calls: Any = None,
-    ) -> Dataset:
+    ) -> DatasetT:
         """Apply a function that returns datasets, and interleave their elements.
 
         Args:
@@ -142,7 +139,7 @@ class Applying(Steps):
         calls = int64(num_parallel_calls, "num_parallel_calls", 1, AUTOTUNE)
         return self._by("ParallelInterleaveDatasetV2", made, *inputs, calls, element=form)
 
-    def take_while(self, predicate: Callable[..., Any]) -> Dataset:
+    def take_while(self, predicate: Callable[..., Any]) -> DatasetT:
         """Return the elements before the first for which a function is false.
 
         Args:
@@ -157,7 +154,7 @@ class Applying(Steps):
         made = self._predicate(predicate, "take_while")
         return self._through("TakeWhileDataset", made.captured, predicate=made.attr)
 
-    def scan(self, initial_state: Any, scan_func: Callable[[Any, Any], Any]) -> Dataset:
+    def scan(self, initial_state: Any, scan_func: Callable[[Any, Any], Any]) -> DatasetT:
         """Apply a function to a state and each element; it returns the next state and a result.
 
         Args:
@@ -223,7 +220,7 @@ class Applying(Steps):
     def _traced(self, function: Callable[..., Any], kind: str) -> Traced:
         return traced(function, self._element, graph_around(self._variant_tensor), kind)
 
-    def _by(self, op: str, made: Traced, *inputs: Any, element: Any = None) -> Dataset:
+    def _by(self, op: str, made: Traced, *inputs: Any, element: Any = None) -> DatasetT:
         form = made.form if element is None else element
         return self._through(op, made.captured, *inputs, element=form, f=made.attr)
 

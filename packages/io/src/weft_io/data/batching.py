@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from weft_graph.ir import nest
 from weft_graph.ir.constant_value import constant_value
@@ -11,22 +11,18 @@ from weft_graph.ir.node import Output
 from weft_graph.ragged.tensor import RaggedTensor
 from weft_io.data import specs
 from weft_io.data.padding import padded_form, padding_values_for
-from weft_io.data.steps import Steps, drops, int64
+from weft_io.data.steps import DatasetT, Steps, drops, int64
 from weft_io.data.variant_elements import any_variant, packed_each, unpacked_each
 from weft_tensor import errors
-
-if TYPE_CHECKING:
-    from weft_io.data.dataset import Dataset
-
 
 _STACKED: Final = (SparseTensor, RaggedTensor, specs.DatasetBase)
 """Classes of parts of an element that batches hold, besides dense tensors."""
 
 
-class Batching(Steps):
+class Batching(Steps[DatasetT]):
     """Batches of elements, and their rows."""
 
-    def batch(self, batch_size: Any, drop_remainder: Any = False) -> Dataset:
+    def batch(self, batch_size: Any, drop_remainder: Any = False) -> DatasetT:
         """Stack elements in batches, along a new first axis.
 
         Sparse tensors need not have one shape: each size is the largest in the batch. Ragged ones,
@@ -44,7 +40,7 @@ class Batching(Steps):
         form = nest.map_structure(lambda spec: spec.batch(rows), self._element)
         if any_variant(self._element):
             stacked = packed_each(self).batch(batch_size, drop_remainder)
-            batches: Dataset = unpacked_each(stacked, form)
+            batches: DatasetT = unpacked_each(stacked, form)
             return batches
         return self._through("BatchDatasetV2", *inputs, element=form)
 
@@ -54,7 +50,7 @@ class Batching(Steps):
         padded_shapes: Any,
         padding_values: Any = None,
         drop_remainder: Any = False,
-    ) -> Dataset:
+    ) -> DatasetT:
         """Stack elements in batches, each padded at the end of its axes to the shape of the batch.
 
         Args:
@@ -93,7 +89,7 @@ class Batching(Steps):
         made._options = self._options
         return made
 
-    def unbatch(self) -> Dataset:
+    def unbatch(self) -> DatasetT:
         """Return the rows of elements as separate elements; datasets of a tensor of datasets.
 
         Raises: InvalidArgumentError: a part has rank 0, or the sizes differ; of sizes that are not
@@ -103,7 +99,7 @@ class Batching(Steps):
         check_rows(self._element, "unbatch")
         form = nest.map_structure(lambda spec: spec.row, self._element)
         if any_variant(form):
-            rows: Dataset = unpacked_each(packed_each(self, rows=True).unbatch(), form)
+            rows: DatasetT = unpacked_each(packed_each(self, rows=True).unbatch(), form)
             return rows
         return self._through("UnbatchDataset", element=form)
 

@@ -40,7 +40,7 @@ from weft_tensor.arguments import function
 from weft_tensor.shape import Dims, TensorShape, as_dims
 
 
-class Dataset(Batching, Applying):
+class Dataset(Batching["Dataset"], Applying["Dataset"]):
     """A sequence of elements, each a structure (tuples, named tuples, dicts) of tensors.
 
     A dataset is a node that describes the elements; none is made before an iterator asks for it.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, TypeVar
 
 from weft_graph.ir.builder import out
 from weft_graph.ir.node import Output
@@ -14,8 +14,8 @@ from weft_io.data.functions import graph_around
 from weft_io.data.options import Options
 from weft_tensor import dtypes
 
-if TYPE_CHECKING:
-    from weft_io.data.dataset import Dataset
+DatasetT = TypeVar("DatasetT", bound="Steps[Any]")
+"""The class of derived datasets."""
 
 
 def int64(value: Any, what: str, least: int | None = None, auto: int | None = None) -> Output:
@@ -44,17 +44,17 @@ def drops(drop_remainder: Any) -> Output:
     return arguments.scalar(drop_remainder, dtypes.bool_, "drop_remainder")
 
 
-class Steps(specs.DatasetBase):
+class Steps(specs.DatasetBase, Generic[DatasetT]):
     """The base of a dataset with the methods that derive other datasets."""
 
     _element: Any
     _options: Options
 
     @staticmethod
-    def _made(op: str, inputs: Sequence[Any], attrs: Mapping[str, Any], element: Any) -> Dataset:
+    def _made(op: str, inputs: Sequence[Any], attrs: Mapping[str, Any], element: Any) -> DatasetT:
         raise NotImplementedError
 
-    def _through(self, op: str, *inputs: Any, element: Any = None, **attrs: Any) -> Dataset:
+    def _through(self, op: str, *inputs: Any, element: Any = None, **attrs: Any) -> DatasetT:
         """Return the dataset of a node whose inputs are this one and `inputs`."""
         form = self._element if element is None else element
         with graph_around(self._variant_tensor).as_default():
