@@ -27,9 +27,6 @@ EXCEPTIONS: dict[frozenset[str], str] = {
 """Larger circles, with the reason that they are not divided; at most two."""
 
 REMAINING: set[frozenset[str]] = {
-    frozenset(
-        {"weft_compiler.ir.expressions", "weft_compiler.ir.printer", "weft_compiler.ir.program"}
-    ),
     frozenset({"weft_io.onnx.operation", "weft_io.onnx.registry", "weft_io.onnx.scope"}),
     frozenset(
         {

@@ -11,7 +11,7 @@ they are the same object; `same` compares their structure.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import Final
@@ -22,6 +22,21 @@ from weft_tensor.dtypes import DType
 
 INDEX: Final = dtypes.int64
 """The type of loop variables and of indices."""
+
+
+INFIX: Final = {
+    "less": ("<", 1),
+    "less_equal": ("<=", 1),
+    "greater": (">", 1),
+    "greater_equal": (">=", 1),
+    "equal": ("==", 1),
+    "not_equal": ("!=", 1),
+    "add": ("+", 2),
+    "sub": ("-", 2),
+    "mul": ("*", 3),
+    "div": ("/", 3),
+}
+"""The infix primitives, with their sign and precedence."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,8 +50,6 @@ class Expr:
     dtype: DType
 
     def __str__(self) -> str:
-        from weft_compiler.ir.printer import expression_text
-
         return expression_text(self)
 
 
@@ -232,3 +245,36 @@ def substitute(expression: Expr, values: Mapping[str, Expr]) -> Expr:
 def same(x: Expr, y: Expr) -> bool:
     """Return True if two expressions are written the same."""
     return x is y or str(x) == str(y)
+
+
+def expression_text(expression: Expr, binding: int = 0) -> str:
+    """Return the text of an expression, in parentheses if its precedence requires them."""
+    match expression:
+        case Constant():
+            return _number(expression)
+        case Variable(name=name):
+            return name
+        case Load(buffer=buffer, indices=indices):
+            return f"{buffer}[{_listed(indices)}]"
+        case Apply(primitive="cast", operands=(x,)):
+            return f"cast({x}, {expression.dtype.name})"
+        case Apply(primitive=primitive, operands=(x, y)) if primitive in INFIX:
+            sign, precedence = INFIX[primitive]
+            left = expression_text(
+                x, precedence + (precedence == 1)
+            )  # comparisons cannot be chained
+            text = f"{left} {sign} {expression_text(y, precedence + 1)}"
+            return f"({text})" if precedence < binding else text
+    assert isinstance(expression, Apply)
+    return f"{expression.primitive}({_listed(expression.operands)})"
+
+
+def _listed(expressions: Iterable[Expr]) -> str:
+    return ", ".join(map(expression_text, expressions))
+
+
+def _number(constant: Constant) -> str:
+    if constant.dtype.is_bool:
+        return "true" if constant.value else "false"
+    plain = constant.dtype in (INDEX, dtypes.float32)
+    return repr(constant.value) + ("" if plain else f":{constant.dtype.name}")

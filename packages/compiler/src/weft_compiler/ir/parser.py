@@ -20,6 +20,7 @@ from typing import Final, TypeVar
 
 from weft_compiler.ir.expressions import (
     INDEX,
+    INFIX,
     Constant,
     Expr,
     Load,
@@ -27,7 +28,6 @@ from weft_compiler.ir.expressions import (
     apply,
     number,
 )
-from weft_compiler.ir.printer import INFIX
 from weft_compiler.ir.program import (
     Allocate,
     Assign,

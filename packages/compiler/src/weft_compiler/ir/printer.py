@@ -7,9 +7,8 @@ Numbers have a type suffix, `3:int32`, unless they are int64 (`3`), float32 (`3.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
 
-from weft_compiler.ir.expressions import INDEX, Apply, Constant, Expr, Load, Variable
+from weft_compiler.ir.expressions import Expr, expression_text
 from weft_compiler.ir.program import (
     Allocate,
     Assign,
@@ -26,21 +25,6 @@ from weft_compiler.ir.program import (
     Var,
     While,
 )
-from weft_tensor import dtypes
-
-INFIX: Final = {
-    "less": ("<", 1),
-    "less_equal": ("<=", 1),
-    "greater": (">", 1),
-    "greater_equal": (">=", 1),
-    "equal": ("==", 1),
-    "not_equal": ("!=", 1),
-    "add": ("+", 2),
-    "sub": ("-", 2),
-    "mul": ("*", 3),
-    "div": ("/", 3),
-}
-"""The infix primitives, with their sign and precedence."""
 
 
 def program_text(program: Program) -> str:
@@ -59,35 +43,8 @@ def statement_text(statement: Statement) -> str:
     return "\n".join(_lines((statement,), ""))
 
 
-def expression_text(expression: Expr, binding: int = 0) -> str:
-    """Return the text of an expression, in parentheses if its precedence requires them."""
-    match expression:
-        case Constant():
-            return _number(expression)
-        case Variable(name=name):
-            return name
-        case Load(buffer=buffer, indices=indices):
-            return f"{buffer}[{_listed(indices)}]"
-        case Apply(primitive="cast", operands=(x,)):
-            return f"cast({x}, {expression.dtype.name})"
-        case Apply(primitive=primitive, operands=(x, y)) if primitive in INFIX:
-            sign, own = INFIX[primitive]
-            left = expression_text(x, own + (own == 1))  # comparisons cannot be chained
-            text = f"{left} {sign} {expression_text(y, own + 1)}"
-            return f"({text})" if own < binding else text
-    assert isinstance(expression, Apply)
-    return f"{expression.primitive}({_listed(expression.operands)})"
-
-
 def _listed(expressions: Iterable[Expr]) -> str:
     return ", ".join(map(expression_text, expressions))
-
-
-def _number(constant: Constant) -> str:
-    if constant.dtype.is_bool:
-        return "true" if constant.value else "false"
-    plain = constant.dtype in (INDEX, dtypes.float32)
-    return repr(constant.value) + ("" if plain else f":{constant.dtype.name}")
 
 
 def _declaration(buffer: Buffer) -> str:
