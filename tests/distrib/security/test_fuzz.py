@@ -34,6 +34,7 @@ from weft_exec.devices.device import make_devices
 from weft_exec.executor.overlap import Overlap
 from weft_exec.resources.resources import ResourceManager
 from weft_exec.session.planning import PartPlanner
+from weft_graph import proto
 from weft_graph.serialize import graph_to_bytes, part_to_bytes
 
 COUNT = 150
@@ -137,6 +138,19 @@ def graph_and_part(target: Target) -> tuple[bytes, bytes, str]:
     return graph_to_bytes(graph, 0, len(graph.nodes)), part_to_bytes(part), device
 
 
+def graph_def() -> bytes:
+    """A GraphDef of a placeholder and of nodes without the attributes that can be inferred."""
+    message = proto.GraphDef()
+    a = message.node.add(name="a", op="Placeholder")
+    a.attr["dtype"].type = wf.float32.as_datatype_enum
+    a.attr["shape"].shape.dim.add(size=3)
+    message.node.add(name="list", op="Pack", input=["a", "a:0"])
+    message.node.add(name="sum", op="AddV2", input=["list", "two"], device="/device:CPU:0")
+    parts = message.node.add(name="parts", op="Unpack", input=["sum", "^a"])
+    parts.attr["num"].i = 2
+    return bytes(message.SerializeToString())
+
+
 def array(data: bytes) -> np.ndarray:
     return np.frombuffer(data, np.uint8)
 
@@ -149,6 +163,9 @@ def wire_messages(target: Target, session: int = 7) -> dict[str, WireMessage]:
     fed = [np.ones((2, 3), np.float32), np.array([b"a", b"bc"], object)]
     key = methods.StepKey(7, 1)
     register = messages.Register(7, 1, [messages.Part(device)])
+    definition = [array(graph_def()), np.float32(2)]
+    function = messages.DefineFunction(session, "f", ["a"], ["sum:0"], ["c"], ["two"])
+    gradients = messages.Differentiate(session, ["y:0"], ["x:0"], [], "slopes", True, True)
     return {
         "pull": (methods.PULL, key.pack(b"a;b;c;0:0"), []),
         "run parts": (methods.RUN_PARTS, methods.RunParts(7, 1, 1, 1, 9).pack(), fed),
@@ -160,12 +177,21 @@ def wire_messages(target: Target, session: int = 7) -> dict[str, WireMessage]:
         "extend": (methods.EXTEND, encode(messages.SessionRequest(session)), [array(segment)]),
         "plan": (methods.PLAN, encode(messages.Signature(session, ["x:0"], ["y:0"], ["y"], 3)), []),
         "run step": (methods.RUN_STEP, methods.RunStep(session, 1, 9).pack(), fed),
+        "define": (methods.DEFINE, encode(messages.Define(session, ["two"])), definition),
+        "define function": (methods.DEFINE_FUNCTION, encode(function), definition),
+        "differentiate": (methods.DIFFERENTIATE, encode(gradients), []),
+        "shapes": (methods.SHAPES, encode(messages.Names(session, ["y:0", "text:0"])), []),
+        "functions": (methods.FUNCTIONS, encode(messages.Names(session, ["f"])), []),
+        "wire status": (methods.STATUS, encode(messages.Empty()), []),
+        "wire reset": (methods.RESET, encode(messages.Reset(False, ["a container"])), []),
         "close session": (methods.CLOSE_SESSION, encode(messages.SessionRequest(session)), []),
     }
 
 
 WIRE = ["pull", "run parts", "abort", "register", "forget", "join", "create session"]
-OF_SESSIONS = ["extend", "plan", "run step", "close session"]
+WIRE += ["wire status", "wire reset"]
+GRAPH_CALLS = ["define", "define function", "differentiate", "shapes", "functions"]
+OF_SESSIONS = ["extend", "plan", "run step", "close session", *GRAPH_CALLS]
 OPEN_SESSION = messages.OpenSession(
     config=wf.ConfigProto(
         device_filters=["/job:worker"], log_device_placement=True

@@ -24,6 +24,7 @@ from weft_distrib.collective.cluster import Collectives, leader_of
 from weft_distrib.liveness.heart import Heart
 from weft_distrib.master.master import Master
 from weft_distrib.protocol import messages, service
+from weft_distrib.protocol.tables import decode, encode
 from weft_distrib.security.credentials import Credentials
 from weft_distrib.security.loopback import LOOPBACK, PublishedToken
 from weft_distrib.security.machine import machine
@@ -93,6 +94,8 @@ class Server:
         and write files; by default `WEFT_FILE_ROOTS`, or else the directory for temporary files.
       lease: seconds without a sign of life after which clients and tasks are given up, with their
         sessions.
+      value_port: the port for sessions and values, which clients in other languages connect to;
+        by default a free one.
     Raises:
       InvalidArgumentError: the cluster has no such job or task, or the protocol is unknown.
       PermissionDeniedError: it is reachable from other machines without certificates; or there is
@@ -120,6 +123,7 @@ class Server:
         insecure: bool = False,
         file_roots: Sequence[str] | None = None,
         lease: float = LEASE_SECONDS,
+        value_port: int = 0,
     ) -> None:
         found = _parsed(server_or_cluster_def, job_name, task_index, protocol, config)
         self._cluster, self._task, self._protocol, self._config = found
@@ -165,7 +169,7 @@ class Server:
             },
             opening,
         )
-        self._listener = Listener(host, opening, self._worker.incarnation, self._serve, lease)
+        self._listener = self._listen(host, value_port, opening, lease)
         self._published = self._publish(host, opening.credentials) if draws_token else None
         self._heart = Heart(host, credentials)
         self._stopped = threading.Event()
@@ -174,6 +178,16 @@ class Server:
         self._began = time.monotonic()
         if start:
             self.start()
+
+    def _listen(self, host: str, port: int, opening: Opening, lease: float) -> Listener:
+        incarnation = self._worker.incarnation
+        try:
+            return Listener(host, opening, incarnation, self._serve, lease, port)
+        except (OSError, OverflowError) as error:
+            self._control.stop()
+            raise errors.UnavailableError(
+                f"the value port {port} of {host} cannot be used: {error}"
+            ) from error
 
     def _publish(self, host: str, credentials: Credentials) -> PublishedToken:
         try:
@@ -202,6 +216,11 @@ class Server:
     def target(self) -> str:
         """The target of sessions on it: "grpc://localhost:2222"."""
         return f"grpc://{self._address.rpartition(':')[0]}:{self._control.port}"
+
+    @property
+    def value_target(self) -> str:
+        """The address for clients in other languages: "weft://localhost:40123"."""
+        return f"weft://{self._address.rpartition(':')[0]}:{self._listener.port}"
 
     @property
     def incarnation(self) -> int:
@@ -369,6 +388,9 @@ class Server:
     def _serve(self, call: Call) -> None:
         if call.method not in methods.OF_MASTERS:
             require(call.channel.caller, Role.PEER, f"method {call.method}", call.channel.peer)
+        if call.method == methods.STATUS:
+            call.reply(meta=encode(self._status(decode(messages.Empty, call.meta))))
+            return
         if not any(part.serve(call) for part in (self._worker, self._collectives, self._master)):
             raise errors.UnimplementedError(f"unknown method {call.method}")
 

@@ -55,6 +55,14 @@ def add(parser: argparse.ArgumentParser) -> None:
         "repeated (default: the directory for temporary files)",
     )
     parser.add_argument(
+        "--value-port",
+        type=int,
+        default=0,
+        metavar="PORT",
+        help="port for sessions and values, which clients in C, C++ and JavaScript connect to "
+        "(default: a free one)",
+    )
+    parser.add_argument(
         "--drain",
         type=float,
         default=DRAIN_SECONDS,
@@ -77,10 +85,11 @@ def run(arguments: argparse.Namespace) -> int:
         credentials=Credentials.from_environment(told=told),
         insecure=arguments.insecure > 0,
         file_roots=arguments.root,
+        value_port=arguments.value_port,
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.begin_drain(arguments.drain))
-    sys.stdout.write(f"listening on {server.target}\n")
+    sys.stdout.write(f"listening on {server.target}\nlistening on {server.value_target}\n")
     sys.stdout.flush()
     server.join()
     return 0

@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError
 
 from weft_distrib.cluster.connections import Connections
 from weft_distrib.cluster.spec import ClusterSpec
+from weft_distrib.master.graph_calls import GRAPH_CALLS, CallResult
 from weft_distrib.master.links import OwnWorker, RemoteWorker, WorkerLink
 from weft_distrib.master.sessions import Begun, MasterSession
 from weft_distrib.protocol import messages
@@ -43,10 +44,6 @@ _CLEAR_SECONDS = 60.0
 _SESSIONS_A_SECOND = 100.0
 _MAX_CALLS = 1024
 """Limit on concurrent calls that may wait for other tasks, such as planning."""
-
-
-CallResult = tuple[Sequence[Any], bytes]
-"""The values and the meta of a reply."""
 
 
 class Master:
@@ -302,6 +299,8 @@ class Master:
             self.advance(request, call.values, call.reply, call.fail, owner)
         elif call.method in _WAITING:
             self._threads.submit(partial(_answer, call, partial(_WAITING[call.method], self)))
+        elif call.method in GRAPH_CALLS:
+            self._threads.submit(partial(_answer, call, self._serve_graph_call))
         else:
             return False
         return True
@@ -324,6 +323,15 @@ class Master:
     def _serve_plan(self, call: Call) -> CallResult:
         request = decode(messages.Signature, call.meta)
         return (), encode(self.plan(request, _is_wanted(call), call.channel))
+
+    def _serve_graph_call(self, call: Call) -> CallResult:
+        def find(number: int) -> MasterSession:
+            return self.session(number, call.channel)
+
+        return GRAPH_CALLS[call.method](find, call.meta, call.values, _is_wanted(call))
+
+    def _serve_reset(self, call: Call) -> CallResult:
+        return (), encode(self.reset(decode(messages.Reset, call.meta)))
 
     def _serve_explain(self, call: Call) -> CallResult:
         return self.explain(decode(messages.Signature, call.meta), call.channel), b""
@@ -376,6 +384,7 @@ _WAITING: Final[dict[int, Callable[[Master, Call], CallResult]]] = {
     methods.PLAN: Master._serve_plan,
     methods.EXPLAIN: Master._serve_explain,
     methods.CLOSE_SESSION: Master._serve_close,
+    methods.RESET: Master._serve_reset,
 }
 """Handlers that may wait, and so run on threads of their own."""
 

@@ -7,7 +7,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Final, NamedTuple
@@ -136,9 +136,23 @@ class MasterSession:
           is_wanted: whether the client still waits for it.
         Raises: OpError: as `read_graph`, or it had to wait too long; the graph is as before.
         """
+        with self.editing(timeout, is_wanted) as graph:
+            read_graph(memoryview(segment), into=graph)
+
+    @contextmanager
+    def editing(
+        self, timeout: int = 0, is_wanted: Callable[[], bool] = lambda: True
+    ) -> Iterator[Graph]:
+        """Let the block read the graph, or add nodes and functions, which it undoes on an error.
+
+        Args:
+          timeout, is_wanted: as for `extend`.
+        Raises: DeadlineExceededError, CancelledError: as `plan`.
+        """
         limit = self._limit(timeout, is_wanted)
         with limit.holding(self._planning):
-            read_graph(memoryview(segment), into=self._graph)
+            self._check_open()
+            yield self._graph
             nodes = self._graph.nodes
             added = nodes[self._extended :]
             self._planner.extend(added)

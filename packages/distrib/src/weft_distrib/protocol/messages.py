@@ -224,6 +224,81 @@ class Found:
     here: list[int] = field(default_factory=list)
 
 
+@dataclass
+class Define:
+    """Add nodes to the graph of a session: a GraphDef and constants, which follow as values.
+
+    `constants` are the names of the constants, whose values follow the GraphDef; `devices` are the
+    devices that they request, or empty. `timeout` is as in `Signature`.
+    """
+
+    session: int = 0
+    constants: list[str] = field(default_factory=list)
+    devices: list[str] = field(default_factory=list)
+    timeout: int = 0
+
+
+@dataclass
+class DefineFunction:
+    """Add a function to the library of a session's graph; its body follows as for `Define`.
+
+    `inputs` are the names of placeholders of the body, `outputs` those of its outputs, and
+    `results` the names of the function's results, or empty.
+    """
+
+    session: int = 0
+    name: str = ""
+    inputs: list[str] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
+    results: list[str] = field(default_factory=list)
+    constants: list[str] = field(default_factory=list)
+    timeout: int = 0
+
+
+@dataclass
+class Differentiate:
+    """Add gradients of the sum of `ys` with respect to `xs` to the graph of a session.
+
+    `grad_ys` are the gradients to start from, one for each y, or empty for ones. If `dense`,
+    sparse gradients are converted to dense ones. If `nodes`, the reply has the added nodes, as a
+    GraphDef. `scope` is the name scope of the nodes, "gradients" by default.
+    """
+
+    session: int = 0
+    ys: list[str] = field(default_factory=list)
+    xs: list[str] = field(default_factory=list)
+    grad_ys: list[str] = field(default_factory=list)
+    scope: str = ""
+    dense: bool = False
+    nodes: bool = False
+    timeout: int = 0
+
+
+@dataclass
+class Gradients:
+    """The names of gradients, one for each x; "" if no y depends on it.
+
+    Those of the values of a sparse gradient have an entry in `indices`, and those of a known shape
+    in `shapes`; the others have "".
+    """
+
+    values: list[str] = field(default_factory=list)
+    indices: list[str] = field(default_factory=list)
+    shapes: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Names:
+    """Ask for the outputs or functions of a session's graph by name; or, in a reply, their names.
+
+    If there are no names, all functions are listed.
+    """
+
+    session: int = 0
+    names: list[str] = field(default_factory=list)
+    timeout: int = 0
+
+
 MESSAGES: Final = (
     Reply,
     Empty,
@@ -244,4 +319,9 @@ MESSAGES: Final = (
     Found,
     Report,
     Reports,
+    Define,
+    DefineFunction,
+    Differentiate,
+    Gradients,
+    Names,
 )

@@ -18,6 +18,9 @@ HELLO: Final = 0
 MAX_HELLO_BYTES: Final = 1 << 14
 """Maximum bytes of a connection before its caller has identified itself."""
 
+ANY_INCARNATION: Final = 0
+"""The incarnation that a client expects if it does not know the task yet."""
+
 _HELLO = struct.Struct("<QQBxHI")
 
 
@@ -26,7 +29,8 @@ class Hello(NamedTuple):
 
     Attributes:
       version: of the protocol.
-      incarnation: of the task that the caller expects; it has another one in each life.
+      incarnation: of the task that the caller expects; it has another one in each life. A client
+        may accept any.
       role: as which it calls.
       token: that it shows; b"" for none.
       offer: for the choice of a transport: those that the caller supports, or a ticket.
@@ -122,7 +126,8 @@ class Opening:
         """
         check_version(self.version, hello.version)
         role = admitted(self.credentials, hello.token)
-        if hello.incarnation != incarnation:
+        is_client = hello.role is Role.CLIENT and hello.incarnation == ANY_INCARNATION
+        if hello.incarnation != incarnation and not is_client:
             raise errors.AbortedError("the task was started again since it was last seen")
         return min(hello.role, role, certified)
 

@@ -54,6 +54,7 @@ class Listener:
       incarnation: of this task; callers that expect another one are rejected.
       serve: handles the calls after a connection's first.
       lease: seconds without a sign of life after which a connection is given up.
+      port: the port to listen on; 0 for a free one.
     Attributes:
       port: the port it listens on.
     """
@@ -65,12 +66,13 @@ class Listener:
         incarnation: int,
         serve: Serve,
         lease: float = LEASE_SECONDS,
+        port: int = 0,
     ) -> None:
         self._lease = lease
         self._accepted = Rate("new connections", _CONNECTIONS_A_SECOND, _CONNECTIONS_AT_ONCE)
         self._opening, self._incarnation, self._serve = opening, incarnation, serve
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._socket = socket.create_server((host, 0), family=family, backlog=_BACKLOG)
+        self._socket = socket.create_server((host, port), family=family, backlog=_BACKLOG)
         self.port: int = self._socket.getsockname()[1]
         self._channels: set[Channel] = set()
         self._lock = threading.Lock()

@@ -35,11 +35,41 @@ PLAN: Final = 22
 """Of a master: plan a signature. Meta: `messages.Signature`; in reply: `messages.Planned`."""
 CLOSE_SESSION: Final = 23
 """Of a master: close a session. Meta: `messages.SessionRequest`."""
+STATUS: Final = 24
+"""Describe the task. Meta: `messages.Empty`; in reply: `messages.Status`."""
+DEFINE: Final = 25
+"""Of a master: add nodes. Meta: `messages.Define`; values: a GraphDef, and constants."""
+DEFINE_FUNCTION: Final = 26
+"""Of a master: add a function. Meta: `messages.DefineFunction`; values: as for `DEFINE`."""
+DIFFERENTIATE: Final = 27
+"""Of a master: add gradients. Meta: `messages.Differentiate`; in reply: `messages.Gradients`."""
+SHAPES: Final = 28
+"""Of a master: describe outputs. Meta: `messages.Names`; values: of `describe_outputs`."""
+FUNCTIONS: Final = 29
+"""Of a master: functions of a graph. Meta: `messages.Names`; in reply also a GraphDef of them."""
+RESET: Final = 30
+"""Of a master: drop the state of all tasks. Meta: `messages.Reset`."""
 FIND: Final = 17
 """Of a worker: which resources it has. Meta: `messages.Find`; in reply: `messages.Found`."""
 
 OF_MASTERS: Final = frozenset(
-    {CREATE_SESSION, EXTEND, PLAN, EXPLAIN, RUN_STEP, BEGIN_PARTIAL, ADVANCE, CLOSE_SESSION}
+    {
+        CREATE_SESSION,
+        EXTEND,
+        PLAN,
+        EXPLAIN,
+        RUN_STEP,
+        BEGIN_PARTIAL,
+        ADVANCE,
+        CLOSE_SESSION,
+        STATUS,
+        DEFINE,
+        DEFINE_FUNCTION,
+        DIFFERENTIATE,
+        SHAPES,
+        FUNCTIONS,
+        RESET,
+    }
 )
 """Methods that clients may call, too; the others are for tasks of the cluster."""
 

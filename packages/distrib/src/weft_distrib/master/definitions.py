@@ -1,0 +1,281 @@
+"""Nodes and functions that clients define by messages: a GraphDef, and constants as values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from weft_distrib.master.type_inference import infer_attributes
+from weft_exec.resources.rendezvous import DEAD
+from weft_graph import proto
+from weft_graph.functions.body import FunctionGraph
+from weft_graph.functions.function import Function
+from weft_graph.functions.trace import trace
+from weft_graph.ir import builder
+from weft_graph.ir.checks import check_name
+from weft_graph.ir.default_graph import get_default_graph
+from weft_graph.ir.graph import Graph, device_string
+from weft_graph.ir.node import Node, Output
+from weft_graph.messages.attr_value import attr_from_proto
+from weft_graph.messages.import_graph_def import add_graph_def
+from weft_graph.messages.shared_memory import read_after_updates
+from weft_graph.messages.tensor_proto import Budget
+from weft_tensor import errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import Dims, as_dims
+
+_CLASS: Final = "_class"
+_LOCATION: Final = b"loc:@"
+
+
+@contextmanager
+def transaction(graph: Graph) -> Iterator[None]:
+    """Remove the nodes, names and functions that the block added if it raises."""
+    count, names, functions = len(graph.nodes), dict(graph._names), graph.functions.copy()
+    contexts = dict(graph.contexts)
+    is_complete = False
+    try:
+        with graph.as_default():
+            yield
+        is_complete = True
+    finally:
+        if not is_complete:
+            graph.remove_nodes(graph.nodes[count:], reason="failed definition")
+            graph._names, graph.functions, graph.contexts = names, functions, contexts
+
+
+class Definition:
+    """Nodes that a client defines.
+
+    Args:
+      values: a GraphDef as uint8, then the value of each constant.
+      constants: the names of the constants, which are not in the GraphDef.
+      devices: the requested device of each constant; empty for none.
+    Raises:
+      DataLossError: the first value is not a GraphDef.
+      InvalidArgumentError: there are more or fewer values or devices than constants.
+    """
+
+    def __init__(
+        self, values: Sequence[Any], constants: Sequence[str], devices: Sequence[str] = ()
+    ) -> None:
+        if len(values) != 1 + len(constants):
+            raise errors.InvalidArgumentError(
+                f"a definition has a GraphDef and {len(constants)} constants, got "
+                f"{len(values)} values"
+            )
+        if devices and len(devices) != len(constants):
+            raise errors.InvalidArgumentError(
+                f"a definition has {len(constants)} constants, got {len(devices)} devices"
+            )
+        self._graph_def = _parse(values[0])
+        self._constants = [
+            (name, _constant_value(name, value), device)
+            for name, value, device in zip(
+                constants, values[1:], devices or [""] * len(constants), strict=True
+            )
+        ]
+
+    def take_placeholders(self, names: Sequence[str]) -> list[tuple[str, DType, Dims]]:
+        """Remove the named placeholders; return their names, element types and static shapes.
+
+        Raises: InvalidArgumentError: a name is not that of a Placeholder, or repeats.
+        """
+        nodes = {node.name: node for node in self._graph_def.node if node.op == "Placeholder"}
+        placeholders = []
+        for name in names:
+            node = nodes.pop(name, None)
+            if node is None:
+                raise errors.InvalidArgumentError(
+                    f"the input {name!r} of a function must be a Placeholder of its body"
+                )
+            dtype = attr_from_proto(node.attr["dtype"], "type", f"dtype of {name}", Budget())
+            dims: Dims = None
+            if "shape" in node.attr:
+                shape = attr_from_proto(node.attr["shape"], "shape", f"shape of {name}", Budget())
+                dims = as_dims(shape)
+            placeholders.append((name, dtype, dims))
+            self._graph_def.node.remove(node)
+        return placeholders
+
+    def add_to(self, graph: Graph, inputs: Mapping[str, Output] | None = None) -> None:
+        """Add the nodes to the default graph; on an error some may have been added.
+
+        Inputs that are not defined here are those of the graph.
+
+        Args:
+          inputs: outputs to use in place of those of nodes with these names.
+        Raises:
+          AlreadyExistsError: a name is taken.
+          OpError: as `import_graph_def`.
+        """
+        graph_def, inputs = self._graph_def, inputs or {}
+        for node_def in graph_def.node:
+            if graph.find_node(node_def.name) is not None or node_def.name in inputs:
+                raise _taken(node_def.name)
+        known: dict[str, Node] = {output: value.node for output, value in inputs.items()}
+        for name, value, device in self._constants:
+            known[name] = _add_constant(graph, name, value, device)
+        external = _external_inputs(graph_def, graph, known, inputs)
+        infer_attributes(graph_def, external, graph.functions)
+        groups = _take_external_groups(graph_def, graph, known)
+        importer = add_graph_def(graph_def, external, "")
+        for name, parsed in importer.nodes.items():
+            if parsed.node is not None and parsed.node.name != name:
+                raise _taken(name)
+        for name, places in groups.items():
+            _colocate(graph, importer.nodes[name].node, places)
+        read_after_updates(importer.added)
+        for node in importer.added:
+            node.clear_line()
+
+
+def _parse(value: Any) -> proto.GraphDef:
+    if getattr(value, "dtype", None) != np.uint8 or value.ndim != 1:
+        raise errors.DataLossError("the first value of a definition is a GraphDef, as uint8")
+    try:
+        return proto.GraphDef.FromString(value.tobytes())
+    except DecodeError as error:
+        raise errors.DataLossError(f"a definition is not a GraphDef: {error}") from error
+
+
+def _constant_value(name: str, value: Any) -> np.ndarray:
+    if value is DEAD:
+        raise errors.InvalidArgumentError(f"the constant {name!r} has no value")
+    array = np.asarray(value)
+    array.flags.writeable = False
+    return array
+
+
+def _add_constant(graph: Graph, name: str, value: np.ndarray, device: str) -> Node:
+    check_name(name)
+    if graph.find_node(name) is not None:
+        raise _taken(name)
+    attrs = {"value": value, "dtype": "string" if value.dtype.hasobject else value.dtype}
+    node = builder.create("Const", (), attrs, name + "/")
+    if device:
+        node.device = device_string(device)
+    node.clear_line()
+    return node
+
+
+def _taken(name: str) -> errors.AlreadyExistsError:
+    return errors.AlreadyExistsError(f"the graph already has a node named {name!r}", node=name)
+
+
+def _external_inputs(
+    graph_def: proto.GraphDef,
+    graph: Graph,
+    known: Mapping[str, Node],
+    inputs: Mapping[str, Output],
+) -> dict[str, Any]:
+    """Return the nodes of the graph that inputs of a GraphDef name, as an input map."""
+    defined = {node.name for node in graph_def.node}
+    external: dict[str, Any] = {}
+    for node_def in graph_def.node:
+        for text in node_def.input:
+            is_control = text.startswith("^")
+            name, _, port = text.removeprefix("^").partition(":")
+            key = text if is_control else f"{name}:{port or 0}"
+            if name in defined or key in external:
+                continue
+            node = known.get(name) or graph.find_node(name)
+            index = int(port) if port.isdecimal() and len(port) < 10 else -1 if port else 0
+            if node is None or (not is_control and not 0 <= index < len(node.outputs)):
+                raise errors.InvalidArgumentError(
+                    f"the input {text!r} does not exist", op=node_def.op, node=node_def.name
+                )
+            if is_control:
+                external[key] = node
+            else:
+                external[key] = inputs[name] if name in inputs else node.outputs[index]
+    return external
+
+
+def _take_external_groups(
+    graph_def: proto.GraphDef, graph: Graph, known: Mapping[str, Node]
+) -> dict[str, list[Node]]:
+    """Remove colocation with nodes that the graph has already, and return it by node name."""
+    defined = {node.name for node in graph_def.node}
+    groups: dict[str, list[Node]] = {}
+    for node_def in graph_def.node:
+        if _CLASS not in node_def.attr:
+            continue
+        requests = node_def.attr[_CLASS].list.s
+        remaining = []
+        for request in requests:
+            name = request.removeprefix(_LOCATION).decode(errors="replace")
+            node = None if name in defined else known.get(name) or graph.find_node(name)
+            if node is None:
+                remaining.append(request)
+            else:
+                groups.setdefault(node_def.name, []).append(node)
+        if len(remaining) < len(requests):
+            requests[:] = remaining
+            if not remaining:
+                del node_def.attr[_CLASS]
+    return groups
+
+
+def _colocate(graph: Graph, node: Node, places: Sequence[Node]) -> None:
+    names = dict.fromkeys([*node.attrs.get(_CLASS, ()), *(f"loc:@{p.name}" for p in places)])
+    node.attrs[_CLASS] = tuple(names)
+    node.device = places[0].device or node.device
+
+
+def define_function(
+    graph: Graph,
+    name: str,
+    body: Definition,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    output_names: Sequence[str] = (),
+) -> Function:
+    """Add a function to the library of a graph.
+
+    Args:
+      body: its nodes; those of the graph are not visible to them.
+      inputs: names of nodes of `body` whose op is Placeholder, in the order of the arguments.
+      outputs: names of outputs of `body`.
+      output_names: names of the results.
+    Raises:
+      InvalidArgumentError: an input is not a Placeholder, or a name is unknown.
+      AlreadyExistsError: the library has another function of that name.
+    """
+    if output_names and len(output_names) != len(outputs):
+        raise errors.InvalidArgumentError(
+            f"the function {name!r} has {len(outputs)} results and {len(output_names)} names"
+        )
+    placeholders = body.take_placeholders(inputs)
+
+    def arguments(inner: FunctionGraph) -> tuple[list[Any], dict[str, Any]]:
+        return [
+            inner.add_input(dtype, dims, argument.rpartition("/")[2])
+            for argument, dtype, dims in placeholders
+        ], {}
+
+    def build(*arguments: Output) -> list[Output]:
+        inner = arguments[0].graph if arguments else get_default_graph()
+        mapped = dict(zip(inputs, arguments, strict=True))
+        body.add_to(inner, mapped)
+        results = []
+        for output in outputs:
+            node, _, port = output.partition(":")
+            is_argument = node in mapped and port in ("", "0")
+            result = mapped[node] if is_argument else inner.as_graph_element(f"{node}:{port or 0}")
+            assert isinstance(result, Output)
+            results.append(result)
+        return results
+
+    check_name(name)
+    if name in graph.functions:
+        raise errors.AlreadyExistsError(f"the graph already has a function named {name!r}")
+    function, _ = trace(
+        build, arguments, name, graph, ordered=True, output_names=list(output_names)
+    )
+    graph.functions.add(function)
+    return function

@@ -1,0 +1,176 @@
+"""Inference of attributes that follow from the inputs of a node, such as its element types.
+
+A client without the declarations of ops leaves them out of its GraphDef.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from weft_graph import proto
+from weft_graph.ir.library import Library
+from weft_graph.ir.op_def import REQUIRED, ArgDef, OpDef, lookup_op
+from weft_graph.messages.attr_value import attr_from_proto
+from weft_graph.messages.tensor_proto import Budget
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+
+
+def infer_attributes(
+    graph_def: proto.GraphDef, external: Mapping[str, Any], library: Library
+) -> None:
+    """Add the attributes that follow from inputs to the nodes of a GraphDef.
+
+    A node is inferred from nodes before it in the message. If its inputs are unknown, it is left as
+    it is; the importer reports what is missing.
+
+    Args:
+      external: outputs of other nodes by "node:port".
+      library: functions of the graph, which may be called by the name of the op.
+    """
+    functions = {f.signature.name: f.signature for f in graph_def.library.function}
+    types: dict[str, _OutputTypes | _ResultTypes] = {}
+    for node_def in graph_def.node:
+        signature = functions.get(node_def.op)
+        if signature is None and node_def.op in library:
+            signature = library.definition(node_def.op).signature
+        if signature is not None:
+            types[node_def.name] = _ResultTypes(signature)
+            continue
+        try:
+            op_def = lookup_op(node_def.op)
+        except errors.NotFoundError:
+            continue  # the importer lists all of them
+        inputs = [_type_of(text, types, external) for text in node_def.input if text[:1] != "^"]
+        _infer(node_def, op_def, inputs)
+        outputs = _output_types(node_def, op_def)
+        if outputs is not None:
+            types[node_def.name] = outputs
+
+
+class _ResultTypes:
+    """The element types of the results of a function."""
+
+    __slots__ = ("_arguments",)
+
+    def __init__(self, signature: Any) -> None:
+        self._arguments = signature.output_arg
+
+    def get(self, index: int) -> DType | None:
+        """Return the type of a result; None if there is no such result."""
+        if index >= len(self._arguments):
+            return None
+        try:
+            return dtypes.as_dtype(self._arguments[index].type)
+        except (TypeError, errors.OpError):
+            return None  # the reader of the function reports it
+
+
+def _type_of(
+    text: str,
+    types: Mapping[str, _OutputTypes | _ResultTypes],
+    external: Mapping[str, Any],
+) -> DType | None:
+    name, _, port = text.partition(":")
+    index = int(port) if port.isdecimal() and len(port) < 10 else 0
+    output = external.get(f"{name}:{index}")
+    if output is not None:
+        dtype: DType = output.dtype
+        return dtype
+    outputs = types.get(name)
+    return None if outputs is None else outputs.get(index)
+
+
+def _infer(node_def: proto.NodeDef, op_def: OpDef, inputs: Sequence[DType | None]) -> None:
+    position = 0
+    for argument in op_def.inputs:
+        count = _count(node_def, op_def, argument, len(inputs) - position)
+        if count is None:
+            return
+        chunk = inputs[position : position + count]
+        position += count
+        if argument.number_attr is not None and argument.number_attr not in node_def.attr:
+            node_def.attr[argument.number_attr].i = count
+        if argument.list_attr is not None:
+            _set_list(node_def, argument.list_attr, chunk)
+        elif argument.type_attr is not None and chunk:
+            _set_type(node_def, argument.type_attr, chunk[0])
+
+
+def _count(node_def: proto.NodeDef, op_def: OpDef, argument: ArgDef, left: int) -> int | None:
+    """Return the number of tensors of an argument; None if it does not follow from the inputs."""
+    if argument.number_attr is not None and argument.number_attr in node_def.attr:
+        return max(min(node_def.attr[argument.number_attr].i, left), 0)
+    if argument.list_attr is not None and argument.list_attr in node_def.attr:
+        return min(len(node_def.attr[argument.list_attr].list.type), left)
+    if not argument.is_list:
+        return 1
+    index = op_def.inputs.index(argument)
+    after = op_def.inputs[index + 1 :]
+    if any(other.is_list for other in after):
+        return None
+    return max(left - len(after), 0)
+
+
+def _set_list(node_def: proto.NodeDef, name: str, types: Sequence[DType | None]) -> None:
+    if name in node_def.attr or None in types:
+        return
+    known = [dtype.base_dtype.as_datatype_enum for dtype in types if dtype is not None]
+    node_def.attr[name].list.SetInParent()
+    node_def.attr[name].list.type.extend(known)
+
+
+def _set_type(node_def: proto.NodeDef, name: str, dtype: DType | None) -> None:
+    if name not in node_def.attr and dtype is not None:
+        node_def.attr[name].type = dtype.base_dtype.as_datatype_enum
+
+
+class _OutputTypes:
+    """The element types of the outputs of a node, which may be many."""
+
+    __slots__ = ("_arguments", "_attrs")
+
+    def __init__(self, arguments: Sequence[ArgDef], attrs: Mapping[str, Any]) -> None:
+        self._arguments, self._attrs = arguments, attrs
+
+    def get(self, index: int) -> DType | None:
+        """Return the type of an output; None if there is no such output."""
+        for argument in self._arguments:
+            if argument.list_attr is not None:
+                types = self._attrs[argument.list_attr]
+                count = len(types)
+            else:
+                number = argument.number_attr
+                count = 1 if number is None else self._attrs[number]
+            if index < count:
+                if argument.list_attr is not None:
+                    return types[index]  # type: ignore[no-any-return]
+                return argument.dtype or self._attrs[argument.type_attr]
+            index -= count
+        return None
+
+
+def _output_types(node_def: proto.NodeDef, op_def: OpDef) -> _OutputTypes | None:
+    """Return the element types of the outputs; None if attributes are missing or invalid."""
+    needed = {
+        name
+        for argument in op_def.outputs
+        for name in (argument.type_attr, argument.list_attr, argument.number_attr)
+        if name is not None
+    }
+    attrs: dict[str, Any] = {}
+    for name in needed:
+        declared = op_def.attrs[name]
+        try:
+            if name in node_def.attr:
+                message, location = node_def.attr[name], f"attribute {name}"
+                value = attr_from_proto(message, declared.type, location, Budget())
+                attrs[name] = declared.check(value)
+            elif declared.default is not REQUIRED:
+                attrs[name] = declared.default
+            else:
+                return None
+        except errors.OpError:
+            return None  # the importer reports it
+    return _OutputTypes(op_def.outputs, attrs)
