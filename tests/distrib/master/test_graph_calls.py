@@ -111,6 +111,27 @@ def test_element_types_and_counts_follow_from_inputs(client: Client) -> None:
     assert one == 1
 
 
+def test_counts_of_several_lists_can_be_stated(client: Client) -> None:
+    stitch = node("DynamicStitch", "stitched", "i", "j", "x", "y")
+    counted = proto.NodeDef()
+    counted.CopyFrom(stitch)
+    counted.attr["_input_counts"].list.i.extend([2, 2])
+    constants = {"i": np.array([1]), "j": np.array([0]), "x": X[:1], "y": X[1:]}
+    indices = {key: np.int32(value) for key, value in constants.items() if key in "ij"}
+    with pytest.raises(wf.errors.InvalidArgumentError, match="requires the attribute"):
+        client.define(stitch, **constants | indices)
+    client.define(counted, **constants | indices)
+    np.testing.assert_array_equal(client.run(["stitched:0"])[0], X[::-1])
+
+
+def test_nodes_are_placed_with_earlier_ones(client: Client) -> None:
+    client.define(node("VariableV2", "v", dtype=wf.float32, shape=[2, 2]), x=X)
+    slot = node("VariableV2", "slot", dtype=wf.float32, shape=[2, 2])
+    slot.attr["_class"].list.s.append(b"loc:@v")
+    client.define(slot, node("Assign", "init", "slot", "x"))
+    np.testing.assert_array_equal(client.run(["init:0"])[0], X)
+
+
 def test_nodes_refer_to_earlier_definitions(client: Client) -> None:
     client.define(node("Placeholder", "fed", dtype=wf.float32, shape=[-1, 2]), x=X)
     client.define(node("MatMul", "product", "fed", "x", "^x"))

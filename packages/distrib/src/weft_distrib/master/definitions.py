@@ -128,7 +128,7 @@ class Definition:
             if parsed.node is not None and parsed.node.name != name:
                 raise _taken(name)
         for name, places in groups.items():
-            _colocate(graph, importer.nodes[name].node, places)
+            _colocate(graph.get_operation_by_name(name), places)
         read_after_updates(importer.added)
         for node in importer.added:
             node.clear_line()
@@ -221,7 +221,7 @@ def _take_external_groups(
     return groups
 
 
-def _colocate(graph: Graph, node: Node, places: Sequence[Node]) -> None:
+def _colocate(node: Node, places: Sequence[Node]) -> None:
     names = dict.fromkeys([*node.attrs.get(_CLASS, ()), *(f"loc:@{p.name}" for p in places)])
     node.attrs[_CLASS] = tuple(names)
     node.device = places[0].device or node.device

@@ -5,8 +5,8 @@ A client without the declarations of ops leaves them out of its GraphDef.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from weft_graph import proto
 from weft_graph.ir.library import Library
@@ -15,6 +15,9 @@ from weft_graph.messages.attr_value import attr_from_proto
 from weft_graph.messages.tensor_proto import Budget
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
+
+COUNTS: Final = "_input_counts"
+"""Attribute by which a client states the number of tensors of each argument; it is removed."""
 
 
 def infer_attributes(
@@ -84,10 +87,9 @@ def _type_of(
 
 def _infer(node_def: proto.NodeDef, op_def: OpDef, inputs: Sequence[DType | None]) -> None:
     position = 0
-    for argument in op_def.inputs:
-        count = _count(node_def, op_def, argument, len(inputs) - position)
-        if count is None:
-            return
+    for argument, count in zip(
+        op_def.inputs, _counts(node_def, op_def.inputs, len(inputs)), strict=False
+    ):
         chunk = inputs[position : position + count]
         position += count
         if argument.number_attr is not None and argument.number_attr not in node_def.attr:
@@ -98,19 +100,29 @@ def _infer(node_def: proto.NodeDef, op_def: OpDef, inputs: Sequence[DType | None
             _set_type(node_def, argument.type_attr, chunk[0])
 
 
-def _count(node_def: proto.NodeDef, op_def: OpDef, argument: ArgDef, left: int) -> int | None:
-    """Return the number of tensors of an argument; None if it does not follow from the inputs."""
-    if argument.number_attr is not None and argument.number_attr in node_def.attr:
-        return max(min(node_def.attr[argument.number_attr].i, left), 0)
-    if argument.list_attr is not None and argument.list_attr in node_def.attr:
-        return min(len(node_def.attr[argument.list_attr].list.type), left)
-    if not argument.is_list:
-        return 1
-    index = op_def.inputs.index(argument)
-    after = op_def.inputs[index + 1 :]
-    if any(other.is_list for other in after):
-        return None
-    return max(left - len(after), 0)
+def _counts(node_def: proto.NodeDef, arguments: Sequence[ArgDef], num_inputs: int) -> Iterator[int]:
+    """Yield the number of tensors of each argument, up to the first one where it is unknown."""
+    stated = list(node_def.attr[COUNTS].list.i) if COUNTS in node_def.attr else []
+    if COUNTS in node_def.attr:
+        del node_def.attr[COUNTS]
+    left = num_inputs
+    for index, argument in enumerate(arguments):
+        after = arguments[index + 1 :]
+        if not argument.is_list:
+            count = 1
+        elif index < len(stated):
+            count = stated[index]
+        elif argument.number_attr is not None and argument.number_attr in node_def.attr:
+            count = node_def.attr[argument.number_attr].i
+        elif argument.list_attr is not None and argument.list_attr in node_def.attr:
+            count = len(node_def.attr[argument.list_attr].list.type)
+        elif any(other.is_list for other in after):
+            return
+        else:
+            count = left - len(after)
+        count = max(min(count, left), 0)
+        left -= count
+        yield count
 
 
 def _set_list(node_def: proto.NodeDef, name: str, types: Sequence[DType | None]) -> None:
@@ -146,7 +158,7 @@ class _OutputTypes:
             if index < count:
                 if argument.list_attr is not None:
                     return types[index]  # type: ignore[no-any-return]
-                return argument.dtype or self._attrs[argument.type_attr]
+                return argument.dtype or self._attrs[argument.type_attr or ""]
             index -= count
         return None
 
