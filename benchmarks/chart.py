@@ -1,4 +1,4 @@
-"""Draw the chart of the README from RESULTS.md: `python benchmarks/chart.py` writes chart.svg.
+"""Draw the chart of the README from RESULTS.md, docs/drawings/benchmarks.svg.
 
 Each row is a step of the table "Compiled steps" with one thread. Each mark is a peer's time over
 weft's, on a logarithmic axis. A peer that has two columns, without and with its compiler, is shown
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "RESULTS.md"
-CHART = FOLDER / "chart.svg"
+CHART = FOLDER.parent / "docs" / "drawings" / "benchmarks.svg"
 SECTION = "Compiled steps"
 PEERS = {
     "TensorFlow": ("TensorFlow", "TensorFlow with XLA"),

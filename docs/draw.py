@@ -22,12 +22,17 @@ FOLDER = ROOT / "docs" / "drawings"
 SOURCES = {path.name: path for path in sorted(ROOT.glob("packages/*/src/weft*")) if path.is_dir()}
 WIDTH, MARGIN, ROW, LETTER = 1000, 20, 30, 6.6
 STYLE = """<style>
-text { font: 12px sans-serif; fill: #222 } .title { font-weight: bold; font-size: 14px }
-.small { font-size: 10px; fill: #555 } rect { fill: #fff; stroke: #888; rx: 4 }
-.frame { fill: #eef3f8 } .page { fill: #fff; stroke: none } line { stroke: #444; stroke-width: 1.5 }
+svg { --page: #fff; --text: #222; --faint: #555; --edge: #888; --frame: #eef3f8; --arrow: #444 }
+@media (prefers-color-scheme: dark) { svg { --page: #0d1117; --text: #e6edf3; --faint: #9198a1;
+  --edge: #6e7681; --frame: #161b22; --arrow: #b1bac4 } }
+text { font: 12px sans-serif; fill: var(--text) } .title { font-weight: bold; font-size: 14px }
+.small { font-size: 10px; fill: var(--faint) }
+rect { fill: var(--page); stroke: var(--edge); rx: 4 } .frame { fill: var(--frame) }
+.page { fill: var(--page); stroke: none } line { stroke: var(--arrow); stroke-width: 1.5 }
+.tip { fill: var(--arrow) }
 </style>
 <defs><marker id="tip" markerWidth="9" markerHeight="8" refX="8" refY="4" orient="auto">
-<path d="M0,0 L9,4 L0,8 z" fill="#444"/></marker></defs>"""
+<path class="tip" d="M0,0 L9,4 L0,8 z"/></marker></defs>"""
 
 
 class Box(NamedTuple):

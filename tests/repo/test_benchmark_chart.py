@@ -35,9 +35,9 @@ A machine, 2026-01-02. Medians.
 
 def test_the_chart_is_of_the_results() -> None:
     results = (ROOT / "benchmarks" / "RESULTS.md").read_text(encoding="utf-8")
-    drawn = (ROOT / "benchmarks" / "chart.svg").read_text(encoding="utf-8")
+    drawn = (ROOT / "docs" / "drawings" / "benchmarks.svg").read_text(encoding="utf-8")
     assert chart["draw"](results) == drawn, "run hatch run bench-chart"
-    assert "(benchmarks/chart.svg)" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "(docs/drawings/benchmarks.svg)" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_ratios_are_of_one_thread_and_of_the_faster_column_of_a_peer() -> None:

@@ -18,7 +18,9 @@ _LEAST: Final = 1.5
 _MOST_ARROWS: Final = 2000
 _COLORS: Final = ("#4e79a7", "#f28e2b", "#59a14f", "#b07aa1", "#76b7b2", "#edc948", "#9c755f")
 _STYLE: Final = (
-    "text{font:11px sans-serif;fill:#333}rect{stroke:#fff;stroke-width:.5}"
+    "svg{--page:#fff;--text:#333}"
+    "@media(prefers-color-scheme:dark){svg{--page:#0d1117;--text:#e6edf3}}"
+    "text{font:11px sans-serif;fill:var(--text)}rect{stroke:var(--page);stroke-width:.5}"
     "path{stroke:#d1495b;fill:none;marker-end:url(#a)}"
 )
 
@@ -38,6 +40,7 @@ def timeline(report: PlacementReport) -> str:
         '<defs><marker id="a" viewBox="0 0 6 6" refX="6" refY="3" markerWidth="6" '
         'markerHeight="6" orient="auto"><path d="M0 0L6 3L0 6z" style="fill:#d1495b;stroke:none;'
         'marker-end:none"/></marker></defs>'
+        f'<rect width="{_WIDTH}" height="{height}" style="fill:var(--page)"/>'
     ]
     for i, lane in enumerate(lanes):
         y = _TOP + i * _LANE

@@ -1,0 +1,104 @@
+"""Screenshots of TensorBoard and of the page of `Session.explain`, through Chromium."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import event_files
+import numpy as np
+from PIL import Image
+from weft_testing.browser import chrome
+from weft_testing.tensorboard import Page, serve
+
+import weft as wf
+
+COLORS = 128
+MOST_BYTES = 150_000
+_PANES = {  # a dashboard, and the expression that is true when it is complete
+    "scalars": f"parts('vz-line-chart2', 'path').filter(p => (p.getAttribute('d') || '')"
+    f".split(/[LC]/).length >= {event_files.STEPS}).length >= 2",
+    "histograms": "parts('vz-histogram-timeseries', 'g.histogram').length >= 40",
+    "graphs": "parts('tf-graph-scene', 'g.node').map(n => n.dataset.name).includes('hidden')",
+}
+
+
+def tensorboard(folder: Path) -> None:
+    """Write the pictures of TensorBoard's dashboards."""
+    with tempfile.TemporaryDirectory() as scratch:
+        logs = Path(scratch) / "logs"
+        event_files.write(logs / "run")
+        with _browser(Path(scratch)) as browser, serve(logs) as url:
+            page = Page(browser, url, Path(scratch))
+            for name, complete in _PANES.items():
+                page.open(name)
+                page.wait(complete)
+                page.settle()
+                _save(browser, folder / f"tensorboard-{name}.png")
+
+
+def explain(folder: Path) -> None:
+    """Write the picture of the page of `Session.explain`."""
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch) / "step.html"
+        path.write_text(explain_page(), encoding="utf-8")
+        with _browser(Path(scratch)) as browser:
+            browser.get(path.as_uri())
+            _save(browser, folder / "explain.png")
+
+
+@contextmanager
+def _browser(folder: Path) -> Iterator[Any]:
+    with chrome(folder) as browser:
+        browser.set_window_size(1180, 800)
+        browser.execute_cdp_cmd("Emulation.setScrollbarsHidden", {"hidden": True})
+        yield browser
+
+
+def _save(browser: Any, path: Path) -> None:
+    """Save the window with few colors.
+
+    Raises:
+      ValueError: the file is larger than `MOST_BYTES`.
+    """
+    image = Image.open(io.BytesIO(browser.get_screenshot_as_png())).convert("RGB")
+    image.quantize(COLORS, dither=Image.Dither.NONE).save(path, optimize=True)
+    size = path.stat().st_size
+    if size > MOST_BYTES:
+        raise ValueError(f"{path.name} has {size:,} bytes, at most {MOST_BYTES:,} are allowed")
+
+
+def explain_page() -> str:
+    """Return the page of a compiled training step, as `docs/compiler.md` builds it."""
+    wf.config.optimizer.set_jit(True)
+    try:
+        with wf.Graph().as_default(), wf.Session() as session:
+            wf.set_random_seed(1)
+            images = wf.placeholder(wf.float32, [None, 256], name="images")
+            weights = wf.get_variable("weights", [256, 64])
+            probabilities = wf.nn.softmax(wf.matmul(images, weights))
+            loss = wf.reduce_mean(wf.square(probabilities), name="loss")
+            train = wf.train.AdamOptimizer().minimize(loss)
+            session.run(wf.global_variables_initializer())
+            feeds = {"images:0": np.ones([512, 256], np.float32)}
+            report = session.explain([train, loss], feed_dict=feeds)
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "step.html"
+                report.write(path)
+                return path.read_text(encoding="utf-8")
+    finally:
+        wf.config.optimizer.set_jit(None)
+
+
+def fingerprint(page: str) -> str:
+    """Return a hash of an explain page without its numbers, its loops and its assembly."""
+    page = re.sub(r"<pre\b.*?</pre>", "<pre></pre>", page, flags=re.S)
+    page = re.sub(r"machine code (compiled|read from the disk)", "machine code", page)
+    page = re.sub(r"[\d.,]+|–", "#", page)
+    return hashlib.sha256(page.encode()).hexdigest()
