@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from weft_graph import proto
 from weft_graph.ir.library import Library
-from weft_graph.ir.op_def import REQUIRED, ArgDef, OpDef, lookup_op
+from weft_graph.ir.op_def import lookup_op
+from weft_graph.ir.op_signature import REQUIRED, ArgDef, OpDef
 from weft_graph.messages.attr_value import attr_from_proto
 from weft_graph.messages.tensor_proto import Budget
 from weft_tensor import dtypes, errors
