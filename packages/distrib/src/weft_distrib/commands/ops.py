@@ -16,15 +16,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft_graph.ir.op_def import (
-    REQUIRED,
-    ArgDef,
-    AttrDef,
-    OpDef,
-    declared_in,
-    lookup_op,
-    registered_ops,
-)
+from weft_graph.ir.op_def import declared_in, lookup_op, registered_ops
+from weft_graph.ir.op_signature import REQUIRED, ArgDef, AttrDef, OpDef
 from weft_graph.ir.traits import Traits
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
