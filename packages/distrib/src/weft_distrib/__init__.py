@@ -55,7 +55,7 @@ else:  # late, since the package is also imported for its ops and kernels, which
     def __getattr__(name: str) -> Any:
         for module, names in _HOMES.items():
             if name in names:
-                found = getattr(import_module(f"{__name__}.{module}"), name)
-                globals()[name] = found
-                return found
+                result = getattr(import_module(f"{__name__}.{module}"), name)
+                globals()[name] = result
+                return result
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

@@ -125,8 +125,8 @@ class Server:
         lease: float = LEASE_SECONDS,
         value_port: int = 0,
     ) -> None:
-        found = _parsed(server_or_cluster_def, job_name, task_index, protocol, config)
-        self._cluster, self._task, self._protocol, self._config = found
+        result = _parsed(server_or_cluster_def, job_name, task_index, protocol, config)
+        self._cluster, self._task, self._protocol, self._config = result
         assert self._task.job is not None and self._task.task is not None
         self._address = self._cluster.task_address(self._task.job, self._task.task)
         host, port = address_of(self._address)
@@ -271,11 +271,11 @@ class Server:
 
         Raises: SystemExit: after SIGTERM.
         """
-        told = False
+        has_announced = False
 
         def drain(*_: object) -> None:
-            nonlocal told
-            told = True
+            nonlocal has_announced
+            has_announced = True
             self.begin_drain()
 
         main = threading.current_thread() is threading.main_thread()
@@ -287,7 +287,7 @@ class Server:
             self._wait_for_end()
         finally:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        if told:
+        if has_announced:
             raise SystemExit(0)
 
     def _wait_for_end(self) -> None:
@@ -298,8 +298,8 @@ class Server:
 
     def begin_drain(self, seconds: float = DRAIN_SECONDS) -> None:
         """Drain in a thread of its own; a second time closes at once."""
-        again, self._draining = self._draining, True
-        end = self.close if again else partial(self.drain, seconds)
+        was_draining, self._draining = self._draining, True
+        end = self.close if was_draining else partial(self.drain, seconds)
         threading.Thread(target=end, name="weft-drain").start()
 
     def drain(self, seconds: float = DRAIN_SECONDS) -> None:
@@ -402,45 +402,45 @@ def _leader_asked(config: Any) -> str:
 
 def default_roots() -> list[str]:
     """Return the default file roots for sessions of other processes."""
-    told = os.environ.get(_ROOTS)
-    if told is not None:
-        return [root for root in told.split(os.pathsep) if root]
+    roots = os.environ.get(_ROOTS)
+    if roots is not None:
+        return [root for root in roots.split(os.pathsep) if root]
     return [tempfile.gettempdir()]
 
 
 def _kernels(request: messages.KernelsOf) -> messages.KernelsOf:
-    known = {
+    kernels_by_op = {
         op: [
             {"dtypes": dict(kernel.dtypes), "asynchronous": kernel.asynchronous}
             for kernel in kernels
         ]
         for op, kernels in describe_kernels(request.device_type).items()
     }
-    return messages.KernelsOf(request.device_type, json.dumps(known, default=list))
+    return messages.KernelsOf(request.device_type, json.dumps(kernels_by_op, default=list))
 
 
 def _packages() -> list[str]:
     """Return the packages that may add kernels or devices, with their versions."""
-    found = {
+    result = {
         f"{entry.dist.name} {entry.dist.version}"
         for group in ("weft_exec.kernels", "weft_exec.devices")
         for entry in entry_points(group=group)
         if entry.dist is not None
     }
-    return sorted(found)
+    return sorted(result)
 
 
 def _parsed(
-    told: Any, job: str | None, task: int | None, protocol: str | None, config: Any
+    document: Any, job: str | None, task: int | None, protocol: str | None, config: Any
 ) -> tuple[ClusterSpec, DeviceParts, str, Any]:
     """Return the cluster, task, protocol and options that a server's arguments say."""
-    if getattr(getattr(told, "DESCRIPTOR", None), "name", "") == "ServerDef":
-        cluster = ClusterSpec(told.cluster)
-        job, task = job or told.job_name or None, told.task_index if task is None else task
-        protocol = protocol or told.protocol or None
-        config = told.default_session_config if config is None else config
+    if getattr(getattr(document, "DESCRIPTOR", None), "name", "") == "ServerDef":
+        cluster = ClusterSpec(document.cluster)
+        job, task = job or document.job_name or None, document.task_index if task is None else task
+        protocol = protocol or document.protocol or None
+        config = document.default_session_config if config is None else config
     else:
-        cluster = ClusterSpec(told)
+        cluster = ClusterSpec(document)
     if not cluster:
         raise errors.InvalidArgumentError("a server needs a cluster with at least one task")
     if job is None:

@@ -107,7 +107,7 @@ class LocalLink:
 
     def advance(self, request: messages.Advance, values: Sequence[Any], answer: Answer) -> None:
         """As in `MasterLink`."""
-        self._master.advance(request, values, lambda got: answer(got, b""), answer.fail)
+        self._master.advance(request, values, lambda actual: answer(actual, b""), answer.fail)
 
     def run(self, request: RunStep, values: Sequence[Any], answer: Answer) -> Begun:
         """As in `MasterLink`."""

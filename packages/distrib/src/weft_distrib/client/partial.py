@@ -42,13 +42,13 @@ class RemotePartialStep:
         self.rendezvous = FedLater()
         self.ended = False
 
-    def advance(self, wanted: Collection[str], to_the_end: bool, timeout: float | None) -> None:
+    def advance(self, expected: Collection[str], to_the_end: bool, timeout: float | None) -> None:
         """Send the pending feeds, and wait for some fetches, or for the whole step.
 
         Raises: OpError: the step failed or timed out; it has ended.
         """
         fed, self.rendezvous.fed = self.rendezvous.fed, {}
-        names = list(wanted)
+        names = list(expected)
         request = messages.Advance(self._session, self._step, list(fed), names, to_the_end)
         try:
             values = self._ask(request, list(fed.values()), timeout)

@@ -80,12 +80,12 @@ class ClusterBackend(Backend):
         self._link = link
         self._process = os.getpid()
         self._config = config
-        told = b"" if config.proto is None else _without_credentials(config.proto)
+        config_bytes = b"" if config.proto is None else _without_credentials(config.proto)
         limit = config.timeout_ms / 1000 or START_SECONDS
-        made = link.create_session(messages.OpenSession(config=told), limit)
-        self._session = made.session
-        self._described = [DeviceDescription.from_dict(json.loads(t)) for t in made.devices]
-        self._incarnations = made.incarnations
+        session = link.create_session(messages.OpenSession(config=config_bytes), limit)
+        self._session = session.session
+        self._described = [DeviceDescription.from_dict(json.loads(t)) for t in session.devices]
+        self._incarnations = session.incarnations
         self._timeout = config.timeout_ms
         self._extended = 0
         self._functions: frozenset[str] = frozenset()
@@ -165,9 +165,11 @@ class ClusterBackend(Backend):
                 planned = self._link.plan(
                     self._signature(signature.feeds, outputs, targets, partial=True)
                 )
-                needs = [frozenset(map(int, filter(None, n.split(",")))) for n in planned.needs]
-                made = Planned(planned.signature, 0)
-                signature.plan = PartialPlan(made, planned.home, needs)
+                requirements = [
+                    frozenset(map(int, filter(None, n.split(",")))) for n in planned.needs
+                ]
+                result = Planned(planned.signature, 0)
+                signature.plan = PartialPlan(result, planned.home, requirements)
             executable = signature.plan.executable
             assert isinstance(executable, Planned)
             key = self._link.begin_partial(RunStep(self._session, executable.number))
@@ -284,21 +286,21 @@ class ClusterBackend(Backend):
         self, request: RunStep, slots: list[Any], reply: Reply, left: float | None
     ) -> None:
         """Run a step, and wait until `reply` is there."""
-        begun = mine = None
+        started = mine = None
         try:
             with uninterrupted():  # else the step could not be cancelled
-                begun = self._link.run(request, slots, reply)
-                mine = begun.mine
+                started = self._link.run(request, slots, reply)
+                mine = started.mine
             if mine is not None:
                 run, mine = mine, None
                 run()
             if not reply.wait(None if left is None else left + GRACE_SECONDS):
-                begun.cancel(errors.DeadlineExceededError("the master did not answer in time"))
+                started.cancel(errors.DeadlineExceededError("the master did not answer in time"))
                 reply.wait()
         except BaseException:  # because Ctrl-C must end the step as well
-            if begun is not None:
+            if started is not None:
                 with uninterrupted():
-                    begun.cancel(errors.CancelledError("the step was interrupted"))
+                    started.cancel(errors.CancelledError("the step was interrupted"))
                     if mine is not None:
                         mine()  # it ends at once, and the step, which would wait for it
             raise

@@ -48,12 +48,12 @@ class Connections:
 
     def _task(self, task: DeviceParts) -> _Task:
         with self._lock:
-            found = self._tasks.get(task)
-            if found is None:
+            result = self._tasks.get(task)
+            if result is None:
                 assert task.job is not None and task.task is not None
                 address = self._cluster.task_address(task.job, task.task)
-                found = self._tasks[task] = _Task(task, address, self._opening)
-            return found
+                result = self._tasks[task] = _Task(task, address, self._opening)
+            return result
 
     def control(self, task: DeviceParts) -> ControlClient:
         """Return the client for control calls of a task.
@@ -63,16 +63,16 @@ class Connections:
         return self._task(task).control
 
     def status(
-        self, task: DeviceParts, deadline: float, wanted: Callable[[], bool] = lambda: True
+        self, task: DeviceParts, deadline: float, expected: Callable[[], bool] = lambda: True
     ) -> messages.Status:
         """Return the status of a task; waits for one that has not started.
 
         Args:
           deadline: in `time.monotonic()`.
-          wanted: returns False when the answer is no longer needed.
+          expected: returns False when the answer is no longer needed.
         Raises: UnavailableError: it did not answer; also errors of the task.
         """
-        return self._task(task).ask(deadline, wanted)
+        return self._task(task).ask(deadline, expected)
 
     def report(self, task: DeviceParts, seconds: float) -> messages.Report:
         """Return the report of a task; if it does not answer, its state as seen from outside."""
@@ -127,41 +127,41 @@ class _Task:
     def _host(self) -> str:
         return address_of(self._address).host
 
-    def ask(self, deadline: float, wanted: Callable[[], bool] = lambda: True) -> messages.Status:
-        began = told = time.monotonic()
+    def ask(self, deadline: float, expected: Callable[[], bool] = lambda: True) -> messages.Status:
+        start = last_reply = time.monotonic()
         while True:
             now = time.monotonic()
             left = deadline - now
-            if not wanted():
+            if not expected():
                 raise errors.CancelledError(
                     f"the request to {self._name} was canceled: its caller has given up"
                 )
             if left <= 0:
                 raise errors.UnavailableError(
-                    f"{self._name} at {self._address} did not answer within {now - began:.0f} s: "
+                    f"{self._name} at {self._address} did not answer within {now - start:.0f} s: "
                     "is its server running, and reachable from here?"
                 )
             try:
-                found: messages.Status = self.control.call(
+                status: messages.Status = self.control.call(
                     STATUS, messages.Empty(), min(left, _ASK_SECONDS), wait=True
                 )
             except (errors.UnavailableError, errors.DeadlineExceededError):
-                if now - told > _TELL_SECONDS:
-                    told = now
+                if now - last_reply > _TELL_SECONDS:
+                    last_reply = now
                     _log.warning("still waiting for %s at %s", self._name, self._address)
                 continue
-            self._check(found)
-            self._status = found
-            return found
+            self._check(status)
+            self._status = status
+            return status
 
     def report(self, seconds: float) -> messages.Report:
         try:
-            found: messages.Report = self.control.call(REPORT, messages.Empty(), seconds)
+            report: messages.Report = self.control.call(REPORT, messages.Empty(), seconds)
         except errors.UnavailableError:
             return messages.Report(task=self._name, state="unreachable")
         except errors.DeadlineExceededError:
             return messages.Report(task=self._name, state=self._seen_from_outside(seconds))
-        return found
+        return report
 
     def _seen_from_outside(self, seconds: float) -> str:
         """Return the state of a server according to the process beside it."""
@@ -232,10 +232,10 @@ def watched_heart(
     Raises: UnavailableError: its host has no address.
     """
     try:
-        found = host if ":" in host else socket.gethostbyname(host)
+        result = host if ":" in host else socket.gethostbyname(host)
     except OSError as error:
         raise errors.UnavailableError(f"{peer}: {host} has no address: {error}") from error
-    address = (found, status.heart_port)
+    address = (result, status.heart_port)
     return shared_watch().add(address, peer, on_lost, credentials=opening.credentials, host=host)
 
 

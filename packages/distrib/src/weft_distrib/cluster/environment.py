@@ -33,16 +33,16 @@ def task_from_environment(environment: Mapping[str, str] | None = None) -> Task 
     if not text:
         return None
     try:
-        told: Any = json.loads(text)
+        document: Any = json.loads(text)
     except ValueError as error:
         raise errors.InvalidArgumentError(f"{VARIABLE} is not valid JSON: {error}") from error
-    task = told.get("task") if isinstance(told, dict) else None
-    if not isinstance(task, dict) or "cluster" not in told or "type" not in task:
+    task = document.get("task") if isinstance(document, dict) else None
+    if not isinstance(task, dict) or "cluster" not in document or "type" not in task:
         raise errors.InvalidArgumentError(
             f'{VARIABLE} must be like {{"cluster": {{"worker": ["host:2222"]}}, '
             f'"task": {{"type": "worker", "index": 0}}}}, got {text}'
         )
-    cluster, job = ClusterSpec(told["cluster"]), str(task["type"])
+    cluster, job = ClusterSpec(document["cluster"]), str(task["type"])
     try:
         index = int(task.get("index", 0))
     except (TypeError, ValueError) as error:

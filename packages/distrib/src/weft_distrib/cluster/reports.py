@@ -17,19 +17,19 @@ _ASKERS = 64
 
 
 def gather(
-    tasks: Sequence[DeviceParts], connections: Connections, own: messages.Report | None = None
+    tasks: Sequence[DeviceParts], connections: Connections, report: messages.Report | None = None
 ) -> messages.Reports:
     """Ask all tasks how they do.
 
     Args:
       tasks: of the cluster, in the order of the reports.
       connections: to them.
-      own: the report of the task that asks, if it is one.
+      report: the report of the task that asks, if it is one.
     """
 
     def ask(task: DeviceParts) -> messages.Report:
-        if own is not None and task.to_string() == own.task:
-            return own
+        if report is not None and task.to_string() == report.task:
+            return report
         return connections.report(task, REPORT_SECONDS)
 
     with ThreadPoolExecutor(min(len(tasks), _ASKERS), "weft-report") as pool:

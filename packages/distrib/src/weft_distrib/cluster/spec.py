@@ -67,12 +67,12 @@ class ClusterSpec:
         return sorted(self._jobs)
 
     def _job(self, name: str) -> dict[int, str]:
-        found = self._jobs.get(name)
-        if found is None:
+        job = self._jobs.get(name)
+        if job is None:
             raise errors.InvalidArgumentError(
                 f"the cluster has no job {name!r}; it has {', '.join(self.jobs) or 'none'}"
             )
-        return found
+        return job
 
     def num_tasks(self, job_name: str) -> int:
         """Return the number of tasks of a job.
@@ -116,12 +116,12 @@ class ClusterSpec:
         """Return the cluster as a ClusterDef."""
         from weft_graph import proto
 
-        made = proto.ClusterDef()
+        cluster_def = proto.ClusterDef()
         for job in self.jobs:
-            each = made.job.add(name=job)
+            item = cluster_def.job.add(name=job)
             for task, address in sorted(self._jobs[job].items()):
-                each.tasks[task] = address
-        return made
+                item.tasks[task] = address
+        return cluster_def
 
     def tasks(self) -> list[DeviceParts]:
         """Return all tasks, as the beginnings of the names of their devices."""

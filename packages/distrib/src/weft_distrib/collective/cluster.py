@@ -29,15 +29,15 @@ _KEPT_SECONDS = 60.0
 _POLL_SECONDS = 0.005
 
 
-def leader_of(cluster: ClusterSpec, asked: str = "") -> DeviceParts:
+def leader_of(cluster: ClusterSpec, requested: str = "") -> DeviceParts:
     """Return the task that forms groups: the requested one, else the first chief or worker.
 
     Args:
-      asked: a device's name, as for `ConfigProto.experimental.collective_group_leader`.
+      requested: a device's name, as for `ConfigProto.experimental.collective_group_leader`.
     Raises: InvalidArgumentError: the cluster has no such task.
     """
-    if asked:
-        job, _, task = DeviceSpec.from_string(asked).parts[:3]
+    if requested:
+        job, _, task = DeviceSpec.from_string(requested).parts[:3]
         cluster.task_address(job or "", task or 0)
         return DeviceParts(job, 0, task or 0)
     job = next((job for job in ("chief", "worker") if job in cluster.jobs), cluster.jobs[0])

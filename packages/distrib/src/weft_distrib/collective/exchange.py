@@ -109,8 +109,8 @@ class Exchange:
 
         Raises: DeadlineExceededError: it did not come in time.
         """
-        found: Array = self.within(wait, f"{self._place.members[peer].device} has not come to")
-        return found
+        array: Array = self.within(wait, f"{self._place.members[peer].device} has not come to")
+        return array
 
     def within(self, wait: Reply, late: str) -> Any:
         """Return the result of `wait`, within the time limit of the operation.
@@ -138,7 +138,7 @@ class Exchange:
     def carry_out(self, actions: Schedule, flat: Array) -> None:
         """Execute a schedule on a buffer of rank 1."""
         merge, size = MERGES[self.operation.merge], len(self._place.members)
-        for action, waits in self._asked_ahead(actions):
+        for action, replies in self._asked_ahead(actions):
             kind, peer, start, stop, phase = action
             mine = flat[start:stop]
             if kind == schedule.SEND:
@@ -149,26 +149,26 @@ class Exchange:
                 if self.operation.final == "Div":
                     divide(mine, size)
             elif kind == schedule.FOLD:
-                self._fold(merge, mine, waits)
+                self._fold(merge, mine, replies)
             else:
-                (wait,) = waits
-                got = self._checked(self.take(wait, peer), mine, peer)
+                (wait,) = replies
+                actual = self._checked(self.take(wait, peer), mine, peer)
                 if kind == schedule.MERGE:
-                    merge(mine, got, out=mine)
+                    merge(mine, actual, out=mine)
                 else:
-                    mine[...] = got
+                    mine[...] = actual
 
     def _asked_ahead(self, actions: Schedule) -> Iterator[tuple[Action, list[Reply]]]:
         """Yield the actions with their receives, which are requested ahead of time."""
         ahead: deque[tuple[Action, list[Reply]]] = deque()
-        asked = 0
+        requested = 0
         for action in actions:
-            waits = [self.ask(peer, f"{action.phase}{action.start}") for peer in self._of(action)]
-            ahead.append((action, waits))
-            asked += bool(waits)
-            while asked > _AHEAD:
+            replies = [self.ask(peer, f"{action.phase}{action.start}") for peer in self._of(action)]
+            ahead.append((action, replies))
+            requested += bool(replies)
+            while requested > _AHEAD:
                 first = ahead.popleft()
-                asked -= bool(first[1])
+                requested -= bool(first[1])
                 yield first
         yield from ahead
 
@@ -178,28 +178,28 @@ class Exchange:
             return [i for i in range(len(self._place.members)) if i != self._place.rank]
         return [action.peer] if action.kind in (schedule.MERGE, schedule.STORE) else []
 
-    def _fold(self, merge: Callable[..., Any], mine: Array, waits: list[Reply]) -> None:
-        rank, others = self._place.rank, iter(waits)
+    def _fold(self, merge: Callable[..., Any], array: Array, replies: list[Reply]) -> None:
+        rank, others = self._place.rank, iter(replies)
         total: Array | None = None
         for peer in range(len(self._place.members)):
             if peer == rank:
-                value = mine
+                value = array
             else:
-                value = self._checked(self.take(next(others), peer), mine, peer)
+                value = self._checked(self.take(next(others), peer), array, peer)
             if total is None:
                 total = value.copy()
             else:
                 merge(total, value, out=total)
-        mine[...] = total
+        array[...] = total
 
-    def _checked(self, got: Any, mine: Array, peer: int) -> Array:
-        values: Array = np.asarray(got)
-        if values.shape != mine.shape or values.dtype != mine.dtype:
+    def _checked(self, actual: Any, array: Array, peer: int) -> Array:
+        values: Array = np.asarray(actual)
+        if values.shape != array.shape or values.dtype != array.dtype:
             place, instance = self._place, self.operation.instance
             raise errors.InvalidArgumentError(
                 f"instance {instance} of group {place.key} must have one type and shape in all "
                 f"members: {place.members[peer].device} gave {values.size} of {values.dtype} "
-                f"where {place.members[place.rank].device} has {mine.size} of {mine.dtype}"
+                f"where {place.members[place.rank].device} has {array.size} of {array.dtype}"
             )
         return values
 
@@ -215,9 +215,9 @@ def unpacked(data: Any) -> dict[str, Any]:
     Raises: DataLossError: it is none.
     """
     try:
-        found = json.loads(np.asarray(data).tobytes())
+        result = json.loads(np.asarray(data).tobytes())
     except ValueError as error:
         raise errors.DataLossError(f"a member's message cannot be read: {error}") from error
-    if not isinstance(found, dict):
-        raise errors.DataLossError(f"a member's message must be a JSON object, got {found!r}")
-    return found
+    if not isinstance(result, dict):
+        raise errors.DataLossError(f"a member's message must be a JSON object, got {result!r}")
+    return result

@@ -52,18 +52,18 @@ class Groups:
         group = self._forming.setdefault(key, _Forming(size))
         if group.size != size:
             return [(answer, _sizes_differ(key, group, size, member))]
-        told: Told = []
+        answers: Told = []
         former = group.members.get(member.device)
         if former is not None:
             error = errors.AbortedError(f"{member.device} joins group {key} from another session")
-            told.append((group.answers.pop(former.number), error))
+            answers.append((group.answers.pop(former.number), error))
         group.members[member.device] = member
         group.answers[member.number] = answer
         if len(group.members) == size:
             del self._forming[key]
-            found = tuple(sorted(group.members.values(), key=lambda each: _order(each.device)))
-            told += [(group.answers[each.number], found) for each in found]
-        return told
+            values = tuple(sorted(group.members.values(), key=lambda item: _order(item.device)))
+            answers += [(group.answers[item.number], values) for item in values]
+        return answers
 
     def leave(self, key: int, number: int) -> None:
         """Remove a waiting device; does nothing if the group was formed meanwhile."""
@@ -72,7 +72,7 @@ class Groups:
     def expire(self, key: int, number: int, seconds: float) -> Told:
         """Time out a waiting device; does nothing if the group was formed meanwhile."""
         group = self._forming.get(key)
-        here = [] if group is None else sorted(group.members, key=_order)
+        members = [] if group is None else sorted(group.members, key=_order)
         answer = self._take(key, number)
         if group is None or answer is None:
             return []
@@ -80,8 +80,8 @@ class Groups:
             (
                 answer,
                 errors.DeadlineExceededError(
-                    f"group {key} has {len(here)} of {group.size} members after {seconds:g} s: "
-                    f"only {', '.join(here)} came"
+                    f"group {key} has {len(members)} of {group.size} members after {seconds:g} s: "
+                    f"only {', '.join(members)} came"
                 ),
             )
         ]

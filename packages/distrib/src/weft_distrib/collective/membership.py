@@ -126,14 +126,14 @@ class Membership:
         Raises: InvalidArgumentError: two nodes of the step have the same instance key.
         """
         with self._lock:
-            found = self._instances.setdefault(operation.instance, _Instance(operation.node))
-            if found.node != operation.node:
+            instance = self._instances.setdefault(operation.instance, _Instance(operation.node))
+            if instance.node != operation.node:
                 raise errors.InvalidArgumentError(
-                    f"{found.node} and {operation.node} have the instance key "
+                    f"{instance.node} and {operation.node} have the instance key "
                     f"{operation.instance} of group {self.key} on {self._me.device}: each "
                     "collective operation needs a key of its own"
                 )
-            step, tag = next_counter(found)
+            step, tag = next_counter(instance)
         return f"{operation.instance}:{step}:{tag}"
 
     def run(self, operation: Operation, run: str, value: Any, device: Device) -> Any:
@@ -260,9 +260,9 @@ class Membership:
         if self.rank:
             exchange.send(0, "wants", packed(mine))
             return unpacked(exchange.receive(0, "verdict"))
-        waits = [(i, exchange.ask(i, "wants")) for i in range(1, self.size)]
-        told = [mine, *[unpacked(exchange.take(wait, i)) for i, wait in waits]]
-        verdict = self._verdict(operation, told)
+        replies = [(i, exchange.ask(i, "wants")) for i in range(1, self.size)]
+        descriptions = [mine, *[unpacked(exchange.take(wait, i)) for i, wait in replies]]
+        verdict = self._verdict(operation, descriptions)
         if verdict.get("nccl"):
             verdict["nccl"] = self._by_nccl.unique()
         for peer in range(1, self.size):
@@ -274,26 +274,33 @@ class Membership:
             return False
         return device.config.deterministic or (self._in_order and device.type != "GPU")
 
-    def _verdict(self, operation: Operation, told: list[dict[str, Any]]) -> dict[str, Any]:
-        here = f"instance {operation.instance} of group {self.key}"
-        for member, wanted in zip(self.members, told, strict=True):
-            if wanted["what"] != told[0]["what"]:
-                first = f"{told[0]['what']} on {self.members[0].device}"
-                return {"error": f"{here} is {first} and {wanted['what']} on {member.device}"}
-        hints = {wanted["hint"] for wanted in told}
-        verdict = {"hint": "ordered" if "ordered" in hints else told[0]["hint"]}
+    def _verdict(self, operation: Operation, descriptions: list[dict[str, Any]]) -> dict[str, Any]:
+        instance_label = f"instance {operation.instance} of group {self.key}"
+        for member, expected in zip(self.members, descriptions, strict=True):
+            if expected["what"] != descriptions[0]["what"]:
+                first = f"{descriptions[0]['what']} on {self.members[0].device}"
+                other = f"{expected['what']} on {member.device}"
+                return {"error": f"{instance_label} is {first} and {other}"}
+        hints = {expected["hint"] for expected in descriptions}
+        verdict = {"hint": "ordered" if "ordered" in hints else descriptions[0]["hint"]}
         if operation.kind == "broadcast":
-            sources = [i for i, wanted in enumerate(told) if wanted["sends"]]
+            sources = [i for i, expected in enumerate(descriptions) if expected["sends"]]
             if len(sources) != 1:
-                return {"error": f"{here} must have one member that sends, got {len(sources)}"}
+                return {
+                    "error": f"{instance_label} must have one member that sends, got {len(sources)}"
+                }
             verdict["source"] = sources[0]
-        if "nccl" in hints or (hints == {"auto"} and all(wanted["gpu"] for wanted in told)):
-            reason = nccl.hindrance(self.members, told)
+        if "nccl" in hints or (
+            hints == {"auto"} and all(expected["gpu"] for expected in descriptions)
+        ):
+            reason = nccl.hindrance(self.members, descriptions)
             if not reason:
                 return {**verdict, "nccl": True}
             if "nccl" in hints:
-                return {"error": f"{here} cannot go by NCCL: {reason}"}
-            verdict["note"] = f"{here} goes through the host's memory, and not by NCCL: {reason}"
+                return {"error": f"{instance_label} cannot go by NCCL: {reason}"}
+            verdict["note"] = (
+                f"{instance_label} goes through the host's memory, and not by NCCL: {reason}"
+            )
         return verdict
 
     # ------------------------------------------------------------------------ waiting
@@ -332,18 +339,18 @@ class Membership:
             if self.error is not None:
                 return
             self.error = error
-            waits = list(self._waits)
+            waiters = list(self._waits)
             take_back = self._take_back
         if take_back is not None:
             take_back()
         self._transport.end(self._me.number, error, drained)
         self._by_nccl.end(error, drained)
-        for wait in waits:
+        for wait in waiters:
             wait.fail(error.copy())
 
-    def leave(self, why: errors.OpError, drained: bool = False) -> None:
+    def leave(self, op_error: errors.OpError, drained: bool = False) -> None:
         """End it for a reason of this member; `drained` as for `end`."""
-        message = f"{self._me.device} has left group {self.key}: {why.message}"
+        message = f"{self._me.device} has left group {self.key}: {op_error.message}"
         self.end(errors.AbortedError(message), drained)
 
 

@@ -46,9 +46,9 @@ def gpu_of(device: Device) -> str:
     if device.type != "GPU":
         return ""
     gpu: GpuDevice = device  # type: ignore[assignment] # as its type says
-    found = gpu.xp.cuda.runtime.getDeviceProperties(gpu.hardware.index)
-    place = [found[f"pci{part}ID"] for part in ("Domain", "Bus", "Device")]
-    return f"{bytes(found['uuid']).hex()} at {place}"
+    result = gpu.xp.cuda.runtime.getDeviceProperties(gpu.hardware.index)
+    place = [result[f"pci{part}ID"] for part in ("Domain", "Bus", "Device")]
+    return f"{bytes(result['uuid']).hex()} at {place}"
 
 
 def why_not(device: Device, operation: Operation) -> str:
@@ -67,17 +67,17 @@ def why_not(device: Device, operation: Operation) -> str:
     return f"NCCL does not merge {name} by {operation.merge}"
 
 
-def hindrance(members: Sequence[Member], told: Sequence[Mapping[str, Any]]) -> str:
+def hindrance(members: Sequence[Member], descriptions: Sequence[Mapping[str, Any]]) -> str:
     """Return why NCCL does not support an operation of a group; empty if it does.
 
     Args:
-      told: for each member `gpu`, by `gpu_of`, and `nccl`, by `why_not`.
+      descriptions: for each member `gpu`, by `gpu_of`, and `nccl`, by `why_not`.
     """
     seen: dict[str, str] = {}
-    for member, wanted in zip(members, told, strict=True):
-        if wanted["nccl"]:
-            return str(wanted["nccl"])
-        other = seen.setdefault(wanted["gpu"], member.device)
+    for member, expected in zip(members, descriptions, strict=True):
+        if expected["nccl"]:
+            return str(expected["nccl"])
+        other = seen.setdefault(expected["gpu"], member.device)
         if other != member.device:
             return f"{other} and {member.device} are one GPU"
     return ""
@@ -111,16 +111,16 @@ class Communicator:
             stream.wait_event(self._gpu.compute.record(event(disable_timing=True)))
             to = result.data.ptr
             if kind == "reduce":
-                each = getattr(nccl, f"NCCL_{_PAIRS.get(name, name).upper()}")
+                item = getattr(nccl, f"NCCL_{_PAIRS.get(name, name).upper()}")
                 op = getattr(nccl, NCCL_OPS[operation.merge])
                 ends.allReduce(
-                    mine.data.ptr, to, count * (1 + (name in _PAIRS)), each, op, stream.ptr
+                    mine.data.ptr, to, count * (1 + (name in _PAIRS)), item, op, stream.ptr
                 )
             elif kind == "gather":
                 ends.allGather(mine.data.ptr, to, mine.nbytes, nccl.NCCL_UINT8, stream.ptr)
             else:
-                given = (result if mine is None else mine).data.ptr
-                ends.broadcast(given, to, result.nbytes, nccl.NCCL_UINT8, source, stream.ptr)
+                pointer = (result if mine is None else mine).data.ptr
+                ends.broadcast(pointer, to, result.nbytes, nccl.NCCL_UINT8, source, stream.ptr)
             over = stream.record(event(block=True, disable_timing=True))
         return over
 
@@ -154,10 +154,10 @@ class _Turns:
             return self._given - 1
 
     @contextmanager
-    def take(self, turn: int) -> Iterator[None]:
+    def take(self, ticket: int) -> Iterator[None]:
         """Wait for a turn, and start the next one at the end of the block."""
         with self._changed:
-            self._changed.wait_for(lambda: self._error is not None or self._next == turn)
+            self._changed.wait_for(lambda: self._error is not None or self._next == ticket)
             if self._error is not None:
                 raise self._error.copy()
         try:
@@ -254,27 +254,29 @@ class NcclRuns:
         place, mine = self._place, None if shape is None else list(shape)
         if place.rank:
             exchange.send(0, "come", packed({"shape": mine}))
-            told = unpacked(exchange.receive(0, "turn"))
+            verdict = unpacked(exchange.receive(0, "turn"))
         else:
             others = range(1, len(place.members))
-            waits = [(i, exchange.ask(i, "come")) for i in others]
-            came = [unpacked(exchange.take(wait, i))["shape"] for i, wait in waits]
-            told = self._told(exchange.operation, [mine, *came])
+            replies = [(i, exchange.ask(i, "come")) for i in others]
+            shapes = [unpacked(exchange.take(wait, i))["shape"] for i, wait in replies]
+            verdict = self._told(exchange.operation, [mine, *shapes])
             for peer in others:
-                exchange.send(peer, "turn", packed(told))
-        if "error" in told:
-            raise errors.InvalidArgumentError(told["error"])
-        return told
+                exchange.send(peer, "turn", packed(verdict))
+        if "error" in verdict:
+            raise errors.InvalidArgumentError(verdict["error"])
+        return verdict
 
     def _told(self, operation: Operation, shapes: Sequence[list[int] | None]) -> dict[str, Any]:
         members = self._place.members
-        (at, first), *rest = [(i, shape) for i, shape in enumerate(shapes) if shape is not None]
-        for i, shape in rest:
+        (index, first), *remaining = [
+            (i, shape) for i, shape in enumerate(shapes) if shape is not None
+        ]
+        for i, shape in remaining:
             if shape != first:
                 return {
                     "error": f"instance {operation.instance} of group {self._place.key} must have "
                     f"one shape in all members: {members[i].device} gave {shape} where "
-                    f"{members[at].device} has {first}"
+                    f"{members[index].device} has {first}"
                 }
         return {"turn": self._turns.give(), "shape": first}
 
@@ -282,12 +284,12 @@ class NcclRuns:
         self,
         operation: Operation,
         verdict: Mapping[str, Any],
-        turn: int,
+        ticket: int,
         mine: Any,
         result: Any,
         gpu: GpuDevice,
     ) -> None:
-        with self._turns.take(turn):
+        with self._turns.take(ticket):
             if not result.size:
                 return
             ends = self._ends or self._open(gpu, verdict["nccl"])
@@ -299,16 +301,16 @@ class NcclRuns:
 
     def _open(self, gpu: GpuDevice, unique: str) -> Communicator:
         """Create the communicator, in the first turn."""
-        made = Communicator(
+        communicator = Communicator(
             gpu.hardware, len(self._place.members), self._place.rank, bytes.fromhex(unique)
         )
         with self._lock:
             error = self._error
-            self._ends = made if error is None else None
+            self._ends = communicator if error is None else None
         if error is not None:  # while it waited for the other ends
-            made.abort()
+            communicator.abort()
             raise error.copy()
-        return made
+        return communicator
 
     def end(self, error: errors.OpError, drained: bool) -> None:
         """Fail pending operations; if the member has `drained`, there are none."""

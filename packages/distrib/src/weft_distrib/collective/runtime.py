@@ -39,8 +39,8 @@ class Leader:
 
         def expire() -> None:
             with self._lock:
-                told = self._groups.expire(key, member.number, seconds)
-            _tell(told)
+                answers = self._groups.expire(key, member.number, seconds)
+            _tell(answers)
 
         def over(outcome: Outcome) -> None:
             timer.cancel()
@@ -53,13 +53,13 @@ class Leader:
 
         timer = call_at(time.monotonic() + seconds, expire)
         with self._lock:
-            told = self._groups.join(key, size, member, over)
-        _tell(told)
+            answers = self._groups.join(key, size, member, over)
+        _tell(answers)
         return take_back
 
 
-def _tell(told: Told) -> None:
-    for answer, outcome in told:
+def _tell(answers: Told) -> None:
+    for answer, outcome in answers:
         answer(outcome)
 
 
@@ -85,8 +85,8 @@ class LocalTransport:
 
     def begin(self, number: int) -> Rendezvous:
         """As in `Transport`."""
-        made = self._mailboxes[number] = Rendezvous()
-        return made
+        rendezvous = self._mailboxes[number] = Rendezvous()
+        return rendezvous
 
     def end(self, number: int, error: errors.OpError, drained: bool) -> None:
         """As in `Transport`."""
@@ -94,10 +94,10 @@ class LocalTransport:
 
     def source(self, member: Member) -> Rendezvous:
         """As in `Transport`."""
-        found = self._mailboxes.get(member.number)
-        if found is None:
+        mailbox = self._mailboxes.get(member.number)
+        if mailbox is None:
             raise errors.AbortedError(f"{member.device} has left its group")
-        return found
+        return mailbox
 
 
 class CollectiveRuntime:
@@ -156,21 +156,21 @@ class CollectiveRuntime:
 
     def _membership(self, session: int, device: str, key: int, size: int) -> Membership:
         with self._lock:
-            found = self._memberships.get((session, key, device))
-            if found is None or found.error is not None:
-                found = Membership(self._transport, key, size, device, self._in_order)
-                self._memberships[session, key, device] = found
-        if found.size != size:
+            membership = self._memberships.get((session, key, device))
+            if membership is None or membership.error is not None:
+                membership = Membership(self._transport, key, size, device, self._in_order)
+                self._memberships[session, key, device] = membership
+        if membership.size != size:
             raise errors.InvalidArgumentError(
-                f"group {key} has {found.size} members, and this node says {size}"
+                f"group {key} has {membership.size} members, and this node says {size}"
             )
-        return found
+        return membership
 
     def forget(self, session: int, error: errors.OpError) -> None:
         """Let the devices of a closed session leave their groups."""
         with self._lock:
-            ended = [key for key in self._memberships if key[0] == session]
-            left = [self._memberships.pop(key) for key in ended]
+            closed_keys = [key for key in self._memberships if key[0] == session]
+            left = [self._memberships.pop(key) for key in closed_keys]
         for member in left:
             member.leave(error, drained=True)
 
@@ -184,7 +184,7 @@ _lock = threading.Lock()
 def local_runtime(resources: ResourceManager) -> CollectiveRuntime:
     """Return the runtime of the devices of one process, with some resources."""
     with _lock:
-        found = _runtimes.get(resources)
-        if found is None:
-            found = _runtimes[resources] = CollectiveRuntime(LocalTransport(), True)
-        return found
+        collective_runtime = _runtimes.get(resources)
+        if collective_runtime is None:
+            collective_runtime = _runtimes[resources] = CollectiveRuntime(LocalTransport(), True)
+        return collective_runtime

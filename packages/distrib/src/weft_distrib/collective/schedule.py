@@ -51,7 +51,7 @@ def segments(count: int, size: int) -> list[Range]:
 def pieces(segment: Range, piece: int) -> list[Range]:
     """Split a segment into pieces of at most `piece` elements."""
     start, stop = segment
-    return [(at, min(at + piece, stop)) for at in range(start, stop, piece)]
+    return [(index, min(index + piece, stop)) for index in range(start, stop, piece)]
 
 
 def ring(rank: int, size: int, count: int, piece: int) -> Schedule:
@@ -63,17 +63,17 @@ def ring(rank: int, size: int, count: int, piece: int) -> Schedule:
     left, right = (rank - 1) % size, (rank + 1) % size
     for start, stop in parts[rank]:
         yield Action(SEND, right, start, stop, "merge")
-    for turn in range(1, size):
-        last = turn == size - 1
-        for start, stop in parts[(rank - turn) % size]:
+    for i in range(1, size):
+        last = i == size - 1
+        for start, stop in parts[(rank - i) % size]:
             yield Action(MERGE, left, start, stop, "merge")
             if last:
                 yield Action(FINISH, rank, start, stop, "")
             yield Action(SEND, right, start, stop, "store" if last else "merge")
-    for turn in range(size - 1):
-        for start, stop in parts[(rank - turn) % size]:
+    for iteration in range(size - 1):
+        for start, stop in parts[(rank - iteration) % size]:
             yield Action(STORE, left, start, stop, "store")
-            if turn < size - 2:
+            if iteration < size - 2:
                 yield Action(SEND, right, start, stop, "store")
 
 
@@ -162,13 +162,13 @@ def gather(rank: int, size: int, count: int, piece: int) -> Schedule:
     if size > 1:
         for start, stop in parts[rank]:
             yield Action(SEND, right, start, stop, "store")
-    for turn in range(1, size):
-        for start, stop in parts[(rank - turn) % size]:
+    for i in range(1, size):
+        for start, stop in parts[(rank - i) % size]:
             yield Action(STORE, left, start, stop, "store")
-            if turn < size - 1:
+            if i < size - 1:
                 yield Action(SEND, right, start, stop, "store")
 
 
 def _others(rank: int, size: int) -> list[int]:
     """Return the other members, the next one first, so that not all send to the same."""
-    return [(rank + turn) % size for turn in range(1, size)]
+    return [(rank + i) % size for i in range(1, size)]

@@ -46,7 +46,7 @@ def _cluster(text: str | None) -> ClusterSpec:
             return ClusterSpec(json.loads(text))
         except ValueError as error:
             raise errors.InvalidArgumentError(f"--cluster is no JSON: {error}") from error
-    found = task_from_environment()
-    if found is None:
+    task = task_from_environment()
+    if task is None:
         raise errors.InvalidArgumentError(f"give --cluster, or set {VARIABLE}")
-    return found.cluster
+    return task.cluster

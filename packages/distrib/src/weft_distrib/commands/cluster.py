@@ -31,14 +31,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Show how the tasks do."""
     address = arguments.target.removeprefix(_SCHEME)
     address_of(address, "the address in a target")
-    rates, shown = Rates(), console()
+    rates, screen = Rates(), console()
 
     def ask() -> list[Row]:
         return rates.rows(time.monotonic(), reports_of(address))
 
     ask()
     time.sleep(EVERY_SECONDS)
-    if shown is None:
+    if screen is None:
         sys.stdout.write(lines(ask()))
         while arguments.watch:
             sys.stdout.flush()
@@ -46,11 +46,11 @@ def run(arguments: argparse.Namespace) -> int:
             sys.stdout.write(lines(ask()))
         return 0
     if not arguments.watch:
-        shown.print(table(ask()))
+        screen.print(table(ask()))
         return 0
     from rich.live import Live
 
-    with Live(table(ask()), console=shown, auto_refresh=False) as live:
+    with Live(table(ask()), console=screen, auto_refresh=False) as live:
         while True:
             time.sleep(EVERY_SECONDS)
             live.update(table(ask()), refresh=True)

@@ -36,9 +36,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--task", type=int, help="index of this task; optional if the job has one task"
     )
-    for name, what in _FILES.items():
+    for name, label in _FILES.items():
         parser.add_argument(
-            f"--{name}", metavar="FILE", default="", help=f"{what} (default: {VARIABLES[name]})"
+            f"--{name}", metavar="FILE", default="", help=f"{label} (default: {VARIABLES[name]})"
         )
     parser.add_argument(
         "--insecure",
@@ -77,12 +77,12 @@ def run(arguments: argparse.Namespace) -> int:
     cluster, job, task = _task(arguments)
     if arguments.insecure == 1:
         _check_loopback(cluster, job, task)
-    told = {name: getattr(arguments, name) for name in _FILES}
+    overrides = {name: getattr(arguments, name) for name in _FILES}
     server = Server(
         cluster,
         job,
         task,
-        credentials=Credentials.from_environment(told=told),
+        credentials=Credentials.from_environment(told=overrides),
         insecure=arguments.insecure > 0,
         file_roots=arguments.root,
         value_port=arguments.value_port,
@@ -114,8 +114,8 @@ def _task(arguments: argparse.Namespace) -> tuple[Any, str | None, int | None]:
             return json.loads(arguments.cluster), arguments.job, arguments.task
         except ValueError as error:
             raise errors.InvalidArgumentError(f"--cluster is no JSON: {error}") from error
-    found = task_from_environment()
-    if found is None:
+    task = task_from_environment()
+    if task is None:
         raise errors.InvalidArgumentError(f"give --cluster, or set {VARIABLE}")
-    job = arguments.job or found.job
-    return found.cluster, job, found.number if arguments.task is None else arguments.task
+    job = arguments.job or task.job
+    return task.cluster, job, task.number if arguments.task is None else arguments.task

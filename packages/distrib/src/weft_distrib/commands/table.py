@@ -35,13 +35,13 @@ def table(rows: Sequence[Row]) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for title in HEADER:
-        made.add_column(title, justify="left" if title in ("task", "state") else "right")
+        table.add_column(title, justify="left" if title in ("task", "state") else "right")
     for row in rows:
         style = _STYLES.get(row[1], "red")
-        made.add_row(*[Text(cell, style if i == 1 else "") for i, cell in enumerate(row)])
-    return made
+        table.add_row(*[Text(cell, style if i == 1 else "") for i, cell in enumerate(row)])
+    return table
 
 
 def lines(rows: Sequence[Row]) -> str:

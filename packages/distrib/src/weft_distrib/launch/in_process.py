@@ -48,13 +48,13 @@ def create_local_cluster(
     addresses = iter(free_addresses(sum(jobs.values())))
     cluster = {job: [next(addresses) for _ in range(n)] for job, n in jobs.items() if n}
     configs = {"worker": worker_config, "ps": ps_config}
-    with ExitStack() as made:  # if one cannot be created, the others end
+    with ExitStack() as exit_stack:  # if one cannot be created, the others end
 
         def server(job: str, task: int) -> Server:
-            found = Server(cluster, job, task, protocol, configs[job])
-            made.callback(found.close)
-            return found
+            server = Server(cluster, job, task, protocol, configs[job])
+            exit_stack.callback(server.close)
+            return server
 
         workers, ps = ([server(job, i) for i in range(count)] for job, count in jobs.items())
-        made.pop_all()
+        exit_stack.pop_all()
         return workers, ps

@@ -190,7 +190,7 @@ def _job(
                     {
                         "name": container,
                         "image": image,
-                        "command": [_as_it_is(each) for each in job.program],
+                        "command": [_as_it_is(item) for item in job.program],
                         "env": _environment(launch, job, cluster),
                         "ports": [{"name": "control", "containerPort": PORT, "protocol": "TCP"}],
                         "resources": _resources(job),
@@ -203,11 +203,11 @@ def _job(
 
 def _environment(launch: Launch, job: Job, cluster: ClusterSpec) -> list[dict[str, Any]]:
     """Return the variables of a container; Kubernetes expands earlier ones in later ones."""
-    said = json.dumps({"cluster": cluster.as_dict()})[:-1]
-    place = f'"task": {{"type": {json.dumps(job.name)}, "index": $({_NUMBER})}}'
+    cluster_json = json.dumps({"cluster": cluster.as_dict()})[:-1]
+    task_json = f'"task": {{"type": {json.dumps(job.name)}, "index": $({_NUMBER})}}'
     return [
         {"name": _NUMBER, "valueFrom": {"fieldRef": {"fieldPath": _INDEX}}},
-        {"name": VARIABLE, "value": f"{said}, {place}}}"},
+        {"name": VARIABLE, "value": f"{cluster_json}, {task_json}}}"},
         *({"name": k, "value": _as_it_is(v)} for k, v in launch.environment.items()),
     ]
 
@@ -218,9 +218,9 @@ def _as_it_is(text: str) -> str:
 
 
 def _resources(job: Job) -> dict[str, Any]:
-    wanted: dict[str, Any] = {"cpu": f"{job.cpus:g}"}
+    expected: dict[str, Any] = {"cpu": f"{job.cpus:g}"}
     if job.memory:
-        wanted["memory"] = str(job.memory)
+        expected["memory"] = str(job.memory)
     if job.gpus:
-        wanted["nvidia.com/gpu"] = str(job.gpus)
-    return {"requests": wanted, "limits": {k: v for k, v in wanted.items() if k != "cpu"}}
+        expected["nvidia.com/gpu"] = str(job.gpus)
+    return {"requests": expected, "limits": {k: v for k, v in expected.items() if k != "cpu"}}

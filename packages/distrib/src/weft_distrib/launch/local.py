@@ -39,17 +39,17 @@ def free_addresses(count: int) -> list[str]:
     Raises: ResourceExhaustedError: there are too few.
     """
     with ExitStack() as stack:
-        made: list[socket.socket] = []
+        result: list[socket.socket] = []
         for _ in range(100 * count):
-            if len(made) < count:
+            if len(result) < count:
                 with suppress(OSError):  # the port is in use
                     address = "localhost", secrets.choice(_PORTS)
-                    made.append(stack.enter_context(socket.create_server(address)))
-        if len(made) < count:
+                    result.append(stack.enter_context(socket.create_server(address)))
+        if len(result) < count:
             raise errors.ResourceExhaustedError(
-                f"{count} free ports are needed, and {len(made)} were found"
+                f"{count} free ports are needed, and {len(result)} were found"
             )
-        return [f"localhost:{each.getsockname()[1]}" for each in made]
+        return [f"localhost:{item.getsockname()[1]}" for item in result]
 
 
 class LocalCluster:
@@ -121,18 +121,18 @@ class LocalCluster:
 
     def _on_interrupt(self) -> None:
         self._interrupts.recv(1)
-        told = self.supervisor.interrupted()
-        if not told:
+        actions = self.supervisor.interrupted()
+        if not actions:
             self._kill_at = time.monotonic()
-        self._carry_out(told)
+        self._carry_out(actions)
 
     def _carry_out(self, instructions: Sequence[Instruction]) -> None:
         for instruction in instructions:
             match instruction:
                 case Start(place):
                     self._start(place)
-                case Stop(why):
-                    self._say(None, f"stopping: {why}")
+                case Stop(reason):
+                    self._say(None, f"stopping: {reason}")
                     self._kill_at = time.monotonic() + self._grace
                     for task in self._tasks.values():
                         task.signal(signal.SIGTERM)
@@ -173,11 +173,13 @@ class LocalCluster:
             self._selector.unregister(task.output)
             task.output.close()
         del self._tasks[place]
-        told = self.supervisor.ended(place, status)
-        again = "; it is started again" if any(isinstance(each, Start) for each in told) else ""
-        if status or again:
-            self._say(None, f"{place} {how(status)}{again}")
-        self._carry_out(told)
+        actions = self.supervisor.ended(place, status)
+        restart_note = (
+            "; it is started again" if any(isinstance(item, Start) for item in actions) else ""
+        )
+        if status or restart_note:
+            self._say(None, f"{place} {how(status)}{restart_note}")
+        self._carry_out(actions)
 
 
 class _Task:

@@ -126,8 +126,8 @@ class RayCluster:
             self._actors = _actors(ray, launch, self._group, host)
             calls = [actor.reserve.remote() for actor in self._actors.values()]
             self.cluster: ClusterSpec = launch.cluster(ray.get(calls, timeout=START_SECONDS))
-            for place in self._actors:
-                self._serve(place)
+            for actor in self._actors:
+                self._serve(actor)
         except BaseException:  # because actors started by Ray must be stopped
             self._remove()
             raise
@@ -161,21 +161,23 @@ class RayCluster:
         All actors are polled concurrently, so a busy or frozen one does not delay the others.
         Whether it is lost is decided elsewhere.
         """
-        asked: dict[Any, Place] = {}
+        requested: dict[Any, Place] = {}
         silent: set[Place] = set()
         while not self._stop.wait(_LOOK_SECONDS):
-            for place in self._actors.keys() - asked.values():
-                asked[self._actors[place].incarnation.remote()] = place
-            answered, _ = _ray().wait(list(asked), num_returns=len(asked), timeout=_LOOK_SECONDS)
+            for key in self._actors.keys() - requested.values():
+                requested[self._actors[key].incarnation.remote()] = key
+            answered, _ = _ray().wait(
+                list(requested), num_returns=len(requested), timeout=_LOOK_SECONDS
+            )
             for answer in answered:
-                place = asked.pop(answer)
+                key = requested.pop(answer)
                 try:
-                    self._look(place, answer)
-                    silent.discard(place)
+                    self._look(key, answer)
+                    silent.discard(key)
                 except Exception as error:  # because Ray raises many kinds; the next poll retries
-                    if place not in silent:
-                        _log.warning("%s does not answer Ray: %s", place, error)
-                    silent.add(place)
+                    if key not in silent:
+                        _log.warning("%s does not answer Ray: %s", key, error)
+                    silent.add(key)
 
     def _look(self, place: Place, answer: Any) -> None:
         if self._stop.is_set() or _ray().get(answer) == self.incarnation(*place):
@@ -221,13 +223,13 @@ def _placed(ray: Any, launch: Launch, strategy: str) -> Any:
 
 
 def _needs(job: Job) -> Mapping[str, float]:
-    wanted = {"CPU": job.cpus, "GPU": job.gpus, "memory": job.memory}
-    return {name: float(count) for name, count in wanted.items() if count}
+    expected = {"CPU": job.cpus, "GPU": job.gpus, "memory": job.memory}
+    return {name: float(count) for name, count in expected.items() if count}
 
 
 def _actors(ray: Any, launch: Launch, group: Any, host: str) -> dict[Place, Any]:
     """Return an actor in each bundle."""
-    made = {}
+    result = {}
     for i, place in enumerate(launch.places()):
         job = launch.job(place.job)
         where = ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy(
@@ -243,5 +245,5 @@ def _actors(ray: Any, launch: Launch, group: Any, host: str) -> dict[Place, Any]
             scheduling_strategy=where,
             runtime_env={"env_vars": dict(launch.environment)},
         )
-        made[place] = options.remote(host)
-    return made
+        result[place] = options.remote(host)
+    return result

@@ -85,17 +85,17 @@ class _Environment:
 
     def text(self, *names: str) -> str:
         for name in names:
-            if found := self._variables.get(name):
-                return found
+            if variable := self._variables.get(name):
+                return variable
         raise errors.InvalidArgumentError(
             f"the environment has no {' or '.join(names)}: was this started by srun?"
         )
 
     def number(self, name: str) -> int:
-        found = self.text(name)
-        if not found.isdecimal():
-            raise errors.InvalidArgumentError(f"{name} must be a number, got {found!r}")
-        return int(found)
+        text = self.text(name)
+        if not text.isdecimal():
+            raise errors.InvalidArgumentError(f"{name} must be a number, got {text!r}")
+        return int(text)
 
 
 def expand(nodes: str) -> list[str]:
@@ -110,7 +110,7 @@ def expand(nodes: str) -> list[str]:
       >>> slurm.expand("tux[08-10],gpu-[1,3]-b,login")
       ['tux08', 'tux09', 'tux10', 'gpu-1-b', 'gpu-3-b', 'login']
     """
-    found: list[str] = []
+    names: list[str] = []
     for item in _items(nodes):
         pieces = re.split(r"\[([^\]]*)\]", item)
         choices: list[list[str]] = []
@@ -120,11 +120,11 @@ def expand(nodes: str) -> list[str]:
                 raise errors.InvalidArgumentError(f"invalid list of nodes {nodes!r}")
             choices.append(list(_numbers(piece, nodes)) if i % 2 else [piece])
             total *= len(choices[-1])
-            _check_size(total + len(found))
-        found += ["".join(parts) for parts in itertools.product(*choices)]
-    if not all(found):
+            _check_size(total + len(names))
+        names += ["".join(parts) for parts in itertools.product(*choices)]
+    if not all(names):
         raise errors.InvalidArgumentError(f"invalid list of nodes {nodes!r}")
-    return found
+    return names
 
 
 def _items(nodes: str) -> Iterator[str]:
@@ -169,16 +169,16 @@ def tasks_per_node(counts: str) -> list[int]:
       >>> slurm.tasks_per_node("2(x3),1")
       [2, 2, 2, 1]
     """
-    found: list[int] = []
+    result: list[int] = []
     for text in counts.split(","):
         match = _COUNT.fullmatch(text)
         if match is None:
             raise errors.InvalidArgumentError(f"malformed numbers of tasks: {counts!r}: {text!r}")
         times = int(match[2] or 1)
-        _check_size(len(found) + times)
-        found += [int(match[1])] * times
-    _check_size(sum(found))
-    return found
+        _check_size(len(result) + times)
+        result += [int(match[1])] * times
+    _check_size(sum(result))
+    return result
 
 
 def layout(counts: list[int], distribution: str) -> Iterator[tuple[int, int]]:
@@ -202,9 +202,9 @@ def layout(counts: list[int], distribution: str) -> Iterator[tuple[int, int]]:
         )
 
 
-def _first_port(told: _Environment, count: int) -> int:
+def _first_port(environment: _Environment, count: int) -> int:
     """Return the first of as many ports in a row as a node has tasks."""
-    reserved = told.get("SLURM_STEP_RESV_PORTS", "")
+    reserved = environment.get("SLURM_STEP_RESV_PORTS", "")
     if reserved:
         match = _RANGE.fullmatch(reserved)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, -1)
@@ -214,4 +214,4 @@ def _first_port(told: _Environment, count: int) -> int:
                 "a row, srun --resv-ports=N"
             )
         return first
-    return FIRST_PORT + told.number("SLURM_JOB_ID") * 64 % _PORTS
+    return FIRST_PORT + environment.number("SLURM_JOB_ID") * 64 % _PORTS

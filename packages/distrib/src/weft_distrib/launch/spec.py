@@ -67,10 +67,10 @@ class Job:
             raise errors.InvalidArgumentError(
                 f"job {self.name!r} must have 1 to {_MAX_TASKS} tasks, got {self.tasks}"
             )
-        for what in ("cpus", "gpus", "memory"):
-            if not getattr(self, what) >= 0:
+        for label in ("cpus", "gpus", "memory"):
+            if not getattr(self, label) >= 0:
                 raise errors.InvalidArgumentError(
-                    f"{what} of job {self.name!r} must be 0 or more, got {getattr(self, what)}"
+                    f"{label} of job {self.name!r} must be 0 or more, got {getattr(self, label)}"
                 )
 
     @property

@@ -54,15 +54,15 @@ class Rates:
         last = self._last.get(report.task)
         self._last[report.task] = seen
         if last is None or last.report.incarnation != report.incarnation or seen.time <= last.time:
-            steps = came = went = ""
+            steps = received = sent = ""
         else:
             past, seconds = last.report, seen.time - last.time
             steps = f"{(report.steps - past.steps) / seconds:.1f}"
-            came = size((report.bytes_in - past.bytes_in) / seconds)
-            went = size((report.bytes_out - past.bytes_out) / seconds)
+            received = size((report.bytes_in - past.bytes_in) / seconds)
+            sent = size((report.bytes_out - past.bytes_out) / seconds)
         up = duration(report.milliseconds / 1000)
         into, out = size(report.bytes_in), size(report.bytes_out)
-        return (name, report.state, str(report.steps), steps, into, came, out, went, up)
+        return (name, report.state, str(report.steps), steps, into, received, out, sent, up)
 
 
 def size(count: float) -> str:
@@ -77,9 +77,9 @@ def size(count: float) -> str:
 
 def duration(seconds: float) -> str:
     """Return a time as hours, minutes and seconds: "1:02:03"."""
-    minutes, rest = divmod(int(seconds), 60)
+    minutes, remaining = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    return f"{hours}:{minutes:02}:{remaining:02}" if hours else f"{minutes}:{remaining:02}"
 
 
 def reports_of(address: str) -> list[messages.Report]:
@@ -89,10 +89,10 @@ def reports_of(address: str) -> list[messages.Report]:
     """
     client = ControlClient(address, "the server", _opening())
     try:
-        found: messages.Reports = client.call(REPORTS, messages.Empty(), _ASK_SECONDS)
+        reports: messages.Reports = client.call(REPORTS, messages.Empty(), _ASK_SECONDS)
     finally:
         client.close()
-    return found.tasks
+    return reports.tasks
 
 
 def _opening() -> Opening:
@@ -105,16 +105,16 @@ class Watcher:
     Args:
       cluster: the addresses of the tasks.
       show: receives the rows, each time.
-      every: seconds between polls.
+      interval: seconds between polls.
     """
 
     def __init__(
         self,
         cluster: ClusterSpec,
         show: Callable[[list[Row]], None],
-        every: float = EVERY_SECONDS,
+        interval: float = EVERY_SECONDS,
     ) -> None:
-        self._cluster, self._show, self._every = cluster, show, every
+        self._cluster, self._show, self._every = cluster, show, interval
         self._connections = Connections(cluster, _opening())
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="weft-status", daemon=True)
@@ -123,9 +123,9 @@ class Watcher:
     def _loop(self) -> None:
         rates = Rates()
         while not self._stop.is_set():
-            found = gather(self._cluster.tasks(), self._connections)
+            result = gather(self._cluster.tasks(), self._connections)
             if not self._stop.is_set():
-                self._show(rates.rows(time.monotonic(), found.tasks))
+                self._show(rates.rows(time.monotonic(), result.tasks))
             self._stop.wait(self._every)
 
     def close(self) -> None:

@@ -84,9 +84,9 @@ class Supervisor:
         self.code = INTERRUPTED
         return self._stop("it was interrupted")
 
-    def _stop(self, why: str) -> list[Instruction]:
+    def _stop(self, reason: str) -> list[Instruction]:
         self._stopping = True
-        return [Stop(why)]
+        return [Stop(reason)]
 
     @property
     def over(self) -> bool:

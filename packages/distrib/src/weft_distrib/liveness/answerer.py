@@ -38,7 +38,7 @@ def main(listening: int, memory: int, server: int, *files: str) -> None:
     except ProcessLookupError:  # it has ended already
         return
     door = _Door(files)
-    asked: dict[socket.socket, float] = {}
+    requested: dict[socket.socket, float] = {}
     with selectors.DefaultSelector() as selector:
         selector.register(listener, selectors.EVENT_READ)
         selector.register(end, selectors.EVENT_READ)
@@ -49,13 +49,13 @@ def main(listening: int, memory: int, server: int, *files: str) -> None:
                 if key.fileobj is listener:
                     sock = door.accepted(listener)
                     if sock is not None:
-                        _make_room(asked, selector)
+                        _make_room(requested, selector)
                         selector.register(sock, selectors.EVENT_READ, sock)
-                        asked[sock] = time.monotonic()
-                elif key.data in asked and _answer(key.data, beats, server):
-                    asked[key.data] = time.monotonic()
-                elif key.data in asked:
-                    _drop(key.data, asked, selector)
+                        requested[sock] = time.monotonic()
+                elif key.data in requested and _answer(key.data, beats, server):
+                    requested[key.data] = time.monotonic()
+                elif key.data in requested:
+                    _drop(key.data, requested, selector)
 
 
 class _Door:
@@ -67,8 +67,8 @@ class _Door:
         self._context: ssl.SSLContext | None = None
 
     def _read(self) -> None:
-        found = [os.stat(path) for path in self._files]
-        stamp = [(each.st_mtime_ns, each.st_size, each.st_ino) for each in found]
+        result = [os.stat(path) for path in self._files]
+        stamp = [(item.st_mtime_ns, item.st_size, item.st_ino) for item in result]
         if stamp == self._stamp:
             return
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -102,21 +102,21 @@ class _Door:
         return None
 
 
-def _make_room(asked: "dict[socket.socket, float]", selector: selectors.BaseSelector) -> None:
-    if len(asked) < _MAX_ASKING:
+def _make_room(requested: "dict[socket.socket, float]", selector: selectors.BaseSelector) -> None:
+    if len(requested) < _MAX_ASKING:
         return
     late = time.monotonic() - _PATIENCE_SECONDS
-    for sock in [sock for sock, last in asked.items() if last < late] or [
-        min(asked, key=asked.__getitem__)
+    for sock in [sock for sock, last in requested.items() if last < late] or [
+        min(requested, key=requested.__getitem__)
     ]:
-        _drop(sock, asked, selector)
+        _drop(sock, requested, selector)
 
 
 def _drop(
-    sock: socket.socket, asked: "dict[socket.socket, float]", selector: selectors.BaseSelector
+    sock: socket.socket, requested: "dict[socket.socket, float]", selector: selectors.BaseSelector
 ) -> None:
     selector.unregister(sock)
-    del asked[sock]
+    del requested[sock]
     sock.close()
 
 

@@ -160,8 +160,8 @@ class Watch:
             if watched.stopped:
                 self._forget(watched)
             elif verdict is not Verdict.ALIVE:
-                why = f"{watched.peer} is lost: for {watched.limit:g} s {verdict.value}"
-                self._lose(watched, errors.UnavailableError(why))
+                reason = f"{watched.peer} is lost: for {watched.limit:g} s {verdict.value}"
+                self._lose(watched, errors.UnavailableError(reason))
 
     def _lose(self, watched: Watched, error: errors.OpError) -> None:
         self._forget(watched)

@@ -23,7 +23,7 @@ class Feeds:
     """
 
     def __init__(self, outputs: Sequence[Output]) -> None:
-        self._wanted = [(each.name, each.dtype.base_dtype, each.dims) for each in outputs]
+        self._wanted = [(output.name, output.dtype.base_dtype, output.dims) for output in outputs]
 
     def check(self, values: Sequence[Any]) -> None:
         """Check the number, dtypes and shapes of values.
@@ -44,8 +44,8 @@ class Feeds:
         name, dtype, dims = self._wanted[position]
         if dtype in (dtypes.resource, dtypes.variant):
             return  # their kernels validate their inputs
-        got, shape = getattr(value, "dtype", _OBJECT), getattr(value, "shape", ())
-        if value is DEAD or got != dtype.numpy or not compatible_dims(dims, shape):
+        actual, shape = getattr(value, "dtype", _OBJECT), getattr(value, "shape", ())
+        if value is DEAD or actual != dtype.numpy or not compatible_dims(dims, shape):
             raise errors.InvalidArgumentError(
-                f"{name} is fed {got}{list(shape)}, but it is {dtype.name} {format_dims(dims)}"
+                f"{name} is fed {actual}{list(shape)}, but it is {dtype.name} {format_dims(dims)}"
             )

@@ -25,7 +25,7 @@ class Finder(Protocol):
 
 def homes_of(
     nodes: Sequence[Node],
-    own: DeviceParts,
+    device_parts: DeviceParts,
     tasks: Mapping[DeviceParts, Finder],
     limit: WaitLimit,
 ) -> dict[str, DeviceParts | errors.OpError]:
@@ -36,7 +36,7 @@ def homes_of(
 
     Args:
       nodes: they create state, or look it up by container and name.
-      own: the master's task.
+      device_parts: the master's task.
       tasks: all of them.
       limit: time limit of their answers.
     Returns: by node name, for nodes whose state is in another task.
@@ -50,14 +50,14 @@ def homes_of(
         replies.append((task, reply))
     having: list[list[DeviceParts]] = [[] for _ in nodes]
     for task, reply in replies:
-        for i, here in enumerate(_told(task, reply, limit, len(nodes))):
-            if here:
+        for i, is_local in enumerate(_told(task, reply, limit, len(nodes))):
+            if is_local:
                 having[i].append(task)
-    found: dict[str, DeviceParts | errors.OpError] = {}
+    result: dict[str, DeviceParts | errors.OpError] = {}
     for node, holders in zip(nodes, having, strict=True):
-        if holders and own not in holders:
-            found[node.name] = holders[0] if len(holders) == 1 else _several(node, holders)
-    return found
+        if holders and device_parts not in holders:
+            result[node.name] = holders[0] if len(holders) == 1 else _several(node, holders)
+    return result
 
 
 def _key_of(node: Node) -> tuple[str, str]:
@@ -72,12 +72,12 @@ def _told(task: DeviceParts, reply: Reply, limit: WaitLimit, count: int) -> Sequ
         _, meta = reply.result()
     except errors.UnavailableError:
         return [0] * count
-    here = decode(messages.Found, meta).here
-    if len(here) != count:
+    is_local = decode(messages.Found, meta).here
+    if len(is_local) != count:
         raise errors.DataLossError(
-            f"{task.to_string()} answered for {len(here)} of {count} resources"
+            f"{task.to_string()} answered for {len(is_local)} of {count} resources"
         )
-    return here
+    return is_local
 
 
 def _several(node: Node, holders: Sequence[DeviceParts]) -> errors.OpError:

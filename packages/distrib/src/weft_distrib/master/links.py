@@ -81,9 +81,9 @@ class OwnWorker:
         self, session: int, signature: int, parts: TaskParts, same_as: int, answer: Answer
     ) -> None:
         """See `WorkerLink`; runs on this thread."""
-        told, values = _told(parts, same_as)
+        message, values = _told(parts, same_as)
         try:
-            request = messages.Register(session, signature, told, self._isolated, same_as)
+            request = messages.Register(session, signature, message, self._isolated, same_as)
             self._worker.register(request, [v.joined() for v in values], self._trusted)
         except errors.OpError as error:
             answer.fail(error)
@@ -125,8 +125,8 @@ class RemoteWorker:
         self, session: int, signature: int, parts: TaskParts, same_as: int, answer: Answer
     ) -> None:
         """See `WorkerLink`."""
-        told, values = _told(parts, same_as)
-        meta = encode(messages.Register(session, signature, told, self._isolated, same_as))
+        message, values = _told(parts, same_as)
+        meta = encode(messages.Register(session, signature, message, self._isolated, same_as))
         self._channel.call(methods.REGISTER, meta, values, answer)
 
     def run(

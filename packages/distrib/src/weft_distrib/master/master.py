@@ -124,10 +124,12 @@ class Master:
         seconds = config.operation_timeout_in_ms / 1000 or START_SECONDS
         tasks = self._visible(config.device_filters)
         answers = self._ask(tasks, time.monotonic() + seconds, wanted)
-        own, trusted = self._worker, owner is None
-        devices = self._describe(own.task, own.describe(), self._packages)
-        links: dict[DeviceParts, WorkerLink] = {own.task: OwnWorker(own, isolated, trusted)}
-        incarnations = [own.incarnation] * len(devices)
+        own_worker, trusted = self._worker, owner is None
+        devices = self._describe(own_worker.task, own_worker.describe(), self._packages)
+        links: dict[DeviceParts, WorkerLink] = {
+            own_worker.task: OwnWorker(own_worker, isolated, trusted)
+        }
+        incarnations = [own_worker.incarnation] * len(devices)
         for task, status in answers.items():
             described = self._describe(task, status.devices, status.packages)
             devices += described
@@ -138,7 +140,7 @@ class Master:
             number,
             devices,
             links,
-            own.host(trusted),
+            own_worker.host(trusted),
             SessionConfig.from_proto(config),
             owner,
         )
@@ -147,15 +149,15 @@ class Master:
         if not wanted():
             self.close_session(number, owner)
             raise errors.CancelledError("the client does not wait for its session any more")
-        told = [json.dumps({**device.to_dict(), "kernels": None}) for device in devices]
-        return messages.Session(number, told, incarnations)
+        descriptions = [json.dumps({**device.to_dict(), "kernels": None}) for device in devices]
+        return messages.Session(number, descriptions, incarnations)
 
     def _check_cluster(self, config: Any) -> None:
-        told = config.cluster_def
-        if told.job and ClusterSpec(told) != self._cluster:
+        cluster_def = config.cluster_def
+        if cluster_def.job and ClusterSpec(cluster_def) != self._cluster:
             raise errors.UnimplementedError(
                 "cluster_def of a session's config must be the cluster of its servers, got "
-                f"{ClusterSpec(told)!r} on a server of {self._cluster!r}; a server only "
+                f"{ClusterSpec(cluster_def)!r} on a server of {self._cluster!r}; a server only "
                 "supports the cluster that it was started with"
             )
 
@@ -172,25 +174,25 @@ class Master:
 
     def _visible(self, filters: Sequence[str]) -> list[DeviceParts]:
         """Return the other tasks that a session may use: those that its device filters match."""
-        wanted = [DeviceSpec.from_string(text) for text in filters]
+        expected = [DeviceSpec.from_string(text) for text in filters]
         return [
             task
             for task in self._cluster.tasks()
             if task != self._worker.task
-            and (not wanted or any(_matches(spec, task) for spec in wanted))
+            and (not expected or any(_matches(spec, task) for spec in expected))
         ]
 
     def _ask(
-        self, tasks: Sequence[DeviceParts], deadline: float, wanted: Callable[[], bool]
+        self, tasks: Sequence[DeviceParts], deadline: float, expected: Callable[[], bool]
     ) -> dict[DeviceParts, messages.Status]:
         if not tasks:
             return {}
         absent: list[str] = []
-        found: dict[DeviceParts, messages.Status] = {}
+        status: dict[DeviceParts, messages.Status] = {}
 
         def ask(task: DeviceParts) -> None:
             try:
-                found[task] = self._connections.status(task, deadline, wanted)
+                status[task] = self._connections.status(task, deadline, expected)
             except errors.UnavailableError as error:
                 absent.append(error.message)
 
@@ -198,21 +200,21 @@ class Master:
             list(pool.map(ask, tasks))
         if absent:
             raise errors.UnavailableError("; ".join(sorted(absent)))
-        return {task: found[task] for task in tasks}
+        return {task: status[task] for task in tasks}
 
     def _describe(
         self, task: DeviceParts, devices: Sequence[str], packages: Sequence[str]
     ) -> list[DeviceDescription]:
         """Return the descriptions of a task's devices for placement."""
-        found = []
+        result = []
         for text in devices:
             data = json.loads(text)
             if list(packages) != self._packages:
                 request = messages.KernelsOf(data["type"])
                 reply = self._connections.control(task).call(KERNELS, request, _CLEAR_SECONDS)
                 data["kernels"] = json.loads(reply.kernels)
-            found.append(DeviceDescription.from_dict(data))
-        return found
+            result.append(DeviceDescription.from_dict(data))
+        return result
 
     def session(self, number: int, owner: Channel | None = None) -> MasterSession:
         """Return an open session to the connection that opened it.
@@ -289,9 +291,9 @@ class Master:
         owner = call.channel
         if call.method == methods.RUN_STEP:
             step = RunStep.unpack(call.meta)
-            begun = self.run(step, call.values, call.reply, call.fail, owner=owner)
+            started = self.run(step, call.values, call.reply, call.fail, owner=owner)
             error = errors.CancelledError("the client does not want the step any more")
-            call.on_cancel = lambda: begun.cancel(error)
+            call.on_cancel = lambda: started.cancel(error)
         elif call.method == methods.BEGIN_PARTIAL:
             call.reply(meta=self.begin_partial(RunStep.unpack(call.meta), owner).pack())
         elif call.method == methods.ADVANCE:
@@ -307,10 +309,10 @@ class Master:
 
     def _serve_create(self, call: Call) -> CallResult:
         request, owner = decode(messages.OpenSession, call.meta), call.channel
-        opened = self.create_session(request, _is_wanted(call), owner)
-        number = opened.session
+        session = self.create_session(request, _is_wanted(call), owner)
+        number = session.session
         owner.when_lost((self, number), lambda _: self.close_session(number, owner))
-        return (), encode(opened)
+        return (), encode(session)
 
     def _serve_extend(self, call: Call) -> CallResult:
         request = decode(messages.SessionRequest, call.meta)
@@ -411,5 +413,6 @@ def _answer(call: Call, handler: Callable[[Call], CallResult]) -> None:
 def _matches(spec: DeviceSpec, task: DeviceParts) -> bool:
     """Return True if a task matches a device filter."""
     return all(
-        want is None or want == have for want, have in zip(spec.parts[:3], task[:3], strict=True)
+        part is None or part == actual
+        for part, actual in zip(spec.parts[:3], task[:3], strict=True)
     )

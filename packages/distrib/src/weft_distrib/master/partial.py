@@ -73,11 +73,11 @@ class PartialStep:
         for key, value in zip(request.fed, values, strict=True):
             self._rendezvous.send(key, value)
 
-        def got_all(found: list[Any]) -> None:
+        def got_all(result: list[Any]) -> None:
             if request.complete:
-                self._when_over(lambda: self._tell(found, reply, fail))
+                self._when_over(lambda: self._tell(result, reply, fail))
             else:
-                self._tell(found, reply, fail)
+                self._tell(result, reply, fail)
 
         def failed(error: errors.OpError) -> None:
             # The step knows best why; what came here may only tell of another failure.
@@ -101,14 +101,14 @@ class PartialStep:
             if name.count(";") < 2 or ends_of(name)[1] != CALLER:
                 raise errors.DataLossError(f"{name!r} is no fetch of a partial run")
 
-    def _tell(self, found: list[Any], reply: Reply, fail: Fail) -> None:
+    def _tell(self, result: list[Any], reply: Reply, fail: Fail) -> None:
         if self._over:
             if self._error is not None:
                 self._end(fail, self._error)
                 return
             if not self._rendezvous.pending:
                 self._forget()
-        reply(found)
+        reply(result)
 
     def _end(self, fail: Fail, error: errors.OpError) -> None:
         self._forget()
@@ -135,8 +135,8 @@ class Gathered:
         """Ask for the values."""
         if not keys:
             self._done([])
-        for place, key in enumerate(keys):
-            rendezvous.receive(key, _Place(self, place))
+        for index, key in enumerate(keys):
+            rendezvous.receive(key, _Place(self, index))
 
     def take(self, place: int, value: Any) -> None:
         """Take a fetched value that arrived; its arrays belong to the client from now on."""

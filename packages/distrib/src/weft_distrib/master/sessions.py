@@ -197,10 +197,10 @@ class MasterSession:
             planned = messages.Planned(signature)
             with paused_gc():
                 if request.partial:
-                    parts, planned.home, needs = self._planner.partial_parts(
+                    parts, planned.home, requirements = self._planner.partial_parts(
                         feeds, outputs, targets
                     )
-                    planned.needs = [",".join(map(str, sorted(each))) for each in needs]
+                    planned.needs = [",".join(map(str, sorted(item))) for item in requirements]
                 else:
                     parts = self._planner.parts(feeds, outputs, targets, request.size)
                 if self._deterministic:
@@ -233,32 +233,32 @@ class MasterSession:
         for device, part in parts.items():
             by_task.setdefault(task_of(device), {})[device] = part
         shares, replies = [], _Replies()
-        kept: dict[tuple[DeviceParts, bytes], int] = {}
+        handles: dict[tuple[DeviceParts, bytes], int] = {}
         # The own worker blocks this thread, so the others are called first and work meanwhile.
         for task in sorted(by_task, key=lambda task: isinstance(self._links[task], OwnWorker)):
-            own, link = by_task[task], self._links[task]
-            told = {device: Pieces(part_pieces(part)) for device, part in own.items()}
+            task_parts, link = by_task[task], self._links[task]
+            messages = {device: Pieces(part_pieces(part)) for device, part in task_parts.items()}
             replies.check()  # else a worker would look for a task that is known to be lost
-            key = task, _digest(told)
-            kept[key] = self._kept.get(key, signature)
+            key = task, _digest(messages)
+            handles[key] = self._kept.get(key, signature)
             same_as = self._kept.get(key, 0)
-            link.register(self.number, signature, told, same_as, replies.of(task))
-            feeds = sorted({place for part in own.values() for place in part.feeds})
-            fetches = sorted({place for part in own.values() for place in part.fetches})
-            shares.append(_Share(task, link, tuple(feeds), tuple(fetches), _waits(own)))
+            link.register(self.number, signature, messages, same_as, replies.of(task))
+            feeds = sorted({feed for part in task_parts.values() for feed in part.feeds})
+            fetches = sorted({place for part in task_parts.values() for place in part.fetches})
+            shares.append(_Share(task, link, tuple(feeds), tuple(fetches), _waits(task_parts)))
         replies.wait(limit)
-        self._kept.update(kept)
+        self._kept.update(handles)
         return shares
 
     def _output(self, name: str) -> Output:
-        found = self._graph.as_graph_element(name, allow_operation=False)
-        assert isinstance(found, Output)
-        return found
+        graph_element = self._graph.as_graph_element(name, allow_operation=False)
+        assert isinstance(graph_element, Output)
+        return graph_element
 
     def _node(self, name: str) -> Node:
-        found = self._graph.as_graph_element(name, allow_tensor=False)
-        assert isinstance(found, Node)
-        return found
+        graph_element = self._graph.as_graph_element(name, allow_tensor=False)
+        assert isinstance(graph_element, Node)
+        return graph_element
 
     # -------------------------------------------------------------------------- steps
 
@@ -307,21 +307,23 @@ class MasterSession:
             raise errors.InvalidArgumentError(
                 f"signature {request.signature} was not planned for partial runs"
             )
-        told: list[PartialStep] = []
+        partial_steps: list[PartialStep] = []
         step, running = self._new_step(
             planned,
-            lambda values, meta: told[0].done(None),
-            lambda error: self._fail_partial(key.step, told[0], error),
+            lambda values, meta: partial_steps[0].done(None),
+            lambda error: self._fail_partial(key.step, partial_steps[0], error),
             lambda number: None,  # kept until the client has all of its values
         )
         key = step.key
-        own = self._links[self._own]
-        assert isinstance(own, OwnWorker)
-        rendezvous = own.rendezvous(key)
+        own_link = self._links[self._own]
+        assert isinstance(own_link, OwnWorker)
+        rendezvous = own_link.rendezvous(key)
         forget = partial(self._forget_step, key.step)
-        told.append(PartialStep(rendezvous, planned.home, planned.feeds, step.cancel, forget))
+        partial_steps.append(
+            PartialStep(rendezvous, planned.home, planned.feeds, step.cancel, forget)
+        )
         with self._lock:
-            self._partial[key.step] = told[0]
+            self._partial[key.step] = partial_steps[0]
         step.begin(request, (), running)
         return key
 
@@ -343,12 +345,12 @@ class MasterSession:
         Raises: AbortedError: it does not exist or has ended.
         """
         with self._lock:
-            found = self._partial.get(request.step)
-        if found is None:
+            result = self._partial.get(request.step)
+        if result is None:
             raise errors.AbortedError(
                 f"the session has no partial run {request.step}: it has ended"
             )
-        found.advance(request, values, reply, fail)
+        result.advance(request, values, reply, fail)
 
     def _learning(self, done: Done) -> Done:
         """Let the cost model learn from a trace before the client gets it."""
@@ -431,14 +433,14 @@ class _Replies:
 
 def _waits(parts: dict[str, Part]) -> str:
     """Name the nodes that may wait for something besides inputs and other partitions."""
-    found = [
+    result = [
         f"{node.name!r} (op {node.type})"
         for part in parts.values()
         for node in part.nodes
         if node.traits.asynchronous and node.role not in (Role.SEND, Role.RECEIVE)
     ]
-    more = [f"{len(found) - _NAMED} more"] if len(found) > _NAMED else []
-    return ", ".join(found[:_NAMED] + more)
+    suffix = [f"{len(result) - _NAMED} more"] if len(result) > _NAMED else []
+    return ", ".join(result[:_NAMED] + suffix)
 
 
 def _digest(parts: TaskParts) -> bytes:
@@ -462,13 +464,13 @@ def _merge_in_order(parts: dict[str, Part]) -> None:
 def _records(stats: Any, graph: Graph) -> Iterator[NodeRecord]:
     """Yield the records in a trace of nodes of the session's graph."""
     for device in stats.dev_stats:
-        for each in device.node_stats:
-            node = graph.find_node(each.node_name)
+        for node_stat in device.node_stats:
+            node = graph.find_node(node_stat.node_name)
             if node is not None:
-                start = each.all_start_nanos
-                nbytes = sum(memory.total_bytes for memory in each.memory)
-                end = start + each.all_end_rel_nanos
-                yield NodeRecord(node, device.device, start, end, each.thread_id, nbytes)
+                start = node_stat.all_start_nanos
+                nbytes = sum(memory.total_bytes for memory in node_stat.memory)
+                end = start + node_stat.all_end_rel_nanos
+                yield NodeRecord(node, device.device, start, end, node_stat.thread_id, nbytes)
 
 
 class _Step:
@@ -508,24 +510,24 @@ class _Step:
             self._timer = call_at(deadline, lambda: self.cancel(error))
         key, self._traced = self.key, request.traced
         signature, timeout = request.signature, request.timeout
-        told = RunParts(*key, signature, key.step, timeout, request.traced, running)
+        run_parts = RunParts(*key, signature, key.step, timeout, request.traced, running)
         if not self._planned.shares:
             self._carry_out([Finish(None)])
-        kept = None
+        retained = None
         for share in self._planned.shares:
-            fed = [values[place] for place in share.feeds]
+            feed_values = [values[feed] for feed in share.feeds]
             replied, failed = self._listeners(share)
             try:
-                kept = share.link.run(told, fed, replied, failed, mine) or kept
+                retained = share.link.run(run_parts, feed_values, replied, failed, mine) or retained
             except errors.OpError as error:
                 failed(error)
-        return kept
+        return retained
 
     def _listeners(self, share: _Share) -> tuple[Done, Fail]:
         sent = time.time_ns()
 
         def replied(results: list[Any], meta: bytes) -> None:
-            got = time.time_ns()
+            actual = time.time_ns()
             if len(results) != len(share.fetches):
                 failed(
                     errors.InternalError(f"{share.task.to_string()} gave {len(results)} results")
@@ -533,32 +535,32 @@ class _Step:
                 return
             for place, value in zip(share.fetches, results, strict=True):
                 self._results[place] = value
-            traced = tracing.unpack(meta, sent, got) if self._traced else None
+            traced = tracing.unpack(meta, sent, actual) if self._traced else None
             with self._lock:
                 if traced is not None:
                     self._stats.MergeFrom(traced.stats)
                     self._passages += traced.passages
-                told = self._coordinator.replied(share.task)
-            self._carry_out(told)
+                actions = self._coordinator.replied(share.task)
+            self._carry_out(actions)
 
         def failed(error: errors.OpError) -> None:
             error.details.setdefault("task", share.task.to_string())
             with self._lock:
-                told = self._coordinator.failed(share.task, error)
-            self._carry_out(told)
+                actions = self._coordinator.failed(share.task, error)
+            self._carry_out(actions)
 
         return replied, failed
 
     def cancel(self, error: errors.OpError) -> None:
         """End the step with an error, unless it is over."""
         with self._lock:
-            told = self._coordinator.cancel(error)
-        self._carry_out(told)
+            actions = self._coordinator.cancel(error)
+        self._carry_out(actions)
 
     def _give_up(self) -> None:
         with self._lock:
-            told = self._coordinator.give_up()
-        self._carry_out(told)
+            give_up = self._coordinator.give_up()
+        self._carry_out(give_up)
 
     def _carry_out(self, instructions: Sequence[Instruction[DeviceParts]]) -> None:
         aborted = False
@@ -572,26 +574,30 @@ class _Step:
         if aborted:
             call_at(time.monotonic() + ABORT_SECONDS, self._give_up)
 
-    def _finish(self, how: Finish) -> None:
+    def _finish(self, finish: Finish) -> None:
         self._forget(self.key.step)
         if self._timer is not None:
             self._timer.cancel()
-        if how.error is None:
+        if finish.error is None:
             if self._traced:
                 tracing.add_transfers(self._stats, self._passages)
             self._done(self._results, self._stats.SerializeToString() if self._traced else b"")
         else:
-            self._fail(self._naming(how.error))
+            self._fail(self._naming(finish.error))
 
     def _naming(self, error: errors.OpError) -> errors.OpError:
         """Add to an error the node that a lost task may have waited in, if the error names none."""
         if error.node is not None or not isinstance(error, errors.UnavailableError):
             return error
         lost = error.details.get("task", "")
-        waits = {share.task.to_string(): share.waits for share in self._planned.shares}.get(lost)
-        if not waits:
+        waits_by_task = {share.task.to_string(): share.waits for share in self._planned.shares}.get(
+            lost
+        )
+        if not waits_by_task:
             return error
-        told = error.copy()
-        told.message = f"{error.message}; of this step it ran {waits}, which may wait"
-        told.args = (told.message,)
-        return told
+        named_error = error.copy()
+        named_error.message = (
+            f"{error.message}; of this step it ran {waits_by_task}, which may wait"
+        )
+        named_error.args = (named_error.message,)
+        return named_error

@@ -61,13 +61,13 @@ class StepCoordinator(Generic[T]):
         if task not in self.waiting:
             return []
         self.waiting.discard(task)
-        told = self._abort(error)
+        actions = self._abort(error)
         if self.error is not None and ELSEWHERE in self.error.details:
             self.error = error  # the first one was a consequence, perhaps of this one
         elif self.error is not None and _locates(error, self.error):
             error.details = self.error.details
             self.error = error
-        return [*told, *self._over()]
+        return [*actions, *self._over()]
 
     def cancel(self, error: errors.OpError) -> list[Instruction[T]]:
         """Cancel the step on request of the client, or after a timeout."""
@@ -95,5 +95,5 @@ class StepCoordinator(Generic[T]):
 
 def _locates(error: errors.OpError, former: errors.OpError) -> bool:
     """Return True if an error is an earlier one with the node that waited for the lost value."""
-    same = type(error) is type(former) and error.message == former.message
-    return same and former.node is None and error.node is not None
+    is_same = type(error) is type(former) and error.message == former.message
+    return is_same and former.node is None and error.node is not None

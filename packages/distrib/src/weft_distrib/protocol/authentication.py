@@ -45,14 +45,16 @@ def channel_to(address: str, files: Files | None, options: Sequence[tuple[str, A
         host = numeric_host(host)
         target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         return grpc.insecure_channel(target, options=options)
-    shown = grpc.ssl_channel_credentials(files.authority, files.key, files.certificate)
-    return grpc.secure_channel(address, shown, options=options)
+    ssl_channel_credentials = grpc.ssl_channel_credentials(
+        files.authority, files.key, files.certificate
+    )
+    return grpc.secure_channel(address, ssl_channel_credentials, options=options)
 
 
 def metadata(opening: Opening, token: bytes) -> list[tuple[str, str]]:
     """Return the metadata that identifies a caller; the token is as for `Opening.token_for`."""
-    told = [(_ROLE, opening.role.name.lower()), (_VERSION, str(opening.version))]
-    return [*told, (_TOKEN, _BEARER + token.decode())] if token else told
+    pairs = [(_ROLE, opening.role.name.lower()), (_VERSION, str(opening.version))]
+    return [*pairs, (_TOKEN, _BEARER + token.decode())] if token else pairs
 
 
 def claimed_role(
@@ -66,13 +68,13 @@ def claimed_role(
       UnauthenticatedError: the token is wrong or absent.
       FailedPreconditionError: the caller has another version of the protocol.
     """
-    told = dict(metadata)
-    token = str(told.get(_TOKEN, "")).removeprefix(_BEARER).encode()
+    pairs = dict(metadata)
+    token = str(pairs.get(_TOKEN, "")).removeprefix(_BEARER).encode()
     role = admitted(opening.credentials, token)
     if checked:
-        version = str(told.get(_VERSION, ""))
+        version = str(pairs.get(_VERSION, ""))
         check_version(opening.version, int(version) if version.isdecimal() else 0)
-    return role if told.get(_ROLE) == Role.PEER.name.lower() else Role.CLIENT
+    return role if pairs.get(_ROLE) == Role.PEER.name.lower() else Role.CLIENT
 
 
 def certified_role(context: Any, credentials: Credentials) -> Role:

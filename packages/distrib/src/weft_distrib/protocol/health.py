@@ -117,15 +117,15 @@ class Health:
                 context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many watch already")
             self._watching += 1
         context.add_callback(self._wake)
-        service, told = _service(request), None
+        service, last_status = _service(request), None
         try:
             while context.is_active():
                 status = self._status(service)
-                if status is not told:
-                    told = status
+                if status is not last_status:
+                    last_status = status
                     yield _response(status)
                 with self._changed:
-                    if self._status(service) is told and context.is_active():
+                    if self._status(service) is last_status and context.is_active():
                         self._changed.wait()
         finally:
             with self._changed:

@@ -116,10 +116,10 @@ class ControlServer:
         opening = opening or Opening(messages.VERSION)
         self.health = Health(("", SERVICE))
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
-        most = ("grpc.max_allowed_incoming_connections", min(_MAX_CONNECTIONS, files))
+        limit = ("grpc.max_allowed_incoming_connections", min(_MAX_CONNECTIONS, files))
         self._server = grpc.server(
             ThreadPoolExecutor(_THREADS, "weft-control"),
-            options=[*_SERVER_OPTIONS, most],
+            options=[*_SERVER_OPTIONS, limit],
             maximum_concurrent_rpcs=_THREADS,
         )
         credentials = opening.credentials
@@ -159,13 +159,13 @@ class _Door(grpc.GenericRpcHandler):  # type: ignore[misc]
 
     def service(self, handler_call_details: Any) -> Any:
         """Return the handler of a call; None if there is no such method."""
-        found = self._handlers.get(handler_call_details.method)
-        if found is None:
+        result = self._handlers.get(handler_call_details.method)
+        if result is None:
             return None
-        method, handler = found
-        told = handler_call_details.invocation_metadata or ()
+        method, handler = result
+        invocation_metadata = handler_call_details.invocation_metadata or ()
         try:
-            role = claimed_role(told, self._opening, checked=method is not STATUS)
+            role = claimed_role(invocation_metadata, self._opening, checked=method is not STATUS)
         except errors.OpError as error:
             return self._refusal(error)
         credentials = self._opening.credentials
@@ -188,8 +188,8 @@ def _answering(
         try:
             role = min(claimed, certified_role(context, credentials))
             require(role, method.role, method.name, context.peer())
-            told: Any = decode(method.request, request)
-            reply = handler(told)
+            message: Any = decode(method.request, request)
+            reply = handler(message)
         except errors.OpError as error:
             return _error_reply(error)
         except Exception as error:  # because a bug must reach the caller by name
@@ -261,9 +261,11 @@ class ControlClient:
         call = self._calls.get(method.name)
         if call is None:
             call = self._calls[method.name] = self._channel.unary_unary(f"/{SERVICE}/{method.name}")
-        shown = metadata(self._opening, token)
+        call_metadata = metadata(self._opening, token)
         try:
-            data = call(encode(request), timeout=timeout, wait_for_ready=wait, metadata=shown)
+            data = call(
+                encode(request), timeout=timeout, wait_for_ready=wait, metadata=call_metadata
+            )
         except ValueError as error:  # what gRPC says where another thread has closed the channel
             raise errors.CancelledError(f"the connection to {self._peer} was closed") from error
         except grpc.RpcError as error:

@@ -139,8 +139,8 @@ class _Reader:
     def root(self, message: type) -> Any:
         return self._table(message, self._offset(0))
 
-    def _refuse(self, position: int, why: str) -> NoReturn:
-        raise errors.DataLossError(f"no {self._name}: byte {position}: {why}")
+    def _refuse(self, position: int, reason: str) -> NoReturn:
+        raise errors.DataLossError(f"no {self._name}: byte {position}: {reason}")
 
     def _scalar(self, form: str, position: int) -> Any:
         try:
@@ -164,8 +164,8 @@ class _Reader:
         values = []
         for slot, field in enumerate(fields_of(message)):
             entry = 4 + 2 * slot
-            place = self._scalar("<H", vtable + entry) if entry + 2 <= size else 0
-            values.append(self._value(field, start + place) if place else _unsaid(field))
+            offset = self._scalar("<H", vtable + entry) if entry + 2 <= size else 0
+            values.append(self._value(field, start + offset) if offset else _unsaid(field))
         return message(*values)
 
     def _value(self, field: _Field, position: int) -> Any:
@@ -199,8 +199,8 @@ class _Reader:
             self._refuse(start, f"a list of {count} is longer than the message")
         self._take(start, count * size)
         if kind in _SCALARS:
-            found = struct.unpack_from(f"<{count}{form[1]}", self._data, start + 4)
-            return [kind(value) for value in found]
+            result = struct.unpack_from(f"<{count}{form[1]}", self._data, start + 4)
+            return [kind(value) for value in result]
         item = _Field("", kind, False)
         return [self._value(item, start + 4 + 4 * i) for i in range(count)]
 

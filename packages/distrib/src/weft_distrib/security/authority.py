@@ -73,7 +73,7 @@ def credentials_in(folder: str | Path, name: str) -> Credentials:
     base = Path(folder)
     token = "client.token" if name == "client" else "token"
     files = (f"{name}.crt", f"{name}.key", "authority.crt", token)
-    return Credentials(*(str(base / each) for each in files))
+    return Credentials(*(str(base / file) for file in files))
 
 
 class Authority:
@@ -117,7 +117,7 @@ class Authority:
 
         try:
             key = load_pem_private_key((self._folder / "authority.key").read_bytes(), None)
-            found = x509.load_pem_x509_certificate((self._folder / "authority.crt").read_bytes())
+            result = x509.load_pem_x509_certificate((self._folder / "authority.crt").read_bytes())
         except (OSError, ValueError, TypeError) as error:
             raise errors.InvalidArgumentError(
                 f"the authority in {self._folder} cannot be read; remove authority.key for a new "
@@ -125,12 +125,12 @@ class Authority:
             ) from error
         if (
             not isinstance(key, ec.EllipticCurvePrivateKey)
-            or key.public_key() != found.public_key()
+            or key.public_key() != result.public_key()
         ):
             raise errors.InvalidArgumentError(
                 f"{self._folder}/authority.key is not the key of authority.crt"
             )
-        return key, found
+        return key, result
 
     def issue(self, name: str, hosts: Iterable[str], role: Role, days: float) -> None:
         """Make `<name>.crt` and `<name>.key`, for hosts and with a role."""
@@ -160,13 +160,15 @@ class Authority:
         token = path.read_bytes().strip()
         self._put(self._folder / "client.token", client_token(token), 0o600)
 
-    def _write(self, name: str, key: EllipticCurvePrivateKey, made: x509.Certificate) -> None:
+    def _write(
+        self, name: str, key: EllipticCurvePrivateKey, certificate: x509.Certificate
+    ) -> None:
         from cryptography.hazmat.primitives import serialization as forms
 
         pem = forms.Encoding.PEM
         secret = key.private_bytes(pem, forms.PrivateFormat.PKCS8, forms.NoEncryption())
         self._put(self._folder / f"{name}.key", secret, 0o600)
-        self._put(self._folder / f"{name}.crt", made.public_bytes(pem), 0o644)
+        self._put(self._folder / f"{name}.crt", certificate.public_bytes(pem), 0o644)
 
     def _put(self, path: Path, content: bytes, mode: int) -> None:
         """Write a file whole, never readable by more than it should be."""
@@ -210,8 +212,8 @@ def _signed(builder: x509.CertificateBuilder, key: EllipticCurvePrivateKey) -> x
 def _signer(authority: x509.Certificate) -> x509.AuthorityKeyIdentifier:
     from cryptography import x509
 
-    found = authority.extensions.get_extension_for_class(x509.SubjectKeyIdentifier)
-    return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(found.value)
+    extension = authority.extensions.get_extension_for_class(x509.SubjectKeyIdentifier)
+    return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(extension.value)
 
 
 def _usage(signs: bool) -> x509.KeyUsage:

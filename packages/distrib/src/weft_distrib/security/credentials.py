@@ -126,7 +126,7 @@ class Credentials:
         self._files, self._stamp = files, stamp
 
     def _made_contexts(self) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-        made = []
+        result = []
         for protocol in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT):
             context = ssl.SSLContext(protocol)
             context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -140,31 +140,31 @@ class Credentials:
                     f"{certificate}, {key} and {authority} must be PEM files of a certificate, its "
                     f"key without a password, and authorities: {error}"
                 ) from error
-            made.append(context)
-        made[1].set_alpn_protocols(["h2"])  # gRPC insists; our own sockets do not ask
-        return made[0], made[1]
+            result.append(context)
+        result[1].set_alpn_protocols(["h2"])  # gRPC insists; our own sockets do not ask
+        return result[0], result[1]
 
-    def role_of_token(self, shown: bytes) -> Role | None:
+    def role_of_token(self, data: bytes) -> Role | None:
         """Return the role that a token grants, None if it is wrong; without one all are peers."""
         token = self.token
-        if not token or hmac.compare_digest(shown, token):
+        if not token or hmac.compare_digest(data, token):
             return Role.PEER
-        return Role.CLIENT if hmac.compare_digest(shown, client_token(token)) else None
+        return Role.CLIENT if hmac.compare_digest(data, client_token(token)) else None
 
     @classmethod
     def random(cls) -> Credentials:
         """Return credentials with a new token, which is in no file."""
-        made = cls()
-        made._files = made._files._replace(token=secrets.token_hex(_RANDOM_BYTES).encode())
-        return made
+        result = cls()
+        result._files = result._files._replace(token=secrets.token_hex(_RANDOM_BYTES).encode())
+        return result
 
     @classmethod
     def from_environment(
         cls, environment: Mapping[str, str] | None = None, told: Mapping[str, str] | None = None
     ) -> Credentials:
         """Return the credentials named by environment variables, overridden by `told`."""
-        found = os.environ if environment is None else environment
-        named = {name: found.get(variable, "") for name, variable in VARIABLES.items()}
+        environ = os.environ if environment is None else environment
+        named = {name: environ.get(variable, "") for name, variable in VARIABLES.items()}
         return cls(**{**named, **{name: path for name, path in (told or {}).items() if path}})
 
 
@@ -182,25 +182,25 @@ def credentials_of_query(query: str, config: Any = None) -> Credentials:
       config: a ConfigProto, or None.
     Raises: InvalidArgumentError: the query contains another name.
     """
-    told = dict(parse_qsl(query, keep_blank_values=True))
-    unknown = sorted(set(told) - set(VARIABLES))
+    qsl = dict(parse_qsl(query, keep_blank_values=True))
+    unknown = sorted(set(qsl) - set(VARIABLES))
     if unknown:
         raise errors.InvalidArgumentError(
             f"a target may name {', '.join(VARIABLES)} after its '?', got {', '.join(unknown)}"
         )
     named = None if config is None else config.experimental.credentials
     files = {} if named is None else {name: getattr(named, name) for name in VARIABLES}
-    return Credentials.from_environment(told={**files, **told})
+    return Credentials.from_environment(told={**files, **qsl})
 
 
 def _stamp(path: str) -> object:
     if not path:
         return None
     try:
-        found = os.stat(path)
+        result = os.stat(path)
     except OSError:
         return "absent"
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return result.st_mtime_ns, result.st_size, result.st_ino
 
 
 def _content(path: str) -> bytes:

@@ -105,9 +105,9 @@ def published_token(host: str, port: int) -> bytes:
         with suppress(OSError, errors.PermissionDeniedError):
             _check_private(directory)
             file = os.open(directory / _name(host, port), os.O_RDONLY | os.O_NOFOLLOW)
-            with open(file, "rb") as opened:
+            with open(file, "rb") as stream:
                 if _is_private(os.fstat(file)) and not _try_lock(file):
-                    return opened.read(_MAX_TOKEN_BYTES)
+                    return stream.read(_MAX_TOKEN_BYTES)
     return b""
 
 
@@ -120,10 +120,10 @@ def _directories() -> list[Path]:
     named = os.environ.get(DIRECTORY_VARIABLE)
     if named:
         return [Path(named)]
-    found = [Path(tempfile.gettempdir(), f"weft-{os.geteuid()}")]
+    result = [Path(tempfile.gettempdir(), f"weft-{os.geteuid()}")]
     with suppress(RuntimeError):  # the user has no home
-        found.insert(0, Path.home() / ".local" / "state" / "weft" / "servers")
-    return found
+        result.insert(0, Path.home() / ".local" / "state" / "weft" / "servers")
+    return result
 
 
 def _private_directory() -> Path:
@@ -150,15 +150,15 @@ def _private_directory() -> Path:
 
 
 def _check_private(directory: Path) -> None:
-    found = os.lstat(directory)
-    if not stat.S_ISDIR(found.st_mode) or not _is_private(found):
+    result = os.lstat(directory)
+    if not stat.S_ISDIR(result.st_mode) or not _is_private(result):
         raise errors.PermissionDeniedError(
             f"{directory} must be a directory of this user with mode 0700, and no link"
         )
 
 
-def _is_private(found: os.stat_result) -> bool:
-    return found.st_uid == os.geteuid() and not found.st_mode & _OF_OTHERS
+def _is_private(result: os.stat_result) -> bool:
+    return result.st_uid == os.geteuid() and not result.st_mode & _OF_OTHERS
 
 
 @contextmanager

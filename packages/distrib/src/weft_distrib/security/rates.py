@@ -12,13 +12,13 @@ class Rate:
     """A token bucket: limits the rate of events, and the size of a burst.
 
     Args:
-      what: the events, for messages: "new connections".
+      label: the events, for messages: "new connections".
       per_second: average number per second.
       burst: maximum number at once, after a pause.
     """
 
-    def __init__(self, what: str, per_second: float, burst: int) -> None:
-        self._what, self._per_second, self._burst = what, per_second, burst
+    def __init__(self, label: str, per_second: float, burst: int) -> None:
+        self._what, self._per_second, self._burst = label, per_second, burst
         self._left = float(burst)
         self._last = 0.0
         self._lock = threading.Lock()

@@ -49,12 +49,12 @@ def refusal(error: ssl.SSLError, peer: str) -> errors.OpError:
       peer: the other end.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
-        why = _THEIRS.get(error.verify_code, f"is refused: {error.verify_message}")
-        return errors.UnauthenticatedError(f"the certificate of {peer} {why}")
+        value = _THEIRS.get(error.verify_code, f"is refused: {error.verify_message}")
+        return errors.UnauthenticatedError(f"the certificate of {peer} {value}")
     reason = error.reason or ""
-    for name, why in _OURS.items():
+    for name, value in _OURS.items():
         if reason.endswith(f"ALERT_{name}"):
-            return errors.UnauthenticatedError(f"{peer} {why}")
+            return errors.UnauthenticatedError(f"{peer} {value}")
     if reason in _PLAIN:
         return errors.UnauthenticatedError(
             f"{peer} does not speak TLS, and this process has certificates: give it some, too"
@@ -138,6 +138,6 @@ def _own_fault(credentials: Credentials) -> str:
         except ssl.SSLWantReadError:
             continue
         except ssl.SSLCertVerificationError as error:
-            why = _THEIRS.get(error.verify_code, f"is refused: {error.verify_message}")
-            return f"refuses this process's certificate, which {why}"
+            reason = _THEIRS.get(error.verify_code, f"is refused: {error.verify_message}")
+            return f"refuses this process's certificate, which {reason}"
     return "refuses this process's certificate: it believes another authority"

@@ -29,13 +29,13 @@ def role_of(uris: Iterable[str]) -> Role:
     return Role.PEER if Role.PEER.uri in uris else Role.CLIENT
 
 
-def require(role: Role, wanted: Role, what: str, who: str) -> None:
+def require(role: Role, expected: Role, label: str, who: str) -> None:
     """Reject a call that a role does not permit.
 
     Raises: PermissionDeniedError: the message names the required role, and how to get it.
     """
-    if role < wanted:
+    if role < expected:
         raise errors.PermissionDeniedError(
-            f"{what} is for tasks of the cluster, and {who} is a client: its certificate lacks "
+            f"{label} is for tasks of the cluster, and {who} is a client: its certificate lacks "
             f"URI:{Role.PEER.uri}, or its token is that of clients"
         )

@@ -74,9 +74,9 @@ class AllReduceOptimizer(Optimizer):
         if num_replicas < 1:
             raise errors.InvalidArgumentError(f"num_replicas must be 1 or more, got {num_replicas}")
         if group_key is None:
-            taken = get_default_graph().get_collection_ref(_COLLECTION)
-            group_key = len(taken) + 1
-            taken.append(group_key)
+            collection_ref = get_default_graph().get_collection_ref(_COLLECTION)
+            group_key = len(collection_ref) + 1
+            collection_ref.append(group_key)
         self._opt = opt
         self._replicas = num_replicas
         self._bucket_bytes = bucket_bytes
@@ -109,8 +109,8 @@ class AllReduceOptimizer(Optimizer):
             for bucket in self._buckets(list(enumerate(pairs))[::-1]):
                 for (i, _), mean in zip(bucket, self._reduced(bucket), strict=True):
                     means[i] = mean
-        taken = [(means[i], var) for i, (_, var) in enumerate(pairs)]
-        updated: Node = self._opt.apply_gradients(taken, global_step, name)
+        mean_pairs = [(means[i], var) for i, (_, var) in enumerate(pairs)]
+        updated: Node = self._opt.apply_gradients(mean_pairs, global_step, name)
         return updated
 
     def _buckets(self, numbered: list[Any]) -> Iterator[list[Any]]:
@@ -121,12 +121,12 @@ class AllReduceOptimizer(Optimizer):
             grad, var = item[1]
             count = None if isinstance(grad, IndexedSlices) else grad.shape.num_elements()
             size = self._bucket_bytes if count is None else count * grad.dtype.size
-            own = (grad.dtype, var.device)
-            if bucket and (filled + size > self._bucket_bytes or own != kind):
+            bucket_key = (grad.dtype, var.device)
+            if bucket and (filled + size > self._bucket_bytes or bucket_key != kind):
                 yield bucket
                 bucket, filled = [], 0
             bucket.append(item)
-            filled, kind = filled + size, own
+            filled, kind = filled + size, bucket_key
         yield bucket
 
     def _reduced(self, bucket: list[Any]) -> list[Any]:
@@ -187,8 +187,8 @@ class AllReduceOptimizer(Optimizer):
     def _share(self, var: Any, is_chief: bool) -> Any:
         if is_chief:
             return broadcast_send(var.read_value(), *self._keys(), **self._how)
-        got = broadcast_receive(var.shape, var.dtype.base_dtype, *self._keys(), **self._how)
-        return var.assign(got)
+        actual = broadcast_receive(var.shape, var.dtype.base_dtype, *self._keys(), **self._how)
+        return var.assign(actual)
 
     # ------------------------------------------------------------------- delegation
 

@@ -111,15 +111,15 @@ class _ReplicaDevices:
     def __call__(self, node: Node) -> str:
         if not self._merge and node.device:
             return node.device
-        own = DeviceSpec.from_string(node.device or "").parts
+        requested_parts = DeviceSpec.from_string(node.device or "").parts
         if self._is_state(node):
             place = self._ps
-            untold = own.task is None and place.task is None
-            if place.job and own.job in (None, place.job) and untold:
+            untold = requested_parts.task is None and place.task is None
+            if place.job and requested_parts.job in (None, place.job) and untold:
                 place = place._replace(task=self._strategy(node))
         else:
             place = self._worker
-        return place.merge(own).to_string()
+        return place.merge(requested_parts).to_string()
 
 
 def replica_device_setter(

@@ -126,10 +126,10 @@ class SyncReplicasOptimizer(Optimizer):
         with name_scope(self._name):
             self._make_local_step(global_step)
             with name_scope(None):
-                gave, taken = self._gather(pairs)
-                updated = self._opt.apply_gradients(taken, global_step)
+                accumulated, means = self._gather(pairs)
+                updated = self._opt.apply_gradients(means, global_step)
             self._make_tokens(global_step, updated)
-            token = self._take_token(gave, global_step)
+            token = self._take_token(accumulated, global_step)
             self._make_inits(global_step)
         with control_dependencies([token]):
             return no_op(name=name)
@@ -151,32 +151,32 @@ class SyncReplicasOptimizer(Optimizer):
 
     def _gather(self, pairs: list[Any]) -> tuple[list[Node], list[Any]]:
         """Return nodes that apply this replica's gradients, and pairs of means and variables."""
-        gave: list[Node] = []
-        taken: list[Any] = []
+        nodes: list[Node] = []
+        means: list[Any] = []
         for grad, var in pairs:
             with colocate_with(None, ignore_existing=True), device(var.device):
                 if isinstance(grad, IndexedSlices):
-                    self._gather_rows(grad, var, gave, taken)
+                    self._gather_rows(grad, var, nodes, means)
                 else:
-                    self._gather_dense(grad, var, gave, taken)
-        return gave, taken
+                    self._gather_dense(grad, var, nodes, means)
+        return nodes, means
 
-    def _gather_dense(self, grad: Any, var: Any, gave: list[Node], taken: list[Any]) -> None:
+    def _gather_dense(self, grad: Any, var: Any, nodes: list[Node], means: list[Any]) -> None:
         accumulator = ConditionalAccumulator(
             grad.dtype, shape=var.shape, shared_name=f"{var.op.name}/grad_accum"
         )
-        gave.append(accumulator.apply_grad(grad, self._local_step))
-        taken.append((accumulator.take_grad(self._required), var))
+        nodes.append(accumulator.apply_grad(grad, self._local_step))
+        means.append((accumulator.take_grad(self._required), var))
         self._gathered.append(_Gathered(accumulator, var.device))
 
-    def _gather_rows(self, grad: Any, var: Any, gave: list[Node], taken: list[Any]) -> None:
+    def _gather_rows(self, grad: Any, var: Any, nodes: list[Node], means: list[Any]) -> None:
         accumulator = SparseConditionalAccumulator(
             grad.dtype, shape=var.shape, shared_name=f"{var.op.name}/grad_accum_sparse"
         )
-        gave.append(accumulator.apply_indexed_slices_grad(grad, self._local_step))
+        nodes.append(accumulator.apply_indexed_slices_grad(grad, self._local_step))
         mean = accumulator.take_grad(self._required)
         rows = IndexedSlices(mean.values, mean.indices, mean.shape)
-        taken.append((rows, var))
+        means.append((rows, var))
         self._gathered.append(_Gathered(accumulator, var.device))
 
     def _make_tokens(self, global_step: Any, updated: Node) -> None:
@@ -191,24 +191,24 @@ class SyncReplicasOptimizer(Optimizer):
             unused = FIFOQueue(1, dtypes.int64, shapes=(), name="dummy_queue")
         with device(global_step.device), control_dependencies([updated]):
             step = self._read(global_step)
-            tell = self._tokens.enqueue_many((fill([self._tokens_per_step], step),))
+            enqueue_many = self._tokens.enqueue_many((fill([self._tokens_per_step], step),))
         if self._averages is not None:
-            with control_dependencies([tell]):
-                tell = self._averages.apply(self._averaged)
+            with control_dependencies([enqueue_many]):
+                enqueue_many = self._averages.apply(self._averaged)
         # Its queue is only what the runner closes in the end; the hook ends what waits.
         ends = (errors.OutOfRangeError, errors.CancelledError)
-        self._runner = QueueRunner(unused, [tell], queue_closed_exception_types=ends)
+        self._runner = QueueRunner(unused, [enqueue_many], queue_closed_exception_types=ends)
 
     def _read(self, global_step: Any) -> Output:
         return identity(cast(global_step.read_value(), dtypes.int64))
 
-    def _take_token(self, gave: list[Node], global_step: Any) -> Node:
+    def _take_token(self, nodes: list[Node], global_step: Any) -> Node:
         assert self._tokens is not None
-        with control_dependencies(gave), device(global_step.device):
+        with control_dependencies(nodes), device(global_step.device):
             token = self._tokens.dequeue()
         step = cast(token, self._local_step.dtype.base_dtype)
-        found: Node = self._local_step.assign(step).op
-        return found
+        node: Node = self._local_step.assign(step).op
+        return node
 
     def _make_inits(self, global_step: Any) -> None:
         with name_scope("init"):
@@ -227,8 +227,8 @@ class SyncReplicasOptimizer(Optimizer):
 
         Raises: FailedPreconditionError: `apply_gradients` has not been called.
         """
-        found: QueueRunner = self._applied(self._runner)
-        return found
+        queue_runner: QueueRunner = self._applied(self._runner)
+        return queue_runner
 
     def get_init_tokens_op(self, num_tokens: int = -1) -> Node:
         """Return a node by which the chief gives out the first tokens.
@@ -252,8 +252,8 @@ class SyncReplicasOptimizer(Optimizer):
             return no_op(name="no_init_tokens")
         with device(self._global_step.device):
             step = self._read(self._global_step)
-            found: Node = tokens.enqueue_many((fill([num_tokens], step),))
-        return found
+            enqueue_many: Node = tokens.enqueue_many((fill([num_tokens], step),))
+        return enqueue_many
 
     def make_session_run_hook(self, is_chief: bool, num_tokens: int = -1) -> SessionRunHook:
         """Return a hook that initialises a replica and, on the chief, distributes tokens.
@@ -272,20 +272,20 @@ class SyncReplicasOptimizer(Optimizer):
     @property
     def local_step_init_op(self) -> Node:
         """Sets the step of a replica that is not the chief."""
-        found: Node = self._applied(self._local_step_init)
-        return found
+        node: Node = self._applied(self._local_step_init)
+        return node
 
     @property
     def chief_init_op(self) -> Node:
         """Sets the step of the chief and of the accumulators."""
-        found: Node = self._applied(self._chief_init)
-        return found
+        node: Node = self._applied(self._chief_init)
+        return node
 
     @property
     def ready_for_local_init_op(self) -> Output:
         """Names the global variables that have no value yet."""
-        found: Output = self._applied(self._ready_for_local_init)
-        return found
+        output: Output = self._applied(self._ready_for_local_init)
+        return output
 
     # ------------------------------------------------------------------- delegation
 

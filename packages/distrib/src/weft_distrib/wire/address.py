@@ -16,15 +16,15 @@ class Address(NamedTuple):
     port: int
 
 
-def address_of(text: str, what: str = "an address") -> Address:
+def address_of(text: str, label: str = "an address") -> Address:
     """Parse an address to host and port.
 
     Args:
-      what: the purpose of the address, for messages.
+      label: the purpose of the address, for messages.
     Raises: InvalidArgumentError: it is malformed.
     """
     host, _, port = text.rpartition(":")
-    known = port.isascii() and port.isdecimal() and int(port) < _PORTS
-    if not host or not known or any(sign.isspace() or sign in "/?" for sign in host):
-        raise errors.InvalidArgumentError(f"{what} must be like host:2222, got {text!r}")
+    is_valid = port.isascii() and port.isdecimal() and int(port) < _PORTS
+    if not host or not is_valid or any(sign.isspace() or sign in "/?" for sign in host):
+        raise errors.InvalidArgumentError(f"{label} must be like host:2222, got {text!r}")
     return Address(host.strip("[]"), int(port))

@@ -281,8 +281,8 @@ class Channel:
         for call in serving.values():
             if call.on_cancel is not None:
                 call.on_cancel()
-        for told in listeners:
-            told(error)
+        for listener in listeners:
+            listener(error)
 
     # ------------------------------------------------------------------------ sending
 
@@ -422,12 +422,12 @@ class Channel:
     def _put(self, value: Any) -> SharedValue | None:
         """Copy a value to shared memory; None if there is no room, so that the socket is used."""
         assert self._pool is not None
-        found = self._pool.put(value)
-        if found is None and self._pool.idle and time.monotonic() > self._let_go_again:
+        result = self._pool.put(value)
+        if result is None and self._pool.idle and time.monotonic() > self._let_go_again:
             self._let_go_again = time.monotonic() + _IDLE_SECONDS
             self._let_go(self._pool)  # blocks of other sizes
-            found = self._pool.put(value)
-        return found
+            result = self._pool.put(value)
+        return result
 
     def _let_go(self, pool: Pool) -> None:
         """Let go of blocks that hold nothing, and let the other end do so."""
@@ -519,8 +519,8 @@ class Channel:
             if message.call in self._serving:
                 raise errors.DataLossError(f"the call {message.call} came twice")
             self._serving[message.call] = call
-            many = len(self._serving) > MAX_CALLS
-        if many:
+            is_overloaded = len(self._serving) > MAX_CALLS
+        if is_overloaded:
             call.fail(errors.ResourceExhaustedError(f"{MAX_CALLS} calls are waiting already"))
             return
         if self._serve is None:
@@ -532,8 +532,8 @@ class Channel:
             call.fail(error)
 
     def _lose(self, error: OSError | None) -> None:
-        why = "it ended the connection" if error is None else str(error)
-        self.close(errors.UnavailableError(f"{self.peer} is lost: {why}"))
+        reason = "it ended the connection" if error is None else str(error)
+        self.close(errors.UnavailableError(f"{self.peer} is lost: {reason}"))
 
 
 _UNANSWERED: Any = object()

@@ -174,9 +174,9 @@ class Inbox:
         if self._start == self._end:
             self._start = self._end = 0
         elif self._end == len(self._buffer):
-            rest = bytes(self._buffer[self._start : self._end])
-            self._buffer[: len(rest)] = rest
-            self._start, self._end = 0, len(rest)
+            remaining = bytes(self._buffer[self._start : self._end])
+            self._buffer[: len(remaining)] = remaining
+            self._start, self._end = 0, len(remaining)
         return self._buffer[self._end :]
 
     def received(self, count: int) -> list[Message]:
@@ -184,10 +184,10 @@ class Inbox:
 
         Raises: OpError: the data violate the protocol or a limit; the connection is unusable.
         """
-        found: list[Message] = []
+        messages: list[Message] = []
         if self._left and self._start == self._end and len(self._target()) > BUFFER_BYTES:
-            self._advance(count, found)
-            return found
+            self._advance(count, messages)
+            return messages
         self._end += count
         while self._end > self._start:
             if self._left:
@@ -195,19 +195,19 @@ class Inbox:
                 size = min(len(target), self._end - self._start)
                 target[:size] = self._buffer[self._start : self._start + size]
                 self._start += size
-                self._advance(size, found)
+                self._advance(size, messages)
             elif self._end - self._start >= _FRAME.size:
-                self._begin(found)
+                self._begin(messages)
             else:
                 break
-        return found
+        return messages
 
-    def _begin(self, found: list[Message]) -> None:
+    def _begin(self, messages: list[Message]) -> None:
         kind, reply, _, size, call = _FRAME.unpack_from(self._buffer, self._start)
         self._start += _FRAME.size
         frame = self._frame = (kind, bool(reply), call)
         if kind in _EMPTY and not size:
-            found.append(Message(kind, frame[1], call))
+            messages.append(Message(kind, frame[1], call))
             return
         if kind in (BLOCK, FORGET) and not size and self._mapped is not None:
             (self._mapped.add if kind == BLOCK else self._mapped.forget)(call)
@@ -230,7 +230,7 @@ class Inbox:
         incoming = self._head or self._partial[self._frame[1:]]
         return incoming.target()[: self._left]
 
-    def _advance(self, count: int, found: list[Message]) -> None:
+    def _advance(self, count: int, messages: list[Message]) -> None:
         assert self._frame is not None
         kind, reply, call = self._frame
         incoming = self._head or self._partial[reply, call]
@@ -246,7 +246,7 @@ class Inbox:
             self._partial[reply, call] = incoming
         if not incoming.target():
             del self._partial[reply, call]
-            found.append(incoming.message(reply, call))
+            messages.append(incoming.message(reply, call))
 
 
 class _Incoming:
@@ -263,9 +263,9 @@ class _Incoming:
         return self._targets[0] if self._targets else memoryview(b"")
 
     def advance(self, count: int) -> None:
-        rest = self._targets.popleft()[count:]
-        if rest:
-            self._targets.appendleft(rest)
+        remaining = self._targets.popleft()[count:]
+        if remaining:
+            self._targets.appendleft(remaining)
 
     def read_head(self, limit: int, mapped: Mapped | None) -> None:
         head = self._whole

@@ -149,14 +149,15 @@ class Opening:
         return sock
 
 
-def check_version(own: int, told: int) -> None:
+def check_version(own_version: int, peer_version: int) -> None:
     """Refuse the other end if it speaks another version of the protocol.
 
     Raises: FailedPreconditionError: it does.
     """
-    if own != told:
+    if own_version != peer_version:
         raise errors.FailedPreconditionError(
-            f"this end speaks version {own} of the protocol, and the other end version {told}: "
+            f"this end speaks version {own_version} of the protocol, and the other end version "
+            f"{peer_version}: "
             "install the same release of weftml-distrib on both"
         )
 

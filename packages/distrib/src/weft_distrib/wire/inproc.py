@@ -49,17 +49,17 @@ class _Pipe:
 
     def _hold(self, buffers: Sequence[memoryview]) -> int:
         """Take a copy of what there is room for."""
-        taken = 0
+        num_held = 0
         for buffer in buffers:
-            some = bytes(buffer[: self._room])
-            if not some:
+            chunk = bytes(buffer[: self._room])
+            if not chunk:
                 break
-            self._held.append(memoryview(some))
-            self._room -= len(some)
-            taken += len(some)
-        if taken:
+            self._held.append(memoryview(chunk))
+            self._room -= len(chunk)
+            num_held += len(chunk)
+        if num_held:
             self._changed.notify_all()
-        return taken
+        return num_held
 
     def recv_into(self, buffer: memoryview) -> int:
         """As in `Stream`."""
@@ -122,8 +122,8 @@ class InprocStream:
 
 def pair() -> tuple[InprocStream, InprocStream]:
     """Return the two ends of a new connection."""
-    there, back = _Pipe(), _Pipe()
-    return InprocStream(back, there), InprocStream(there, back)
+    forward, backward = _Pipe(), _Pipe()
+    return InprocStream(backward, forward), InprocStream(forward, backward)
 
 
 Welcome = Callable[[InprocStream], None]

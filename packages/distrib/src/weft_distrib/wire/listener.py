@@ -290,11 +290,11 @@ def dial(
         raise
     offer = OFFER if opening.local else b""
     hello = opening.hello(incarnation, token, offer)
-    channel, told = _greeted(stream, peer, hello, timeout)
-    local = reach(Invitation.unpack(told).name) if opening.local and told else None
+    channel, reply = _greeted(stream, peer, hello, timeout)
+    local = reach(Invitation.unpack(reply).name) if opening.local and reply else None
     if local is None:
         return channel
-    ticket = Invitation.unpack(told).ticket
+    ticket = Invitation.unpack(reply).ticket
     try:
         return _greeted(LocalStream(local), peer, hello._replace(offer=ticket), timeout)[0]
     finally:
@@ -305,7 +305,7 @@ def _greeted(stream: Stream, peer: str, hello: Hello, timeout: float) -> tuple[C
     """Return a channel after the handshake, and the reply of the other end."""
     channel = Channel(stream, peer)
     try:
-        _, told = ask(channel, HELLO, hello.pack(), (), timeout)
+        _, reply = ask(channel, HELLO, hello.pack(), (), timeout)
     except errors.DeadlineExceededError as error:
         lost = errors.UnavailableError(error.message)  # as for a missing listener: try again
         channel.close(lost)
@@ -313,4 +313,4 @@ def _greeted(stream: Stream, peer: str, hello: Hello, timeout: float) -> tuple[C
     except errors.OpError as error:
         channel.close(error)
         raise
-    return channel, told
+    return channel, reply

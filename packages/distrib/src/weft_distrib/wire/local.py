@@ -114,8 +114,8 @@ def process_of(sock: socket.socket) -> int:
 
 
 def _credentials(sock: socket.socket) -> tuple[int, int]:
-    told = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    process, user, _ = _CREDENTIALS.unpack(told)
+    getsockopt = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    process, user, _ = _CREDENTIALS.unpack(getsockopt)
     return process, user
 
 

@@ -125,8 +125,8 @@ class Pool:
         block = self._take(array.nbytes)
         if block is None:
             return None
-        there = np.ndarray(array.shape, array.dtype, block.memory)
-        np.copyto(there, array, casting="no")
+        target = np.ndarray(array.shape, array.dtype, block.memory)
+        np.copyto(target, array, casting="no")
         return SharedValue(block.number, array.dtype, array.shape, array.nbytes)
 
     def _take(self, nbytes: int) -> _Block | None:
@@ -179,11 +179,11 @@ class Pool:
     def trim(self) -> list[int]:
         """Let go of the blocks that hold nothing; returns their numbers, for the other end."""
         with self._lock:
-            gone = [block for blocks in self._free.values() for block in blocks]
+            removed = [block for blocks in self._free.values() for block in blocks]
             self._free.clear()
-        for block in gone:
+        for block in removed:
             self._budget.give_back(block.size)
-        return [block.number for block in gone]
+        return [block.number for block in removed]
 
     @property
     def idle(self) -> bool:
@@ -194,10 +194,10 @@ class Pool:
         """Release all blocks; the other end keeps its mappings."""
         with self._lock:
             self._closed = True
-            held = list(self._used.values())
+            blocks = list(self._used.values())
             self._used.clear()
         self.trim()
-        for block in held:
+        for block in blocks:
             self._budget.give_back(block.size)
 
 
@@ -302,9 +302,9 @@ def _checked_size(file: int) -> int:
     """
     if not fcntl.fcntl(file, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK:  # before its size is read
         raise ValueError("it may shrink")
-    found = os.fstat(file)
-    if not stat.S_ISREG(found.st_mode):
+    result = os.fstat(file)
+    if not stat.S_ISREG(result.st_mode):
         raise ValueError("it is not a regular file")
-    if not found.st_size:
+    if not result.st_size:
         raise ValueError("it is empty")
-    return found.st_size
+    return result.st_size

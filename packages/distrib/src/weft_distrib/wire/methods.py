@@ -85,9 +85,9 @@ class StepKey(NamedTuple):
     session: int
     step: int
 
-    def pack(self, rest: bytes = b"") -> bytes:
-        """Encode the key, followed by `rest`."""
-        return _STEP_KEY.pack(VERSION, *self) + rest
+    def pack(self, remaining: bytes = b"") -> bytes:
+        """Encode the key, followed by `remaining`."""
+        return _STEP_KEY.pack(VERSION, *self) + remaining
 
     @classmethod
     def unpack(cls, meta: bytes) -> tuple[StepKey, bytes]:
@@ -130,10 +130,10 @@ class RunParts(NamedTuple):
 
         Raises: DataLossError: it is too short.
         """
-        fixed, rest = _unpack(_RUN_PARTS, meta), meta[_RUN_PARTS.size :]
-        if len(rest) % 8:
-            raise errors.DataLossError(f"numbers of steps cannot have {len(rest)} bytes")
-        running = struct.unpack(f"<{len(rest) // 8}Q", rest)
+        fixed, remaining = _unpack(_RUN_PARTS, meta), meta[_RUN_PARTS.size :]
+        if len(remaining) % 8:
+            raise errors.DataLossError(f"numbers of steps cannot have {len(remaining)} bytes")
+        running = struct.unpack(f"<{len(remaining) // 8}Q", remaining)
         return cls(*fixed)._replace(running=running)
 
 
@@ -167,10 +167,10 @@ _RUN_STEP = struct.Struct("<B7xQQQ?")
 def _unpack(form: struct.Struct, meta: bytes) -> tuple[Any, ...]:
     if len(meta) < form.size:
         raise errors.DataLossError(f"a call with {len(meta)} bytes of meta needs {form.size}")
-    version, *found = form.unpack_from(meta)
+    version, *result = form.unpack_from(meta)
     if version != VERSION:
         raise errors.FailedPreconditionError(
             f"a call of version {version} came, and this task speaks version {VERSION}: install "
             "the same release of weftml-distrib on both"
         )
-    return tuple(found)
+    return tuple(result)

@@ -77,9 +77,9 @@ class Reception:
         self._selector = selectors.DefaultSelector()
         self._doors = doors
         self._newcomers: dict[_Newcomer, None] = {}  # oldest first
-        for door, open_ in doors.items():
-            door.setblocking(False)
-            self._selector.register(door, selectors.EVENT_READ, open_)
+        for key, open_ in doors.items():
+            key.setblocking(False)
+            self._selector.register(key, selectors.EVENT_READ, open_)
 
     def run(self) -> None:
         """Accept until `is_closed`."""
@@ -96,12 +96,12 @@ class Reception:
         for newcomer in list(self._newcomers):
             self._drop(newcomer)
         self._selector.close()
-        for door in self._doors:
-            door.close()
+        for listening in self._doors:
+            listening.close()
 
-    def _accept(self, door: Any, open_: Open) -> None:
+    def _accept(self, listening: Any, open_: Open) -> None:
         try:
-            sock, _ = door.accept()
+            sock, _ = listening.accept()
         except BlockingIOError:
             return  # the caller is gone
         except OSError:  # such as too many open files

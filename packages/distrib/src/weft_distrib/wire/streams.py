@@ -188,10 +188,10 @@ class LocalStream(_NonBlockingSocket):
 
     def recv_into(self, buffer: memoryview) -> int:
         """See `Stream`."""
-        count, told, flags, _ = self._sock.recvmsg_into(
+        count, ancillary, flags, _ = self._sock.recvmsg_into(
             [buffer], _ANCILLARY_BYTES, socket.MSG_CMSG_CLOEXEC
         )
-        for level, kind, data in told:
+        for level, kind, data in ancillary:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 self._arrived.extend(memoryview(data[: len(data) // 4 * 4]).cast("i"))
         if flags & socket.MSG_CTRUNC or len(self._arrived) > _MAX_WAITING:
@@ -202,9 +202,9 @@ class LocalStream(_NonBlockingSocket):
         """See `Stream`."""
         files = [self._attached.popleft() for _ in range(min(len(self._attached), _MAX_FILES))]
         rights = struct.pack(f"{len(files)}i", *files)
-        told = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)] if files else []
+        ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)] if files else []
         try:
-            count = self._sock.sendmsg(buffers, told, 0 if wait else socket.MSG_DONTWAIT)
+            count = self._sock.sendmsg(buffers, ancillary, 0 if wait else socket.MSG_DONTWAIT)
         except BlockingIOError:
             self._attached.extendleft(reversed(files))
             files.clear()
@@ -326,7 +326,7 @@ class TlsStream(_NonBlockingSocket):
                 self._dry = False
             try:
                 with self._lock:
-                    found = self._sock.recv_into(buffer[count:])
+                    recv = self._sock.recv_into(buffer[count:])
             except ssl.SSLWantReadError:
                 self._dry = True
             except ssl.SSLWantWriteError:
@@ -334,9 +334,9 @@ class TlsStream(_NonBlockingSocket):
             except ssl.SSLError as error:
                 raise refusal(error, self._peer) from error
             else:
-                if not found:
+                if not recv:
                     return count
-                count += found
+                count += recv
         return count
 
     def send(self, buffers: Sequence[memoryview], wait: bool) -> int:
@@ -372,10 +372,10 @@ class TlsStream(_NonBlockingSocket):
 
         OpenSSL may already have a part of the record that it waits for.
         """
-        together = max(min(certain - 2 * _RECORD_BYTES, _TOGETHER_BYTES), 1)
-        if together != self._together:
-            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, together)
-            self._together = together
+        batch_bytes = max(min(certain - 2 * _RECORD_BYTES, _TOGETHER_BYTES), 1)
+        if batch_bytes != self._together:
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, batch_bytes)
+            self._together = batch_bytes
         self._wait(select.POLLIN)
 
     def _wait(self, events: int) -> None:
@@ -397,15 +397,15 @@ def _in_records(buffers: Sequence[memoryview]) -> Sequence[memoryview]:
     """Return the same bytes, with short buffers merged with the following ones into one record."""
     if len(buffers) < 2 or len(buffers[0]) >= _RECORD_BYTES:
         return buffers
-    first, *rest = buffers
+    first, *remaining = buffers
     record = bytearray(first)
-    while rest and len(record) < _RECORD_BYTES:
-        taken = rest[0][: _RECORD_BYTES - len(record)]
-        record += taken
-        rest[0] = rest[0][len(taken) :]
-        if not rest[0]:
-            del rest[0]
-    return [memoryview(record), *rest]
+    while remaining and len(record) < _RECORD_BYTES:
+        piece = remaining[0][: _RECORD_BYTES - len(record)]
+        record += piece
+        remaining[0] = remaining[0][len(piece) :]
+        if not remaining[0]:
+            del remaining[0]
+    return [memoryview(record), *remaining]
 
 
 SocketStreams = SocketStream | LocalStream | TlsStream

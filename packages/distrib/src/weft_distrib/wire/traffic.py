@@ -75,8 +75,8 @@ class Carried:
     def bytes(self) -> tuple[int, int]:
         """Return the bytes of received values, and of sent values."""
         with self._lock:
-            came = self._came + sum(each.received_bytes for each in self._open)
-            return came, self._went + sum(each.sent_bytes for each in self._open)
+            received = self._came + sum(item.received_bytes for item in self._open)
+            return received, self._went + sum(item.sent_bytes for item in self._open)
 
 
 carried: Final = Carried()

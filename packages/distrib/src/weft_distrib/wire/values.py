@@ -227,12 +227,12 @@ def _array_for(
 
 def _dtype(code: int) -> np.dtype[Any]:
     try:
-        found = dtypes.as_dtype(code)
+        dtype = dtypes.as_dtype(code)
     except (TypeError, errors.OpError) as error:
         raise errors.DataLossError(f"unknown element type {code}") from error
-    if found is not found.base_dtype or found in (dtypes.resource, dtypes.variant):
-        raise errors.DataLossError(f"values of type {found.name} stay in their process")
-    return np.dtype(found.as_numpy_dtype)
+    if dtype is not dtype.base_dtype or dtype in (dtypes.resource, dtypes.variant):
+        raise errors.DataLossError(f"values of type {dtype.name} stay in their process")
+    return np.dtype(dtype.as_numpy_dtype)
 
 
 def _strings(data: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -241,13 +241,15 @@ def _strings(data: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     if start > data.size:
         raise errors.DataLossError(f"{data.size} bytes cannot hold {count} strings")
     offsets = data[:start].view("<u8")
-    whole = data[start:].tobytes()
-    if offsets[0] != 0 or offsets[-1] != len(whole) or np.any(offsets[1:] < offsets[:-1]):
-        raise errors.DataLossError(f"the offsets of {count} strings do not fit {len(whole)} bytes")
+    text_bytes = data[start:].tobytes()
+    if offsets[0] != 0 or offsets[-1] != len(text_bytes) or np.any(offsets[1:] < offsets[:-1]):
+        raise errors.DataLossError(
+            f"the offsets of {count} strings do not fit {len(text_bytes)} bytes"
+        )
     ends = offsets.tolist()
-    made = np.empty(count, object)
-    made[:] = [whole[a:b] for a, b in itertools.pairwise(ends)]
-    return made.reshape(shape)
+    result = np.empty(count, object)
+    result[:] = [text_bytes[a:b] for a, b in itertools.pairwise(ends)]
+    return result.reshape(shape)
 
 
 def describe(

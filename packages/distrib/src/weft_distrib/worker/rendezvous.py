@@ -106,10 +106,10 @@ class StepRendezvous(Rendezvous):
             pulls = len(self._pulls)
         return super().pending + pulls
 
-    def note(self, key: str, nbytes: int = 0, link: str = "", asked: int = 0) -> None:
+    def note(self, key: str, nbytes: int = 0, link: str = "", requested: int = 0) -> None:
         """Record that a value leaves, or has arrived by some link, if recording is on."""
         if self.passages is not None:
-            self.passages.append(Passage(key, time.time_ns(), nbytes, link, asked))
+            self.passages.append(Passage(key, time.time_ns(), nbytes, link, requested))
 
     def take(self, key: str) -> bool:
         """Remove a pull; return True to the first caller, which then notifies the receiver."""

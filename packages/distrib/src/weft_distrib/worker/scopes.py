@@ -68,11 +68,11 @@ class Scopes:
           isolated: it shares no state with others.
           trusted: its client is in this process.
         """
-        found = self._of.get(session)
-        if found is None:
+        result = self._of.get(session)
+        if result is None:
             resources = ResourceManager() if isolated else SharedResources(self._resources)
-            found = self._of.setdefault(session, self._seen(resources, trusted))
-        return found
+            result = self._of.setdefault(session, self._seen(resources, trusted))
+        return result
 
     def forget(self, session: int) -> None:
         """Drop the private state of a session."""
@@ -103,29 +103,29 @@ class _Guard:
         if not (traits.reads_files or traits.writes_files):
             return make()
         with within(self._roots):
-            made = make()
+            result = make()
         if asynchronous:
-            return self._asynchronous(node, made)
-        return self._synchronous(node, made)
+            return self._asynchronous(node, result)
+        return self._synchronous(node, result)
 
-    def _synchronous(self, node: Node, made: KernelFunction) -> KernelFunction:
+    def _synchronous(self, node: Node, kernel_function: KernelFunction) -> KernelFunction:
         roots, places = self._roots, _path_places(node)
         late = places if node.traits.state is State.CREATES else []
 
         def run(*inputs: Any) -> Any:
             _check(roots, inputs, late)
             with within(roots):
-                return made(*inputs)
+                return kernel_function(*inputs)
 
         return run
 
-    def _asynchronous(self, node: Node, made: KernelFunction) -> KernelFunction:
+    def _asynchronous(self, node: Node, kernel_function: KernelFunction) -> KernelFunction:
         roots, places = self._roots, _path_places(node)
 
         def run(ctx: Any, inputs: Any, done: Any) -> Any:
             _check(roots, inputs, places)
             with within(roots):
-                return made(ctx, inputs, done)
+                return kernel_function(ctx, inputs, done)
 
         return run
 

@@ -80,20 +80,20 @@ class Steps(Generic[S]):
           running: exceptions, so that a long-running step does not keep all later ones here.
         """
         with self._lock:
-            found = self._sessions.get(session)
-            if found is None or number <= found.ended:
+            result = self._sessions.get(session)
+            if result is None or number <= result.ended:
                 return
-            found.ended, found.running = number, frozenset(running)
-            ended = [s for s in found.steps if s < number and s not in found.running]
-            over = [found.steps.pop(step) for step in ended]
+            result.ended, result.running = number, frozenset(running)
+            old_steps = [s for s in result.steps if s < number and s not in result.running]
+            over = [result.steps.pop(step) for step in old_steps]
         for step in over:
             step.abort(errors.CancelledError("the step has ended"))
 
     def remove_session(self, session: int, error: errors.OpError) -> None:
         """Abort the steps of a session, and forget it; does nothing if it is unknown."""
         with self._lock:
-            found = self._sessions.pop(session, None)
-        for step in found.steps.values() if found is not None else ():
+            result = self._sessions.pop(session, None)
+        for step in result.steps.values() if result is not None else ():
             step.abort(error.copy())
 
     @property

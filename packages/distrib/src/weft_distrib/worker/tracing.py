@@ -52,27 +52,27 @@ class Traced(NamedTuple):
 
 
 def pack(
-    trace: StepTrace, began: int, devices: Mapping[str, Device], passages: Sequence[Passage] = ()
+    trace: StepTrace, start: int, devices: Mapping[str, Device], passages: Sequence[Passage] = ()
 ) -> bytes:
     """Encode a worker's trace: StepStats, and its start and end by the worker's clock.
 
     Args:
-      began: in nanoseconds since the epoch.
+      start: in nanoseconds since the epoch.
       devices: of the worker, by their full names.
     """
     for record in trace.records:
         if record.device not in devices:  # the node's requested device
-            asked = DeviceSpec.from_string(record.device)
-            record.device = next(n for n, device in devices.items() if asked.matches(device.spec))
+            string = DeviceSpec.from_string(record.device)
+            record.device = next(n for n, device in devices.items() if string.matches(device.spec))
     metadata = proto.RunMetadata()
     trace.fill(metadata, "")
     stats = bytes(metadata.step_stats.SerializeToString())
     return b"".join(
-        (_TIMES.pack(began, time.time_ns(), len(stats)), stats, json.dumps(passages).encode())
+        (_TIMES.pack(start, time.time_ns(), len(stats)), stats, json.dumps(passages).encode())
     )
 
 
-def unpack(data: bytes, sent: int, got: int) -> Traced:
+def unpack(data: bytes, sent: int, actual: int) -> Traced:
     """Decode a worker's trace, and convert it to the clock of the master.
 
     Args:
@@ -81,17 +81,18 @@ def unpack(data: bytes, sent: int, got: int) -> Traced:
     """
     if len(data) < _TIMES.size:
         raise errors.DataLossError(f"a trace cannot have {len(data)} bytes")
-    began, ended, size = _TIMES.unpack_from(data)
-    rest = data[_TIMES.size :]
+    start, end, size = _TIMES.unpack_from(data)
+    remaining = data[_TIMES.size :]
     try:
-        stats = proto.StepStats.FromString(rest[:size])
-        told = json.loads(rest[size:])
+        stats = proto.StepStats.FromString(remaining[:size])
+        document = json.loads(remaining[size:])
         passages = [
-            Passage(str(k), int(at), int(n), str(by), int(asked)) for k, at, n, by, asked in told
+            Passage(str(k), int(index), int(n), str(by), int(requested))
+            for k, index, n, by, requested in document
         ]
     except (DecodeError, ValueError, TypeError, RecursionError) as error:
         raise errors.DataLossError(f"a trace cannot be read: {error}") from error
-    ahead = clock_ahead(sent, began, ended, got)
+    ahead = clock_ahead(sent, start, end, actual)
     if ahead:
         for device in stats.dev_stats:
             for node in device.node_stats:
@@ -108,27 +109,27 @@ def add_transfers(stats: Any, passages: Iterable[Passage]) -> None:
     number of bytes, the transport and the duration. For a value that left after its sender's trace
     was encoded, the end of its node is used.
     """
-    ended, receives = _by_iteration(stats)
+    end_times, receives = _by_iteration(stats)
     left: dict[str, int] = {}
     came: list[Passage] = []
-    for each in passages:
-        if each.link:
-            came.append(each)
+    for passage in passages:
+        if passage.link:
+            came.append(passage)
         else:
-            left[each.key] = each.at
-    devices = {each.device: each for each in stats.dev_stats}
-    for each in sorted(came, key=lambda each: each.at):
-        sender, receiver = ends_of(each.key)
+            left[passage.key] = passage.at
+    devices = {dev_stat.device: dev_stat for dev_stat in stats.dev_stats}
+    for item in sorted(came, key=lambda item: item.at):
+        sender, receiver = ends_of(item.key)
         if sender not in devices:
             devices[sender] = stats.dev_stats.add(device=sender)
-        tensor = each.key.split(";")[2]
-        producer, iteration = tensor.partition(":")[0], _iteration_of(each.key)
-        there = left.get(each.key) or ended.get((sender, producer, iteration), 0)
-        start = min(max(there, each.asked), each.at)
+        tensor = item.key.split(";")[2]
+        producer, iteration = tensor.partition(":")[0], _iteration_of(item.key)
+        send_end = left.get(item.key) or end_times.get((sender, producer, iteration), 0)
+        start = min(max(send_end, item.asked), item.at)
         added = devices[sender].node_stats.add(thread_id=SEND_THREAD)
         name = send_name(tensor, receiver)
-        fill_times(added, name, start, each.at, each.nbytes)
-        note = f"{each.nbytes} bytes by {each.link} in {(each.at - start) / 1e6:.3f} ms"
+        fill_times(added, name, start, item.at, item.nbytes)
+        note = f"{item.nbytes} bytes by {item.link} in {(item.at - start) / 1e6:.3f} ms"
         label = NodeLabel(name, "_Send", (producer,), iteration, note=note)
         added.timeline_label = str(label)
         if (receive := receives.get((receiver, name, iteration))) is not None:
@@ -139,31 +140,31 @@ def _by_iteration(
     stats: Any,
 ) -> tuple[dict[tuple[str, str, int], int], dict[tuple[str, str, int], Any]]:
     """When executions ended by device, node and iteration; Receives by their transfers' names."""
-    ended, receives = {}, {}
+    end_times, receives = {}, {}
     for device in stats.dev_stats:
         for node in device.node_stats:
             label = NodeLabel.parse(node.timeline_label, node.node_name)
             end = node.all_start_nanos + node.all_end_rel_nanos
-            ended[device.device, node.node_name, label.iteration] = end
+            end_times[device.device, node.node_name, label.iteration] = end
             if label.op == RECEIVE:
                 receives[device.device, label.inputs[0], label.iteration] = node
-    return ended, receives
+    return end_times, receives
 
 
 def _iteration_of(key: str) -> int:
     """Return the tag of the iteration in the name that a value has in the rendezvous."""
     tag = 0
-    for around in reversed(key.split(";")[3:]):
-        tag = iteration_tag(tag, int(around.rpartition(":")[2]))
+    for part in reversed(key.split(";")[3:]):
+        tag = iteration_tag(tag, int(part.rpartition(":")[2]))
     return tag
 
 
 def _begin_at(receive: Any, sent: int) -> None:
     """Let a Receive begin when its value was sent, and record its waiting time before."""
-    asked, end = receive.all_start_nanos, receive.all_start_nanos + receive.all_end_rel_nanos
-    start = min(max(asked, sent), end)
+    requested, end = receive.all_start_nanos, receive.all_start_nanos + receive.all_end_rel_nanos
+    start = min(max(requested, sent), end)
     label = NodeLabel.parse(receive.timeline_label, receive.node_name)
-    receive.timeline_label = str(label._replace(waited=label.waited + start - asked))
+    receive.timeline_label = str(label._replace(waited=label.waited + start - requested))
     nbytes = sum(memory.total_bytes for memory in receive.memory)
     del receive.memory[:]
     fill_times(receive, receive.node_name, start, end, nbytes)

@@ -158,7 +158,7 @@ class Worker:
         """Return the devices, as JSON of their descriptions."""
         devices = list(self.devices.values())
         described = [replace(device.describe(devices), machine=self._machine) for device in devices]
-        return [json.dumps(each.to_dict()) for each in described]
+        return [json.dumps(item.to_dict()) for item in described]
 
     # -------------------------------------------------------------------------- parts
 
@@ -178,34 +178,34 @@ class Worker:
 
     def _keep(self, request: messages.Register, graphs: Sequence[Any], trusted: bool) -> None:
         if request.same_as:
-            same = self._signature(request.session, request.same_as)
-            self._signatures[request.session, request.signature] = same
+            signature = self._signature(request.session, request.same_as)
+            self._signatures[request.session, request.signature] = signature
             return
         parts: dict[str, Part] = {}
-        for told in request.parts:
-            if told.device not in self.devices:
+        for part in request.parts:
+            if part.device not in self.devices:
                 raise errors.NotFoundError(
-                    f"{self.task.to_string()} has no {told.device}; it has {list(self.devices)}"
+                    f"{self.task.to_string()} has no {part.device}; it has {list(self.devices)}"
                 )
-        named = {told.device: graph for told, graph in zip(request.parts, graphs, strict=True)}
+        named = {part.device: graph for part, graph in zip(request.parts, graphs, strict=True)}
         with paused_gc():
             parts = {device: part_from_bytes(graph) for device, graph in named.items()}
             for task in self._senders(parts.values()):
                 self._peers.connect(task)
             scope = self._scopes.of(request.session, request.isolated, trusted)
             host_code = any(n.traits.host_code for part in parts.values() for n in part.nodes)
-            made = _Signature(named, self._derive(parts, scope.devices), scope, host_code)
-        self._signatures[request.session, request.signature] = made
+            result = _Signature(named, self._derive(parts, scope.devices), scope, host_code)
+        self._signatures[request.session, request.signature] = result
 
     def _senders(self, parts: Any) -> set[DeviceParts]:
         """Return the other tasks from which some partitions receive values."""
-        found = {
+        result = {
             task_of(node.attrs["send_device"])
             for part in parts
             for node in part.nodes
             if node.role is Role.RECEIVE and node.attrs["send_device"] != CALLER
         }
-        return found - {self.task}
+        return result - {self.task}
 
     def _derive(self, parts: dict[str, Part], devices: dict[str, Device]) -> Executable:
         name, part = next(iter(parts.items()))
@@ -280,9 +280,9 @@ class Worker:
             switches, unless a kernel could block it past a deadline, or a Python function forever.
         Returns: a function for this thread to call; None if another thread runs the partitions.
         """
-        found = self._signatures.get((request.session, request.signature))
+        signature = self._signatures.get((request.session, request.signature))
         run = partial(self._run, request, values, done, fail)
-        if mine and not request.timeout and found is not None and not found.host_code:
+        if mine and not request.timeout and signature is not None and not signature.host_code:
             return run
         self._threads.submit(run)
         return None
@@ -301,7 +301,7 @@ class Worker:
         fail: Callable[[errors.OpError], None],
     ) -> None:
         trace = StepTrace() if request.traced else None
-        began = time.time_ns()
+        start = time.time_ns()
         with self._counting:
             self._begun += 1
         try:
@@ -310,7 +310,7 @@ class Worker:
             if trace is not None:
                 step.rendezvous.passages = passages
             results = self._run_step(step, request, values, trace)
-            told = b"" if trace is None else pack(trace, began, self.devices, passages)
+            trace_bytes = b"" if trace is None else pack(trace, start, self.devices, passages)
         except errors.OpError as error:
             fail(error)
         except Exception as error:  # because a bug here must not leave the master waiting
@@ -319,7 +319,7 @@ class Worker:
             fail(errors.CancelledError("the step was interrupted"))
             raise
         else:
-            done(results, told)
+            done(results, trace_bytes)
         finally:
             with self._counting:
                 self._ended += 1
@@ -349,21 +349,21 @@ class Worker:
 
     def _executable(self, session: int, signature: int) -> Executable:
         """Return the executable of a signature, derived again if state was dropped since."""
-        found = self._signature(session, signature)
-        epoch = found.scope.resources.epoch
-        if found.epoch != epoch:
-            parts = {device: part_from_bytes(graph) for device, graph in found.graphs.items()}
-            found.executable, found.epoch = self._derive(parts, found.scope.devices), epoch
-        return found.executable
+        result = self._signature(session, signature)
+        epoch = result.scope.resources.epoch
+        if result.epoch != epoch:
+            parts = {device: part_from_bytes(graph) for device, graph in result.graphs.items()}
+            result.executable, result.epoch = self._derive(parts, result.scope.devices), epoch
+        return result.executable
 
     def _signature(self, session: int, signature: int) -> _Signature:
-        found = self._signatures.get((session, signature))
-        if found is None:
+        result = self._signatures.get((session, signature))
+        if result is None:
             raise errors.AbortedError(
                 f"{self.task.to_string()} has no parts of signature {signature} of session "
                 f"{session:x}"
             )
-        return found
+        return result
 
     def abort(self, key: StepKey, error: errors.OpError) -> None:
         """End a step here."""
@@ -388,23 +388,23 @@ class Worker:
 
     def serve(self, call: Call) -> bool:
         """Handle a call of another task; return False if it is not one of a worker's."""
-        found = _METHODS.get(call.method)
-        if found is not None:
-            found(self, call)
-        return found is not None
+        result = _METHODS.get(call.method)
+        if result is not None:
+            result(self, call)
+        return result is not None
 
     def _serve_pull(self, call: Call) -> None:
-        key, rest = StepKey.unpack(call.meta)
-        self._steps.open(key).rendezvous.serve(rest.decode(errors="replace"), call)
+        key, remaining = StepKey.unpack(call.meta)
+        self._steps.open(key).rendezvous.serve(remaining.decode(errors="replace"), call)
 
     def _serve_run(self, call: Call) -> None:
         self._check_staying()
         self.run(RunParts.unpack(call.meta), call.values, call.reply, call.fail)
 
     def _serve_abort(self, call: Call) -> None:
-        key, rest = StepKey.unpack(call.meta)
+        key, remaining = StepKey.unpack(call.meta)
         try:
-            error = errors.OpError.from_dict(json.loads(rest))
+            error = errors.OpError.from_dict(json.loads(remaining))
         except (ValueError, RecursionError) as bad:
             raise errors.DataLossError("the error of an aborted step cannot be read") from bad
         self.abort(key, error)
@@ -472,7 +472,7 @@ def _renumber(parts: Any, attribute: str) -> int:
     The master sends and expects them in the order of the whole step.
     """
     places = sorted({place for part in parts for place in getattr(part, attribute)})
-    at = {place: i for i, place in enumerate(places)}
+    index = {place: i for i, place in enumerate(places)}
     for part in parts:
-        setattr(part, attribute, tuple(at[place] for place in getattr(part, attribute)))
+        setattr(part, attribute, tuple(index[place] for place in getattr(part, attribute)))
     return len(places)
