@@ -14,52 +14,57 @@ from weft_tensor.dtypes import DType
 from weft_tensor.shape import format_dims
 
 
-def listed(values: Any, what: str) -> list[Any]:
+def listed(values: Any, label: str) -> list[Any]:
     """Return the items of a list or another iterable.
 
     Raises: InvalidTypeError: `values` cannot be iterated, or is a text, a mapping or a tensor.
     """
     odd = isinstance(values, str | bytes | Mapping | Output) or not isinstance(values, Iterable)
     if odd:
-        raise errors.InvalidTypeError(f"{what} must be a list, got {values!r}")
+        raise errors.InvalidTypeError(f"{label} must be a list, got {values!r}")
     return list(values)
 
 
-def sequence(values: Any, what: str) -> list[Any]:
+def sequence(values: Any, label: str) -> list[Any]:
     """Return the items of a list or tuple; no other iterable, since arguments of ops must be lists.
 
     Raises: InvalidTypeError: `values` is neither.
     """
     if not isinstance(values, list | tuple):
-        raise errors.InvalidTypeError(f"{what} must be a list or a tuple, got {values!r}")
+        raise errors.InvalidTypeError(f"{label} must be a list or a tuple, got {values!r}")
     return list(values)
 
 
 def scalar(
-    value: Any, dtype: DType, what: str, least: int | None = None, auto: int | None = None
+    value: Any, dtype: DType, label: str, minimum: int | None = None, auto: int | None = None
 ) -> Output:
     """Convert an argument to a tensor of shape ().
 
     Args:
       value: a tensor, or a value that can be converted to one.
-      least: the minimum, which is checked if the value is a constant.
+      minimum: the minimum, which is checked if the value is a constant.
       auto: a smaller value that is also allowed.
     Raises: InvalidTypeError: the element type is not `dtype`; InvalidArgumentError: the shape is
-    not (), or the value is below `least`.
+    not (), or the value is below `minimum`.
     """
     try:
         tensor = convert_to_tensor(value, dtype)
     except (errors.InvalidTypeError, errors.InvalidArgumentError) as cause:
         kind = type(cause)
-        raise kind(f"{what} must be {dtype.name}, shape (): {cause.message}") from cause
+        raise kind(f"{label} must be {dtype.name}, shape (): {cause.message}") from cause
     if tensor.dims not in ((), None):
         raise errors.InvalidArgumentError(
-            f"{what} must be a scalar, got shape {format_dims(tensor.dims)}"
+            f"{label} must be a scalar, got shape {format_dims(tensor.dims)}"
         )
-    known = None if least is None else known_integer(value, tensor)
-    if known is not None and least is not None and known < least and known != auto:
-        allowed = f"{least}" if auto is None else f"{least}, or {auto} for AUTOTUNE"
-        raise errors.InvalidArgumentError(f"{what} must be at least {allowed}, got {known}")
+    static_value = None if minimum is None else known_integer(value, tensor)
+    if (
+        static_value is not None
+        and minimum is not None
+        and static_value < minimum
+        and static_value != auto
+    ):
+        allowed = f"{minimum}" if auto is None else f"{minimum}, or {auto} for AUTOTUNE"
+        raise errors.InvalidArgumentError(f"{label} must be at least {allowed}, got {static_value}")
     return tensor
 
 
@@ -80,7 +85,7 @@ def encoded_paths(value: Any) -> Any:
         value = os.fspath(value)
     if isinstance(value, str):
         return value.encode("utf-8", "surrogateescape") if _escaped(value) else value
-    return [encoded_paths(each) for each in value] if isinstance(value, list | tuple) else value
+    return [encoded_paths(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _escaped(path: str) -> bool:

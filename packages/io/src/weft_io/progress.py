@@ -28,10 +28,10 @@ def _is_set_up() -> bool:
 
 def _is_wanted(record: logging.LogRecord) -> bool:
     """Return True if the program's logging settings let a message through."""
-    own = logging.getLogger("weft")
-    if own.level == logging.NOTSET and not _is_set_up():
+    logger = logging.getLogger("weft")
+    if logger.level == logging.NOTSET and not _is_set_up():
         return True
-    return record.levelno >= own.getEffectiveLevel()
+    return record.levelno >= logger.getEffectiveLevel()
 
 
 log.setLevel(logging.INFO)

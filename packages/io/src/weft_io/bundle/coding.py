@@ -26,23 +26,23 @@ class MalformedError(Exception):
 
     Attributes:
       position: of the first of them.
-      what: a description of the error.
+      label: a description of the error.
     """
 
-    def __init__(self, position: int, what: str) -> None:
-        super().__init__(position, what)
+    def __init__(self, position: int, label: str) -> None:
+        super().__init__(position, label)
         self.position = position
-        self.what = what
+        self.what = label
 
 
 def put_varint(value: int) -> bytes:
     """Return a number below 2**64, seven bits a byte, the lowest first."""
-    made = bytearray()
+    result = bytearray()
     while value >= 0x80:
-        made.append(value & 0x7F | 0x80)
+        result.append(value & 0x7F | 0x80)
         value >>= 7
-    made.append(value)
-    return bytes(made)
+    result.append(value)
+    return bytes(result)
 
 
 def get_varint(data: bytes, position: int, end: int) -> tuple[int, int]:
@@ -100,7 +100,7 @@ def _ordered_number(value: int) -> bytes:
 
 
 def _ordered_bytes(value: bytes) -> bytes:
-    return _SPECIAL.sub(lambda found: _ESCAPED[found[0]], value) + b"\x00\x01"
+    return _SPECIAL.sub(lambda result: _ESCAPED[result[0]], value) + b"\x00\x01"
 
 
 def _ordered_signed(value: int) -> bytes:

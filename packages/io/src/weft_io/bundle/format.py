@@ -37,10 +37,10 @@ class BundleFormat:
         return {shard_path("", number, total) for number in range(total)}
 
     def read(
-        self, prefix: str, index: BundleIndex, wanted: Sequence[tuple[str, Region]], empty: Empty
+        self, prefix: str, index: BundleIndex, expected: Sequence[tuple[str, Region]], empty: Empty
     ) -> list[Array]:
         """Read boxes of tensors."""
-        return read_boxes(prefix, index, wanted, empty)
+        return read_boxes(prefix, index, expected, empty)
 
     def checks(self, prefix: str, index: BundleIndex) -> Iterator[Checked]:
         """Read everything of the types that weft has, and compare the checksums."""

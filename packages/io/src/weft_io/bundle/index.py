@@ -151,17 +151,17 @@ class BundleIndex:
         items = {_HEADER: header.SerializeToString()}
         for name, entry in self.tensors.items():
             key = name.encode()
-            whole = _to_proto(entry.dtype, entry.shape)
+            whole_entry = _to_proto(entry.dtype, entry.shape)
             if entry.parts and entry.parts[0].region == Region.whole(entry.shape):
-                _fill(whole, entry.parts[0])
+                _fill(whole_entry, entry.parts[0])
             else:
                 for part in entry.parts:
                     extents = list(zip(*part.region, strict=True))
-                    _add_slice(whole, extents)
+                    _add_slice(whole_entry, extents)
                     piece = _to_proto(entry.dtype, part.region.shape)
                     _fill(piece, part)
                     items[slice_key(key, extents)] = piece.SerializeToString()
-            items[key] = whole.SerializeToString()
+            items[key] = whole_entry.SerializeToString()
         return table_bytes(sorted(items.items()))
 
 
@@ -220,13 +220,13 @@ def _header(item: tuple[bytes, bytes] | None) -> proto.BundleHeaderProto:
     return header
 
 
-def _parsed(kind: Any, data: bytes, what: str) -> Any:
+def _parsed(kind: Any, data: bytes, label: str) -> Any:
     from google.protobuf.message import DecodeError
 
     try:
         return kind.FromString(data)
     except DecodeError as cause:
-        raise _MalformedError(f"{what} is not a {kind.DESCRIPTOR.name}: {cause}") from cause
+        raise _MalformedError(f"{label} is not a {kind.DESCRIPTOR.name}: {cause}") from cause
 
 
 def _entry_proto(key: bytes, value: bytes) -> proto.BundleEntryProto:
@@ -249,25 +249,25 @@ def _entry(
     messages: Mapping[bytes, proto.BundleEntryProto],
     shards: int,
 ) -> Entry:
-    what = f"tensor {_name(key)!r}"
-    dtype, shape = _dtype(message.dtype, what), _shape(message, what)
+    label = f"tensor {_name(key)!r}"
+    dtype, shape = _dtype(message.dtype, label), _shape(message, label)
     if not message.slices:
-        return Entry(dtype, shape, (_piece(message, Region.whole(shape), dtype, shards, what),))
+        return Entry(dtype, shape, (_piece(message, Region.whole(shape), dtype, shards, label),))
     parts = []
     for item in message.slices:
         extents = [
             (extent.start, extent.length if extent.HasField("length") else -1)
             for extent in item.extent
         ]
-        region = _region(extents, shape, what)
-        found = messages.get(slice_key(key, extents))
-        if found is None or found.slices:
-            raise _MalformedError(f"{what} lacks its slice {list(region.start)}")
-        if found.dtype != message.dtype or _shape(found, what) != region.shape:
-            raise _MalformedError(f"a slice of {what} has another type or shape than it says")
-        parts.append(_piece(found, region, dtype, shards, what))
+        region = _region(extents, shape, label)
+        result = messages.get(slice_key(key, extents))
+        if result is None or result.slices:
+            raise _MalformedError(f"{label} lacks its slice {list(region.start)}")
+        if result.dtype != message.dtype or _shape(result, label) != region.shape:
+            raise _MalformedError(f"a slice of {label} has another type or shape than it says")
+        parts.append(_piece(result, region, dtype, shards, label))
     if not disjoint([part.region for part in parts]):
-        raise _MalformedError(f"slices of {what} overlap")
+        raise _MalformedError(f"slices of {label} overlap")
     return Entry(dtype, shape, tuple(parts))
 
 
@@ -283,61 +283,61 @@ def disjoint(boxes: Iterable[Region]) -> bool:
     starts, ends = starts[order], ends[order]
     for i in range(len(filled) - 1):
         near = slice(i + 1, int(np.searchsorted(starts[:, axis], ends[i, axis])))
-        apart = (starts[near] >= ends[i]) | (ends[near] <= starts[i])
-        if not apart.any(axis=1).all():
+        is_disjoint = (starts[near] >= ends[i]) | (ends[near] <= starts[i])
+        if not is_disjoint.any(axis=1).all():
             return False
     return True
 
 
-def _dtype(number: int, what: str) -> Any:
+def _dtype(number: int, label: str) -> Any:
     from weft_graph import proto
 
     try:
         dtype = DType(number)
     except errors.InvalidTypeError:
         if number not in proto.DataType.values() or not 0 < number < 100:
-            raise _MalformedError(f"{what} has the unknown type {number}") from None
+            raise _MalformedError(f"{label} has the unknown type {number}") from None
         return ForeignType(proto.DataType.Name(number))
     if dtype.is_ref or dtype is dtypes.resource:
-        raise _MalformedError(f"{what} cannot have the type {dtype.name}")
+        raise _MalformedError(f"{label} cannot have the type {dtype.name}")
     return dtype
 
 
-def _shape(message: proto.BundleEntryProto, what: str) -> Shape:
+def _shape(message: proto.BundleEntryProto, label: str) -> Shape:
     shape = tuple([dim.size for dim in message.shape.dim])
     huge = regions.count([size or 1 for size in shape]) >= _LARGEST
     if message.shape.unknown_rank or min(shape, default=0) < 0 or len(shape) > _MAX_RANK or huge:
-        raise _MalformedError(f"{what} cannot have the shape {list(shape)}")
+        raise _MalformedError(f"{label} cannot have the shape {list(shape)}")
     return shape
 
 
-def _region(extents: Extents, shape: Shape, what: str) -> Region:
+def _region(extents: Extents, shape: Shape, label: str) -> Region:
     if len(extents) != len(shape):
-        raise _MalformedError(f"{what} of rank {len(shape)} has a slice of rank {len(extents)}")
+        raise _MalformedError(f"{label} of rank {len(shape)} has a slice of rank {len(extents)}")
     start = tuple([first for first, _ in extents])
     sizes = tuple(
         [full if size == -1 else size for (_, size), full in zip(extents, shape, strict=True)]
     )
     region = Region(start, sizes)
     if min((*start, *sizes), default=0) < 0 or not region.within(shape):
-        raise _MalformedError(f"a slice of {what} leaves it: {list(start)}, {list(sizes)}")
+        raise _MalformedError(f"a slice of {label} leaves it: {list(start)}, {list(sizes)}")
     return region
 
 
 def _piece(
-    message: proto.BundleEntryProto, region: Region, dtype: Any, shards: int, what: str
+    message: proto.BundleEntryProto, region: Region, dtype: Any, shards: int, label: str
 ) -> Piece:
     begin, size = message.offset, message.size
     if not 0 <= message.shard_id < shards or min(begin, size) < 0 or begin + size >= _LARGEST:
         raise _MalformedError(
-            f"{what} cannot be {size} bytes at {begin} of shard {message.shard_id} of {shards}"
+            f"{label} cannot be {size} bytes at {begin} of shard {message.shard_id} of {shards}"
         )
     if isinstance(dtype, DType) and dtype.is_numpy_compatible:
-        wanted = encoding.stored_size(dtype, region.shape)
-        least = regions.count(region.shape) + 4 if wanted is None else wanted
-        if size < least or (wanted is not None and size != wanted):
+        stored_size = encoding.stored_size(dtype, region.shape)
+        minimum = regions.count(region.shape) + 4 if stored_size is None else stored_size
+        if size < minimum or (stored_size is not None and size != stored_size):
             raise _MalformedError(
-                f"{what}, {dtype.name}{list(region.shape)}, cannot take {size} bytes"
+                f"{label}, {dtype.name}{list(region.shape)}, cannot take {size} bytes"
             )
     return Piece(region, message.shard_id, begin, begin + size, message.crc32c)
 
@@ -373,8 +373,10 @@ def merged(path: str, indexes: Sequence[BundleIndex]) -> tuple[BundleIndex, list
                 f"{index.path} and {indexes[0].path} have their bytes in different order"
             )
         for name, entry in index.tensors.items():
-            moved = [part._replace(shard=part.shard + base) for part in entry.parts]
-            tensors[name] = _joined(name, tensors.get(name), entry._replace(parts=tuple(moved)))
+            renumbered = [part._replace(shard=part.shard + base) for part in entry.parts]
+            tensors[name] = _joined(
+                name, tensors.get(name), entry._replace(parts=tuple(renumbered))
+            )
     big = bool(indexes) and indexes[0].big_endian
     return BundleIndex(path, "", len(sources), big, tensors), sources
 
@@ -383,8 +385,8 @@ def _joined(name: str, one: Entry | None, other: Entry) -> Entry:
     if one is None:
         return other
     parts = one.parts + other.parts
-    same = (one.dtype, one.shape) == (other.dtype, other.shape)
-    if not same or not disjoint([part.region for part in parts]):
+    is_same = (one.dtype, one.shape) == (other.dtype, other.shape)
+    if not is_same or not disjoint([part.region for part in parts]):
         raise errors.InvalidArgumentError(
             f"two of the bundles to be merged have a tensor {name!r}, and it is not in slices"
         )

@@ -49,24 +49,24 @@ def merge_bundles(
       InvalidArgumentError: two of them have the same tensor, or the same slice of one.
       DataLossError: an index is damaged.
     """
-    found: list[tuple[str, BundleIndex]] = []
+    result: list[tuple[str, BundleIndex]] = []
     for prefix in prefixes:
         try:
-            found.append((prefix, read_bundle_index(prefix)))
+            result.append((prefix, read_bundle_index(prefix)))
         except errors.NotFoundError:
             if not allow_missing_files:
                 raise
-    index, sources = merged(index_path(destination), [index for _, index in found])
+    index, sources = merged(index_path(destination), [index for _, index in result])
     directory, base = paths.split_prefix(destination)
     with (
         reported("merging bundles into", destination),
         NewBundle(destination, len(sources)) as new,
     ):
-        for number, (which, own) in enumerate(sources):
-            prefix, old = found[which]
+        for number, (shard, own) in enumerate(sources):
+            prefix, old = result[shard]
             new.take(number, shard_path(prefix, own, old.shards))
         new.finish(index.tensors, index.big_endian)
-        for prefix, old in found:
+        for prefix, old in result:
             if paths.absolute(old.path) != paths.absolute(index.path):
                 _remove(prefix, old)
         if delete_old_dirs:
@@ -101,5 +101,5 @@ def _remove_abandoned(directory: str, base: str) -> None:
         if match is None or not is_directory or _STEP.sub("", match["base"]) != stem:
             continue
         place = systems.locate(paths.join(directory, name))[1]
-        if all(_PART.fullmatch(own) or SAVING.match(own) for own, _ in system.list(place)):
+        if all(_PART.fullmatch(name) or SAVING.match(name) for name, _ in system.list(place)):
             system.remove_tree(place)

@@ -80,8 +80,8 @@ class NewBundle:
         storage = self._storage
         storage.sync_directory(self._directory)
         with storage.locked(self._directory):
-            there = journal.replaced(self._directory, self._base)
-            self._note.add(sorted(there - self._needed))
+            replaced_files = journal.replaced(self._directory, self._base)
+            self._note.add(sorted(replaced_files - self._needed))
             storage.write_atomically(index.path, index.to_bytes())
             self._note.settle(self._needed)
         return index
@@ -93,13 +93,13 @@ class NewBundle:
         return path
 
 
-def _other_number(prefix: str, wanted: int) -> int:
+def _other_number(prefix: str, expected: int) -> int:
     """Return a number of shards that the bundle at `prefix` does not have."""
     try:
-        there = read_bundle_index(prefix).shards
+        num_shards = read_bundle_index(prefix).shards
     except (errors.NotFoundError, errors.DataLossError, errors.UnimplementedError):
-        return wanted
-    return wanted + (wanted == there)
+        return expected
+    return expected + (expected == num_shards)
 
 
 def read_bundle_index(prefix: str) -> BundleIndex:

@@ -29,18 +29,18 @@ _THREADS: Final = 4
 
 
 def read_boxes(
-    prefix: str, index: BundleIndex, wanted: Sequence[tuple[str, Region]], empty: Empty
+    prefix: str, index: BundleIndex, expected: Sequence[tuple[str, Region]], empty: Empty
 ) -> list[Array]:
     """Read boxes of tensors; arguments, results and errors as for `CheckpointFormat.read`."""
-    parts = [_parts(prefix, name, index.tensors[name], box) for name, box in wanted]
-    sizes = [sum(part.end - part.begin for part in own) for own in parts]
+    parts = [_parts(prefix, name, index.tensors[name], box) for name, box in expected]
+    sizes = [sum(part.end - part.begin for part in part) for part in parts]
     groups = _groups(sizes, min(_THREADS, os.cpu_count() or 1) if sum(sizes) > _MUCH else 1)
 
     def open_shard(number: int, names: Sequence[str]) -> AbstractContextManager[_Shard]:
         return _opened(prefix, index, number, names)
 
     def read(group: Sequence[int]) -> list[Array]:
-        return assembled(prefix, index.tensors, [wanted[i] for i in group], open_shard, empty)
+        return assembled(prefix, index.tensors, [expected[i] for i in group], open_shard, empty)
 
     if len(groups) == 1:
         return read(groups[0])
@@ -70,13 +70,13 @@ def _parts(prefix: str, name: str, entry: Entry, box: Region) -> list[Piece]:
     if len(entry.parts) == 1 and entry.parts[0].region == Region.whole(entry.shape):
         return list(entry.parts)
     shared = [(part, part.region.overlap(box)) for part in entry.parts]
-    found = [(part, overlap) for part, overlap in shared if overlap is not None]
-    if sum(count(overlap.shape) for _, overlap in found) != count(box.shape):
+    result = [(part, overlap) for part, overlap in shared if overlap is not None]
+    if sum(count(overlap.shape) for _, overlap in result) != count(box.shape):
         raise errors.NotFoundError(
             f"{prefix} lacks slices of tensor {name!r} that are needed for the box that starts at "
             f"{list(box.start)} and has shape {list(box.shape)}"
         )
-    return [part for part, _ in found]
+    return [part for part, _ in result]
 
 
 class _Shard:
@@ -150,10 +150,10 @@ def _opened(prefix: str, index: BundleIndex, number: int, names: Sequence[str]) 
     try:
         file = paths.storage_of(path).open(path)
     except FileNotFoundError as cause:
-        few = list(dict.fromkeys(names))
-        said = ", ".join(few[:5]) + (", ..." if len(few) > 5 else "")
+        unique_names = list(dict.fromkeys(names))
+        listing = ", ".join(unique_names[:5]) + (", ..." if len(unique_names) > 5 else "")
         raise errors.NotFoundError(
-            f"{path} is missing, which {index.path} says holds {said}"
+            f"{path} is missing, which {index.path} says holds {listing}"
         ) from cause
     try:
         yield _Shard(path, file, index.big_endian != (sys.byteorder == "big"))
@@ -161,8 +161,8 @@ def _opened(prefix: str, index: BundleIndex, number: int, names: Sequence[str]) 
         file.close()
 
 
-def _compare(where: str, stored: int, found: int) -> None:
-    if found != stored:
+def _compare(where: str, stored: int, result: int) -> None:
+    if result != stored:
         raise errors.DataLossError(
-            f"{where} is damaged: its checksum must be {stored:#010x}, got {found:#010x}"
+            f"{where} is damaged: its checksum must be {stored:#010x}, got {result:#010x}"
         )

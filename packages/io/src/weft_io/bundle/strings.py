@@ -31,9 +31,9 @@ def encode_strings(array: Array) -> tuple[memoryview, int]:
     Raises: InvalidTypeError: one is something else.
     """
     items = array.reshape(-1).tolist()
-    wrong = next((item for item in items if not isinstance(item, bytes)), None)
-    if wrong is not None:
-        raise errors.InvalidTypeError(f"a string tensor must hold bytes, got {wrong!r}")
+    invalid = next((item for item in items if not isinstance(item, bytes)), None)
+    if invalid is not None:
+        raise errors.InvalidTypeError(f"a string tensor must hold bytes, got {invalid!r}")
     lengths = [len(item) for item in items]
     crc = _crc_of_lengths(lengths)
     check = masked(crc).to_bytes(_SUM, "little")

@@ -154,23 +154,25 @@ class TableReader:
         while position < end:
             start = position
             shared, position = get_varint(data, position, end)
-            own, position = get_varint(data, position, end)
+            num_unshared, position = get_varint(data, position, end)
             size, position = get_varint(data, position, end)
-            if shared > len(key) or own + size > end - position:
-                self._fail(start, f"an entry of {shared} + {own} and {size} bytes does not fit")
+            if shared > len(key) or num_unshared + size > end - position:
+                self._fail(
+                    start, f"an entry of {shared} + {num_unshared} and {size} bytes does not fit"
+                )
             self._budget -= shared
             if self._budget < 0:
                 raise errors.ResourceExhaustedError(
                     f"{self._path}: the keys up to byte {start} take {_RATIO} times as much memory "
                     "as the file"
                 )
-            key = key[:shared] + data[position : position + own]
-            position += own
+            key = key[:shared] + data[position : position + num_unshared]
+            position += num_unshared
             yield key, data[position : position + size]
             position += size
 
-    def _fail(self, position: int, what: str) -> NoReturn:
-        raise errors.DataLossError(f"{self._path} is damaged at byte {position}: {what}")
+    def _fail(self, position: int, label: str) -> NoReturn:
+        raise errors.DataLossError(f"{self._path} is damaged at byte {position}: {label}")
 
 
 # --------------------------------------------------------------------------- writing
@@ -183,7 +185,7 @@ def table_bytes(items: Iterable[tuple[bytes, bytes]], block_size: int = 1 << 18)
       items: keys, ascending, and values.
       block_size: bytes after which a block ends; TensorFlow's by default.
     """
-    made, index, block = bytearray(), _Block(1), _Block(16)
+    result, index, block = bytearray(), _Block(1), _Block(16)
     last, place = b"", b""
     for key, value in items:
         if place:
@@ -192,35 +194,35 @@ def table_bytes(items: Iterable[tuple[bytes, bytes]], block_size: int = 1 << 18)
         block.add(key, value)
         last = key
         if block.size >= block_size:
-            place = _finish(made, block)
+            place = _finish(result, block)
             block = _Block(16)
     if block:
-        place = _finish(made, block)
+        place = _finish(result, block)
     if place:
         index.add(_above(last), place)
-    places = _finish(made, _Block(1)) + _finish(made, index)
-    return bytes(made + places.ljust(FOOTER - len(TABLE_MAGIC), b"\0") + TABLE_MAGIC)
+    places = _finish(result, _Block(1)) + _finish(result, index)
+    return bytes(result + places.ljust(FOOTER - len(TABLE_MAGIC), b"\0") + TABLE_MAGIC)
 
 
 def _between(low: bytes, high: bytes) -> bytes:
     """Return a key that is at least `low` and below `high`, and short if that is easy."""
-    same = _common(low, high)
-    if same < min(len(low), len(high)) and low[same] + 1 < high[same]:
-        return low[:same] + bytes([low[same] + 1])
+    common = _common(low, high)
+    if common < min(len(low), len(high)) and low[common] + 1 < high[common]:
+        return low[:common] + bytes([low[common] + 1])
     return low
 
 
 def _above(key: bytes) -> bytes:
     """Return a key that is at least `key`, and short if that is easy."""
-    same = len(key) - len(key.lstrip(b"\xff"))
-    return key[:same] + bytes([key[same] + 1]) if same < len(key) else key
+    num_equal = len(key) - len(key.lstrip(b"\xff"))
+    return key[:num_equal] + bytes([key[num_equal] + 1]) if num_equal < len(key) else key
 
 
-def _finish(made: bytearray, block: _Block) -> bytes:
+def _finish(data: bytearray, block: _Block) -> bytes:
     """Append a block and its trailer; returns its place."""
     content = block.to_bytes() + bytes([_PLAIN])
-    place = put_varint(len(made)) + put_varint(len(content) - 1)
-    made += content + _U32.pack(masked(crc32c(content)))
+    place = put_varint(len(data)) + put_varint(len(content) - 1)
+    data += content + _U32.pack(masked(crc32c(content)))
     return place
 
 

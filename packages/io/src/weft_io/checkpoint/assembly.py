@@ -29,27 +29,27 @@ OpenFile = Callable[[int, Sequence[str]], AbstractContextManager[OpenShard]]
 def assembled(
     prefix: str,
     tensors: Mapping[str, StoredTensor],
-    wanted: Sequence[tuple[str, Region]],
+    expected: Sequence[tuple[str, Region]],
     open_file: OpenFile,
     empty: Empty,
 ) -> list[Array]:
     """Read boxes of tensors; arguments, results and errors as for `CheckpointFormat.read`."""
-    needs: dict[int, dict[tuple[str, StoredPart], list[int]]] = {}
-    for i, (name, box) in enumerate(wanted):
+    parts_by_shard: dict[int, dict[tuple[str, StoredPart], list[int]]] = {}
+    for i, (name, box) in enumerate(expected):
         parts = tensors[name].parts
         for part in parts:
             if len(parts) == 1 or part.region.overlap(box) is not None:
-                needs.setdefault(part.shard, {}).setdefault((name, part), []).append(i)
-    results: list[Any] = [None] * len(wanted)
-    boxes = [box for _, box in wanted]
-    for number, of_file in sorted(needs.items()):
+                parts_by_shard.setdefault(part.shard, {}).setdefault((name, part), []).append(i)
+    results: list[Any] = [None] * len(expected)
+    boxes = [box for _, box in expected]
+    for number, of_file in sorted(parts_by_shard.items()):
         names = list(dict.fromkeys(name for name, _ in of_file))
         with reported("reading", prefix), open_file(number, names) as shard:
             for (name, part), users in sorted(of_file.items(), key=lambda need: need[0][1].begin):
                 _Targets(results, users, boxes, tensors[name].dtype, empty).fill(shard, name, part)
     return [
         empty(box.shape, tensors[name].dtype.numpy) if result is None else result
-        for result, (name, box) in zip(results, wanted, strict=True)
+        for result, (name, box) in zip(results, expected, strict=True)
     ]
 
 

@@ -70,9 +70,9 @@ def digest_like(text: str) -> Digest:
 
 def checksum(data: Data, kind: str = KIND) -> str:
     """Return the checksum of bytes, as text."""
-    made = digest(kind)
-    made.update(data)
-    return made.text()
+    result = digest(kind)
+    result.update(data)
+    return result.text()
 
 
 def is_checksum(text: str) -> bool:

@@ -103,12 +103,12 @@ class CheckpointFormat(Protocol):
         """Return the files with data that an index names, after the prefix. Raises: as `parse`."""
 
     def read(
-        self, prefix: str, index: Any, wanted: Sequence[tuple[str, Region]], empty: Empty
+        self, prefix: str, index: Any, expected: Sequence[tuple[str, Region]], empty: Empty
     ) -> list[Array]:
         """Read and verify boxes of tensors.
 
         Args:
-          wanted: names in the index, and boxes within the tensors.
+          expected: names in the index, and boxes within the tensors.
           empty: `empty(shape, numpy dtype)`, the allocator.
         Raises:
           NotFoundError: a file is missing, or a slice that a box needs.

@@ -46,8 +46,8 @@ def recognized(data: bytes, path: str) -> CheckpointFormat:
     if _WEFT.recognizes(data):  # without loading the others
         return _WEFT
     for name in _formats:
-        if (found := _formats.lookup(name)).recognizes(data):
-            return found
+        if (result := _formats.lookup(name)).recognizes(data):
+            return result
     raise errors.DataLossError(
         f"{path} is damaged, or is no index of a checkpoint in a format of {', '.join(_formats)}"
     )

@@ -191,10 +191,10 @@ def _verified(data: bytes, path: str) -> bytes:
     if match is None:
         raise errors.DataLossError(f"{path} is damaged, or is not the index of a weft checkpoint")
     version, crc, body = match.groups()
-    found = _checksum(version, body)
-    if found != int(crc, 16):
+    checksum = _checksum(version, body)
+    if checksum != int(crc, 16):
         raise errors.DataLossError(
-            f"{path} is damaged: its checksum must be {crc.decode()}, got {found:08x}"
+            f"{path} is damaged: its checksum must be {crc.decode()}, got {checksum:08x}"
         )
     if not 1 <= int(version) <= FORMAT_VERSION:
         raise errors.UnimplementedError(
@@ -291,8 +291,8 @@ def _part_from_json(
     if number >= len(shards) or not shards[number].header <= begin <= end <= shards[number].size:
         raise _MalformedError(f"bytes {begin} to {end} of tensor {name!r} are outside its shard")
     size = encoding.stored_size(dtype, region.shape)
-    least = 8 * regions.count(region.shape) if size is None else size
-    if end - begin < least or (size is not None and end - begin > size):
+    minimum = 8 * regions.count(region.shape) if size is None else size
+    if end - begin < minimum or (size is not None and end - begin > size):
         raise _MalformedError(
             f"tensor {name!r}, {dtype.name}{list(region.shape)}, cannot take {end - begin} bytes"
         )

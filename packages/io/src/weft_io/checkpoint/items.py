@@ -63,10 +63,10 @@ class Wholes(dict[str, Whole]):
                 f"got a value of shape {list(shape)}"
             )
         whole = Whole(dtype, full)
-        known = self.setdefault(name, whole)
-        if known != whole:
+        existing = self.setdefault(name, whole)
+        if existing != whole:
             raise errors.InvalidArgumentError(
-                f"{name!r} is saved in parts of different tensors: {known.dtype.name}"
-                f"{list(known.shape)} and {dtype.name}{list(full)}"
+                f"{name!r} is saved in parts of different tensors: {existing.dtype.name}"
+                f"{list(existing.shape)} and {dtype.name}{list(full)}"
             )
         return region

@@ -79,12 +79,12 @@ class Journal:
 
 def recover(directory: str) -> None:
     """Clean up in `directory` after processes that died during saves. Raises: OSError."""
-    for found in paths.storage_of(directory).abandoned(directory):
-        if found.data.startswith(_FIRST_LINE):
-            if settle(paths.join(directory, found.base), _names(found.data)):
-                found.remove()
-        elif not _NOTE.match(found.data):  # a partly written or empty file
-            found.remove()
+    for result in paths.storage_of(directory).abandoned(directory):
+        if result.data.startswith(_FIRST_LINE):
+            if settle(paths.join(directory, result.base), _names(result.data)):
+                result.remove()
+        elif not _NOTE.match(result.data):  # a partly written or empty file
+            result.remove()
 
 
 def _names(data: bytes) -> list[str]:
@@ -122,8 +122,8 @@ def is_part_name(base: str, name: str) -> bool:
     """Return True if a file belongs to a checkpoint at `base` and is not its index."""
     if not name.startswith(base):
         return False
-    rest = name[len(base) :]
-    return rest == ".meta" or _PART.fullmatch(rest) is not None
+    remaining = name[len(base) :]
+    return remaining == ".meta" or _PART.fullmatch(remaining) is not None
 
 
 def names_of(prefix: str) -> set[str]:

@@ -66,7 +66,7 @@ def read_index(prefix: str) -> CheckpointIndex:
         ) from cause
 
 
-def read_tensors(prefix: str, wanted: Sequence[Wanted], empty: Empty = np.empty) -> list[Array]:
+def read_tensors(prefix: str, wanteds: Sequence[Wanted], empty: Empty = np.empty) -> list[Array]:
     """Read and verify tensors of a checkpoint.
 
     Names, types and shapes are compared before anything is read, and all bytes are verified before
@@ -84,37 +84,40 @@ def read_tensors(prefix: str, wanted: Sequence[Wanted], empty: Empty = np.empty)
     index = read_index(prefix)
     for _ in range(_ATTEMPTS):
         try:
-            return _read(prefix, index, wanted, empty)
+            return _read(prefix, index, wanteds, empty)
         except errors.NotFoundError:
             # Someone may have replaced the checkpoint and removed the shards of this index.
-            again = read_index(prefix)
-            if again.save == index.save:
+            current_index = read_index(prefix)
+            if current_index.save == index.save:
                 raise
-            index = again
+            index = current_index
     raise errors.AbortedError(f"{prefix} was replaced each of the {_ATTEMPTS} times it was read")
 
 
 def _read(
-    prefix: str, index: CheckpointIndex, wanted: Sequence[Wanted], empty: Empty
+    prefix: str, index: CheckpointIndex, wanteds: Sequence[Wanted], empty: Empty
 ) -> list[Array]:
-    asked = [want.name in index.tensors or not want.optional for want in wanted]
-    there = list(compress(wanted, asked))
-    check_names(prefix, index, [want.name for want in there])
-    stored = [_present(index, want.name) for want in there]
-    boxes = [_check(prefix, entry, want) for entry, want in zip(stored, there, strict=True)]
+    requested = [expected.name in index.tensors or not expected.optional for expected in wanteds]
+    requested_names = list(compress(wanteds, requested))
+    check_names(prefix, index, [expected.name for expected in requested_names])
+    stored = [_present(index, expected.name) for expected in requested_names]
+    boxes = [
+        _check(prefix, entry, expected)
+        for entry, expected in zip(stored, requested_names, strict=True)
+    ]
     sources = [
-        entry.overlaps(box) if isinstance(entry, SplitSlot) else [Source(want.name, box, box)]
-        for entry, want, box in zip(stored, there, boxes, strict=True)
+        entry.overlaps(box) if isinstance(entry, SplitSlot) else [Source(expected.name, box, box)]
+        for entry, expected, box in zip(stored, requested_names, boxes, strict=True)
     ]
     requests = [(source.name, source.inner) for group in sources for source in group]
     arrays = iter(format_of(index).read(prefix, index, requests, empty))
-    found = (
+    result = (
         next(arrays)
         if len(group) == 1
         else joined(group, arrays, empty(box.shape, entry.dtype.numpy))
         for entry, box, group in zip(stored, boxes, sources, strict=True)
     )
-    return [next(found) if is_there else np.array(b"", object) for is_there in asked]
+    return [next(result) if is_there else np.array(b"", object) for is_there in requested]
 
 
 def _stored(index: CheckpointIndex, name: str) -> StoredTensor | SplitSlot | None:
@@ -136,36 +139,36 @@ def check_names(prefix: str, index: CheckpointIndex, names: Iterable[str]) -> No
         return
     import difflib
 
-    said = []
+    problems = []
     for name in missing[:10]:
         near = difflib.get_close_matches(name, index.tensors, n=3)
-        said.append(f"{name} (near names: {', '.join(near)})" if near else name)
+        problems.append(f"{name} (near names: {', '.join(near)})" if near else name)
     if len(missing) > 10:
-        said.append(f"and {len(missing) - 10} more")
+        problems.append(f"and {len(missing) - 10} more")
     raise errors.NotFoundError(
-        f"{prefix} lacks {len(missing)} of the tensors wanted: {', '.join(said)}; "
+        f"{prefix} lacks {len(missing)} of the tensors wanted: {', '.join(problems)}; "
         f"it has {len(index.tensors)} tensors",
         details={"missing": missing},
     )
 
 
-def _check(prefix: str, entry: StoredTensor | SplitSlot, want: Wanted) -> Region:
+def _check(prefix: str, entry: StoredTensor | SplitSlot, expected: Wanted) -> Region:
     """Return the box that is wanted of a tensor, after comparing its type and shape."""
-    parsed = parse_spec(want.spec)
-    if want.dtype is not None and want.dtype.base_dtype is not entry.dtype:
+    parsed = parse_spec(expected.spec)
+    if expected.dtype is not None and expected.dtype.base_dtype is not entry.dtype:
         raise errors.InvalidArgumentError(
-            f"tensor {want.name!r} of {prefix} must be {want.dtype.base_dtype.name}, "
+            f"tensor {expected.name!r} of {prefix} must be {expected.dtype.base_dtype.name}, "
             f"got {entry.dtype.name}"
         )
     full, box = (entry.shape, Region.whole(entry.shape)) if parsed is None else parsed
     if full != entry.shape:
         raise errors.InvalidArgumentError(
-            f"tensor {want.name!r} of {prefix} must have shape {format_dims(full)}, "
+            f"tensor {expected.name!r} of {prefix} must have shape {format_dims(full)}, "
             f"got {format_dims(entry.shape)}"
         )
-    if not compatible_dims(want.dims, box.shape):
+    if not compatible_dims(expected.dims, box.shape):
         raise errors.InvalidArgumentError(
-            f"tensor {want.name!r} of {prefix} must have shape {format_dims(want.dims)}, "
+            f"tensor {expected.name!r} of {prefix} must have shape {format_dims(expected.dims)}, "
             f"got {format_dims(box.shape)}"
         )
     return box

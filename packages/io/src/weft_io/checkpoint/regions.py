@@ -100,7 +100,7 @@ def tiles(regions: Sequence[Region], shape: Shape) -> bool:
     starts = np.array([region.start for region in regions], np.int64)
     ends = starts + np.array([region.shape for region in regions], np.int64)
     for i in range(len(regions) - 1):
-        apart = (starts[i + 1 :] >= ends[i]) | (ends[i + 1 :] <= starts[i])
-        if not apart.any(axis=1).all():
+        is_disjoint = (starts[i + 1 :] >= ends[i]) | (ends[i + 1 :] <= starts[i])
+        if not is_disjoint.any(axis=1).all():
             return False
     return True

@@ -115,12 +115,12 @@ def _write(file: Writing, header: bytes, blobs: Sequence[memoryview]) -> list[st
 
 
 def _write_large(file: Writing, blob: memoryview) -> str:
-    made = digest()
+    result = digest()
     for start in range(0, len(blob), _CHUNK):
         chunk = blob[start : start + _CHUNK]
-        made.update(chunk)
+        result.update(chunk)
         file.write(chunk)
-    return made.text()
+    return result.text()
 
 
 # --------------------------------------------------------------------------- reading
@@ -140,11 +140,11 @@ class ShardReader:
                 f"{path} is damaged: it must have {shard.size} bytes, and has {file.size}"
             )
         header = memoryview(bytearray(shard.header))
-        _, found = self._fill(0, header, shard.checksum)
-        if found != shard.checksum:
+        _, result = self._fill(0, header, shard.checksum)
+        if result != shard.checksum:
             raise errors.DataLossError(
                 f"{path} is damaged: the checksum of its header must be {shard.checksum}, "
-                f"got {found}"
+                f"got {result}"
             )
 
     def read(self, name: str, dtype: DType, part: Part, empty: Empty) -> Array:
@@ -157,13 +157,13 @@ class ShardReader:
         """
         size = part.end - part.begin
         array, memory = encoding.allocate(dtype, part.region.shape, size, empty)
-        got, found = self._fill(part.begin, memory, part.checksum)
+        actual, result = self._fill(part.begin, memory, part.checksum)
         where = f"tensor {name!r} in {self._path}, bytes {part.begin} to {part.end},"
-        if got < size:
-            raise errors.DataLossError(f"{where} is damaged: the file ends after {got} of them")
-        if found != part.checksum:
+        if actual < size:
+            raise errors.DataLossError(f"{where} is damaged: the file ends after {actual} of them")
+        if result != part.checksum:
             raise errors.DataLossError(
-                f"{where} is damaged: its checksum must be {part.checksum}, got {found}"
+                f"{where} is damaged: its checksum must be {part.checksum}, got {result}"
             )
         try:
             return encoding.decode(array, dtype, part.region.shape)
@@ -177,16 +177,16 @@ class ShardReader:
           like: a checksum, for its kind.
         Returns: the number of bytes read, and their checksum.
         """
-        made = digest_like(like)
+        result = digest_like(like)
         done = 0
         while done < len(memory):
             chunk = memory[done : done + self._file.chunk]
-            got = self._file.read_into(position + done, chunk)
-            made.update(chunk[:got])
-            done += got
-            if got < len(chunk):
+            actual = self._file.read_into(position + done, chunk)
+            result.update(chunk[:actual])
+            done += actual
+            if actual < len(chunk):
                 break
-        return done, made.text()
+        return done, result.text()
 
 
 @contextmanager

@@ -45,10 +45,10 @@ class SplitSlot(NamedTuple):
 
     def overlaps(self, box: Region) -> list[Source]:
         """Return the sources that a box of the whole consists of, in order."""
-        found = [(name, region, region.overlap(box)) for name, region in self.pieces]
+        result = [(name, region, region.overlap(box)) for name, region in self.pieces]
         return [
             Source(name, Region(_difference(shared.start, region.start), shared.shape), shared)
-            for name, region, shared in found
+            for name, region, shared in result
             if shared is not None
         ]
 
@@ -63,23 +63,23 @@ def find_split_slot(tensors: Mapping[str, StoredTensor], name: str) -> SplitSlot
     if former is not None:
         tensor = tensors[former]
         return SplitSlot(tensor.dtype, tensor.shape, ((former, Region.whole(tensor.shape)),))
-    whole, slash, slot = name.rpartition("/")
+    variable, slash, slot = name.rpartition("/")
     while slash:
-        stored = whole if whole in tensors else _former_name(tensors, whole)
+        stored = variable if variable in tensors else _former_name(tensors, variable)
         if stored is not None:
             names = (f"{stored}/part_{i}/{slot}" for i in count())
             pieces = list(takewhile(tensors.__contains__, names))
             return _join(tensors, tensors[stored].shape, pieces) if pieces else None
-        whole, slash, rest = whole.rpartition("/")
-        slot = f"{rest}/{slot}"
+        variable, slash, remaining = variable.rpartition("/")
+        slot = f"{remaining}/{slot}"
     return None
 
 
 def _former_name(tensors: Mapping[str, StoredTensor], name: str) -> str | None:
     """Return the old name of a variable of `create_partitioned_variables`, or None."""
     names = (f"{name}/{name.rpartition('/')[2]}", f"{name}/part")
-    found = (each for each in names if each in tensors and len(tensors[each].parts) > 1)
-    return next(found, None)
+    result = (name for name in names if name in tensors and len(tensors[name].parts) > 1)
+    return next(result, None)
 
 
 def joined(sources: Sequence[Source], arrays: Iterator[Array], target: Array) -> Array:

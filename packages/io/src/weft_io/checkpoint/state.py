@@ -211,8 +211,8 @@ def get_checkpoint_state(
     message = _from_bytes(data, path)
     message.model_checkpoint_path = paths.join(checkpoint_dir, message.model_checkpoint_path)
     prefixes = message.all_model_checkpoint_paths
-    for i, each in enumerate(prefixes):
-        prefixes[i] = paths.join(checkpoint_dir, each)
+    for i, prefix in enumerate(prefixes):
+        prefixes[i] = paths.join(checkpoint_dir, prefix)
     return message
 
 
@@ -340,10 +340,10 @@ def latest_in(path: str) -> str:
     """
     if not paths.storage_of(path).is_directory(path):
         return path
-    found = latest_checkpoint(path)
-    if found is None:
+    result = latest_checkpoint(path)
+    if result is None:
         raise CheckpointNotFoundError(f"the directory {path} has no checkpoint")
-    return found
+    return result
 
 
 def list_variables(ckpt_dir_or_file: str) -> list[tuple[str, list[int]]]:

@@ -71,8 +71,8 @@ def _numbers(value: Array, dtype: DType) -> Array:
 def statistics(value: Any, dtype: DType) -> Statistics:
     """Return the statistics of a tensor."""
     total = zeros = not_finite = 0
-    least: Any = None
-    most: Any = None
+    minimum: Any = None
+    limit: Any = None
     mean = squares = 0.0
     flat = _flat(value)
     for start in range(0, flat.size, _PIECE):
@@ -83,8 +83,8 @@ def statistics(value: Any, dtype: DType) -> Statistics:
         if not good.size:
             continue
         low, high = good.min().item(), good.max().item()
-        least = low if least is None else min(least, low)
-        most = high if most is None else max(most, high)
+        minimum = low if minimum is None else min(minimum, low)
+        limit = high if limit is None else max(limit, high)
         with np.errstate(over="ignore", invalid="ignore"):  # squares of the largest float64
             wide = good.astype(np.float64)
             own = float(wide.mean())
@@ -94,7 +94,7 @@ def statistics(value: Any, dtype: DType) -> Statistics:
         total = both
     if not total:
         return Statistics(None, None, None, None, zeros, not_finite)
-    return Statistics(least, most, mean, float(np.sqrt(squares / total)), zeros, not_finite)
+    return Statistics(minimum, limit, mean, float(np.sqrt(squares / total)), zeros, not_finite)
 
 
 def difference(a: Any, b: Any, dtype: DType) -> Difference | None:
@@ -112,8 +112,8 @@ def difference(a: Any, b: Any, dtype: DType) -> Difference | None:
             continue
         elements += int(np.count_nonzero(unequal))
         if dtype is not dtypes.string:
-            apart, part = _distance(one[unequal], two[unequal], dtype)
-            absolute, relative = max(absolute, apart), max(relative or 0.0, part)
+            distance, part = _distance(one[unequal], two[unequal], dtype)
+            absolute, relative = max(absolute, distance), max(relative or 0.0, part)
     return Difference(elements, absolute, relative) if elements else None
 
 
@@ -141,9 +141,9 @@ def _distance(a: Array, b: Array, dtype: DType) -> tuple[Any, float]:
     if dtype.is_integer or dtype.is_quantized:
         high, low = np.maximum(a, b), np.minimum(a, b)
         unsigned = np.dtype(f"u{a.dtype.itemsize}")
-        apart = np.subtract(high.view(unsigned), low.view(unsigned))  # exact, as it wraps around
+        distance = np.subtract(high.view(unsigned), low.view(unsigned))  # exact, as it wraps around
         size = np.maximum(np.abs(a.astype(np.float64)), np.abs(b.astype(np.float64)))
-        return apart.max().item(), float((apart / np.maximum(size, 1)).max())
+        return distance.max().item(), float((distance / np.maximum(size, 1)).max())
     wide = np.complex128 if dtype.is_complex else np.float64
     with np.errstate(all="ignore"):
         x, y = a.astype(wide), b.astype(wide)

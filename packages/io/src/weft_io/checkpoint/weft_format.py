@@ -33,14 +33,14 @@ class WeftFormat:
         return shard_suffixes(data, path)
 
     def read(
-        self, prefix: str, index: Index, wanted: Sequence[tuple[str, Region]], empty: Empty
+        self, prefix: str, index: Index, expected: Sequence[tuple[str, Region]], empty: Empty
     ) -> list[Array]:
         """Read boxes of tensors."""
 
         def open_shard(number: int, names: Sequence[str]) -> AbstractContextManager[ShardReader]:
             return opened(prefix, index.shards[number], names)
 
-        return assembled(prefix, index.tensors, wanted, open_shard, empty)
+        return assembled(prefix, index.tensors, expected, open_shard, empty)
 
     def checks(self, prefix: str, index: Index) -> Iterator[Checked]:
         """Read everything, shard by shard, and compare the checksums."""

@@ -98,13 +98,13 @@ class _Plan:
         used = sorted({item.shard for item in items}) or [0]
         self.shards: list[list[Piece]] = [[] for _ in used]
         numbers = {shard: i for i, shard in enumerate(used)}
-        found: dict[str, list[Region]] = {}
+        result: dict[str, list[Region]] = {}
         for item in items:
             region = self._wholes.add(item)
-            found.setdefault(item.name, []).append(region)
+            result.setdefault(item.name, []).append(region)
             piece = Piece(item.name, item.dtype, region, item.value)
             self.shards[numbers[item.shard]].append(piece)
-        for name, parts in found.items():
+        for name, parts in result.items():
             shape = self._wholes[name].shape
             if not regions.tiles(parts, shape):
                 raise errors.InvalidArgumentError(

@@ -74,48 +74,48 @@ def _frames(data: bytes) -> Iterator[_Frame]:
     if data[:6] not in (b"GIF87a", b"GIF89a"):
         raise ValueError("the signature is another one")
     flags = data[10]
-    at = 13
-    shared, at = _colors(data, at, flags)
+    index = 13
+    shared, index = _colors(data, index, flags)
     clear: int | None = None
     while True:
-        kind = data[at : at + 1]
+        kind = data[index : index + 1]
         if kind == b"!":
-            block, label = data[at + 2 : at + 7], data[at + 1]
+            block, label = data[index + 2 : index + 7], data[index + 1]
             if label == 0xF9 and len(block) == 5:
                 clear = block[4] if block[1] & 1 else None
-            at = _skip(data, at + 2)
+            index = _skip(data, index + 2)
         elif kind == b",":
-            left, top, width, height, flags = struct.unpack_from("<HHHHB", data, at + 1)
+            left, top, width, height, flags = struct.unpack_from("<HHHHB", data, index + 1)
             check_size("GIF", width, height, 3, len(data) * _INFLATED)
-            own, at = _colors(data, at + 10, flags)
-            end = _skip(data, at + 1)
-            colors = shared if own is None else own
-            inner = data[at + 1 : end]
+            palette, index = _colors(data, index + 10, flags)
+            end = _skip(data, index + 1)
+            colors = shared if palette is None else palette
+            inner = data[index + 1 : end]
             yield _Frame(
-                *(left, top, width, height, bool(flags & 0x40), colors, clear, data[at], inner)
+                *(left, top, width, height, bool(flags & 0x40), colors, clear, data[index], inner)
             )
-            at, clear = end, None
+            index, clear = end, None
         elif kind == b";":
             return
         else:
-            raise ValueError(f"there is no block at byte {at}")
+            raise ValueError(f"there is no block at byte {index}")
 
 
-def _colors(data: bytes, at: int, flags: int) -> tuple[Array | None, int]:
+def _colors(data: bytes, index: int, flags: int) -> tuple[Array | None, int]:
     """Return the color table at a position, if the flags include one, and its end."""
     if not flags & 0x80:
-        return None, at
-    end = at + (6 << (flags & 7))
+        return None, index
+    end = index + (6 << (flags & 7))
     if end > len(data):
         raise ValueError("a table of colours is not complete")
-    return np.frombuffer(data[at:end], np.uint8).reshape(-1, 3), end
+    return np.frombuffer(data[index:end], np.uint8).reshape(-1, 3), end
 
 
-def _skip(data: bytes, at: int) -> int:
+def _skip(data: bytes, index: int) -> int:
     """Return the end of a chain of blocks."""
-    while data[at]:
-        at += data[at] + 1
-    return at + 1
+    while data[index]:
+        index += data[index] + 1
+    return index + 1
 
 
 def _draw(frame: _Frame, canvas: Array) -> None:
@@ -130,9 +130,10 @@ def _draw(frame: _Frame, canvas: Array) -> None:
     columns = slice(frame.left, min(frame.left + frame.width, canvas.shape[1]))
     inside = canvas[rows, columns]
     index = index[: inside.shape[0], : inside.shape[1]]
-    shown = np.ones(index.shape, bool) if frame.clear is None else index != frame.clear
-    if (index[shown] >= len(frame.colors)).any():
+    is_opaque = np.ones(index.shape, bool) if frame.clear is None else index != frame.clear
+    if (index[is_opaque] >= len(frame.colors)).any():
         raise errors.InvalidArgumentError(
-            f"a pixel of the GIF image has colour {int(index[shown].max())} of {len(frame.colors)}"
+            f"a pixel of the GIF image has colour {int(index[is_opaque].max())} of "
+            f"{len(frame.colors)}"
         )
-    inside[shown] = frame.colors[index[shown]]
+    inside[is_opaque] = frame.colors[index[is_opaque]]

@@ -90,13 +90,13 @@ def _decode_usual(
     check_size("JPEG", width, height, depth, available)
     if ratio > 1 and min(height, width) < _LEAST_SCALED:
         return None
-    wanted = channels or depth
-    shape = -(-height // ratio), -(-width // ratio), wanted
+    expected = channels or depth
+    shape = -(-height // ratio), -(-width // ratio), expected
     pixels = empty(shape, np.dtype(np.uint8))
     try:
-        made = simplejpeg.decode_jpeg(
+        jpeg = simplejpeg.decode_jpeg(
             data,
-            "GRAY" if wanted == 1 else "RGB",
+            "GRAY" if expected == 1 else "RGB",
             min_height=shape[0] if ratio > 1 else 0,
             min_width=shape[1] if ratio > 1 else 0,
             buffer=pixels,
@@ -104,7 +104,7 @@ def _decode_usual(
         )
     except ValueError:  # a warning of libjpeg, such as bytes that are missing or too many
         return None
-    return pixels if made.shape == shape else None
+    return pixels if jpeg.shape == shape else None
 
 
 def _read_header(data: bytes) -> tuple[int, int, int] | None:
@@ -123,12 +123,12 @@ def _decode_any(data: bytes, channels: int, ratio: int, recover: bool) -> Array:
     if recover:
         data += _END * 2  # or the decoder waits for more bytes
     image = _opened(data, None if recover else len(data) * _INFLATED)
-    wanted = channels or (1 if image.mode == "L" else 3)
-    if wanted == 1 and image.mode == "RGB":
+    expected = channels or (1 if image.mode == "L" else 3)
+    if expected == 1 and image.mode == "RGB":
         image.draft("L", None)
     if ratio > 1:
         _scale(image, ratio)
-    return _as_channels(np.asarray(image), wanted)
+    return _as_channels(np.asarray(image), expected)
 
 
 def _opened(data: bytes, available: int | None) -> Any:
@@ -193,9 +193,9 @@ def encode_jpeg(image: Array, options: JpegOptions) -> bytes:
         raise errors.InvalidArgumentError(
             f"a JPEG image must have at most 65500 pixels along a side, got {height} by {width}"
         )
-    made = Image.fromarray(image[:, :, 0] if channels == 1 else image)
+    fromarray = Image.fromarray(image[:, :, 0] if channels == 1 else image)
     file = io.BytesIO()
-    made.save(
+    fromarray.save(
         file,
         "JPEG",
         quality=options.quality,

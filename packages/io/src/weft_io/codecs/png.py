@@ -83,21 +83,21 @@ def _read(data: bytes) -> _Chunks:
     if data[:8] != SIGNATURE:
         raise ValueError("the signature is another one")
     chunks: _Chunks | None = None
-    at = 8
+    index = 8
     while True:
-        if at + 12 > len(data):
+        if index + 12 > len(data):
             raise ValueError(f"it ends at byte {len(data)}, before the chunk IEND")
-        length, kind = struct.unpack_from(">I4s", data, at)
-        if at + 12 + length > len(data):
+        length, kind = struct.unpack_from(">I4s", data, index)
+        if index + 12 + length > len(data):
             raise ValueError(
-                f"it is truncated: chunk {kind!r} at byte {at} has {length:,} bytes, and "
-                f"{len(data) - at - 12:,} are there"
+                f"it is truncated: chunk {kind!r} at byte {index} has {length:,} bytes, and "
+                f"{len(data) - index - 12:,} are there"
             )
-        body = data[at + 8 : at + 8 + length]
-        (check,) = struct.unpack_from(">I", data, at + 8 + length)
+        body = data[index + 8 : index + 8 + length]
+        (check,) = struct.unpack_from(">I", data, index + 8 + length)
         sound = isal_zlib.crc32(body, isal_zlib.crc32(kind)) == check
         if not sound and kind[:1].isupper():
-            raise ValueError(f"the checksum of chunk {kind!r} at byte {at} is wrong")
+            raise ValueError(f"the checksum of chunk {kind!r} at byte {index} is wrong")
         if chunks is None:
             if kind != b"IHDR":
                 raise ValueError(f"the first chunk is {kind!r}")
@@ -112,7 +112,7 @@ def _read(data: bytes) -> _Chunks:
             chunks.data.append(body)
         elif kind[:1].isupper():
             raise ValueError(f"nothing is known of chunk {kind!r}")
-        at += 12 + length
+        index += 12 + length
 
 
 def _header(body: bytes, size: int) -> _Chunks:
@@ -223,8 +223,8 @@ def _color_and_alpha(pixels: Array, chunks: _Chunks) -> tuple[Array, Array | Non
     if chunks.bits < 8:
         key = key * (255 // ((1 << chunks.bits) - 1))
     clear = (pixels == key).all(axis=2, keepdims=True)
-    most = pixels.dtype.type(np.iinfo(pixels.dtype).max)
-    return pixels, np.where(clear, pixels.dtype.type(0), most)
+    limit = pixels.dtype.type(np.iinfo(pixels.dtype).max)
+    return pixels, np.where(clear, pixels.dtype.type(0), limit)
 
 
 def _grey(color: Array) -> Array:
@@ -253,8 +253,8 @@ def encode_png(image: Array, compression: int = -1) -> bytes:
     mode = _MODES[channels]
     pixels = np.ascontiguousarray(image[:, :, 0] if channels == 1 else image)
     file = io.BytesIO()
-    made = Image.frombuffer(mode, (width, height), pixels, "raw", mode, 0, 1)
-    made.save(file, "PNG", compress_level=6 if compression < 0 else compression)
+    result = Image.frombuffer(mode, (width, height), pixels, "raw", mode, 0, 1)
+    result.save(file, "PNG", compress_level=6 if compression < 0 else compression)
     return file.getvalue()
 
 

@@ -53,11 +53,11 @@ def decode_wav(data: bytes, channels: int = -1, frames: int = -1) -> tuple[Array
     Raises: InvalidArgumentError: these bytes do not decode.
     """
     samples, rate = _read(data)
-    have, there = samples.shape
-    count = have if frames < 0 else frames
-    width = there if channels < 0 else channels
+    num_samples, num_channels = samples.shape
+    count = num_samples if frames < 0 else frames
+    width = num_channels if channels < 0 else channels
     result = np.zeros((count, width), np.float32)
-    part = samples[:count, np.minimum(np.arange(width), there - 1)]
+    part = samples[:count, np.minimum(np.arange(width), num_channels - 1)]
     np.divide(part, np.float32(1 << 15), out=result[: len(part)], dtype=np.float32)
     return result, rate
 
@@ -67,10 +67,10 @@ def _read(data: bytes) -> tuple[Array, int]:
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
         raise _bad(f"it starts with {data[:12]!r}")
     described: tuple[int, ...] | None = None
-    at = 12
-    while at + 8 <= len(data):
-        kind, size = struct.unpack_from("<4sI", data, at)
-        body = data[at + 8 : at + 8 + size]
+    index = 12
+    while index + 8 <= len(data):
+        kind, size = struct.unpack_from("<4sI", data, index)
+        body = data[index + 8 : index + 8 + size]
         if kind == b"fmt ":
             if len(body) < 16:
                 raise _bad(f"its format has {len(body)} bytes")
@@ -82,9 +82,9 @@ def _read(data: bytes) -> tuple[Array, int]:
             if len(body) < size:
                 raise _bad(f"{size} bytes of samples are promised, {len(body)} are there")
             frame = 2 * described[1]
-            whole = body[: len(body) // frame * frame]
-            return np.frombuffer(whole, "<i2").reshape(-1, described[1]), described[2]
-        at += 8 + size + size % 2
+            frames = body[: len(body) // frame * frame]
+            return np.frombuffer(frames, "<i2").reshape(-1, described[1]), described[2]
+        index += 8 + size + size % 2
     raise _bad("it has no samples")
 
 
@@ -99,8 +99,8 @@ def _check_format(
         )
 
 
-def _bad(why: str) -> errors.InvalidArgumentError:
-    return errors.InvalidArgumentError(f"this is no WAV file that can be decoded: {why}")
+def _bad(reason: str) -> errors.InvalidArgumentError:
+    return errors.InvalidArgumentError(f"this is no WAV file that can be decoded: {reason}")
 
 
 def _integers(samples: Array) -> Array:

@@ -28,12 +28,12 @@ def decode_webp(data: bytes, channels: int, only_first: bool = False) -> Array:
         from PIL import WebPImagePlugin
 
         image = WebPImagePlugin.WebPImageFile(io.BytesIO(data))
-        wanted = channels or len(image.getbands())
+        expected = channels or len(image.getbands())
         frames = 1 if only_first else image.n_frames
         check_size("WebP", *image.size, 4 * frames, None)
-        mode = "RGB" if wanted == 3 else "RGBA"
-        made = []
+        mode = "RGB" if expected == 3 else "RGBA"
+        result = []
         for i in range(frames):
             image.seek(i)
-            made.append(np.asarray(image.convert(mode)))
-        return np.stack(made)
+            result.append(np.asarray(image.convert(mode)))
+        return np.stack(result)

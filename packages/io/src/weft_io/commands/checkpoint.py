@@ -33,28 +33,28 @@ def add(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     place = "prefix or index file of a checkpoint, or a directory, for its latest; may be a URL"
 
-    made = actions.add_parser("inspect", help="list names, dtypes, shapes, sizes and statistics")
-    made.add_argument("path", help=place)
-    made.add_argument(
+    result = actions.add_parser("inspect", help="list names, dtypes, shapes, sizes and statistics")
+    result.add_argument("path", help=place)
+    result.add_argument(
         "-s",
         "--statistics",
         action="store_true",
         help="also read the values and print their statistics",
     )
-    _add_common(made, inspect)
+    _add_common(result, inspect)
 
-    made = actions.add_parser(
+    result = actions.add_parser(
         "compare", help="list added, removed and changed tensors; exit code 1 if any"
     )
-    made.add_argument("path", help=place)
-    made.add_argument("other", help="the other checkpoint")
-    made.add_argument("--atol", type=float, default=0.0, help="absolute difference to ignore")
-    made.add_argument("--rtol", type=float, default=0.0, help="relative difference to ignore")
-    _add_common(made, compare)
+    result.add_argument("path", help=place)
+    result.add_argument("other", help="the other checkpoint")
+    result.add_argument("--atol", type=float, default=0.0, help="absolute difference to ignore")
+    result.add_argument("--rtol", type=float, default=0.0, help="relative difference to ignore")
+    _add_common(result, compare)
 
-    made = actions.add_parser("verify", help="verify all checksums; exit code 1 if damaged")
-    made.add_argument("path", help=place)
-    _add_common(made, verify, names=False)
+    result = actions.add_parser("verify", help="verify all checksums; exit code 1 if damaged")
+    result.add_argument("path", help=place)
+    _add_common(result, verify, names=False)
 
 
 def _add_common(parser: argparse.ArgumentParser, run: Any, names: bool = True) -> None:
@@ -116,7 +116,9 @@ def _described(reader: CheckpointReader, name: str, values: bool) -> list[str]:
         return [*cells, *[""] * len(_STATISTICS)]
     from weft_io.checkpoint.statistics import statistics
 
-    return cells + [_number(each) for each in statistics(reader.get_tensor(name), entry.dtype)]
+    return cells + [
+        _number(statistic) for statistic in statistics(reader.get_tensor(name), entry.dtype)
+    ]
 
 
 def _number(value: Any) -> str:
@@ -138,15 +140,15 @@ def compare(arguments: argparse.Namespace) -> int:
 
     def rows() -> Iterator[Sequence[str]]:
         for name in names:
-            found = _compared(first, second, name, arguments.atol, arguments.rtol)
-            if found is not None:
-                counts[found[0]] += 1
-                yield found
+            result = _compared(first, second, name, arguments.atol, arguments.rtol)
+            if result is not None:
+                counts[result[0]] += 1
+                yield result
 
     header = ("difference", "name", "what", "elements", "absolute", "relative")
     output.table(header, rows(), numbers="elements absolute relative")
-    said = ", ".join([f"{number} {what}" for what, number in counts.items()])
-    output.line(f"# {first.prefix} and {second.prefix}: {said}, of {len(names)}")
+    summary = ", ".join([f"{number} {label}" for label, number in counts.items()])
+    output.line(f"# {first.prefix} and {second.prefix}: {summary}, of {len(names)}")
     return DIFFERENT if any(counts.values()) else 0
 
 
@@ -162,17 +164,17 @@ def _compared(
         return ("changed", name, f"{_kind(a)} cannot be compared", "", "", "")
     from weft_io.checkpoint.statistics import difference
 
-    found = difference(first.get_tensor(name), second.get_tensor(name), a.dtype)
-    if found is None or _is_small(found, atol, rtol):
+    result = difference(first.get_tensor(name), second.get_tensor(name), a.dtype)
+    if result is None or _is_small(result, atol, rtol):
         return None
-    absolute, relative = _number(found.absolute), _number(found.relative)
-    return ("changed", name, _kind(a), str(found.elements), absolute, relative)
+    absolute, relative = _number(result.absolute), _number(result.relative)
+    return ("changed", name, _kind(a), str(result.elements), absolute, relative)
 
 
-def _is_small(found: Difference, atol: float, rtol: float) -> bool:
-    if found.absolute is None or found.relative is None:
+def _is_small(difference: Difference, atol: float, rtol: float) -> bool:
+    if difference.absolute is None or difference.relative is None:
         return False
-    return bool(0 < atol >= found.absolute or 0 < rtol >= found.relative)
+    return bool(0 < atol >= difference.absolute or 0 < rtol >= difference.relative)
 
 
 def _kind(entry: Any) -> str:
@@ -198,10 +200,10 @@ def verify(arguments: argparse.Namespace) -> int:
     if rows or graph:
         output.table(("damage", "tensor", "what"), [*rows, *graph])
     number = len(set().union(*damaged.values()))
-    said = [f"{number} of {len(reader.index.tensors)} tensors are damaged"] if damaged else []
-    said += ["the graph is damaged"] if graph else []
-    output.line(f"# {reader.prefix}: {', '.join(said) or 'whole'}, {total} bytes")
-    return DIFFERENT if said else 0
+    summary = [f"{number} of {len(reader.index.tensors)} tensors are damaged"] if damaged else []
+    summary += ["the graph is damaged"] if graph else []
+    output.line(f"# {reader.prefix}: {', '.join(summary) or 'whole'}, {total} bytes")
+    return DIFFERENT if summary else 0
 
 
 def _graph_damage(prefix: str) -> list[Sequence[str]]:

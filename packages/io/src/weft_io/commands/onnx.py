@@ -26,18 +26,18 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Inspect and run ONNX models."""
     actions = parser.add_subparsers(metavar="ACTION", required=True)
 
-    made = actions.add_parser(
+    result = actions.add_parser(
         "inspect", help="show inputs, outputs, ops, parameters and unsupported ops"
     )
-    made.add_argument("path", help="model file")
-    made.add_argument(
+    result.add_argument("path", help="model file")
+    result.add_argument(
         "--plain", action="store_true", help="print tab-separated fields instead of a table"
     )
-    made.set_defaults(run=inspect)
+    result.set_defaults(run=inspect)
 
-    made = actions.add_parser("run", help="run a model once; show or save its outputs")
-    made.add_argument("path", help="model file")
-    made.add_argument(
+    result = actions.add_parser("run", help="run a model once; show or save its outputs")
+    result.add_argument("path", help="model file")
+    result.add_argument(
         "-i",
         "--input",
         action="append",
@@ -45,9 +45,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="value of an input: a number, numbers such as 1,2,3, or @FILE.npy (default: random)",
     )
-    made.add_argument("-o", "--output", metavar="FILE.npz", help="file to save the outputs in")
-    made.add_argument("--seed", type=int, default=0, help="seed of random inputs (default: 0)")
-    made.set_defaults(run=run)
+    result.add_argument("-o", "--output", metavar="FILE.npz", help="file to save the outputs in")
+    result.add_argument("--seed", type=int, default=0, help="seed of random inputs (default: 0)")
+    result.set_defaults(run=run)
 
 
 def inspect(arguments: argparse.Namespace) -> int:
@@ -58,15 +58,15 @@ def inspect(arguments: argparse.Namespace) -> int:
 
     model, _ = read(arguments.path)
     output = Output(arguments.plain)
-    weights = {each.name for each in model.graph.initializer}
+    weights = {item.name for item in model.graph.initializer}
 
     def described(kind: str, values: Sequence[ValueInfoProto]) -> list[list[str]]:
         rows = []
-        for each in values:
-            if each.name not in weights:
-                dtype, dims = type_and_shape(each.type)
+        for value in values:
+            if value.name not in weights:
+                dtype, dims = type_and_shape(value.type)
                 form = format_dims(None if dims is None else tuple(dims))
-                rows.append([kind, each.name, f"{dtype.name} {form}"])
+                rows.append([kind, value.name, f"{dtype.name} {form}"])
         return rows
 
     versions = ", ".join(f"{i.domain or 'ai.onnx'} {i.version}" for i in model.opset_import)
@@ -85,15 +85,15 @@ def _parameters(model: ModelProto) -> int:
     """Count elements of weights, including those of subgraphs and of Constant nodes."""
     from weft_io.onnx.model import all_nodes, subgraphs
 
-    found = [*model.graph.initializer]
+    result = [*model.graph.initializer]
     bodies: list[GraphProto | FunctionProto] = [model.graph, *model.functions]
     for body in bodies:
         for node in all_nodes(body):
             for graph in subgraphs(node):
-                found += graph.initializer
+                result += graph.initializer
             if node.op_type == "Constant":
-                found += [each.t for each in node.attribute if each.name == "value"]
-    return sum(int(np.prod(each.dims, dtype=object)) for each in found)
+                result += [item.t for item in node.attribute if item.name == "value"]
+    return sum(int(np.prod(item.dims, dtype=object)) for item in result)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -101,23 +101,23 @@ def run(arguments: argparse.Namespace) -> int:
     from weft_io.onnx.backend import Backend
 
     prepared = Backend.prepare(arguments.path)
-    given = dict(_named(each) for each in arguments.input)
+    inputs = dict(_named(item) for item in arguments.input)
     random = np.random.default_rng(arguments.seed)
     feeds: dict[str, Any] = {}
-    for name, place in prepared.model.inputs.items():
-        if name in given:
-            feeds[name] = _value(given.pop(name), place)
+    for name, input_ in prepared.model.inputs.items():
+        if name in inputs:
+            feeds[name] = _value(inputs.pop(name), input_)
         else:
-            feeds[name] = _random(name, place, random)
-    if given:
+            feeds[name] = _random(name, input_, random)
+    if inputs:
         raise errors.InvalidArgumentError(
-            f"the model has inputs {sorted(prepared.model.inputs)}, got {sorted(given)}"
+            f"the model has inputs {sorted(prepared.model.inputs)}, got {sorted(inputs)}"
         )
     with prepared.session:
-        found = dict(zip(prepared.model.outputs, prepared.run(feeds), strict=True))
-    _show(found)
+        result = dict(zip(prepared.model.outputs, prepared.run(feeds), strict=True))
+    _show(result)
     if arguments.output:
-        np.savez(arguments.output, **found)
+        np.savez(arguments.output, **result)
     return 0
 
 
@@ -195,12 +195,12 @@ def _random(name: str, place: Any, random: np.random.Generator) -> Any:
     return random.standard_normal(sizes).astype(place.dtype.numpy)
 
 
-def _show(found: Mapping[str, Any]) -> None:
-    for name, value in found.items():
-        shown = np.array2string(
+def _show(result: Mapping[str, Any]) -> None:
+    for name, value in result.items():
+        text = np.array2string(
             np.asarray(value, object if isinstance(value, list) else None),
             threshold=20,
             precision=5,
         )
         kind = f"{value.dtype} {list(value.shape)}" if hasattr(value, "dtype") else "sequence"
-        print(f"{name}: {kind}\n{shown}")  # noqa: T201  # what the command is for
+        print(f"{name}: {kind}\n{text}")  # noqa: T201  # what the command is for

@@ -53,18 +53,18 @@ class Output:
 
         table = Table(*header, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
         cells = [[printable(cell) for cell in row] for row in rows]
-        least = 2
+        minimum = 2
         for i, (column, title) in enumerate(zip(table.columns, header, strict=True)):
             width = max([len(title), *[len(row[i]) for row in cells]])
             if title in numbers.split():
                 column.justify, column.min_width = "right", width
             else:
                 column.overflow, column.min_width = "fold", min(width, _TEXT_WIDTH)
-            least += (column.min_width or 0) + 2
+            minimum += (column.min_width or 0) + 2
         for row in cells:
             table.add_row(*[Text(cell) for cell in row])
         # If the terminal is too narrow for the numbers, it breaks the lines, and nothing is lost.
-        self._console.print(table, width=max(self._console.width, least), crop=False)
+        self._console.print(table, width=max(self._console.width, minimum), crop=False)
 
     def line(self, text: str) -> None:
         """Write a line."""

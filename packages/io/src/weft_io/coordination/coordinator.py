@@ -141,13 +141,13 @@ class Coordinator:
           FailedPreconditionError: threads still run after the grace period.
           InvalidTypeError: something in `threads` is not a thread.
         """
-        given = [] if threads is None else listed(threads, "threads")
-        for thread in given:
+        threads_to_join = [] if threads is None else listed(threads, "threads")
+        for thread in threads_to_join:
             _check_thread(thread)
         if stop_grace_period_secs is not None:
             number(stop_grace_period_secs, "stop_grace_period_secs")
         with self._lock:
-            waited = [*self._registered, *given]
+            waited = [*self._registered, *threads_to_join]
         _wait(waited, lambda pause: self._stop.wait(pause), None)
         _wait(waited, _slept, stop_grace_period_secs)
         stragglers = sorted({thread.name for thread in waited if thread.is_alive()})

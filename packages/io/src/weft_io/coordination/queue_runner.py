@@ -90,38 +90,41 @@ class QueueRunner:
         enqueue_ops: Sequence[Any] | None,
         close_op: Any,
         cancel_op: Any,
-        ended: tuple[type[errors.OpError], ...] | None,
+        exception_types: tuple[type[errors.OpError], ...] | None,
     ) -> None:
         if queue is None or enqueue_ops is None:
             raise errors.InvalidArgumentError("Must provide queue and enqueue_ops.")
         enqueue_ops = listed(enqueue_ops, "enqueue_ops")
         if not enqueue_ops:
             raise errors.InvalidArgumentError("Must provide queue and enqueue_ops.")
-        if ended is None:
-            ended = (errors.OutOfRangeError,)
+        if exception_types is None:
+            exception_types = (errors.OutOfRangeError,)
         if not (
-            isinstance(ended, tuple)
-            and ended
-            and all(isinstance(kind, type) and issubclass(kind, errors.OpError) for kind in ended)
+            isinstance(exception_types, tuple)
+            and exception_types
+            and all(
+                isinstance(kind, type) and issubclass(kind, errors.OpError)
+                for kind in exception_types
+            )
         ):
             raise errors.InvalidTypeError(
                 "queue_closed_exception_types, when provided, must be a tuple of error types, "
-                f"got {ended!r}"
+                f"got {exception_types!r}"
             )
         if not isinstance(queue, QueueBase) and (close_op is None or cancel_op is None):
             raise errors.InvalidTypeError(f"queue must be a queue, got {queue!r}")
         for operation in enqueue_ops:
             _check_operation(operation, "each of enqueue_ops")
-        for operation, what in ((close_op, "close_op"), (cancel_op, "cancel_op")):
+        for operation, label in ((close_op, "close_op"), (cancel_op, "cancel_op")):
             if operation is not None:
-                _check_operation(operation, what)
+                _check_operation(operation, label)
         self._queue = queue
         self._enqueue_ops = enqueue_ops
         self._close_op = queue.close() if close_op is None else close_op
         self._cancel_op = cancel_op
         if cancel_op is None:
             self._cancel_op = queue.close(cancel_pending_enqueues=True)
-        self._ended = ended
+        self._ended = exception_types
 
     def _init_from_proto(self, message: Any, import_scope: str | None) -> None:
         from weft_graph import proto
@@ -232,20 +235,20 @@ class QueueRunner:
         return threads
 
     def _run(self, sess: Any, operation: Any, coord: Coordinator | None) -> None:
-        ended = False
+        has_ended = False
         try:
             enqueue = sess.make_callable(operation)
             while coord is None or not coord.should_stop():
                 enqueue()
         except self._ended:
-            ended = True
+            has_ended = True
         except Exception as error:  # because the coordinator must receive any error
             self._failed(error, coord)
         finally:
             with self._lock:
                 self._running[sess] -= 1
                 last = not self._running[sess]
-            if ended and last:
+            if has_ended and last:
                 self._quietly(sess, self._close_op)
 
     def _failed(self, error: Exception, coord: Coordinator | None) -> None:
@@ -312,9 +315,9 @@ def _node(item: Any) -> Node:
     return node
 
 
-def _check_operation(item: Any, what: str) -> None:
+def _check_operation(item: Any, label: str) -> None:
     if not isinstance(item, Node | Output):
-        raise errors.InvalidTypeError(f"{what} must be an operation, got {item!r}")
+        raise errors.InvalidTypeError(f"{label} must be an operation, got {item!r}")
 
 
 def _check_coordinator(coord: Any) -> None:

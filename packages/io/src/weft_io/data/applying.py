@@ -37,12 +37,14 @@ class Applying(Steps[DatasetT]):
         return self._mapped(map_func, num_parallel_calls)
 
     def _mapped(self, function: Any, calls: Any, preserve_cardinality: bool = False) -> DatasetT:
-        made = self._traced(function, "map")
-        attrs = {"f": made.attr, "preserve_cardinality": preserve_cardinality}
+        result = self._traced(function, "map")
+        attrs = {"f": result.attr, "preserve_cardinality": preserve_cardinality}
         if calls is None:
-            return self._through("MapDataset", made.captured, element=made.form, **attrs)
+            return self._through("MapDataset", result.captured, element=result.form, **attrs)
         calls = arguments.scalar(calls, dtypes.int32, "num_parallel_calls", 1, AUTOTUNE)
-        return self._through("ParallelMapDataset", made.captured, calls, element=made.form, **attrs)
+        return self._through(
+            "ParallelMapDataset", result.captured, calls, element=result.form, **attrs
+        )
 
     def map_with_legacy_function(
         self, map_func: Callable[..., Any], num_parallel_calls: Any = None
@@ -84,8 +86,8 @@ class Applying(Steps[DatasetT]):
           >>> wf.Session().run(odd.batch(9).make_one_shot_iterator().get_next())
           array([1, 3, 5, 7])
         """
-        made = self._predicate(predicate, "filter")
-        return self._through("FilterDataset", made.captured, predicate=made.attr)
+        result = self._predicate(predicate, "filter")
+        return self._through("FilterDataset", result.captured, predicate=result.attr)
 
     def flat_map(self, map_func: Callable[..., Any]) -> DatasetT:
         """Apply a function that returns datasets, and concatenate their elements.
@@ -99,8 +101,8 @@ class Applying(Steps[DatasetT]):
           >>> wf.Session().run(stairs.batch(9).make_one_shot_iterator().get_next())
           array([0, 0, 1, 0, 1, 2])
         """
-        made = self._traced(map_func, "flat_map")
-        return self._by("FlatMapDataset", made, element=_inner_form(made, "map_func"))
+        result = self._traced(map_func, "flat_map")
+        return self._by("FlatMapDataset", result, element=_inner_form(result, "map_func"))
 
     def interleave(
         self,
@@ -126,8 +128,8 @@ class Applying(Steps[DatasetT]):
           >>> wf.Session().run(turns.batch(9).make_one_shot_iterator().get_next())
           array([0, 0, 1, 1, 0, 1])
         """
-        made = self._traced(map_func, "interleave")
-        form = _inner_form(made, "map_func")
+        result = self._traced(map_func, "interleave")
+        form = _inner_form(result, "map_func")
         if isinstance(cycle_length, int) and cycle_length == AUTOTUNE:
             cycle_length = min(os.cpu_count() or 1, 10)
         inputs = [
@@ -135,9 +137,9 @@ class Applying(Steps[DatasetT]):
             int64(block_length, "block_length", 1),
         ]
         if num_parallel_calls is None:
-            return self._by("InterleaveDataset", made, *inputs, element=form)
+            return self._by("InterleaveDataset", result, *inputs, element=form)
         calls = int64(num_parallel_calls, "num_parallel_calls", 1, AUTOTUNE)
-        return self._by("ParallelInterleaveDatasetV2", made, *inputs, calls, element=form)
+        return self._by("ParallelInterleaveDatasetV2", result, *inputs, calls, element=form)
 
     def take_while(self, predicate: Callable[..., Any]) -> DatasetT:
         """Return the elements before the first for which a function is false.
@@ -151,8 +153,8 @@ class Applying(Steps[DatasetT]):
           >>> wf.Session().run(few.make_one_shot_iterator().get_next())
           array([0, 1, 2])
         """
-        made = self._predicate(predicate, "take_while")
-        return self._through("TakeWhileDataset", made.captured, predicate=made.attr)
+        result = self._predicate(predicate, "take_while")
+        return self._through("TakeWhileDataset", result.captured, predicate=result.attr)
 
     def scan(self, initial_state: Any, scan_func: Callable[[Any, Any], Any]) -> DatasetT:
         """Apply a function to a state and each element; it returns the next state and a result.
@@ -171,11 +173,11 @@ class Applying(Steps[DatasetT]):
           array([ 1,  3,  6, 10])
         """
         state = specs.converted(initial_state)
-        made, form = self._settled(scan_func, "scan", state, _first_of_pair)
-        inputs = [specs.components(state), made.captured]
+        result, form = self._settled(scan_func, "scan", state, _first_of_pair)
+        inputs = [specs.components(state), result.captured]
         types = [part.dtype for part in specs.parts(form)]
-        attrs = {"f": made.attr, "Tstate": types, "preserve_cardinality": True}
-        return self._through("ScanDataset", *inputs, element=made.form[1], **attrs)
+        attrs = {"f": result.attr, "Tstate": types, "preserve_cardinality": True}
+        return self._through("ScanDataset", *inputs, element=result.form[1], **attrs)
 
     def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any]) -> Any:
         """Reduce all elements by a function of a state and each element to the last state.
@@ -193,9 +195,9 @@ class Applying(Steps[DatasetT]):
         """
         with graph_around(self._variant_tensor).as_default():
             state = specs.converted(initial_state)
-            made, form = self._settled(reduce_func, "reduce", state, lambda found: found)
-            inputs = [self._variant_tensor, specs.components(state), made.captured]
-            node = create("ReduceDataset", inputs, {**specs.attrs_of(form), "f": made.attr})
+            result, form = self._settled(reduce_func, "reduce", state, lambda result: result)
+            inputs = [self._variant_tensor, specs.components(state), result.captured]
+            node = create("ReduceDataset", inputs, {**specs.attrs_of(form), "f": result.attr})
         return specs.rebuilt(form, node.outputs)
 
     def _settled(
@@ -209,20 +211,20 @@ class Applying(Steps[DatasetT]):
         )
 
     def _predicate(self, predicate: Callable[..., Any], kind: str) -> Traced:
-        made = self._traced(predicate, kind)
-        spec = made.form
+        result = self._traced(predicate, kind)
+        spec = result.form
         if not isinstance(spec, specs.Spec) or spec.dtype is not dtypes.bool_ or spec.dims:
             raise errors.InvalidTypeError(
                 f"`predicate` must return a scalar boolean tensor, got {spec!r}"
             )
-        return made
+        return result
 
     def _traced(self, function: Callable[..., Any], kind: str) -> Traced:
         return traced(function, self._element, graph_around(self._variant_tensor), kind)
 
-    def _by(self, op: str, made: Traced, *inputs: Any, element: Any = None) -> DatasetT:
-        form = made.form if element is None else element
-        return self._through(op, made.captured, *inputs, element=form, f=made.attr)
+    def _by(self, op: str, function: Traced, *inputs: Any, element: Any = None) -> DatasetT:
+        form = function.form if element is None else element
+        return self._through(op, function.captured, *inputs, element=form, f=function.attr)
 
 
 def _first_of_pair(form: Any) -> Any:
@@ -233,9 +235,9 @@ def _first_of_pair(form: Any) -> Any:
     return form[0]
 
 
-def _inner_form(made: Traced, what: str) -> Any:
-    if not isinstance(made.result, specs.DatasetBase):
+def _inner_form(result: Traced, label: str) -> Any:
+    if not isinstance(result.result, specs.DatasetBase):
         raise errors.InvalidTypeError(
-            f"`{what}` must return a `Dataset` object, got {made.result!r}"
+            f"`{label}` must return a `Dataset` object, got {result.result!r}"
         )
-    return made.result._element
+    return result.result._element

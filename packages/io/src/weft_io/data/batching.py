@@ -85,9 +85,9 @@ class Batching(Steps[DatasetT]):
         form = nest.pack_sequence_as(self._element, flat)
         attrs = {"output_shapes": [part.dims for part in specs.parts(form)]}
         inputs = [self._variant_tensor, size, shapes, padding, drop]
-        made = self._made("PaddedBatchDatasetV2", inputs, attrs, form)
-        made._options = self._options
-        return made
+        result = self._made("PaddedBatchDatasetV2", inputs, attrs, form)
+        result._options = self._options
+        return result
 
     def unbatch(self) -> DatasetT:
         """Return the rows of elements as separate elements; datasets of a tensor of datasets.
@@ -103,15 +103,15 @@ class Batching(Steps[DatasetT]):
             return rows
         return self._through("UnbatchDataset", element=form)
 
-    def _check_dense(self, what: str, but: tuple[type, ...] = ()) -> None:
+    def _check_dense(self, label: str, but: tuple[type, ...] = ()) -> None:
         for spec in nest.flatten(self._element):
             if not issubclass(spec.cls, (Output, *but)):
                 raise errors.UnimplementedError(
-                    f"{what} requires dense tensors, got a {spec.cls.__name__} in the elements"
+                    f"{label} requires dense tensors, got a {spec.cls.__name__} in the elements"
                 )
 
 
-def check_rows(form: Any, what: str) -> None:
+def check_rows(form: Any, label: str) -> None:
     """Require first axes of one size, of tensors of any kind.
 
     Raises: UnimplementedError, InvalidArgumentError: there are other parts, or other axes.
@@ -119,13 +119,13 @@ def check_rows(form: Any, what: str) -> None:
     size: int | None = None
     for spec in nest.flatten(form):
         if not issubclass(spec.cls, (Output, *_STACKED)):
-            raise errors.UnimplementedError(f"{what} requires tensors, got a {spec.cls.__name__}")
+            raise errors.UnimplementedError(f"{label} requires tensors, got a {spec.cls.__name__}")
         if spec.dims == ():
-            raise errors.InvalidArgumentError(f"{what} requires rank 1 at least, got ()")
+            raise errors.InvalidArgumentError(f"{label} requires rank 1 at least, got ()")
         rows = None if spec.dims is None else spec.dims[0]
         if None not in (rows, size) and rows != size:
             raise errors.InvalidArgumentError(
-                f"{what} requires first axes of one size, got {size} and {rows}"
+                f"{label} requires first axes of one size, got {size} and {rows}"
             )
         size = rows if size is None else size
 
@@ -133,7 +133,7 @@ def check_rows(form: Any, what: str) -> None:
 def _static_rows(batch_size: Any, drop_remainder: Any) -> int | None:
     """Return the size of every batch if it is known, else None."""
     size, drop = (
-        constant_value(each) if isinstance(each, Output) else each
-        for each in (batch_size, drop_remainder)
+        constant_value(item) if isinstance(item, Output) else item
+        for item in (batch_size, drop_remainder)
     )
     return int(size) if drop is not None and bool(drop) and size is not None else None

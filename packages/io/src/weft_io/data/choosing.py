@@ -48,8 +48,8 @@ class RandomDataset(Dataset):
 
     def __init__(self, seed: Any = None) -> None:
         form = specs.Spec(dtypes.int64, ())
-        made = Dataset._made("RandomDataset", seeds(seed), specs.attrs_of(form), form)
-        super().__init__(made._variant_tensor, form)
+        result = Dataset._made("RandomDataset", seeds(seed), specs.attrs_of(form), form)
+        super().__init__(result._variant_tensor, form)
 
 
 def _uniform(seed: Any) -> Dataset:
@@ -109,14 +109,14 @@ def choose_from_datasets(
 
 
 def _datasets(datasets: Any) -> list[Dataset]:
-    found = arguments.listed(datasets, "datasets")
-    if not found:
+    result = arguments.listed(datasets, "datasets")
+    if not result:
         raise errors.InvalidArgumentError("`datasets` must be a non-empty list of datasets")
-    for each in found:
-        if not isinstance(each, Dataset):
-            raise errors.InvalidTypeError(f"a Dataset is required, got {each!r}")
-        specs.check_same_types(found[0]._element, each._element, "the elements of all datasets")
-    return found
+    for item in result:
+        if not isinstance(item, Dataset):
+            raise errors.InvalidTypeError(f"a Dataset is required, got {item!r}")
+        specs.check_same_types(result[0]._element, item._element, "the elements of all datasets")
+    return result
 
 
 def _directed(selector: Dataset, inner: Sequence[Dataset], stop: bool) -> Dataset:
@@ -124,14 +124,14 @@ def _directed(selector: Dataset, inner: Sequence[Dataset], stop: bool) -> Datase
         lambda a, b: nest.map_structure(
             lambda x, y: x.with_dims(common_dims(x.dims, y.dims)), a, b
         ),
-        [each._element for each in inner],
+        [item._element for item in inner],
     )
-    inputs = [selector._variant_tensor, [each._variant_tensor for each in inner]]
+    inputs = [selector._variant_tensor, [item._variant_tensor for item in inner]]
     attrs = {**specs.attrs_of(form), "stop_on_empty_dataset": stop}
-    made = Dataset._made("DirectedInterleaveDataset", inputs, attrs, form)
-    for each in inner:
-        made._options = made._options.merge(each._options)
-    return made
+    result = Dataset._made("DirectedInterleaveDataset", inputs, attrs, form)
+    for item in inner:
+        result._options = result._options.merge(item._options)
+    return result
 
 
 def sample_from_datasets(
@@ -160,8 +160,8 @@ def sample_from_datasets(
     if isinstance(weights, Dataset):
         pairs = Dataset.zip((_uniform(seed), weights))
         return _directed(pairs.map(_drawn), inner, stop_on_empty_dataset)
-    given = [1.0] * len(inner) if weights is None else weights
-    chances = convert_to_tensor(given)
+    probabilities = [1.0] * len(inner) if weights is None else weights
+    chances = convert_to_tensor(probabilities)
     if not chances.dtype.is_floating:
         raise errors.InvalidTypeError(f"`weights` must be floating, got {chances.dtype.name}")
     if chances.dims not in (None, (None,), (len(inner),)):
@@ -204,23 +204,25 @@ def rejection_resample(
 
     def apply(dataset: Dataset) -> Dataset:
         target = cast(convert_to_tensor(target_dist), dtypes.float64)
-        drawn = Dataset.zip((dataset.map(class_func), _uniform(seed), dataset))
+        sampled = Dataset.zip((dataset.map(class_func), _uniform(seed), dataset))
         if initial_dist is None:
-            counted = _with_estimates(drawn, target)
+            estimated = _with_estimates(sampled, target)
         else:
-            known = cast(convert_to_tensor(initial_dist), dtypes.float64)
-            counted = drawn.map(lambda kind, chance, element: (kind, chance, element, known))
+            initial = cast(convert_to_tensor(initial_dist), dtypes.float64)
+            estimated = sampled.map(lambda kind, chance, element: (kind, chance, element, initial))
 
         def accepted(kind: Output, chance: Output, element: Any, initial: Output) -> Output:
             ratio = div_no_nan(target, initial)
             return less(chance, gather(ratio, kind) / reduce_max(ratio))
 
-        return counted.filter(accepted).map(lambda kind, chance, element, initial: (kind, element))
+        return estimated.filter(accepted).map(
+            lambda kind, chance, element, initial: (kind, element)
+        )
 
     return apply
 
 
-def _with_estimates(drawn: Dataset, target: Output) -> Dataset:
+def _with_estimates(dataset: Dataset, target: Output) -> Dataset:
     """Elements, each with how often its and the other classes came so far, and once more."""
 
     def counted(counts: Output, element: Any) -> Any:
@@ -231,4 +233,4 @@ def _with_estimates(drawn: Dataset, target: Output) -> Dataset:
         )
         return counts, (kind, chance, value, counts / reduce_sum(counts))
 
-    return drawn.scan(target * 0.0 + 1.0, counted)
+    return dataset.scan(target * 0.0 + 1.0, counted)

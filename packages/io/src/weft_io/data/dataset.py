@@ -81,9 +81,9 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
 
     def _of_form(self, element: Any) -> Dataset:
         """Return the same dataset, with more known of the form of its elements."""
-        found = Dataset(self._variant_tensor, element)
-        found._options = self._options
-        return found
+        dataset = Dataset(self._variant_tensor, element)
+        dataset._options = self._options
+        return dataset
 
     # ------------------------------------------------------------------ iterators
 
@@ -178,15 +178,15 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
           args: tensors; `generator` is called with their values.
         Raises: InvalidTypeError: `generator` cannot be called with as many arguments.
         """
-        given = [] if args is None else arguments.listed(args, "args")
-        function(generator, "generator", len(given))
+        arguments_list = [] if args is None else arguments.listed(args, "args")
+        function(generator, "generator", len(arguments_list))
         form = specs.form_from(output_types, output_shapes)
 
-        def flatten(found: Any) -> list[Any]:
-            return nest.flatten_up_to(output_types, found, check_types=False)
+        def flatten(result: Any) -> list[Any]:
+            return nest.flatten_up_to(output_types, result, check_types=False)
 
         holder = hold_function(GeneratorFunction(generator, flatten))
-        values = [convert_to_tensor(value) for value in given]
+        values = [convert_to_tensor(value) for value in arguments_list]
         graph = values[0].graph if values else get_default_graph()
         graph.add_to_collection("_py_funcs", holder)
         attrs = {"token": holder.token, **specs.attrs_of(form)}
@@ -203,12 +203,12 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
         Raises (when it is iterated): InvalidArgumentError: nothing matches.
         """
         pattern = convert_to_tensor(arguments.encoded_paths(file_pattern), dtypes.string)
-        found = matching_files(pattern)
-        some = greater(size(found), 0)
+        output = matching_files(pattern)
+        some = greater(size(output), 0)
         check = Assert(some, ["No files matched pattern: ", pattern], summarize=1)
-        with found.graph.control_dependencies([check]):
-            found = create("Identity", [found]).outputs[0]
-        dataset = Dataset.from_tensor_slices(found)
+        with output.graph.control_dependencies([check]):
+            output = create("Identity", [output]).outputs[0]
+        dataset = Dataset.from_tensor_slices(output)
         if shuffle is False:
             return dataset
         return dataset.shuffle(1 << 31, seed=seed)
@@ -232,21 +232,21 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
           ((np.int64(1), np.int64(4)), (np.int64(2), np.int64(5)))
         """
         flat = nest.flatten(datasets)
-        for each in flat:
-            if isinstance(datasets, list) or not isinstance(each, Dataset):
+        for item in flat:
+            if isinstance(datasets, list) or not isinstance(item, Dataset):
                 raise errors.InvalidTypeError(
                     "The argument to `Dataset.zip()` must be a nested structure of datasets (no "
                     f"list), got {datasets!r}"
                 )
         if not flat:
             raise errors.InvalidArgumentError("zip requires one dataset at least")
-        form = nest.pack_sequence_as(datasets, [_Held(each._element) for each in flat])
+        form = nest.pack_sequence_as(datasets, [_Held(item._element) for item in flat])
         form = _released(form)
-        inputs = [each._variant_tensor for each in flat]
-        made = Dataset._made("ZipDataset", [inputs], specs.attrs_of(form), form)
-        for each in flat:
-            made._options = made._options.merge(each._options)
-        return made
+        inputs = [item._variant_tensor for item in flat]
+        result = Dataset._made("ZipDataset", [inputs], specs.attrs_of(form), form)
+        for element in flat:
+            result._options = result._options.merge(element._options)
+        return result
 
     # ------------------------------------------------------------------ passing on
 
@@ -307,13 +307,17 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
         """
         number = int64(num_shards, "num_shards", 1)
         place = int64(index, "index", 0)
-        known = [
-            arguments.known_integer(each, tensor)
-            for each, tensor in ((num_shards, number), (index, place))
+        static_values = [
+            arguments.known_integer(item, tensor)
+            for item, tensor in ((num_shards, number), (index, place))
         ]
-        if known[0] is not None and known[1] is not None and known[1] >= known[0]:
+        if (
+            static_values[0] is not None
+            and static_values[1] is not None
+            and static_values[1] >= static_values[0]
+        ):
             raise errors.InvalidArgumentError(
-                f"index must be less than num_shards = {known[0]}, got {known[1]}"
+                f"index must be less than num_shards = {static_values[0]}, got {static_values[1]}"
             )
         return self._through("ShardDataset", number, place)
 
@@ -348,12 +352,12 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
           reshuffle_each_iteration: whether each pass has its own order; True by default.
         """
         order = seeds(seed)  # first: the number of nodes before may be one of them
-        again = reshuffle_each_iteration is None or reshuffle_each_iteration
+        reshuffles = reshuffle_each_iteration is None or reshuffle_each_iteration
         return self._through(
             "ShuffleDataset",
             int64(buffer_size, "buffer_size", 1),
             *order,
-            reshuffle_each_iteration=again,
+            reshuffle_each_iteration=reshuffles,
         )
 
     def enumerate(self, start: Any = 0) -> Dataset:
@@ -372,12 +376,12 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
           transformation_func: takes and returns a dataset.
         Raises: InvalidTypeError: it does not return a dataset.
         """
-        found = function(transformation_func, "transformation_func", 1)(self)
-        if not isinstance(found, Dataset):
+        result = function(transformation_func, "transformation_func", 1)(self)
+        if not isinstance(result, Dataset):
             raise errors.InvalidTypeError(
-                f"`transformation_func` must return a Dataset, got {found!r}"
+                f"`transformation_func` must return a Dataset, got {result!r}"
             )
-        return found
+        return result
 
     def with_options(self, options: Options) -> Dataset:
         """Return the same dataset with options; conflicts with its current options are errors.
@@ -387,9 +391,9 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
         Raises: InvalidTypeError: it is something else; InvalidArgumentError: an option has another
         value already.
         """
-        found = self._of_form(self._element)
-        found._options = self._options.merge(options)
-        return found
+        result = self._of_form(self._element)
+        result._options = self._options.merge(options)
+        return result
 
     def options(self) -> Options:
         """Return the merged options of this dataset and of its inputs."""
@@ -423,8 +427,8 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
             windows: Dataset = unpacked_windows(inside, self._element)
             return windows
         numbers = [
-            int64(value, what, 1)
-            for value, what in (
+            int64(value, label, 1)
+            for value, label in (
                 (size, "size"),
                 (size if shift is None else shift, "shift"),
                 (stride, "stride"),
@@ -458,7 +462,9 @@ def _released(structure: Any) -> Any:
 
 
 def _bounds(*values: Any) -> list[Output]:
-    return [int64(each, what) for each, what in zip(values, ("start", "stop", "step"), strict=True)]
+    return [
+        int64(value, label) for value, label in zip(values, ("start", "stop", "step"), strict=True)
+    ]
 
 
 class DatasetSpec(specs.ElementsSpec):

@@ -20,11 +20,11 @@ _BUFFER = 262144
 
 
 def _size(
-    value: Any, what: str, least: int, otherwise: int | None = None, auto: int | None = None
+    value: Any, label: str, minimum: int, otherwise: int | None = None, auto: int | None = None
 ) -> Output:
     if value is None and otherwise is not None:
         value = otherwise
-    return arguments.scalar(value, dtypes.int64, what, least, auto)
+    return arguments.scalar(value, dtypes.int64, label, minimum, auto)
 
 
 def _buffer(buffer_size: Any) -> Output:
@@ -34,8 +34,8 @@ def _buffer(buffer_size: Any) -> Output:
 def _compression(compression_type: Any) -> Output:
     if isinstance(compression_type, str):
         compression_type = TFRecordOptions.get_compression_type_string(compression_type)
-    given = "" if compression_type is None else compression_type
-    return arguments.scalar(given, dtypes.string, "compression_type")
+    compression = "" if compression_type is None else compression_type
+    return arguments.scalar(compression, dtypes.string, "compression_type")
 
 
 def _names(filenames: Any) -> Any:
@@ -49,23 +49,25 @@ def _names(filenames: Any) -> Any:
     return names
 
 
-def _records(op: str, filenames: Any, rest: list[Any], num_parallel_reads: Any) -> Any:
+def _records(op: str, filenames: Any, remaining: list[Any], num_parallel_reads: Any) -> Any:
     """Return the handle of a dataset of records, given file names or a dataset of them."""
     names = _names(filenames)
     inner = Spec(dtypes.string, ())
 
     def one(name: Any) -> Dataset:
-        return Dataset(create(op, [name, *rest]).outputs[0], inner)
+        return Dataset(create(op, [name, *remaining]).outputs[0], inner)
 
     if num_parallel_reads is not None:
         reads = _size(num_parallel_reads, "num_parallel_reads", 1, auto=AUTOTUNE)
         if not isinstance(names, Dataset):
             names = Dataset.from_tensor_slices(create("Reshape", [names, [-1]]).outputs[0])
-        made = names.interleave(one, cycle_length=num_parallel_reads, num_parallel_calls=reads)
-        return made._variant_tensor
+        interleave = names.interleave(
+            one, cycle_length=num_parallel_reads, num_parallel_calls=reads
+        )
+        return interleave._variant_tensor
     if isinstance(names, Dataset):
         return names.flat_map(one)._variant_tensor
-    return create(op, [names, *rest]).outputs[0]
+    return create(op, [names, *remaining]).outputs[0]
 
 
 class TFRecordDataset(Dataset):
@@ -92,8 +94,8 @@ class TFRecordDataset(Dataset):
         buffer_size: Any = None,
         num_parallel_reads: Any = None,
     ) -> None:
-        rest = [_compression(compression_type), _buffer(buffer_size)]
-        handle = _records("TFRecordDataset", filenames, rest, num_parallel_reads)
+        remaining = [_compression(compression_type), _buffer(buffer_size)]
+        handle = _records("TFRecordDataset", filenames, remaining, num_parallel_reads)
         super().__init__(handle, Spec(dtypes.string, ()))
 
 
@@ -117,8 +119,8 @@ class TextLineDataset(Dataset):
         buffer_size: Any = None,
         num_parallel_reads: Any = None,
     ) -> None:
-        rest = [_compression(compression_type), _buffer(buffer_size)]
-        handle = _records("TextLineDataset", filenames, rest, num_parallel_reads)
+        remaining = [_compression(compression_type), _buffer(buffer_size)]
+        handle = _records("TextLineDataset", filenames, remaining, num_parallel_reads)
         super().__init__(handle, Spec(dtypes.string, ()))
 
 
@@ -152,12 +154,12 @@ class FixedLengthRecordDataset(Dataset):
         compression_type: Any = None,
         num_parallel_reads: Any = None,
     ) -> None:
-        rest = [
+        remaining = [
             _size(header_bytes, "header_bytes", 0, 0),
             _size(record_bytes, "record_bytes", 1),
             _size(footer_bytes, "footer_bytes", 0, 0),
             _buffer(buffer_size),
             _compression(compression_type),
         ]
-        handle = _records("FixedLengthRecordDatasetV2", filenames, rest, num_parallel_reads)
+        handle = _records("FixedLengthRecordDatasetV2", filenames, remaining, num_parallel_reads)
         super().__init__(handle, Spec(dtypes.string, ()))

@@ -52,16 +52,16 @@ def traced(function: Callable[..., Any], form: Any, outer: Graph, kind: str) -> 
     checked(function, f"the function given to Dataset.{kind}()")
 
     def body(*arguments: Any) -> list[Output]:
-        found = checked(function, f"the function given to Dataset.{kind}()", len(arguments))(
+        result = checked(function, f"the function given to Dataset.{kind}()", len(arguments))(
             *arguments
         )
-        if found is None:
+        if result is None:
             raise errors.InvalidTypeError(
                 f"Unsupported return value from function passed to Dataset.{kind}(): None"
             )
-        if isinstance(found, list):  # several tensors are meant, not one of them stacked
-            found = tuple(found)
-        results.append(specs.converted(found))
+        if isinstance(result, list):  # several tensors are meant, not one of them stacked
+            result = tuple(result)
+        results.append(specs.converted(result))
         return specs.components(results[0])
 
     def arguments(graph: FunctionGraph) -> tuple[list[Any], dict[str, Any]]:
@@ -70,9 +70,9 @@ def traced(function: Callable[..., Any], form: Any, outer: Graph, kind: str) -> 
         return (list(element) if type(element) is tuple else [element]), {}
 
     with outer.functions.reserved(f"Dataset_{kind}") as name:
-        made, _ = trace(body, arguments, name, outer, save=False)
-        outer.functions.add(made)
-    return Traced(NameAttrs(name), made.captured_inputs, results[0])
+        result, _ = trace(body, arguments, name, outer, save=False)
+        outer.functions.add(result)
+    return Traced(NameAttrs(name), result.captured_inputs, results[0])
 
 
 def graph_around(dataset: Output) -> Graph:
@@ -100,13 +100,15 @@ def factory_of(dataset: Output) -> NameAttrs:
         copies: dict[Output, Output] = {}
         for node in nodes:
             inputs = tuple([copies[source] for source in node.inputs])
-            twin = graph.add_copy(node, graph.unique_name(node.name), inputs, dict(node.attrs))
-            copies.update(zip(node.outputs, twin.outputs, strict=True))
+            counterpart = graph.add_copy(
+                node, graph.unique_name(node.name), inputs, dict(node.attrs)
+            )
+            copies.update(zip(node.outputs, counterpart.outputs, strict=True))
         return [copies[dataset]]
 
     with outer.functions.reserved("Dataset_factory") as name:
-        made, _ = trace(body, lambda graph: ((), {}), name, outer, ordered=False, save=False)
-        outer.functions.add(made)
+        result, _ = trace(body, lambda graph: ((), {}), name, outer, ordered=False, save=False)
+        outer.functions.add(result)
     return NameAttrs(name)
 
 

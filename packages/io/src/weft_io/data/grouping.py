@@ -40,12 +40,12 @@ Transformation = Callable[[Dataset], Dataset]
 _KEY = specs.Spec(dtypes.int64, ())
 
 
-def _integer(made: Traced, what: str) -> Traced:
+def _integer(result: Traced, label: str) -> Traced:
     """Check that a function returns an int64 scalar."""
-    spec = made.form
+    spec = result.form
     if not isinstance(spec, specs.Spec) or spec.dtype is not dtypes.int64 or spec.dims:
-        raise errors.InvalidTypeError(f"`{what}` must return a single int64 scalar, got {spec!r}")
-    return made
+        raise errors.InvalidTypeError(f"`{label}` must return a single int64 scalar, got {spec!r}")
+    return result
 
 
 def group_by_window(
@@ -113,12 +113,12 @@ def _as_int64(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a function so that its integer result has type int64."""
 
     def integer(*element: Any) -> Any:
-        found = function(*element)
-        if isinstance(found, int | np.integer):
-            return convert_to_tensor(found, dtypes.int64)
-        if isinstance(found, Output) and found.dtype.is_integer:
-            return cast(found, dtypes.int64)
-        return found
+        result = function(*element)
+        if isinstance(result, int | np.integer):
+            return convert_to_tensor(result, dtypes.int64)
+        if isinstance(result, Output) and result.dtype.is_integer:
+            return cast(result, dtypes.int64)
+        return result
 
     return integer
 
@@ -196,7 +196,7 @@ def group_by_reducer(key_func: Callable[..., Any], reducer: Reducer) -> Transfor
         reduce, form = specs.settled(
             lambda state: traced(reducer.reduce_func, (state, element), graph, kind),
             begin.form,
-            lambda found: found,
+            lambda result: result,
         )
         finish = traced(reducer.finalize_func, form, graph, kind)
         return dataset._through(
@@ -362,13 +362,13 @@ def dense_to_ragged_batch(
         raise errors.InvalidTypeError(f"row_splits_dtype must be int32 or int64, got {splits.name}")
 
     def apply(dataset: Dataset) -> Dataset:
-        wanted = nest.map_structure(lambda spec: _ragged_form(spec, splits), dataset._element)
+        structure = nest.map_structure(lambda spec: _ragged_form(spec, splits), dataset._element)
 
         def change(*parts: Any) -> Any:
             element = parts if type(dataset._element) is tuple else parts[0]
-            return nest.map_structure(_cut, element, wanted)
+            return nest.map_structure(_cut, element, structure)
 
-        cut = dataset.map(change)._of_form(wanted)
+        cut = dataset.map(change)._of_form(structure)
         return cut.batch(batch_size, drop_remainder)
 
     return apply
@@ -392,5 +392,5 @@ def _cut(value: Any, spec: specs.Spec) -> Any:
 
 
 def _listed(shape: Any) -> list[Any]:
-    found = getattr(shape, "as_list", lambda: shape)()
-    return arguments.listed(found, "row_shape")
+    result = getattr(shape, "as_list", lambda: shape)()
+    return arguments.listed(result, "row_shape")

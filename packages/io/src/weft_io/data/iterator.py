@@ -64,9 +64,9 @@ class Iterator(specs.Elements):
 
     @classmethod
     def _of(cls, resource: Output, initializer: Node | None, element: Any) -> Iterator:
-        found = cls.__new__(cls)
-        found._set(resource, initializer, element)
-        return found
+        result = cls.__new__(cls)
+        result._set(resource, initializer, element)
+        return result
 
     @staticmethod
     def from_structure(
@@ -279,5 +279,5 @@ def _check_dataset(dataset: Any) -> None:
 def _checked_form(dataset_or_iterator: Any) -> specs.Elements:
     if not isinstance(dataset_or_iterator, Iterator):
         _check_dataset(dataset_or_iterator)
-    found: specs.Elements = dataset_or_iterator
-    return found
+    elements: specs.Elements = dataset_or_iterator
+    return elements

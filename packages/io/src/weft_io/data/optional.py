@@ -44,8 +44,8 @@ class Optional(specs.VariantBase):
           value: a structure of tensors.
         """
         tensors = specs.converted(value)
-        made = out("OptionalFromValue", [specs.components(tensors)])
-        return Optional(made, specs.form_of(tensors))
+        result = out("OptionalFromValue", [specs.components(tensors)])
+        return Optional(result, specs.form_of(tensors))
 
     @staticmethod
     def none_from_structure(value_structure: Any) -> Optional:
@@ -94,8 +94,8 @@ def get_next_as_optional(iterator: Iterator) -> Optional:
     if not isinstance(iterator, Iterator):
         raise errors.InvalidTypeError(f"an Iterator is required, got {iterator!r}")
     form = iterator._element
-    made = out("IteratorGetNextAsOptional", [iterator._iterator_resource], specs.attrs_of(form))
-    return Optional(made, form)
+    result = out("IteratorGetNextAsOptional", [iterator._iterator_resource], specs.attrs_of(form))
+    return Optional(result, form)
 
 
 class OptionalSpec(specs.ElementsSpec):

@@ -106,8 +106,8 @@ class OptionsBase:
         return merged
 
     def __repr__(self) -> str:
-        said = {name: value for name, value in vars(self).items() if value is not None}
-        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in said.items())})"
+        options = {name: value for name, value in vars(self).items() if value is not None}
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in options.items())})"
 
 
 def _merged(name: str, mine: Any, its: Any) -> Any:

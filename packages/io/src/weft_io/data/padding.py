@@ -24,15 +24,15 @@ def padded_form(form: Any, padded_shapes: Any) -> tuple[list[Output], list[Dims]
       padded_shapes: a structure of shapes: TensorShapes, lists, or tensors int64 of shape (rank,).
     Raises: InvalidArgumentError: a shape does not fit the elements.
     """
-    given = nest.flatten_up_to(form, padded_shapes, check_types=False)
+    shapes = nest.flatten_up_to(form, padded_shapes, check_types=False)
     tensors: list[Output] = []
     dims: list[Dims] = []
-    for spec, shape in zip(nest.flatten(form), given, strict=True):
-        tensor, known = _shape(shape)
-        if known is not None and spec.dims is not None:
-            _check_fits(known, spec.dims)
+    for spec, shape in zip(nest.flatten(form), shapes, strict=True):
+        tensor, static_shape = _shape(shape)
+        if static_shape is not None and spec.dims is not None:
+            _check_fits(static_shape, spec.dims)
         tensors.append(tensor)
-        dims.append(known)
+        dims.append(static_shape)
     return tensors, dims
 
 
@@ -42,12 +42,12 @@ def _shape(shape: Any) -> tuple[Output, Dims]:
             raise errors.InvalidArgumentError(
                 f"a shape in padded_shapes must be int64, shape (rank,), got {shape!r}"
             )
-        known = constant_value(shape)
-        if known is None:
+        constant = constant_value(shape)
+        if constant is None:
             rank = None if shape.dims is None else shape.dims[0]
             return shape, None if rank is None else (None,) * rank
-        sizes: Any = [None if n < 0 else int(n) for n in known]
-        return convert_to_tensor(known.astype(np.int64)), tuple(sizes)
+        sizes: Any = [None if n < 0 else int(n) for n in constant]
+        return convert_to_tensor(constant.astype(np.int64)), tuple(sizes)
     listed = shape if isinstance(shape, list | tuple) else [shape]
     if any(isinstance(n, int) and n > INT64_MAX for n in listed):
         raise errors.InvalidArgumentError(
@@ -65,8 +65,8 @@ def _shape(shape: Any) -> tuple[Output, Dims]:
 def _check_fits(padded: Dims, dims: Dims) -> None:
     assert padded is not None and dims is not None
     fits = len(padded) == len(dims) and all(
-        wanted is None or size is None or size <= wanted
-        for wanted, size in zip(padded, dims, strict=True)
+        expected is None or size is None or size <= expected
+        for expected, size in zip(padded, dims, strict=True)
     )
     if not fits:
         raise errors.InvalidArgumentError(
@@ -75,18 +75,20 @@ def _check_fits(padded: Dims, dims: Dims) -> None:
         )
 
 
-def padding_values_for(form: Any, given: Any) -> list[Output]:
+def padding_values_for(form: Any, padding: Any) -> list[Output]:
     """Return the padding of each component.
 
     Raises: InvalidTypeError: it is of another element type; InvalidArgumentError: it is no scalar.
     """
     flat = nest.flatten(form)
     values = (
-        [None] * len(flat) if given is None else nest.flatten_up_to(form, given, check_types=False)
+        [None] * len(flat)
+        if padding is None
+        else nest.flatten_up_to(form, padding, check_types=False)
     )
-    found: list[Output] = []
+    outputs: list[Output] = []
     for spec, value in zip(flat, values, strict=True):
         if value is None:
             value = b"" if spec.dtype is dtypes.string else np.zeros((), spec.dtype.numpy)
-        found.append(scalar(value, spec.dtype, "a value in padding_values"))
-    return found
+        outputs.append(scalar(value, spec.dtype, "a value in padding_values"))
+    return outputs

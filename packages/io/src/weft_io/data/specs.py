@@ -94,9 +94,9 @@ class Spec:
     def rebuilt(self, parts: Sequence[Output]) -> Any:
         """Return a tensor of that form, of its components."""
         if self.cls is SparseTensor:
-            found = SparseTensor(*parts)
-            found.set_shape(self.dims)
-            return found
+            sparse_tensor = SparseTensor(*parts)
+            sparse_tensor.set_shape(self.dims)
+            return sparse_tensor
         if self.cls is RaggedTensor:
             return RaggedTensor.from_nested_row_splits(parts[0], parts[1:], validate=False)
         if self.element is None:
@@ -295,8 +295,8 @@ def _converted(value: Any) -> Any:
     if isinstance(value, RaggedTensorValue):
         return RaggedTensor.from_value(value)
     if isinstance(value, Mapping):
-        found = {key: _converted(value[key]) for key in sorted(value)}
-        return nest.pack_sequence_as({key: 0 for key in value}, list(found.values()))
+        result = {key: _converted(value[key]) for key in sorted(value)}
+        return nest.pack_sequence_as({key: 0 for key in value}, list(result.values()))
     if isinstance(value, tuple):
         items = [_converted(item) for item in value]
         kind: Any = type(value)
@@ -353,12 +353,12 @@ def parts(form: Any) -> list[Part]:
 
 def rebuilt(form: Any, outputs: Sequence[Output]) -> Any:
     """Return the structure of tensors of a form, of all its components."""
-    rest = list(outputs)
+    remaining = list(outputs)
     flat: list[Any] = []
     for spec in nest.flatten(form):
         count = len(spec.parts)
-        flat.append(spec.rebuilt(rest[:count]))
-        del rest[:count]
+        flat.append(spec.rebuilt(remaining[:count]))
+        del remaining[:count]
     return nest.pack_sequence_as(form, flat)
 
 
@@ -409,25 +409,25 @@ def settled(
     """
     form = initial
     while True:
-        made = trace(form)
-        found = state_of(made.form)
-        check_same_types(form, found, "the state")
+        result = trace(form)
+        state = state_of(result.form)
+        check_same_types(form, state, "the state")
         wider = nest.map_structure(
-            lambda old, new: old.with_dims(common_dims(old.dims, new.dims)), form, found
+            lambda old, new: old.with_dims(common_dims(old.dims, new.dims)), form, state
         )
         if nest.flatten(wider) == nest.flatten(form):
-            return made, form
+            return result, form
         form = wider
 
 
-def check_same_types(wanted: Any, found: Any, what: str) -> None:
+def check_same_types(expected: Any, result: Any, label: str) -> None:
     """Refuse a form of another structure, or of other types.
 
     Raises: InvalidTypeError: it is one.
     """
-    if not _same_types(wanted, found):
+    if not _same_types(expected, result):
         raise errors.InvalidTypeError(
-            f"the structure and types of {what} must be {wanted!r}, got {found!r}"
+            f"the structure and types of {label} must be {expected!r}, got {result!r}"
         )
 
 
@@ -439,9 +439,9 @@ def _same_types(first: Any, second: Any) -> bool:
     return all(a.like(b) for a, b in zip(nest.flatten(first), nest.flatten(second), strict=True))
 
 
-def compatible(wanted: Any, given: Any) -> bool:
+def compatible(expected: Any, spec: Any) -> bool:
     """Return True if elements of one form may be used where another form is promised."""
-    mine, its = nest.flatten(wanted), nest.flatten(given)
+    mine, its = nest.flatten(expected), nest.flatten(spec)
     return len(mine) == len(its) and all(
         a.like(b) and compatible_dims(a.dims, b.dims) for a, b in zip(mine, its, strict=True)
     )

@@ -18,9 +18,9 @@ DatasetT = TypeVar("DatasetT", bound="Steps[Any]")
 """The class of derived datasets."""
 
 
-def int64(value: Any, what: str, least: int | None = None, auto: int | None = None) -> Output:
+def int64(value: Any, label: str, minimum: int | None = None, auto: int | None = None) -> Output:
     """Return a number of a dataset, as `arguments.scalar` makes it."""
-    return arguments.scalar(value, dtypes.int64, what, least, auto)
+    return arguments.scalar(value, dtypes.int64, label, minimum, auto)
 
 
 def seeds(seed: Any) -> list[Output]:
@@ -30,7 +30,7 @@ def seeds(seed: Any) -> list[Output]:
       seed: integer, or a tensor int64, shape (); or None.
     """
     if not isinstance(seed, Output):
-        return [int64(each or 0, "seed") for each in get_seed(seed)]
+        return [int64(item or 0, "seed") for item in get_seed(seed)]
     first = get_seed(0)[0] or 0
     modulus = int64(MODULUS, "seed")
     second = out("FloorMod", [int64(seed, "seed"), modulus])
@@ -58,8 +58,8 @@ class Steps(specs.DatasetBase, Generic[DatasetT]):
         """Return the dataset of a node whose inputs are this one and `inputs`."""
         form = self._element if element is None else element
         with graph_around(self._variant_tensor).as_default():
-            made = self._made(
+            result = self._made(
                 op, [self._variant_tensor, *inputs], {**specs.attrs_of(form), **attrs}, form
             )
-        made._options = self._options
-        return made
+        result._options = self._options
+        return result

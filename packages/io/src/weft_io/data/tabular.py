@@ -40,8 +40,8 @@ _CSV_TYPES = (dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64, dtypes
 def _compression(compression_type: Any) -> Output:
     if isinstance(compression_type, str):
         compression_type = TFRecordOptions.get_compression_type_string(compression_type)
-    given = "" if compression_type is None else compression_type
-    return arguments.scalar(given, dtypes.string, "compression_type")
+    compression = "" if compression_type is None else compression_type
+    return arguments.scalar(compression, dtypes.string, "compression_type")
 
 
 class CsvDataset(Dataset):
@@ -105,8 +105,8 @@ class CsvDataset(Dataset):
             convert_to_tensor(columns, dtypes.int64),
             defaults,
         ]
-        made = Dataset._made("CSVDataset", inputs, specs.attrs_of(form), form)
-        super().__init__(made._variant_tensor, form)
+        result = Dataset._made("CSVDataset", inputs, specs.attrs_of(form), form)
+        super().__init__(result._variant_tensor, form)
 
 
 def _record_default(value: Any) -> Output:
@@ -161,8 +161,8 @@ class SqlDataset(Dataset):
         ]
         types = arguments.listed(output_types, "output_types")
         form = tuple([specs.Spec(dtypes.as_dtype(dtype), ()) for dtype in types])
-        made = Dataset._made("SqlDataset", inputs, specs.attrs_of(form), form)
-        super().__init__(made._variant_tensor, form)
+        result = Dataset._made("SqlDataset", inputs, specs.attrs_of(form), form)
+        super().__init__(result._variant_tensor, form)
 
 
 class TFRecordWriter:
@@ -303,7 +303,7 @@ def make_batched_features_dataset(
     batches = records.batch(batch_size, drop_remainder=drop_final_batch or num_epochs is None)
     parsed = batches.apply(parse_example_dataset(features, parser_num_threads))
     if label_key is not None:
-        parsed = parsed.map(lambda found: _apart(found, label_key))
+        parsed = parsed.map(lambda result: _apart(result, label_key))
     return parsed.prefetch(prefetch_buffer_size)
 
 
@@ -378,20 +378,20 @@ def make_csv_dataset(
     paths = _matched(file_pattern)
     form = _CsvForm(field_delim, use_quote_delim, na_value, header, compression_type)
     names = list(column_names) if column_names is not None else form.names_in(paths[0])
-    chosen = _chosen(names, select_columns)
+    selected = _chosen(names, select_columns)
     defaults = column_defaults
     if defaults is None:
-        defaults = form.inferred(paths, len(names), chosen, num_rows_for_inference)
-    taken = [names[i] for i in chosen]
+        defaults = form.inferred(paths, len(names), selected, num_rows_for_inference)
+    taken = [names[i] for i in selected]
     _check_columns(taken, defaults, label_name)
 
     def of_file(path: Any) -> Dataset:
-        rows = form.dataset(path, defaults, chosen if len(chosen) < len(names) else None)
+        rows = form.dataset(path, defaults, selected if len(selected) < len(names) else None)
         return rows._through("IgnoreErrorsDataset") if ignore_errors else rows
 
     def named(*columns: Any) -> Any:
-        found = dict(zip(taken, columns, strict=True))
-        return found if label_name is None else _apart(found, label_name)
+        result = dict(zip(taken, columns, strict=True))
+        return result if label_name is None else _apart(result, label_name)
 
     files = Dataset.from_tensor_slices(convert_to_tensor(arguments.encoded_paths(paths)))
     if shuffle:
@@ -405,28 +405,28 @@ def make_csv_dataset(
     return batches.prefetch(AUTOTUNE if prefetch_buffer_size is None else prefetch_buffer_size)
 
 
-def _check_columns(taken: Sequence[str], defaults: Sequence[Any], label_name: str | None) -> None:
+def _check_columns(names: Sequence[str], defaults: Sequence[Any], label_name: str | None) -> None:
     """Refuse another number of defaults than of columns, and a label that is no column.
 
     Raises: InvalidArgumentError
     """
-    if len(defaults) != len(taken):
+    if len(defaults) != len(names):
         raise errors.InvalidArgumentError(
-            f"column_defaults must have one entry for each of {len(taken)} columns, got "
+            f"column_defaults must have one entry for each of {len(names)} columns, got "
             f"{len(defaults)}"
         )
-    if label_name is not None and label_name not in taken:
+    if label_name is not None and label_name not in names:
         raise errors.InvalidArgumentError(
-            f"`label_name` must be one of the columns {taken}, got {label_name!r}"
+            f"`label_name` must be one of the columns {names}, got {label_name!r}"
         )
 
 
 def _matched(file_pattern: Any) -> list[str]:
     patterns = file_pattern if isinstance(file_pattern, list | tuple) else [file_pattern]
-    found = sorted({path for pattern in patterns for path in gfile.glob(pattern)})
-    if not found:
+    result = sorted({path for pattern in patterns for path in gfile.glob(pattern)})
+    if not result:
         raise errors.InvalidArgumentError(f"No files matched pattern: {file_pattern!r}")
-    return found
+    return result
 
 
 def _chosen(names: Sequence[str], select: Sequence[Any] | None) -> list[int]:
@@ -438,13 +438,13 @@ def _chosen(names: Sequence[str], select: Sequence[Any] | None) -> list[int]:
     if len(set(select)) != len(select):
         raise errors.InvalidArgumentError(f"select_columns must be unique, got {list(select)}")
     missing = [
-        each
-        for each in select
-        if (each not in names if isinstance(each, str) else not 0 <= each < len(names))
+        item
+        for item in select
+        if (item not in names if isinstance(item, str) else not 0 <= item < len(names))
     ]
     if missing:
         raise errors.InvalidArgumentError(f"there are no columns {missing} among {list(names)}")
-    return sorted(names.index(each) if isinstance(each, str) else int(each) for each in select)
+    return sorted(names.index(item) if isinstance(item, str) else int(item) for item in select)
 
 
 class _CsvForm:
@@ -492,12 +492,12 @@ class _CsvForm:
         return names
 
     def inferred(
-        self, paths: Sequence[str], width: int, columns: Sequence[int], most: int | None
+        self, paths: Sequence[str], width: int, columns: Sequence[int], limit: int | None
     ) -> list[Any]:
         """Return a default of the type of each column."""
-        found: dict[int, DType] = {}
+        result: dict[int, DType] = {}
         for number, row in enumerate(self._data(paths)):
-            if most is not None and number >= most:
+            if limit is not None and number >= limit:
                 break
             if len(row) != width:
                 raise errors.InvalidArgumentError(
@@ -505,10 +505,10 @@ class _CsvForm:
                 )
             for i in columns:
                 if row[i] not in self._missing:
-                    found[i] = _type_of(row[i], found.get(i, dtypes.int32))
-        chosen = [found.get(i, dtypes.string) for i in columns]
+                    result[i] = _type_of(row[i], result.get(i, dtypes.int32))
+        selected = [result.get(i, dtypes.string) for i in columns]
         return [
-            convert_to_tensor([b"" if dtype is dtypes.string else 0], dtype) for dtype in chosen
+            convert_to_tensor([b"" if dtype is dtypes.string else 0], dtype) for dtype in selected
         ]
 
     def _data(self, paths: Sequence[str]) -> Iterator[list[str]]:
@@ -522,9 +522,9 @@ class _CsvForm:
 _INFERRED = (dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64, dtypes.string)
 
 
-def _type_of(text: str, least: DType) -> DType:
-    """Return the first type from `least` on that a text can be of."""
-    for dtype in _INFERRED[_INFERRED.index(least) :]:
+def _type_of(text: str, minimum: DType) -> DType:
+    """Return the first type from `minimum` on that a text can be of."""
+    for dtype in _INFERRED[_INFERRED.index(minimum) :]:
         if dtype is dtypes.string:
             break
         try:

@@ -205,9 +205,9 @@ def map_and_batch(
         )
     calls = num_parallel_calls
     if calls is None:
-        known = batch_size if isinstance(batch_size, int) else None
+        static_size = batch_size if isinstance(batch_size, int) else None
         batches = integer(num_parallel_batches or 1, "num_parallel_batches", 1)
-        calls = AUTOTUNE if known is None else known * batches
+        calls = AUTOTUNE if static_size is None else static_size * batches
 
     def apply(dataset: Dataset) -> Dataset:
         mapped = dataset._mapped(map_func, calls, preserve_cardinality=True)
@@ -240,12 +240,12 @@ def pad_to_cardinality(cardinality: Any, mask_key: str = "valid") -> Transformat
         form = _checked(dataset)._element
         _check_can_be_padded(form, mask_key)
         with graph_around(dataset._variant_tensor).as_default():
-            wanted = arguments.scalar(cardinality, dtypes.int64, "cardinality", 0)
+            scalar = arguments.scalar(cardinality, dtypes.int64, "cardinality", 0)
             count = out("DatasetCardinality", [dataset._variant_tensor])
-            fits = out("LogicalAnd", [greater_equal(count, 0), less_equal(count, wanted)])
-            what = "pad_to_cardinality requires at most so many elements, and their number known:"
-            with get_default_graph().control_dependencies([Assert(fits, [what, wanted, count])]):
-                missing = wanted - count
+            fits = out("LogicalAnd", [greater_equal(count, 0), less_equal(count, scalar)])
+            label = "pad_to_cardinality requires at most so many elements, and their number known:"
+            with get_default_graph().control_dependencies([Assert(fits, [label, scalar, count])]):
+                missing = scalar - count
             zero = {key: zeros(spec.dims, spec.dtype) for key, spec in form.items()}
             padding = Dataset.from_tensors({**zero, mask_key: False}).repeat(missing)
         return dataset.map(lambda element: {**element, mask_key: True}).concatenate(padding)

@@ -81,9 +81,9 @@ def _unpack(leaf: Any, spec: specs.Spec) -> Any:
     if spec.dims is not None:
         indices.set_shape([None, len(spec.dims)])
         shape.set_shape([len(spec.dims)])
-    found = SparseTensor(indices, values, shape)
-    found.set_shape(spec.dims)
-    return found
+    sparse_tensor = SparseTensor(indices, values, shape)
+    sparse_tensor.set_shape(spec.dims)
+    return sparse_tensor
 
 
 def _unpack_ragged(leaf: Output, spec: specs.Spec) -> Any:
@@ -97,8 +97,8 @@ def _unpack_ragged(leaf: Output, spec: specs.Spec) -> Any:
     }
     *splits, values = create("RaggedTensorFromVariant", [leaf], attrs).outputs
     parts = [values, *splits]
-    for part, known in zip(parts, spec.parts, strict=True):
-        part.set_shape(known.dims)
+    for part, part_spec in zip(parts, spec.parts, strict=True):
+        part.set_shape(part_spec.dims)
     return spec.rebuilt(parts)
 
 

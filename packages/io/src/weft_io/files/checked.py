@@ -44,21 +44,21 @@ class Form(NamedTuple):
         """
         first = len(self.head)
         start = bytes(data[: self.size])
-        fixed, wanted = start[:first] + start[first + self.width :], self.head + self.tail
-        if fixed != wanted:
-            alike = sum(a == b for a, b in zip(fixed, wanted, strict=False))
+        fixed, expected = start[:first] + start[first + self.width :], self.head + self.tail
+        if fixed != expected:
+            alike = sum(a == b for a, b in zip(fixed, expected, strict=False))
             if alike * 4 > len(fixed) * 3:  # never by chance
                 raise errors.DataLossError(
                     f"{path} is damaged: it begins with {start!r}, where a checksum has "
                     f"{self.head!r} and {self.tail!r} around it"
                 )
             return False
-        found = self.encode(zlib.crc32(memoryview(data)[self.size :]))
+        result = self.encode(zlib.crc32(memoryview(data)[self.size :]))
         stored = start[first : first + self.width]
-        if stored != found:
+        if stored != result:
             raise errors.DataLossError(
                 f"{path} is damaged: the checksum of its {len(data) - self.size} bytes must be "
-                f"{_shown(stored)}, as it says, but it is {_shown(found)}{self._hint()}"
+                f"{_shown(stored)}, as it says, but it is {_shown(result)}{self._hint()}"
             )
         return True
 

@@ -90,8 +90,8 @@ def isdir(path: PathLike) -> bool:
       >>> wf.io.gfile.isdir("directory")
       True
     """
-    found = _stat_or_none(as_path(path))
-    return found is not None and found.is_directory
+    stat = _stat_or_none(as_path(path))
+    return stat is not None and stat.is_directory
 
 
 def _stat_or_none(name: str) -> FileStatistics | None:
@@ -144,12 +144,12 @@ def glob(pattern: PathLike | Iterable[PathLike]) -> list[str]:
       ['log-1', 'log-2']
     """
     patterns = [pattern] if isinstance(pattern, str | bytes | os.PathLike) else pattern
-    found: list[str] = []
-    for each in patterns:
-        name = as_path(each)
+    names: list[str] = []
+    for item in patterns:
+        name = as_path(item)
         with reported("searching", name):
-            found += expand(name)
-    return found
+            names += expand(name)
+    return names
 
 
 def walk(
@@ -240,12 +240,12 @@ def makedirs(path: PathLike) -> None:
 
 
 def _make_directory(name: str, parents: bool) -> None:
-    found = _stat_or_none(name)
-    if found is not None and found.is_directory:
+    stat = _stat_or_none(name)
+    if stat is not None and stat.is_directory:
         return
     fs, inner = locate(name)
     with reported("creating the directory", name):
-        if found is not None:
+        if stat is not None:
             raise NotADirectoryError(f"{name} is a file")
         fs.make_directory(inner, parents)
 
@@ -306,14 +306,14 @@ def rename(src: PathLike, dst: PathLike, overwrite: bool = False) -> None:
       (False, True)
     """
     source, target = as_path(src), as_path(dst)
-    found = stat(source)
+    result = stat(source)
     _check_free(target, overwrite)
     (fs, inner), (other, place) = locate(source), locate(target)
     if fs == other:
         with reported("renaming", source):
             fs.rename(inner, place)
         return
-    if found.is_directory:
+    if result.is_directory:
         raise errors.UnimplementedError(
             f"a directory moves within one file system only, got {source} and {target}"
         )
@@ -338,10 +338,10 @@ def copy(src: PathLike, dst: PathLike, overwrite: bool = False) -> None:
       'text'
     """
     source, target = as_path(src), as_path(dst)
-    found = stat(source)
+    result = stat(source)
     _check_free(target, overwrite)
     with reported("copying", source):
-        if found.is_directory:
+        if result.is_directory:
             raise IsADirectoryError(f"{source} is a directory")
     (fs, inner), (other, place) = locate(source), locate(target)
     with reported(f"copying {source} to", target):
@@ -441,8 +441,8 @@ class GFile:
         data = file.read(n)
         if self._binary or not data:
             return data
-        wanted = _missing_bytes(data)
-        return data + file.read(wanted) if wanted else data
+        missing_bytes = _missing_bytes(data)
+        return data + file.read(missing_bytes) if missing_bytes else data
 
     def _decoded(self, data: bytes, file: BinaryIO) -> Any:
         if self._binary:
@@ -555,11 +555,11 @@ class GFile:
 
 def _missing_bytes(data: bytes) -> int:
     """Return the number of missing bytes of the last character of UTF-8 text."""
-    for back in range(1, min(4, len(data)) + 1):
-        byte = data[-back]
+    for i in range(1, min(4, len(data)) + 1):
+        byte = data[-i]
         if byte & 0xC0 != 0x80:
             length = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
-            return max(0, length - back)
+            return max(0, length - i)
     return 0
 
 

@@ -116,10 +116,10 @@ class LocalReading:
         self._file.seek(position)
         done = 0
         while done < len(memory):
-            got = self._file.readinto(memory[done:])
-            if not got:
+            readinto = self._file.readinto(memory[done:])
+            if not readinto:
                 break
-            done += got
+            done += readinto
         return done
 
     def close(self) -> None:

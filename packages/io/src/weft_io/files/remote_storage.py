@@ -225,10 +225,10 @@ class RemoteStorage:
         inner = self._inner(directory)
         self._fs.invalidate_cache(inner)  # others write there too
         try:
-            found = [path.rstrip("/") for path in self._fs.ls(inner, detail=False)]
+            result = [path.rstrip("/") for path in self._fs.ls(inner, detail=False)]
         except FileNotFoundError:
             return []
-        return [path.rpartition("/")[2] for path in found if path != inner.rstrip("/")]
+        return [path.rpartition("/")[2] for path in result if path != inner.rstrip("/")]
 
     @_asking
     def written_at(self, path: str) -> float:

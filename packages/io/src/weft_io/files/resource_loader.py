@@ -88,8 +88,8 @@ def load_resource(path: str) -> bytes:
       b'hello'
     """
     with gfile.GFile(os.path.join(_caller(2), path), "rb") as file:
-        found: bytes = file.read()
-    return found
+        data: bytes = file.read()
+    return data
 
 
 def readahead_file_path(path: str, readahead: str = "128M") -> str:

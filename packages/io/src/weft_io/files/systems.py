@@ -82,8 +82,8 @@ class LocalFileSystem:
 
     def stat(self, path: str) -> FileStatistics:
         """Size, time, kind; symbolic links are followed."""
-        found = os.stat(path)
-        return FileStatistics(found.st_size, found.st_mtime_ns, modes.S_ISDIR(found.st_mode))
+        result = os.stat(path)
+        return FileStatistics(result.st_size, result.st_mtime_ns, modes.S_ISDIR(result.st_mode))
 
     def list(self, path: str) -> list[tuple[str, bool]]:
         """Return the names in a directory, and whether they are directories."""
@@ -170,10 +170,10 @@ class FsspecFileSystem:
     def list(self, path: str) -> list[tuple[str, bool]]:
         """Return the names in a directory, and whether they are directories."""
         self._fs.invalidate_cache(path)  # others write there too
-        found = self._fs.ls(path, detail=True)
-        here = path.rstrip("/")
-        pairs = [(entry["name"].rstrip("/"), entry["type"] == "directory") for entry in found]
-        return [(name.rpartition("/")[2], kind) for name, kind in pairs if name != here]
+        ls = self._fs.ls(path, detail=True)
+        rstrip = path.rstrip("/")
+        pairs = [(entry["name"].rstrip("/"), entry["type"] == "directory") for entry in ls]
+        return [(name.rpartition("/")[2], kind) for name, kind in pairs if name != rstrip]
 
     def make_directory(self, path: str, parents: bool) -> None:
         """Create a directory; stores of objects have none and do nothing."""
@@ -276,22 +276,22 @@ def translate(pattern: str) -> re.Pattern[str]:
     Raises: InvalidArgumentError: a set or an escape does not end.
     """
     parts = [""]  # between asterisks
-    at = 0
-    while at < len(pattern):
-        char = pattern[at]
-        at += 1
+    index = 0
+    while index < len(pattern):
+        char = pattern[index]
+        index += 1
         if char == "*":
             parts.append("")
         elif char == "?":
             parts[-1] += "."
         elif char == "[":
-            text, at = _set(pattern, at)
+            text, index = _set(pattern, index)
             parts[-1] += text
         elif char == "\\":
-            if at == len(pattern):
+            if index == len(pattern):
                 raise errors.InvalidArgumentError(f"the pattern {pattern!r} ends in an escape")
-            parts[-1] += re.escape(pattern[at])
-            at += 1
+            parts[-1] += re.escape(pattern[index])
+            index += 1
         else:
             parts[-1] += re.escape(char)
     return re.compile(_joined(parts), re.DOTALL)
@@ -303,15 +303,20 @@ def _joined(parts: list[str]) -> str:
     The first match of each part can be kept, whatever follows. So there is no backtracking, and
     many asterisks take no longer than one.
     """
-    first, *rest = parts
-    if not rest:
+    first, *remaining = parts
+    if not remaining:
         return first
-    return first + "".join([f"(?>.*?{part})" for part in rest[:-1] if part]) + ".*" + rest[-1]
+    return (
+        first
+        + "".join([f"(?>.*?{part})" for part in remaining[:-1] if part])
+        + ".*"
+        + remaining[-1]
+    )
 
 
-def _set(pattern: str, at: int) -> tuple[str, int]:
-    negative = pattern[at : at + 1] in ("^", "!")
-    start = at + negative
+def _set(pattern: str, index: int) -> tuple[str, int]:
+    negative = pattern[index : index + 1] in ("^", "!")
+    start = index + negative
     end = pattern.find("]", start + 1)  # a leading "]" is literal
     if end < 0:
         raise errors.InvalidArgumentError(f"the pattern {pattern!r} has a '[' that does not end")
@@ -333,18 +338,18 @@ def expand(pattern: str) -> list[str]:
     if os.name == "nt" and not root:
         pattern = pattern.replace("\\", "/")
     parts = pattern[len(root) :].split("/")
-    found = [root]
+    result = [root]
     for i, part in enumerate(parts):
         if not part:
-            found = [f"{base}/" if i == 0 or base[-1] != "/" else base for base in found]
+            result = [f"{base}/" if i == 0 or base[-1] != "/" else base for base in result]
         elif has_pattern(part):
             last = i == len(parts) - 1
-            found = [join(base, name) for base in found for name in _matching(base, part, last)]
+            result = [join(base, name) for base in result for name in _matching(base, part, last)]
         else:
-            found = [join(base, part) for base in found]
+            result = [join(base, part) for base in result]
     if not has_pattern(parts[-1]):
-        found = [path for path in found if _there(path)]
-    return sorted(found)
+        result = [path for path in result if _there(path)]
+    return sorted(result)
 
 
 def _matching(directory: str, pattern: str, last: bool) -> Iterable[str]:

@@ -86,34 +86,34 @@ def convert_image_dtype(
       array([  0, 127, 255], dtype=uint8)
     """
     value = convert_to_tensor(image, name="image")
-    wanted, have = dtypes.as_dtype(dtype), value.dtype.base_dtype
-    for each in (wanted, have):
-        if not (each.is_floating or each.is_integer):
-            raise errors.InvalidTypeError(f"images must be of real numbers, got {each.name}")
-    if wanted == have:
+    expected, source_dtype = dtypes.as_dtype(dtype), value.dtype.base_dtype
+    for item in (expected, source_dtype):
+        if not (item.is_floating or item.is_integer):
+            raise errors.InvalidTypeError(f"images must be of real numbers, got {item.name}")
+    if expected == source_dtype:
         return identity(value, name=name)
     with name_scope(name, "convert_image", [value]) as scope:
-        made = _converted(value, have, wanted, saturate)
-        return identity(made, name=scope)
+        result = _converted(value, source_dtype, expected, saturate)
+        return identity(result, name=scope)
 
 
-def _converted(value: Output, have: DType, wanted: DType, saturate: bool) -> Output:
+def _converted(value: Output, dtype: DType, expected: DType, saturate: bool) -> Output:
     fit = saturate_cast if saturate else cast
-    if wanted.is_floating:
-        made: Output = cast(value, wanted)
-        return made if have.is_floating else made * (1.0 / have.max)
-    if have.is_floating:
-        if have.size < 4 and wanted.size > 1:
+    if expected.is_floating:
+        output: Output = cast(value, expected)
+        return output if dtype.is_floating else output * (1.0 / dtype.max)
+    if dtype.is_floating:
+        if dtype.size < 4 and expected.size > 1:
             value = cast(value, dtypes.float32)  # 16 bits hold no such numbers
-        made = fit(value * (wanted.max + 0.5), wanted)
-        return made
-    if have.max > wanted.max:
-        factor = (int(have.max) + 1) // (int(wanted.max) + 1)
-        made = fit(out("FloorDiv", [value, factor]), wanted)
-        return made
-    factor = (int(wanted.max) + 1) // (int(have.max) + 1)
-    made = fit(value, wanted) * factor
-    return made
+        output = fit(value * (expected.max + 0.5), expected)
+        return output
+    if dtype.max > expected.max:
+        factor = (int(dtype.max) + 1) // (int(expected.max) + 1)
+        output = fit(out("FloorDiv", [value, factor]), expected)
+        return output
+    factor = (int(expected.max) + 1) // (int(dtype.max) + 1)
+    output = fit(value, expected) * factor
+    return output
 
 
 def _as_floats(value: Output, keep: tuple[DType, ...]) -> Output:
@@ -453,10 +453,10 @@ def random_saturation(image: Any, lower: float, upper: float, seed: int | None =
     return adjust_saturation(image, random_uniform([], lower, upper, seed=seed))
 
 
-def _check_range(what: str, value: float, low: float, high: float | None = None) -> None:
+def _check_range(label: str, value: float, low: float, high: float | None = None) -> None:
     if value < low or (high is not None and value > high):
-        most = "" if high is None else f" and at most {high}"
-        raise errors.InvalidArgumentError(f"{what} must be at least {low}{most}, got {value}")
+        limit = "" if high is None else f" and at most {high}"
+        raise errors.InvalidArgumentError(f"{label} must be at least {low}{limit}, got {value}")
 
 
 def _check_order(lower: float, upper: float) -> None:

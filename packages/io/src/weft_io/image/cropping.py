@@ -86,8 +86,8 @@ def pad_to_bounding_box(
         offsets, targets = [offset_height, offset_width], [target_height, target_width]
         for axis in (0, 1):
             before = _at_least(offsets[axis], 0, "an offset of an image")
-            taken = _sum(before, size_of(value, axis - 3))
-            after = _at_least(_difference(targets[axis], taken), 0, "what follows an image")
+            used_size = _sum(before, size_of(value, axis - 3))
+            after = _at_least(_difference(targets[axis], used_size), 0, "what follows an image")
             rows[count - 3 + axis] = [before, after]
         paddings = stack([_vector(row) for row in rows])
         if all(_is_number(n) for row in rows for n in row):
@@ -113,14 +113,14 @@ def resize_image_with_crop_or_pad(image: Any, target_height: Any, target_width: 
     with name_scope(None, "resize_image_with_crop_or_pad", [image]) as scope:
         value = images_of(image, "image")
         targets = [_at_least(n, 1, "a target size") for n in (target_height, target_width)]
-        kept, cut, margin = [], [], []
+        kept_sizes, cut, margin = [], [], []
         for axis, target in enumerate(targets):
-            have = size_of(value, axis - 3)
-            excess = _difference(have, target)
-            kept.append(_smaller(have, target))
+            size = size_of(value, axis - 3)
+            excess = _difference(size, target)
+            kept_sizes.append(_smaller(size, target))
             cut.append(_larger(_half(excess), 0))
-            margin.append(_larger(_half(_difference(target, have)), 0))
-        inner = crop_to_bounding_box(value, *cut, *kept)
+            margin.append(_larger(_half(_difference(target, size)), 0))
+        inner = crop_to_bounding_box(value, *cut, *kept_sizes)
         padded = pad_to_bounding_box(inner, *margin, *targets)
         return identity(padded, name=scope)
 
@@ -143,17 +143,17 @@ def central_crop(image: Any, central_fraction: Any) -> Output:
     """
     with name_scope(None, "central_crop", [image]) as scope:
         value = images_of(image, "image")
-        known = isinstance(central_fraction, int | float | np.number)
-        if known and not 0 < central_fraction <= 1:
+        is_static = isinstance(central_fraction, int | float | np.number)
+        if is_static and not 0 < central_fraction <= 1:
             raise errors.InvalidArgumentError(
                 f"central_fraction must be above 0 and at most 1, got {central_fraction}"
             )
-        if known and central_fraction == 1:
+        if is_static and central_fraction == 1:
             return value
         starts, sizes = [], []
         for axis in (-3, -2):
             have = size_of(value, axis)
-            if known and _is_number(have):
+            if is_static and _is_number(have):
                 start: Any = int((have - have * float(central_fraction)) / 2)
             else:
                 wide = cast(have, dtypes.float64)
@@ -220,22 +220,22 @@ def _larger(a: Any, b: Any) -> Size:
     return max(a, b) if _is_number(a) and _is_number(b) else maximum(a, b)
 
 
-def _at_least(value: Any, least: int, what: str) -> Size:
+def _at_least(value: Any, minimum: int, label: str) -> Size:
     value = _as_size(value)
     if not _is_number(value):
-        check = assert_greater_equal(value, least, message=f"{what} must be at least {least}")
+        check = assert_greater_equal(value, minimum, message=f"{label} must be at least {minimum}")
         return with_dependencies([check], value)
-    if value < least:
-        raise errors.InvalidArgumentError(f"{what} must be at least {least}, got {value}")
+    if value < minimum:
+        raise errors.InvalidArgumentError(f"{label} must be at least {minimum}, got {value}")
     return value
 
 
-def _at_most(value: Size, most: Size, what: str) -> Size:
-    if not (_is_number(value) and _is_number(most)):
-        check = assert_greater_equal(most, value, message=f"{what} must fit into the image")
+def _at_most(value: Size, limit: Size, label: str) -> Size:
+    if not (_is_number(value) and _is_number(limit)):
+        check = assert_greater_equal(limit, value, message=f"{label} must fit into the image")
         return with_dependencies([check], convert_to_tensor(value))
-    if value > most:
-        raise errors.InvalidArgumentError(f"{what} must be at most {most}, got {value}")
+    if value > limit:
+        raise errors.InvalidArgumentError(f"{label} must be at most {limit}, got {value}")
     return value
 
 

@@ -39,17 +39,17 @@ def decode_image(
       >>> wf.Session().run(wf.image.decode_image(data, dtype=wf.float32))
       array([[[0. , 1. , 0.2]]], dtype=float32)
     """
-    wanted = dtypes.as_dtype(dtype)
-    direct = wanted in (dtypes.uint8, dtypes.uint16, dtypes.float32)
+    expected = dtypes.as_dtype(dtype)
+    direct = expected in (dtypes.uint8, dtypes.uint16, dtypes.float32)
     attrs = {
         "channels": channels or 0,
-        "dtype": wanted if direct else dtypes.uint16,
+        "dtype": expected if direct else dtypes.uint16,
         "expand_animations": expand_animations,
     }
     with name_scope(name, "decode_image", [contents]) as scope:
         if direct:
             return out("DecodeImage", [contents], attrs, scope)
-        return convert_image_dtype(out("DecodeImage", [contents], attrs), wanted, name=scope)
+        return convert_image_dtype(out("DecodeImage", [contents], attrs), expected, name=scope)
 
 
 def adjust_jpeg_quality(
@@ -73,8 +73,8 @@ def adjust_jpeg_quality(
         channels = value.dims[-1] if value.dims is not None else None
         pixels = convert_image_dtype(value, dtypes.uint8, saturate=True)
         data = out("EncodeJpegVariableQuality", [pixels, jpeg_quality])
-        made = decode_jpeg(data, channels=channels or 0, dct_method=dct_method)
-        return convert_image_dtype(made, value.dtype.base_dtype, saturate=True, name=scope)
+        jpeg = decode_jpeg(data, channels=channels or 0, dct_method=dct_method)
+        return convert_image_dtype(jpeg, value.dtype.base_dtype, saturate=True, name=scope)
 
 
 def random_jpeg_quality(

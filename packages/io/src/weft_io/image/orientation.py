@@ -117,12 +117,12 @@ def rot90(image: Any, k: Any = 1, name: str | None = None) -> Output:
         if isinstance(k, int):
             return identity(_turned(value, k % 4), name=scope)
         quarters = out("FloorMod", [k, 4])
-        turns = [(equal(quarters, i), lambda i=i: _turned(value, i)) for i in (1, 2, 3)]
-        result = case(turns, default=lambda: value, exclusive=True, name=scope)
+        rotations = [(equal(quarters, i), lambda i=i: _turned(value, i)) for i in (1, 2, 3)]
+        result = case(rotations, default=lambda: value, exclusive=True, name=scope)
         if value.dims is not None:
             result.set_shape([*value.dims[:-3], None, None, value.dims[-1]])
-        made: Output = result
-        return made
+        output: Output = result
+        return output
 
 
 def _turned(value: Output, quarters: int) -> Output:

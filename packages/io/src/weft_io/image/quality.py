@@ -48,17 +48,17 @@ def _pair(a: Any, b: Any, max_val: Any) -> tuple[Output, Output, Output]:
         raise errors.InvalidTypeError(
             f"images must be of one type, got {first.dtype.name} and {second.dtype.name}"
         )
-    have, other = first.dims, second.dims
-    if have is not None and other is not None and not compatible_dims(have[-3:], other[-3:]):
+    dims, other = first.dims, second.dims
+    if dims is not None and other is not None and not compatible_dims(dims[-3:], other[-3:]):
         raise errors.InvalidArgumentError(
             "images must agree in height, width and channels, got shapes "
-            f"{format_dims(have)} and {format_dims(other)}"
+            f"{format_dims(dims)} and {format_dims(other)}"
         )
     largest = convert_to_tensor(max_val, first.dtype.base_dtype, name="max_val")
-    low, high, most = [
+    low, high, limit = [
         convert_image_dtype(value, dtypes.float32) for value in (first, second, largest)
     ]
-    return low, high, most
+    return low, high, limit
 
 
 def psnr(a: Any, b: Any, max_val: Any, name: str | None = None) -> Output:
@@ -75,10 +75,10 @@ def psnr(a: Any, b: Any, max_val: Any, name: str | None = None) -> Output:
       np.float32(20.0)
     """
     with name_scope(name, "PSNR", [a, b]) as scope:
-        first, second, most = _pair(a, b, max_val)
+        first, second, limit = _pair(a, b, max_val)
         noise = reduce_mean(squared_difference(first, second), [-3, -2, -1])
         ten = 10 / math.log(10)
-        return out("Sub", [2 * ten * log(most), ten * log(noise)], name=scope)
+        return out("Sub", [2 * ten * log(limit), ten * log(noise)], name=scope)
 
 
 # --------------------------------------------------------------------------- structural similarity
@@ -110,9 +110,9 @@ def ssim(
       np.float32(1.0)
     """
     with name_scope(None, "SSIM", [img1, img2]) as scope:
-        first, second, most = _pair(img1, img2, max_val)
+        first, second, limit = _pair(img1, img2, max_val)
         window = _windows(first, filter_size, filter_sigma)
-        similarity, _ = _per_channel(first, second, most, window, k1, k2)
+        similarity, _ = _per_channel(first, second, limit, window, k1, k2)
         return reduce_mean(similarity, [-1], name=scope)
 
 
@@ -143,18 +143,18 @@ def ssim_multiscale(
       np.float32(1.0)
     """
     with name_scope(None, "MS-SSIM", [img1, img2]) as scope:
-        first, second, most = _pair(img1, img2, max_val)
+        first, second, limit = _pair(img1, img2, max_val)
         parts: list[Output] = []
         for scale in range(len(power_factors)):
             if scale:
                 first, second = _halved(first), _halved(second)
             window = _windows(first, filter_size, filter_sigma)
-            similarity, contrast = _per_channel(first, second, most, window, k1, k2)
+            similarity, contrast = _per_channel(first, second, limit, window, k1, k2)
             parts.append(relu(contrast))
         parts[-1] = relu(similarity)
         powers = convert_to_tensor(np.array(power_factors, np.float32))
-        whole = reduce_prod(stack(parts, -1) ** powers, [-1])
-        return reduce_mean(whole, [-1], name=scope)
+        product = reduce_prod(stack(parts, -1) ** powers, [-1])
+        return reduce_mean(product, [-1], name=scope)
 
 
 def _windows(images: Output, size: int, sigma: float) -> Reduce:
@@ -175,23 +175,23 @@ def _windows(images: Output, size: int, sigma: float) -> Reduce:
         sizes = shape(x)
         flat = reshape(x, concat([[-1], sizes[-3:]], 0))
         for kernel in (bell.reshape(-1, 1, 1, 1), bell.reshape(1, -1, 1, 1)):
-            spread = out("Tile", [kernel, stack([1, 1, channels, 1])])
-            flat = depthwise_conv2d(flat, spread, [1, 1, 1, 1], "VALID")
+            tiled = out("Tile", [kernel, stack([1, 1, channels, 1])])
+            flat = depthwise_conv2d(flat, tiled, [1, 1, 1, 1], "VALID")
         return reshape(flat, concat([sizes[:-3], shape(flat)[1:]], 0))
 
     return reduce
 
 
 def _per_channel(
-    x: Output, y: Output, most: Output, window: Reduce, k1: float, k2: float
+    x: Output, y: Output, limit: Output, window: Reduce, k1: float, k2: float
 ) -> tuple[Output, Output]:
     """Similarity, and the part of it that is contrast and structure; shape (..., channels)."""
-    low, high = (k1 * most) ** 2, (k2 * most) ** 2
+    low, high = (k1 * limit) ** 2, (k2 * limit) ** 2
     mean_x, mean_y = window(x), window(y)
     product, squares = mean_x * mean_y * 2, mean_x * mean_x + mean_y * mean_y
     luminance = (product + low) / (squares + low)
-    together, apart = window(x * y) * 2, window(x * x + y * y)
-    contrast = (together - product + high) / (apart - squares + high)
+    products, apart = window(x * y) * 2, window(x * x + y * y)
+    contrast = (products - product + high) / (apart - squares + high)
     return reduce_mean(luminance * contrast, [-3, -2]), reduce_mean(contrast, [-3, -2])
 
 
@@ -202,8 +202,8 @@ def _halved(images: Output) -> Output:
     odd = out("FloorMod", [sizes[-3:-1], 2])
     after = concat([[0], odd, [0]], 0)
     even = pad(flat, stack([out("ZerosLike", [after]), after], 1), "SYMMETRIC")
-    made = avg_pool(even, [1, 2, 2, 1], [1, 2, 2, 1], "VALID")
-    result = reshape(made, concat([sizes[:-3], shape(made)[1:]], 0))
+    new_value = avg_pool(even, [1, 2, 2, 1], [1, 2, 2, 1], "VALID")
+    result = reshape(new_value, concat([sizes[:-3], shape(new_value)[1:]], 0))
     dims = images.dims
     if dims is not None:
         half = [None if n is None else (n + 1) // 2 for n in dims[-3:-1]]
@@ -277,9 +277,9 @@ def sobel_edges(image: Any) -> Output:
     dims = value.dims
     channels = shape(value)[-1] if dims is None or dims[-1] is None else dims[-1]
     kernel = convert_to_tensor(kernels.astype(value.dtype.base_dtype.numpy))
-    spread = out("Tile", [kernel, stack([1, 1, channels, 1])])
+    tiled = out("Tile", [kernel, stack([1, 1, channels, 1])])
     framed = pad(value, [[0, 0], [1, 1], [1, 1], [0, 0]], "REFLECT")
-    edges = depthwise_conv2d(framed, spread, [1, 1, 1, 1], "VALID")
+    edges = depthwise_conv2d(framed, tiled, [1, 1, 1, 1], "VALID")
     result = reshape(edges, concat([shape(value), [2]], 0))
     if dims is not None:
         result.set_shape([*dims, 2])

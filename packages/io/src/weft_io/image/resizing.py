@@ -90,15 +90,15 @@ def resize_images(
         value = images_of(images)
         single = known_rank(value) == 3
         batch = expand_dims(value, 0) if single else value
-        wanted = _size(size)
+        expected = _size(size)
         if preserve_aspect_ratio:
-            wanted = _inside(batch, wanted)
-        known = constant_value(wanted)
+            expected = _inside(batch, expected)
+        constant = constant_value(expected)
         assert batch.dims is not None
-        if known is not None and batch.dims[1:3] == tuple(known.tolist()):
+        if constant is not None and batch.dims[1:3] == tuple(constant.tolist()):
             return identity(value, name=scope)
-        made = _METHODS[method](batch, wanted, align_corners=align_corners)
-        return squeeze(made, [0], name=scope) if single else identity(made, name=scope)
+        methods = _METHODS[method](batch, expected, align_corners=align_corners)
+        return squeeze(methods, [0], name=scope) if single else identity(methods, name=scope)
 
 
 resize = resize_images
@@ -106,29 +106,29 @@ resize = resize_images
 
 def _size(size: Any) -> Output:
     """Height and width as an int32 vector."""
-    wanted = convert_to_tensor(size, name="size")
-    if wanted.dtype.base_dtype != dtypes.int32:
-        if not wanted.dtype.is_integer:
+    expected = convert_to_tensor(size, name="size")
+    if expected.dtype.base_dtype != dtypes.int32:
+        if not expected.dtype.is_integer:
             raise errors.InvalidTypeError(f"a size must be integers, got {size!r}")
-        wanted = cast(wanted, dtypes.int32)
-    if wanted.dims is not None and wanted.dims != (2,) and wanted.dims != (None,):
+        expected = cast(expected, dtypes.int32)
+    if expected.dims is not None and expected.dims != (2,) and expected.dims != (None,):
         raise errors.InvalidArgumentError(
-            f"size must be [height, width], got shape {list(wanted.dims)}"
+            f"size must be [height, width], got shape {list(expected.dims)}"
         )
-    return wanted
+    return expected
 
 
 def _inside(images: Output, size: Output) -> Output:
     """Return the largest size inside one that has the proportions of images."""
-    dims, known = images.dims, constant_value(size)
-    if known is not None and dims is not None and dims[1] and dims[2]:
-        have = np.array(dims[1:3], np.float32)
-        scale = (known.astype(np.float32) / have).min()
-        return convert_to_tensor(np.maximum(np.rint(have * scale), 1).astype(np.int32))
-    have = cast(shape(images)[1:3], dtypes.float32)
-    ratios = cast(size, dtypes.float32) / have
-    made = cast(rounded(have * minimum(ratios[0], ratios[1])), dtypes.int32)
-    return maximum(made, 1)
+    dims, constant = images.dims, constant_value(size)
+    if constant is not None and dims is not None and dims[1] and dims[2]:
+        dims_array = np.array(dims[1:3], np.float32)
+        scale = (constant.astype(np.float32) / dims_array).min()
+        return convert_to_tensor(np.maximum(np.rint(dims_array * scale), 1).astype(np.int32))
+    dims_array = cast(shape(images)[1:3], dtypes.float32)
+    ratios = cast(size, dtypes.float32) / dims_array
+    result = cast(rounded(dims_array * minimum(ratios[0], ratios[1])), dtypes.int32)
+    return maximum(result, 1)
 
 
 def resize_image_with_pad(
@@ -169,10 +169,10 @@ def resize_image_with_pad(
 def _fitted(images: Output, height: Any, width: Any) -> tuple[Any, list[Any]]:
     """Return the size that images have inside a target, and the margins above and on the left."""
     dims = images.dims
-    known = isinstance(height, int) and isinstance(width, int)
-    if known and dims is not None and dims[1] and dims[2]:
-        have, target = np.array(dims[1:3], np.float32), np.array([height, width], np.float32)
-        exact = have / (have / target).max()
+    is_static = isinstance(height, int) and isinstance(width, int)
+    if is_static and dims is not None and dims[1] and dims[2]:
+        current, target = np.array(dims[1:3], np.float32), np.array([height, width], np.float32)
+        exact = current / (current / target).max()
         margins = np.maximum(np.floor((target - exact) / 2), 0).astype(int).tolist()
         return np.maximum(np.floor(exact), 1).astype(np.int32), margins
     targets = stack([cast(height, dtypes.float32), cast(width, dtypes.float32)])

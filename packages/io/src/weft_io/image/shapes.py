@@ -14,7 +14,7 @@ Size = Any
 """A number if it is known, else an int32 tensor of rank 0."""
 
 
-def images_of(value: Any, what: str = "images") -> Output:
+def images_of(value: Any, label: str = "images") -> Output:
     """Return a tensor of images, one of rank 3 or a batch of rank 4, or of unknown rank.
 
     Raises: InvalidArgumentError: it has another rank.
@@ -22,13 +22,13 @@ def images_of(value: Any, what: str = "images") -> Output:
     tensor = convert_to_tensor(value, name="images")
     if tensor.dims is not None and len(tensor.dims) not in (3, 4):
         raise errors.InvalidArgumentError(
-            f"{what} must have shape [height, width, channels] or [batch, height, width, "
+            f"{label} must have shape [height, width, channels] or [batch, height, width, "
             f"channels], got {format_dims(tensor.dims)}"
         )
     return tensor
 
 
-def at_least_3d(value: Any, what: str = "image") -> Output:
+def at_least_3d(value: Any, label: str = "image") -> Output:
     """Return a tensor whose last three axes are height, width and channels.
 
     Raises: InvalidArgumentError: it has a lower rank.
@@ -36,7 +36,8 @@ def at_least_3d(value: Any, what: str = "image") -> Output:
     tensor = convert_to_tensor(value, name="image")
     if tensor.dims is not None and len(tensor.dims) < 3:
         raise errors.InvalidArgumentError(
-            f"{what} must have shape [..., height, width, channels], got {format_dims(tensor.dims)}"
+            f"{label} must have shape [..., height, width, channels], got "
+            f"{format_dims(tensor.dims)}"
         )
     return tensor
 
@@ -61,5 +62,5 @@ def cut_rank(tensor: Output) -> int:
 def size_of(tensor: Output, axis: int) -> Size:
     """Return the size along an axis, counted from the end."""
     dims = tensor.dims
-    known = None if dims is None else dims[axis]
-    return shape(tensor)[axis] if known is None else known
+    static_size = None if dims is None else dims[axis]
+    return shape(tensor)[axis] if static_size is None else static_size

@@ -426,10 +426,10 @@ def _fifo(capacity: int, padded: bool, shared_name: str | None) -> MakeQueue:
     return lambda types, shapes: kind(capacity, types, shapes, shared_name=shared_name)
 
 
-def _shuffling(capacity: int, least: int, seed: int | None, shared_name: str | None) -> MakeQueue:
-    least = integer(least, "min_after_dequeue", 0)
+def _shuffling(capacity: int, minimum: int, seed: int | None, shared_name: str | None) -> MakeQueue:
+    minimum = integer(minimum, "min_after_dequeue", 0)
     return lambda types, shapes: RandomShuffleQueue(
-        capacity, least, types, shapes, seed=seed, shared_name=shared_name
+        capacity, minimum, types, shapes, seed=seed, shared_name=shared_name
     )
 
 
@@ -449,26 +449,26 @@ def _batch(
     with scope as prefix:
         keep = checked_keep_input(keep_input, options.enqueue_many)
         examples = [converted(tensors_of(source)) for source in _checked_sources(sources)]
-        many = options.enqueue_many
+        enqueue_many = options.enqueue_many
         if keep is not None:
-            many = True
+            enqueue_many = True
             rows = [e if options.enqueue_many else as_rows(e) for e in examples]
             examples = [kept_rows(row, keep) for row in rows]
-        first, infos = stored(examples[0], many)
-        components = [first] + [stored(example, many, infos)[0] for example in examples[1:]]
-        shapes = _merged_shapes(components, options, many)
+        first, infos = stored(examples[0], enqueue_many)
+        components = [first] + [stored(example, enqueue_many, infos)[0] for example in examples[1:]]
+        shapes = _merged_shapes(components, options, enqueue_many)
         queue = make_queue(_types(components), shapes)
-        enqueues = [_enqueue(queue, component, many) for component in components]
+        enqueues = [_enqueue(queue, component, enqueue_many) for component in components]
         add_queue_runner(QueueRunner(queue, enqueues * options.threads))
-        least, capacity = fullness
-        name = f"fraction_over_{least}_of_{capacity}_full" if least else None
-        summarize_fullness(name or f"fraction_of_{capacity}_full", queue, least, capacity)
+        minimum, capacity = fullness
+        name = f"fraction_over_{minimum}_of_{capacity}_full" if minimum else None
+        summarize_fullness(name or f"fraction_of_{capacity}_full", queue, minimum, capacity)
         take = queue.dequeue_up_to if options.smaller else queue.dequeue_many
         return as_given(sources[0], restored(take(options.batch_size, name=prefix), infos))
 
 
-def _enqueue(queue: QueueBase, components: Sequence[Output], many: bool) -> Node:
-    return queue.enqueue_many(components) if many else queue.enqueue(components)
+def _enqueue(queue: QueueBase, components: Sequence[Output], is_many: bool) -> Node:
+    return queue.enqueue_many(components) if is_many else queue.enqueue(components)
 
 
 def checked_keep_input(keep_input: Any, enqueue_many: bool) -> Output | None:
@@ -488,13 +488,13 @@ def checked_keep_input(keep_input: Any, enqueue_many: bool) -> Output | None:
         )
     if rank > 1:
         raise errors.InvalidArgumentError("`keep_input` must be 0 or 1 dimensions.")
-    known = constant_value(keep)
-    return None if known is not None and known.all() else keep
+    constant = constant_value(keep)
+    return None if constant is not None and constant.all() else keep
 
 
 def _values(sources: Sequence[Tensors], keep_input: Any) -> list[Any]:
-    given = listed(sources, "tensors_list")
-    return [keep_input, *[tensor for source in given for tensor in tensors_of(source)]]
+    tensor_lists = listed(sources, "tensors_list")
+    return [keep_input, *[tensor for source in tensor_lists for tensor in tensors_of(source)]]
 
 
 def tensors_of(source: Tensors) -> list[Any]:
@@ -551,17 +551,17 @@ def _checked_sources(sources: Sequence[Tensors]) -> Sequence[Tensors]:
 def _types(components: Sequence[Sequence[Output]]) -> list[Any]:
     types = [output.dtype.base_dtype for output in components[0]]
     for other in components[1:]:
-        got = [output.dtype.base_dtype for output in other]
-        if got != types:
+        actual = [output.dtype.base_dtype for output in other]
+        if actual != types:
             raise errors.InvalidTypeError(
                 f"Expected types to be consistent: {[t.name for t in types]} vs. "
-                f"{[t.name for t in got]}."
+                f"{[t.name for t in actual]}."
             )
     return types
 
 
 def _merged_shapes(
-    components: Sequence[Sequence[Output]], options: _Options, many: bool
+    components: Sequence[Sequence[Output]], options: _Options, enqueue_many: bool
 ) -> list[TensorShape]:
     """Return the merged static shape of each component over all sources."""
     if options.shapes is not None:
@@ -574,6 +574,8 @@ def _merged_shapes(
         for output in column:
             if output.shape.ndims is None:
                 raise errors.InvalidArgumentError(f"Cannot infer Tensor's rank: {output}")
-        rows = [out.shape.with_rank_at_least(1)[1:] if many else out.shape for out in column]
+        rows = [
+            out.shape.with_rank_at_least(1)[1:] if enqueue_many else out.shape for out in column
+        ]
         shapes.append(reduce(combine, rows))
     return shapes

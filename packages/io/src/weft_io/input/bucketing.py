@@ -79,10 +79,12 @@ def bucket(
         raise errors.InvalidArgumentError("Expected at least one tensor in bucket().")
     with name_scope(name, "bucket", tensors_of(tensors)) as prefix:
         keep = checked_keep_input(keep_input, enqueue_many=False)
-        which = convert_to_tensor(which_bucket, dtypes.int32)
+        index = convert_to_tensor(which_bucket, dtypes.int32)
         example = converted(tensors_of(tensors))
-        known = _component_shapes(example, shapes)
-        queues, enqueue, infos = _fill_buckets(example, known, which, keep, limits, dynamic_pad)
+        component_shapes = _component_shapes(example, shapes)
+        queues, enqueue, infos = _fill_buckets(
+            example, component_shapes, index, keep, limits, dynamic_pad
+        )
         top = _collect(queues, sizes, capacity, allow_smaller_final_batch, shared_name)
         _run(queues, [enqueue] * num_threads, *top)
         dequeued = top[0].dequeue(name=prefix)
@@ -137,12 +139,12 @@ def bucket_by_sequence_length(
     with name_scope(name, "bucket_by_sequence_length", [input_length]) as prefix:
         length = convert_to_tensor(input_length, preferred_dtype=dtypes.int32)
         reached = comparison.less_equal(constant(boundaries, length.dtype.base_dtype), length)
-        which = reduction.reduce_sum(casting.cast(reached, dtypes.int32))
-        given = tensors_of(tensors)
+        index = reduction.reduce_sum(casting.cast(reached, dtypes.int32))
+        tensor_list = tensors_of(tensors)
         shapes = None if shapes is None else [[], *shapes]
         _, batch = bucket(
-            [length, *given],
-            which,
+            [length, *tensor_list],
+            index,
             batch_size,
             len(boundaries) + 1,
             num_threads,
@@ -185,7 +187,7 @@ def _component_shapes(example: Sequence[Any], shapes: Any) -> list[TensorShape]:
 def _fill_buckets(
     example: Sequence[Any],
     shapes: Sequence[TensorShape],
-    which: Output,
+    output: Output,
     keep: Output | None,
     capacities: Sequence[int],
     padded: bool,
@@ -204,7 +206,7 @@ def _fill_buckets(
         kind(limit, types, list(shapes), name=f"bucket_queue_{i}")
         for i, limit in enumerate(capacities)
     ]
-    checked = control.with_dependencies([_in_range(which, len(queues))], which)
+    checked = control.with_dependencies([_in_range(output, len(queues))], output)
     enqueues = [
         queue.enqueue_many(kept_rows(components, comparison.equal(checked, i)))
         for i, queue in enumerate(queues)
@@ -212,9 +214,9 @@ def _fill_buckets(
     return queues, control.group(*enqueues, name="group_enqueues"), infos
 
 
-def _in_range(which: Output, count: int) -> Node:
-    inside = comparison.logical_and(which >= 0, which < count)
-    return control.Assert(inside, [f"which_bucket must be in [0, {count}), got", which])
+def _in_range(output: Output, count: int) -> Node:
+    inside = comparison.logical_and(output >= 0, output < count)
+    return control.Assert(inside, [f"which_bucket must be in [0, {count}), got", output])
 
 
 def _collect(
@@ -227,8 +229,8 @@ def _collect(
     """Return the queue of batches, and what moves a batch from each bucket into it."""
     batches = []
     for queue, size in zip(queues, sizes, strict=True):
-        taken = queue.dequeue_up_to(size) if smaller else queue.dequeue_many(size)
-        batches.append(taken if isinstance(taken, list) else [taken])
+        dequeue_up = queue.dequeue_up_to(size) if smaller else queue.dequeue_many(size)
+        batches.append(dequeue_up if isinstance(dequeue_up, list) else [dequeue_up])
     shapes = [TensorShape([])]
     for column in zip(*batches, strict=True):
         shape = column[0].shape

@@ -229,9 +229,9 @@ def _checked(features: Any) -> Features:
 
 
 def _add_sparse_feature(plan: _Plan, key: str, feature: SparseFeature) -> None:
-    for what in ("index_key", "value_key"):
-        if not getattr(feature, what):
-            raise errors.InvalidArgumentError(f"Missing {what} for SparseFeature {key}: {feature}")
+    for label in ("index_key", "value_key"):
+        if not getattr(feature, label):
+            raise errors.InvalidArgumentError(f"Missing {label} for SparseFeature {key}: {feature}")
     for name in (*_index_keys(feature), feature.value_key):
         if not isinstance(name, str | bytes):
             raise errors.InvalidTypeError(
@@ -343,13 +343,13 @@ def _named_outputs(outputs: Sequence[Output], plan: _Plan) -> tuple[Parsed, Sequ
 
 def _put_together(parsed: Parsed, features: Features | None) -> Parsed:
     """Return the results with composite features assembled, without their components."""
-    made: Parsed = {}
+    result: Parsed = {}
     for key, feature in sorted((features or {}).items()):
         if isinstance(feature, SparseFeature):
-            made[key] = _merged(parsed, feature)
+            result[key] = _merged(parsed, feature)
         elif isinstance(feature, RaggedFeature):
-            made[key] = ragged_of(parsed, key, feature)
-    return {key: made.get(key, parsed.get(key)) for key in features or {}}
+            result[key] = ragged_of(parsed, key, feature)
+    return {key: result.get(key, parsed.get(key)) for key in features or {}}
 
 
 def _merged(parsed: Parsed, feature: SparseFeature) -> SparseTensor:
@@ -571,10 +571,10 @@ def parse_sequence_example(
         }
         inputs = [serialized, _strings(example_names), _defaults(context)]
         node = create("ParseSequenceExample", inputs, attrs, scope)
-        of_context, rest = _named_outputs(node.outputs, context)
-        of_lists, rest = _named_outputs(rest, lists)
+        of_context, remaining = _named_outputs(node.outputs, context)
+        of_lists, remaining = _named_outputs(remaining, lists)
         of_context = _put_together(of_context, context_features)
-        return of_context, of_lists, dict(zip(lists.dense, rest, strict=True))
+        return of_context, of_lists, dict(zip(lists.dense, remaining, strict=True))
 
 
 def parse_single_sequence_example(
@@ -621,8 +621,8 @@ def parse_single_sequence_example(
             "" if example_name is None else example_name,
         ]
         node = create("ParseSingleSequenceExample", inputs, _sequence_attrs(context, lists), scope)
-        of_context, rest = _named_outputs(node.outputs, context)
-        of_lists = _named_outputs(rest, lists)[0]
+        of_context, remaining = _named_outputs(node.outputs, context)
+        of_lists = _named_outputs(remaining, lists)[0]
         return (
             _put_together(of_context, context_features),
             _put_together(of_lists, sequence_features),

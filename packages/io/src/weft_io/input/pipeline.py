@@ -159,20 +159,20 @@ def input_producer(
         return queue
 
 
-def summarize_fullness(name: str, queue: QueueBase, least: int, capacity: int) -> None:
-    """Add a summary of the part of a queue's capacity above `least` that is used.
+def summarize_fullness(name: str, queue: QueueBase, minimum: int, capacity: int) -> None:
+    """Add a summary of the part of a queue's capacity above `minimum` that is used.
 
-    Raises: InvalidArgumentError: the capacity is not above `least`.
+    Raises: InvalidArgumentError: the capacity is not above `minimum`.
     """
     text(name, "summary_name")
-    if 0 <= capacity <= least:
+    if 0 <= capacity <= minimum:
         raise errors.InvalidArgumentError(
-            f"the capacity must be bigger than {least}, what stays in the queue, got {capacity}"
+            f"the capacity must be bigger than {minimum}, what stays in the queue, got {capacity}"
         )
-    used = casting.cast(queue.size(), dtypes.float32) - float(least)
-    if least:
+    used = casting.cast(queue.size(), dtypes.float32) - float(minimum)
+    if minimum:
         used = out("Maximum", [used, 0.0])
-    summary.scalar(name, used * (1.0 / (capacity - least)))
+    summary.scalar(name, used * (1.0 / (capacity - minimum)))
 
 
 def string_input_producer(

@@ -54,7 +54,7 @@ class EagerTensor(Output):
         """The number of axes."""
         return np.ndim(self.numpy())
 
-    def _first_size(self, refused: str, instead: str) -> int:
+    def _first_size(self, refused: str, replacement: str) -> int:
         if not self.ndim:
             raise errors.InvalidTypeError(f"{self!r} {refused}: it has no axes")
         return int(np.shape(self.numpy())[0])
@@ -117,21 +117,21 @@ class CallGraph(Graph):
 
     def evaluate(self, outputs: Sequence[Output]) -> list[Any]:
         """Return the values of some outputs, and the effects of all nodes so far, each once."""
-        known = self._values
-        wanted = [output for output in dict.fromkeys(outputs) if output not in known]
+        values = self._values
+        expected = [output for output in dict.fromkeys(outputs) if output not in values]
         pending = self._effects()
-        wanted += [o for node in pending for o in node.outputs if not o.dtype.is_ref]
-        if wanted or pending:
+        expected += [o for node in pending for o in node.outputs if not o.dtype.is_ref]
+        if expected or pending:
             feeds = {
                 o: v
-                for o, v in known.items()
-                if o not in wanted and o.node.role is not Role.CONSTANT
+                for o, v in values.items()
+                if o not in expected and o.node.role is not Role.CONSTANT
             }
             if self._session is None:
                 self._session = Session(graph=self)
-            found, _ = self._session.run((wanted, pending), feeds)
-            known.update(zip(wanted, found, strict=True))
-        return [known[output] for output in outputs]
+            result, _ = self._session.run((expected, pending), feeds)
+            values.update(zip(expected, result, strict=True))
+        return [values[output] for output in outputs]
 
     def _effects(self) -> list[Node]:
         """Nodes with effects, or that draw random numbers, which have not run."""
@@ -174,23 +174,23 @@ class EagerCall:
                 ]
                 results = self._results(self.function(*arguments))
                 tensors = [r for r in results if isinstance(r, Output)]
-                found = dict(zip(tensors, graph.evaluate(tensors), strict=True))
-                return [found[r] if isinstance(r, Output) else r for r in results]
+                result = dict(zip(tensors, graph.evaluate(tensors), strict=True))
+                return [result[r] if isinstance(r, Output) else r for r in results]
         finally:
             graph.close()
 
-    def _results(self, given: Any) -> list[Any]:
+    def _results(self, result: Any) -> list[Any]:
         """Return the results of the function: tensors of the call, or arrays."""
-        if given is None and not self.outputs:
+        if result is None and not self.outputs:
             return []
-        several = isinstance(given, list | builtins.tuple)
-        if several and len(self.outputs) == 1 and len(given) != 1:
+        several = isinstance(result, list | builtins.tuple)
+        if several and len(self.outputs) == 1 and len(result) != 1:
             several = False
-        values = list(given) if several else [given]
-        if given is None or len(values) != len(self.outputs):
-            shown = "None" if given is None else f"{len(values)} values"
+        values = list(result) if several else [result]
+        if result is None or len(values) != len(self.outputs):
+            text = "None" if result is None else f"{len(values)} values"
             raise errors.InvalidArgumentError(
-                f"the Python function must return {len(self.outputs)} values, got {shown}"
+                f"the Python function must return {len(self.outputs)} values, got {text}"
             )
         return [_result(v, t, i) for i, (v, t) in enumerate(zip(values, self.outputs, strict=True))]
 
@@ -202,24 +202,26 @@ class EagerCall:
             one.
         """
         count = len(self.inputs)
-        inputs, given = values[:count], iter(values[count:])
+        inputs, grads = values[:count], iter(values[count:])
         results = [convert_to_tensor(r) for r in self._results(self.function(*inputs))]
-        flowing = [(r, next(given)) for r, t in zip(results, self.outputs, strict=True) if can(t)]
+        flowing = [(r, next(grads)) for r, t in zip(results, self.outputs, strict=True) if can(t)]
         varied = [x for x, t in zip(inputs, self.inputs, strict=True) if can(t)]
-        found = gradients([r for r, _ in flowing], varied, [g for _, g in flowing])
+        result = gradients([r for r, _ in flowing], varied, [g for _, g in flowing])
         return [
             zeros_like(x) if g is None else convert_to_tensor(g)
-            for x, g in zip(varied, found, strict=True)
+            for x, g in zip(varied, result, strict=True)
         ]
 
     def gradient(self, node: Node, grads: Sequence[Output]) -> list[Output | None]:
         """Add the nodes of the gradient of a call."""
-        given = [g for g, t in zip(grads, self.outputs, strict=True) if can(t)]
+        output_grads = [g for g, t in zip(grads, self.outputs, strict=True) if can(t)]
         varied = [x for x in node.inputs if can(x.dtype)]
-        if not given or not varied:
+        if not output_grads or not varied:
             return [None] * len(node.inputs)
-        found = iter(_call(self.backward, [*node.inputs, *given], [x.dtype for x in varied], None))
-        result: list[Output | None] = [next(found) if can(x.dtype) else None for x in node.inputs]
+        matches = iter(
+            _call(self.backward, [*node.inputs, *output_grads], [x.dtype for x in varied], None)
+        )
+        result: list[Output | None] = [next(matches) if can(x.dtype) else None for x in node.inputs]
         for grad, source in zip(result, node.inputs, strict=True):
             if grad is not None:
                 grad.set_shape(source.shape)
@@ -278,8 +280,8 @@ def py_function(
     several = isinstance(Tout, list | builtins.tuple)
     types = [dtypes.as_dtype(t) for t in (Tout if several else [Tout])]
     values = [convert_to_tensor(value) for value in inp]
-    found = _call(func, values, types, name)
-    return found if several or not types else found[0]
+    result = _call(func, values, types, name)
+    return result if several or not types else result[0]
 
 
 def _call(

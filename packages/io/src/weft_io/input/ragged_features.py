@@ -153,7 +153,11 @@ class RaggedFeature(_Fields):
     @property
     def partition_keys(self) -> list[str]:
         """The names of the features that cut the values into rows."""
-        return [each.key for each in self.partitions if not isinstance(each, UniformRowLength)]
+        return [
+            partition.key
+            for partition in self.partitions
+            if not isinstance(partition, UniformRowLength)
+        ]
 
 
 def _check_partition(partition: Any) -> None:
@@ -182,15 +186,15 @@ def ragged_of(parsed: Mapping[str, Any], key: str, feature: RaggedFeature) -> An
     Returns: RaggedTensor; Tensor for one example without ragged axes.
     """
     values = parsed[feature.value_key or key]
-    found = _rows_of(values, feature.row_splits_dtype)
+    rows = _rows_of(values, feature.row_splits_dtype)
     for partition in reversed(feature.partitions):
         if isinstance(partition, UniformRowLength):
-            found = _uniform(found, partition.length, key, feature.validate)
+            rows = _uniform(rows, partition.length, key, feature.validate)
         else:
             given = _rows_of(parsed[partition.key], feature.row_splits_dtype)
             cut = given.with_values(cast(given.values, feature.row_splits_dtype))
-            found = _cut(found, partition, cut, feature.validate)
-    return found if _is_batch(values) else found.values
+            rows = _cut(rows, partition, cut, feature.validate)
+    return rows if _is_batch(values) else rows.values
 
 
 def _is_batch(sparse: SparseTensor) -> bool:
@@ -206,27 +210,29 @@ def _rows_of(sparse: SparseTensor, dtype: DType) -> RaggedTensor:
     return RaggedTensor.from_row_splits(sparse.values, ends, validate=False)
 
 
-def _uniform(found: RaggedTensor, length: int, key: str, validate: bool) -> RaggedTensor:
+def _uniform(ragged_tensor: RaggedTensor, length: int, key: str, validate: bool) -> RaggedTensor:
     """Return the items of each example in rows of one length."""
-    values, splits = found.values, found.row_splits
+    values, splits = ragged_tensor.values, ragged_tensor.row_splits
     if validate:
-        what = f"the values of feature {key} of each example must be a multiple of {length}"
-        check = Assert(reduce_all(equal(splits % length, 0)), [what, splits])
+        label = f"the values of feature {key} of each example must be a multiple of {length}"
+        check = Assert(reduce_all(equal(splits % length, 0)), [label, splits])
         with get_default_graph().control_dependencies([check]):
             splits = identity(splits)
     if isinstance(values, RaggedTensor):
-        each = convert_to_tensor(length, splits.dtype.base_dtype)
-        values = RaggedTensor.from_uniform_row_length(values, each, validate=validate)
+        item = convert_to_tensor(length, splits.dtype.base_dtype)
+        values = RaggedTensor.from_uniform_row_length(values, item, validate=validate)
     else:
         values = reshape(values, concat([[-1, length], shape(values)[1:]], 0))
     return RaggedTensor.from_row_splits(values, splits // length, validate=validate)
 
 
-def _cut(found: RaggedTensor, partition: Any, given: RaggedTensor, check: bool) -> RaggedTensor:
+def _cut(
+    ragged_tensor: RaggedTensor, partition: Any, given: RaggedTensor, check: bool
+) -> RaggedTensor:
     """Partition the items of each example into rows.
 
     Args:
-      found: the items, shape (n, (items), ...).
+      ragged_tensor: the items, shape (n, (items), ...).
       partition: the kind of `given`.
       given: integers, shape (n, (rows)), for each example separately.
       check: whether the rows are checked.
@@ -234,22 +240,22 @@ def _cut(found: RaggedTensor, partition: Any, given: RaggedTensor, check: bool) 
     if isinstance(partition, RowLengths):
         lengths: Output = given.values
         return given.with_values(
-            RaggedTensor.from_row_lengths(found.values, lengths, validate=check)
+            RaggedTensor.from_row_lengths(ragged_tensor.values, lengths, validate=check)
         )
     if isinstance(partition, ValueRowIds):
-        return _cut_by_ids(found, given, check)
+        return _cut_by_ids(ragged_tensor, given, check)
     if isinstance(partition, RowSplits):
         given = given[:, 1:]
-    places = given.values + repeat(found.row_starts(), given.row_lengths())
+    places = given.values + repeat(ragged_tensor.row_starts(), given.row_lengths())
     starts = isinstance(partition, RowStarts)
     make = RaggedTensor.from_row_starts if starts else RaggedTensor.from_row_limits
-    return given.with_values(make(found.values, places, validate=check))
+    return given.with_values(make(ragged_tensor.values, places, validate=check))
 
 
-def _cut_by_ids(found: RaggedTensor, ids: RaggedTensor, check: bool) -> RaggedTensor:
+def _cut_by_ids(ragged_tensor: RaggedTensor, ids: RaggedTensor, check: bool) -> RaggedTensor:
     counts = maximum(reduce_max(ids + 1, axis=1), 0)
     before = repeat(cumsum(counts, exclusive=True), ids.row_lengths())
     rows = RaggedTensor.from_value_rowids(
-        found.values, ids.values + before, reduce_sum(counts), validate=check
+        ragged_tensor.values, ids.values + before, reduce_sum(counts), validate=check
     )
     return RaggedTensor.from_row_lengths(rows, counts, validate=check)

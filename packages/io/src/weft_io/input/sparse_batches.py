@@ -70,15 +70,15 @@ def _row_count(tensor: Tensor) -> Output:
 def _kept_sparse(tensor: SparseTensor, keep: Output) -> SparseTensor:
     rows = tensor.indices[:, 0]
     rows.set_shape([None])  # independent of the static shape of the indices
-    chosen = gather.gather(keep, rows)
+    selected = gather.gather(keep, rows)
     numbers = reduction.cumsum(casting.cast(keep, dtypes.int64))
-    row = gather.gather(numbers, masks.boolean_mask(rows, chosen)) - 1
-    rest = masks.boolean_mask(tensor.indices, chosen)[:, 1:]
+    row = gather.gather(numbers, masks.boolean_mask(rows, selected)) - 1
+    remaining = masks.boolean_mask(tensor.indices, selected)[:, 1:]
     count = shapes.reshape(numbers[-1:], [-1])
     total = join.concat([count, array.zeros([1], dtypes.int64)], 0)[:1]
     return SparseTensor(
-        join.concat([shapes.expand_dims(row, 1), rest], 1),
-        masks.boolean_mask(tensor.values, chosen),
+        join.concat([shapes.expand_dims(row, 1), remaining], 1),
+        masks.boolean_mask(tensor.values, selected),
         join.concat([total, tensor.dense_shape[1:]], 0),
     )
 

@@ -30,16 +30,16 @@ def _holder(node: Node, device: Device, cls: _Kinds) -> KernelFunction:
     def make(name: str) -> DenseAccumulator | SparseAccumulator:
         return cls(name, dtype, dims, mean)
 
-    def check(found: DenseAccumulator | SparseAccumulator) -> None:
-        for what, has, wanted in (
-            ("type", found.dtype.name, dtype.name),
-            ("shape", format_dims(found.dims), format_dims(dims)),
-            ("reduction", found.mean, mean),
+    def check(dense_accumulator: DenseAccumulator | SparseAccumulator) -> None:
+        for label, has, expected in (
+            ("type", dense_accumulator.dtype.name, dtype.name),
+            ("shape", format_dims(dense_accumulator.dims), format_dims(dims)),
+            ("reduction", dense_accumulator.mean, mean),
         ):
-            if has != wanted:
+            if has != expected:
                 raise errors.InvalidArgumentError(
-                    f"Shared accumulator {found.name!r} has {what} {has}, "
-                    f"but {wanted} was requested"
+                    f"Shared accumulator {dense_accumulator.name!r} has {label} {has}, "
+                    f"but {expected} was requested"
                 )
 
     return holder(node, device, cls, make, check)
@@ -59,10 +59,10 @@ def _kind_of(node: Node) -> _Kinds:
     return SparseAccumulator if node.type.startswith("Sparse") else DenseAccumulator
 
 
-def _check_type(found: DenseAccumulator | SparseAccumulator, node: Node) -> None:
-    if found.dtype != node.attrs["dtype"]:
+def _check_type(dense_accumulator: DenseAccumulator | SparseAccumulator, node: Node) -> None:
+    if dense_accumulator.dtype != node.attrs["dtype"]:
         raise errors.InvalidArgumentError(
-            f"the accumulator {found.name!r} is {found.dtype.name}, "
+            f"the accumulator {dense_accumulator.name!r} is {dense_accumulator.dtype.name}, "
             f"but the gradient is {node.attrs['dtype'].name}"
         )
 
@@ -72,9 +72,9 @@ def _apply(node: Node, device: Device) -> KernelFunction:
     keep = keeper(node, 2)
 
     def run(handle: Any, step: Any, gradient: Any) -> None:
-        found = resource_of(handle, DenseAccumulator)
-        _check_type(found, node)
-        found.apply(number_of(step, "local_step"), *keep((handle, step, gradient)))
+        resource = resource_of(handle, DenseAccumulator)
+        _check_type(resource, node)
+        resource.apply(number_of(step, "local_step"), *keep((handle, step, gradient)))
 
     return run
 
@@ -82,13 +82,15 @@ def _apply(node: Node, device: Device) -> KernelFunction:
 @kernel("SparseAccumulatorApplyGradient")
 def _apply_sparse(node: Node, device: Device) -> KernelFunction:
     keep = keeper(node, 2)
-    known: bool = node.attrs["has_known_shape"]
+    has_known_shape: bool = node.attrs["has_known_shape"]
 
     def run(handle: Any, step: Any, *parts: Any) -> None:
-        found = resource_of(handle, SparseAccumulator)
-        _check_type(found, node)
+        resource = resource_of(handle, SparseAccumulator)
+        _check_type(resource, node)
         indices, values, shape = keep((handle, step, *parts))
-        found.apply(number_of(step, "local_step"), indices, values, shape if known else None)
+        resource.apply(
+            number_of(step, "local_step"), indices, values, shape if has_known_shape else None
+        )
 
     return run
 
@@ -100,17 +102,17 @@ def _take(node: Node, device: Device) -> KernelFunction:
     kind = _kind_of(node)
 
     def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
-        found: DenseAccumulator | SparseAccumulator = resource_of(inputs[0], kind)
-        _check_type(found, node)
-        found.take(number_of(inputs[1], "num_required"), done, ctx.cancellation)
+        dense_accumulator: DenseAccumulator | SparseAccumulator = resource_of(inputs[0], kind)
+        _check_type(dense_accumulator, node)
+        dense_accumulator.take(number_of(inputs[1], "num_required"), done, ctx.cancellation)
 
     return run
 
 
 def _either(handle: Any) -> DenseAccumulator | SparseAccumulator:
-    found = getattr(handle, "resource", None)
-    if isinstance(found, SparseAccumulator):
-        return found
+    resource = getattr(handle, "resource", None)
+    if isinstance(resource, SparseAccumulator):
+        return resource
     return resource_of(handle, DenseAccumulator)
 
 

@@ -33,10 +33,10 @@ def _barrier(node: Node, device: Device) -> KernelFunction:
             f"got {len(shapes)}"
         )
 
-    def check(found: Barrier) -> None:
-        if (found.types, found.shapes) != (types, shapes):
+    def check(barrier: Barrier) -> None:
+        if (barrier.types, barrier.shapes) != (types, shapes):
             raise errors.InvalidArgumentError(
-                f"Shared barrier {found.name!r} has components of other types or shapes than "
+                f"Shared barrier {barrier.name!r} has components of other types or shapes than "
                 "were requested"
             )
 
@@ -50,13 +50,13 @@ def _insert_many(node: Node, device: Device) -> KernelFunction:
     keep = keeper(node, 2)
 
     def run(handle: Any, keys: Any, values: Any) -> None:
-        found = resource_of(handle, Barrier)
-        if 0 <= component < len(found.types) and found.types[component] != dtype:
+        resource = resource_of(handle, Barrier)
+        if 0 <= component < len(resource.types) and resource.types[component] != dtype:
             raise errors.InvalidArgumentError(
-                f"component {component} of barrier {found.name!r} is "
-                f"{found.types[component].name}, got {dtype.name}"
+                f"component {component} of barrier {resource.name!r} is "
+                f"{resource.types[component].name}, got {dtype.name}"
             )
-        found.insert_many(component, items_of(keys, "keys"), *keep((handle, keys, values)))
+        resource.insert_many(component, items_of(keys, "keys"), *keep((handle, keys, values)))
 
     return run
 
@@ -69,15 +69,15 @@ def _take_many(node: Node, device: Device) -> KernelFunction:
     empty = allocator(device)
 
     def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
-        found = resource_of(inputs[0], Barrier)
-        if found.types != types:
+        resource = resource_of(inputs[0], Barrier)
+        if resource.types != types:
             raise errors.InvalidArgumentError(
-                f"barrier {found.name!r} holds components of types "
-                f"{[t.name for t in found.types]}, got {[t.name for t in types]}"
+                f"barrier {resource.name!r} holds components of types "
+                f"{[t.name for t in resource.types]}, got {[t.name for t in types]}"
             )
         deadline = deadline_in(timeout)
         count = number_of(inputs[1], "num_elements")
-        found.take_many(count, small, empty, done, ctx.cancellation, deadline)
+        resource.take_many(count, small, empty, done, ctx.cancellation, deadline)
 
     return run
 

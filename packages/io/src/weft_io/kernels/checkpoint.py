@@ -46,13 +46,13 @@ def _hold(node: Node, device: Device) -> KernelFunction:
 
     def run(names: Any, specs: Any, *tensors: Any) -> Any:
         # What is fed, or shares memory with it, is the caller's again after the step.
-        own = [
+        copies = [
             t if never_changes else np.array(t)
             for t, never_changes in zip(tensors, constant, strict=True)
         ]
         for name in last:  # that no one took
             held.drop(name)
-        last[:] = [held.hold(items_of(names, specs, own))]
+        last[:] = [held.hold(items_of(names, specs, copies))]
         return np.array(last[0].encode(), object)
 
     return run
@@ -91,11 +91,11 @@ def _restore(node: Node, device: Device) -> KernelFunction:
 
     def run(prefix: Any, names: Any, specs: Any) -> Any:
         _check_lengths(len(outputs), names, specs)
-        wanted = [
+        expected = [
             Wanted(_text(name), _text(spec), *output)
             for name, spec, output in zip(names, specs, outputs, strict=True)
         ]
-        tensors = read_tensors(_text(prefix), wanted, empty)
+        tensors = read_tensors(_text(prefix), expected, empty)
         return tensors[0] if len(tensors) == 1 else tuple(tensors)
 
     return run

@@ -107,9 +107,11 @@ def _fixed(node: Node, device: Device) -> KernelFunction:
     ) -> Source:
         kind = _compression(compression)
         sizes = int(header), int(record), int(footer)
-        for what, size, least in zip(("header", "record", "footer"), sizes, (0, 1, 0), strict=True):
-            if size < least:
-                raise errors.InvalidArgumentError(f"{what}_bytes must be >= {least}, got {size}")
+        for label, size, minimum in zip(
+            ("header", "record", "footer"), sizes, (0, 1, 0), strict=True
+        ):
+            if size < minimum:
+                raise errors.InvalidArgumentError(f"{label}_bytes must be >= {minimum}, got {size}")
         before, length, after = sizes
         return files.RecordsSource(
             "FixedLengthRecord",
@@ -160,9 +162,9 @@ def _prefetch(node: Node, device: Device) -> KernelFunction:
 
 @kernel("ShuffleDataset")
 def _shuffle(node: Node, device: Device) -> KernelFunction:
-    again: bool = node.attrs["reshuffle_each_iteration"]
+    reshuffles: bool = node.attrs["reshuffle_each_iteration"]
     return lambda source, size, seed, seed2: ShuffleSource(
-        source, int(size), (int(seed), int(seed2)), again
+        source, int(size), (int(seed), int(seed2)), reshuffles
     )
 
 
@@ -192,12 +194,14 @@ def _padded_batch(node: Node, device: Device) -> KernelFunction:
     empty = allocator(device)
     count: int = node.attrs["N"]
 
-    def run(source: Source, size: Any, *rest: Any) -> Source:
-        shapes = [[int(n) for n in shape] for shape in rest[:count]]
+    def run(source: Source, size: Any, *remaining: Any) -> Source:
+        shapes = [[int(n) for n in shape] for shape in remaining[:count]]
         padding = [
-            value[()] if isinstance(value, np.ndarray) else value for value in rest[count:-1]
+            value[()] if isinstance(value, np.ndarray) else value for value in remaining[count:-1]
         ]
-        return batches.PaddedBatchSource(source, int(size), bool(rest[-1]), empty, shapes, padding)
+        return batches.PaddedBatchSource(
+            source, int(size), bool(remaining[-1]), empty, shapes, padding
+        )
 
     return run
 
@@ -237,8 +241,8 @@ def _parallel_map(node: Node, device: Device) -> KernelFunction:
     function = _function(node, "f", device, 1)
 
     def run(*inputs: Any) -> Source:
-        most, pool = threads_for(_parallel_calls(inputs[-1]), device)
-        return DerivedSource(inputs[0], parallel.ParallelMapStream, function(inputs), most, pool)
+        limit, pool = threads_for(_parallel_calls(inputs[-1]), device)
+        return DerivedSource(inputs[0], parallel.ParallelMapStream, function(inputs), limit, pool)
 
     return run
 
@@ -281,9 +285,9 @@ def _parallel_interleave(node: Node, device: Device) -> KernelFunction:
 
     def run(*inputs: Any) -> Source:
         source, cycle, block, calls = inputs[0], *inputs[-3:]
-        most, _ = threads_for(_parallel_calls(calls), device)
+        limit, _ = threads_for(_parallel_calls(calls), device)
         return parallel.ParallelInterleaveSource(
-            source, function(inputs), int(cycle), int(block), most
+            source, function(inputs), int(cycle), int(block), limit
         )
 
     return run
@@ -312,7 +316,7 @@ def _holder(node: Node, device: Device, make: Callable[[], Source] | None) -> Ke
         device,
         IteratorResource,
         lambda name: IteratorResource(name, types, shapes, make, owner),
-        lambda found: found.check_gives(types, shapes),
+        lambda result: result.check_gives(types, shapes),
     )
 
 
@@ -349,18 +353,18 @@ class _Handed:
 @kernel("IteratorGetNext")
 def _get_next(node: Node, device: Device) -> KernelFunction:
     types, shapes = node.attrs["output_types"], node.attrs["output_shapes"]
-    known: tuple[IteratorResource | None, Sequence[Dims]] = (None, ())
+    cached: tuple[IteratorResource | None, Sequence[Dims]] = (None, ())
 
     def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
-        nonlocal known
+        nonlocal cached
         iterator = resource_of(inputs[0], IteratorResource)
-        of, asked = known
-        if iterator is not of:
+        resource, requested = cached
+        if iterator is not resource:
             iterator.check_gives(types, shapes)
             # Shapes that the iterator checks itself need no check here.
-            asked = () if iterator.shapes == tuple(shapes) else shapes
-            known = iterator, asked
-        iterator.get_next(_Handed(done, asked), ctx.cancellation)
+            requested = () if iterator.shapes == tuple(shapes) else shapes
+            cached = iterator, requested
+        iterator.get_next(_Handed(done, requested), ctx.cancellation)
 
     return run
 
@@ -368,8 +372,8 @@ def _get_next(node: Node, device: Device) -> KernelFunction:
 @kernel("IteratorToStringHandle")
 def _to_string(node: Node, device: Device) -> KernelFunction:
     def run(handle: Any) -> Any:
-        found = resource_of(handle, IteratorResource)
-        return np.array(f"{found.container}\n{found.name}".encode(), object)
+        resource = resource_of(handle, IteratorResource)
+        return np.array(f"{resource.container}\n{resource.name}".encode(), object)
 
     return run
 
@@ -383,9 +387,9 @@ def _from_string(node: Node, device: Device) -> KernelFunction:
     def run(text: Any) -> Any:
         data = np.asarray(text).item()
         container, _, name = data.decode("utf-8", "replace").partition("\n")
-        found = device.resources.lookup(container, name, IteratorResource)
-        found.check_gives(types or found.types, shapes or found.shapes)
-        return ResourceHandle(device.name, found.container, found.name, found)
+        result = device.resources.lookup(container, name, IteratorResource)
+        result.check_gives(types or result.types, shapes or result.shapes)
+        return ResourceHandle(device.name, result.container, result.name, result)
 
     return run
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 def text(value: Any) -> str:
     """Return the text of a string of shape ()."""
-    found: str = np.asarray(value).item().decode("utf-8", "surrogateescape")
-    return found
+    result: str = np.asarray(value).item().decode("utf-8", "surrogateescape")
+    return result
 
 
 def _functions(
@@ -41,12 +41,12 @@ def _functions(
     keep = keeper(node, 1)
 
     def joined(inputs: Sequence[Any]) -> list[Call]:
-        rest = list(keep(inputs))
-        found = []
+        remaining = list(keep(inputs))
+        result = []
         for call, count in zip(calls, counts, strict=True):
-            found.append(with_captured(call, rest[:count]))
-            del rest[:count]
-        return found
+            result.append(with_captured(call, remaining[:count]))
+            del remaining[:count]
+        return result
 
     return joined
 
@@ -67,9 +67,11 @@ def _scan(node: Node, device: Device) -> KernelFunction:
     count = len(node.attrs["Tstate"])
 
     def run(*inputs: Any) -> Source:
-        rest = keep(inputs)
-        state = tuple([component(value) for value in rest[:count]])
-        return DerivedSource(inputs[0], scans.ScanStream, state, with_captured(call, rest[count:]))
+        remaining = keep(inputs)
+        state = tuple([component(value) for value in remaining[:count]])
+        return DerivedSource(
+            inputs[0], scans.ScanStream, state, with_captured(call, remaining[count:])
+        )
 
     return run
 
@@ -149,10 +151,10 @@ def _csv(node: Node, device: Device) -> KernelFunction:
         columns: Any,
         *defaults: Any,
     ) -> Source:
-        chosen = np.asarray(columns).tolist()
-        if chosen != sorted(set(chosen)) or (chosen and chosen[0] < 0):
+        selected = np.asarray(columns).tolist()
+        if selected != sorted(set(selected)) or (selected and selected[0] < 0):
             raise errors.InvalidArgumentError(
-                f"select_cols must be non-negative and strictly increasing, got {chosen}"
+                f"select_cols must be non-negative and strictly increasing, got {selected}"
             )
         between = np.asarray(delimiter).item()
         if len(between) != 1:
@@ -161,7 +163,7 @@ def _csv(node: Node, device: Device) -> KernelFunction:
             path.decode("utf-8", "surrogateescape") for path in np.asarray(names).ravel().tolist()
         ]
         missing = np.asarray(na_value).item()
-        decoder = CsvDecoder(types, between, bool(quotes), missing, chosen, blank=True)
+        decoder = CsvDecoder(types, between, bool(quotes), missing, selected, blank=True)
         kind = TFRecordOptions.get_compression_type_string(text(compression))
         values = [_default(np.asarray(default)) for default in defaults]
         return tabular.CsvSource(paths, kind, bool(header), decoder, values)

@@ -76,9 +76,9 @@ def _reduce(node: Node, device: Device) -> KernelFunction:
     shapes = node.attrs["output_shapes"]
 
     def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
-        rest = keep(inputs)
-        state = tuple([component(value) for value in rest[:count]])
-        function = with_captured(call, rest[count:])
+        remaining = keep(inputs)
+        state = tuple([component(value) for value in remaining[:count]])
+        function = with_captured(call, remaining[count:])
         for element, place in elements_in(ctx, inputs[0]):
             try:
                 state = function((*state, *element))

@@ -50,12 +50,12 @@ class _Axis:
     def weights(self, box: int) -> tuple[slice, Array]:
         """Return the pixels that make a crop, and how much of each, shape (positions, pixels)."""
         inside = self.inside[box]
-        at, part = np.flatnonzero(inside), self.part[box][inside]
+        index, part = np.flatnonzero(inside), self.part[box][inside]
         low, high = self.low[box][inside], self.high[box][inside]
-        span = slice(int(low.min()), int(high.max()) + 1) if len(at) else slice(0, 0)
+        span = slice(int(low.min()), int(high.max()) + 1) if len(index) else slice(0, 0)
         matrix = np.zeros((len(inside), span.stop - span.start), np.float32)
-        matrix[at, low - span.start] = 1 - part
-        matrix[at, high - span.start] += part
+        matrix[index, low - span.start] = 1 - part
+        matrix[index, high - span.start] += part
         return span, matrix
 
 
@@ -121,18 +121,18 @@ def _inside(rows: _Axis, columns: _Axis) -> Array:
 def _corners(image: Array, index: Array, rows: _Axis, columns: _Axis) -> list[Array]:
     """Return the four neighbours of all positions: upper left and right, lower left and right."""
     pixels = _pixels(image)
-    found = []
+    result = []
     for y in (rows.low, rows.high):
         for x in (columns.low, columns.high):
             part = pixels.take(_flat(index, y, x, image.shape), axis=0)
-            found.append(part if part.dtype == np.float32 else part.astype(np.float32))
-    return found
+            result.append(part if part.dtype == np.float32 else part.astype(np.float32))
+    return result
 
 
 @kernel("CropAndResize", heavy=True)
 def _crop_and_resize(node: Node, device: Device) -> KernelFunction:
     nearest = node.attrs["method"] == "nearest"
-    beyond = np.float32(node.attrs["extrapolation_value"])
+    extrapolation_value = np.float32(node.attrs["extrapolation_value"])
 
     def run(image: Any, boxes: Any, index: Any, crop_size: Any) -> Any:
         height, width = crop_size.tolist()
@@ -144,14 +144,14 @@ def _crop_and_resize(node: Node, device: Device) -> KernelFunction:
         shape = (len(boxes), height, width, image.shape[3])
         result = new_array(device, shape, np.dtype(np.float32))
         step = max(1, BLOCK_BYTES // max(1, 4 * height * width * image.shape[3]))
-        for at in range(0, len(boxes), step):
-            some = slice(at, at + step)
+        for position in range(0, len(boxes), step):
+            some = slice(position, position + step)
             parts = image, index[some], rows.of(some), columns.of(some)
-            made = _nearest(*parts) if nearest else _blended(*parts)
-            np.copyto(result[some], made)
+            new_value = _nearest(*parts) if nearest else _blended(*parts)
+            np.copyto(result[some], new_value)
         inside = _inside(rows, columns)
         if not inside.all():
-            np.copyto(result, beyond, where=~inside)
+            np.copyto(result, extrapolation_value, where=~inside)
         return result
 
     return run
@@ -242,10 +242,10 @@ def _crop_grad_boxes(node: Node, device: Device) -> KernelFunction:
         along_y = (by_y * live).sum(axis=(2, 3), dtype=np.float32)
         along_x = (by_x * live).sum(axis=(1, 3), dtype=np.float32)
         result = new_array(device, boxes.shape, np.dtype(np.float32))
-        for axis, along, size in ((0, along_y, image.shape[1]), (1, along_x, image.shape[2])):
+        for axis, gradient, size in ((0, along_y, image.shape[1]), (1, along_x, image.shape[2])):
             slope = (rows, columns)[axis].slope
-            result[:, axis] = along @ (np.float32(size - 1) - slope)
-            result[:, axis + 2] = along @ slope
+            result[:, axis] = gradient @ (np.float32(size - 1) - slope)
+            result[:, axis + 2] = gradient @ slope
         return result
 
     return run
@@ -306,8 +306,8 @@ def _noise(generator: np.random.Generator, images: Array, shape: tuple[int, ...]
     axes = (1, 2, 3)
     if kind == "gaussian":
         mean = images.mean(axes, keepdims=True)
-        drawn: Array = generator.standard_normal(shape, np.float32)
-        return np.add(drawn * images.std(axes, keepdims=True), mean)
+        array: Array = generator.standard_normal(shape, np.float32)
+        return np.add(array * images.std(axes, keepdims=True), mean)
     low, high = images.min(axes, keepdims=True), images.max(axes, keepdims=True)
     return np.add(generator.random(shape, np.float32) * (high - low), low)
 
@@ -366,8 +366,8 @@ def _colors(colors: Array | None, channels: int) -> Array:
 def _draw_box(image: Array, corner: list[int], color: Array) -> None:
     top, left, bottom, right = corner
     height, width = image.shape[:2]
-    beyond = top >= height or left >= width or bottom < 0 or right < 0
-    if top > bottom or left > right or beyond:
+    is_outside = top >= height or left >= width or bottom < 0 or right < 0
+    if top > bottom or left > right or is_outside:
         return
     rows = slice(max(top, 0), min(bottom, height - 1) + 1)
     columns = slice(max(left, 0), min(right, width - 1) + 1)
@@ -388,16 +388,18 @@ def _draw_box(image: Array, corner: list[int], color: Array) -> None:
 def _sample(node: Node, device: Device) -> KernelFunction:
     attrs, dtype = node.attrs, node.outputs[0].dtype.numpy
     stream = stream_of(node, device.resources)
-    known: Any = attrs.get("min_object_covered")
+    attr: Any = attrs.get("min_object_covered")
 
     def run(image_size: Any, bounding_boxes: Any, covered: Any = None) -> Any:
         height, width = _image_size(image_size)
-        least = float(known if covered is None else covered)
-        if not least >= 0:
-            raise errors.InvalidArgumentError(f"min_object_covered must be at least 0, got {least}")
+        minimum = float(attr if covered is None else covered)
+        if not minimum >= 0:
+            raise errors.InvalidArgumentError(
+                f"min_object_covered must be at least 0, got {minimum}"
+            )
         boxes = _objects(bounding_boxes, attrs["use_image_if_no_bounding_boxes"])
         tries = stream.sample(_random_crops, height, width, attrs)
-        good = tries[_shows_enough(tries, boxes, height, width, least)]
+        good = tries[_shows_enough(tries, boxes, height, width, minimum)]
         top, left, tall, wide = good[0].tolist() if len(good) else (0, 0, height, width)
         box = [top / height, left / width, (top + tall) / height, (left + wide) / width]
         begin, size = np.array([top, left, 0], dtype), np.array([tall, wide, -1], np.int64)
@@ -445,31 +447,31 @@ def _random_crops(
     chance = generator.random((4, count))
     low, high = attrs["aspect_ratio_range"]
     ratio = low + chance[0] * (high - low)
-    least, most = [part * height * width for part in attrs["area_range"]]
-    shortest = np.rint(np.sqrt(least / ratio))
-    tallest = np.minimum(np.rint(np.sqrt(most / ratio)), np.floor((width + 0.5) / ratio))
+    minimum, limit = [part * height * width for part in attrs["area_range"]]
+    shortest = np.rint(np.sqrt(minimum / ratio))
+    tallest = np.minimum(np.rint(np.sqrt(limit / ratio)), np.floor((width + 0.5) / ratio))
     tallest = np.minimum(tallest, height)
     shortest = np.minimum(shortest, tallest)
     tall = shortest + np.floor(chance[1] * (tallest - shortest + 1))
     area = tall * np.rint(tall * ratio)
-    tall = tall + (area < least) - (area > most)
+    tall = tall + (area < minimum) - (area > limit)
     wide = np.rint(tall * ratio)
     area = tall * wide
-    good = (area >= least) & (area <= most) & (tall <= height) & (wide <= width)
+    good = (area >= minimum) & (area <= limit) & (tall <= height) & (wide <= width)
     good &= (tall > 0) & (wide > 0)
     top = np.floor(chance[2] * (height - tall + 1))
     left = np.floor(chance[3] * (width - wide + 1))
-    found: Array = np.stack([top, left, tall, wide], 1)[good].astype(np.int64)
-    return found
+    array: Array = np.stack([top, left, tall, wide], 1)[good].astype(np.int64)
+    return array
 
 
-def _shows_enough(crops: Array, boxes: Array, height: int, width: int, least: float) -> Array:
+def _shows_enough(crops: Array, boxes: Array, height: int, width: int, minimum: float) -> Array:
     """Return a mask of the crops that show enough of at least one object."""
     pixels = (boxes * np.array([height, width] * 2, np.float32)).astype(np.int64)
     top, left, tall, wide = [crops[:, i, None] for i in range(4)]
     down = np.minimum(top + tall, pixels[:, 2]) - np.maximum(top, pixels[:, 0])
     across = np.minimum(left + wide, pixels[:, 3]) - np.maximum(left, pixels[:, 1])
-    shown = np.maximum(down, 0) * np.maximum(across, 0)
+    areas = np.maximum(down, 0) * np.maximum(across, 0)
     area = (pixels[:, 2] - pixels[:, 0]) * (pixels[:, 3] - pixels[:, 1])
-    enough: Array = ((area > 0) & (shown >= least * area)).any(1)
+    enough: Array = ((area > 0) & (areas >= minimum * area)).any(1)
     return enough

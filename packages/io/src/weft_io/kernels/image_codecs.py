@@ -172,8 +172,8 @@ def _encode_png(node: Node, device: Device) -> KernelFunction:
     def run(image: Any) -> Any:
         png.check_encodable(image.shape)
         result = np.empty(image.shape[:-3], object)
-        for at in np.ndindex(result.shape):
-            result[at] = png.encode_png(image[at], compression)
+        for index in np.ndindex(result.shape):
+            result[index] = png.encode_png(image[index], compression)
         return result
 
     return run
@@ -183,10 +183,10 @@ def _encode_png(node: Node, device: Device) -> KernelFunction:
 def _encode_jpeg(node: Node, device: Device) -> KernelFunction:
     attrs = node.attrs
     names = jpeg.JpegOptions.__dataclass_fields__
-    found = {name: attrs[name] for name in names}
-    xmp = found["xmp_metadata"]
-    found["xmp_metadata"] = xmp.encode() if isinstance(xmp, str) else xmp
-    options = jpeg.JpegOptions(**found)
+    result = {name: attrs[name] for name in names}
+    xmp = result["xmp_metadata"]
+    result["xmp_metadata"] = xmp.encode() if isinstance(xmp, str) else xmp
+    options = jpeg.JpegOptions(**result)
     channels = {"grayscale": (1,), "rgb": (3,)}.get(attrs["format"], (1, 3))
 
     def run(image: Any) -> Any:
@@ -198,9 +198,9 @@ def _encode_jpeg(node: Node, device: Device) -> KernelFunction:
 
 def _check_jpeg(shape: tuple[int, ...], channels: tuple[int, ...]) -> None:
     if len(shape) != 3 or shape[2] not in channels or 0 in shape:
-        wanted = " or ".join(map(str, channels))
+        expected = " or ".join(map(str, channels))
         raise errors.InvalidArgumentError(
-            f"an image for JPEG must have pixels and shape [height, width, {wanted}], got "
+            f"an image for JPEG must have pixels and shape [height, width, {expected}], got "
             f"{format_dims(shape)}"
         )
 
@@ -209,10 +209,10 @@ def _check_jpeg(shape: tuple[int, ...], channels: tuple[int, ...]) -> None:
 def _encode_jpeg_quality(node: Node, device: Device) -> KernelFunction:
     def run(image: Any, quality: Any) -> Any:
         _check_jpeg(image.shape, (1, 3))
-        wanted = int(quality)
-        if not 0 <= wanted <= 100:
-            raise errors.InvalidArgumentError(f"quality must be from 0 to 100, got {wanted}")
-        return _string(jpeg.encode_jpeg(image, jpeg.JpegOptions(quality=wanted)))
+        expected = int(quality)
+        if not 0 <= expected <= 100:
+            raise errors.InvalidArgumentError(f"quality must be from 0 to 100, got {expected}")
+        return _string(jpeg.encode_jpeg(image, jpeg.JpegOptions(quality=expected)))
 
     return run
 

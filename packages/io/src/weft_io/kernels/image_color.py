@@ -27,23 +27,23 @@ def _pixelwise(change: Callable[..., Any], images: Any, device: Device, *args: A
             f"images must have 3 channels on their last axis, got {format_dims(images.shape)}"
         )
     result = new_array(device, images.shape, images.dtype)
-    pixels, made = images.reshape(-1, 3), result.reshape(-1, 3)
-    for at in range(0, len(pixels), BLOCK):
-        some = slice(at, at + BLOCK)
+    pixels, new_value = images.reshape(-1, 3), result.reshape(-1, 3)
+    for index in range(0, len(pixels), BLOCK):
+        some = slice(index, index + BLOCK)
         wide = widened(pixels[some])
         channels = change(*[np.ascontiguousarray(wide[:, i]) for i in range(3)], *args)
         for i, channel in enumerate(channels):
-            made[some, i] = channel
+            new_value[some, i] = channel
     return result
 
 
 def _to_hsv(red: Any, green: Any, blue: Any) -> tuple[Any, Any, Any]:
     value = np.maximum(np.maximum(red, green), blue)
-    spread = value - np.minimum(np.minimum(red, green), blue)
+    chroma = value - np.minimum(np.minimum(red, green), blue)
     zero = value.dtype.type(0)
-    colored = spread > 0
-    scale = 1 / (6 * np.where(colored, spread, value.dtype.type(1)))
-    saturation = np.where(value > 0, spread / np.where(value > 0, value, 1), zero)
+    colored = chroma > 0
+    scale = 1 / (6 * np.where(colored, chroma, value.dtype.type(1)))
+    saturation = np.where(value > 0, chroma / np.where(value > 0, value, 1), zero)
     third = value.dtype.type(1 / 3)
     of_green = (blue - red) * scale + third
     of_blue = (red - green) * scale + 2 * third
@@ -64,8 +64,8 @@ def _shares(hue: Any) -> tuple[Any, Any, Any]:
 
 
 def _to_rgb(hue: Any, saturation: Any, value: Any) -> tuple[Any, Any, Any]:
-    rest = 1 - saturation
-    red, green, blue = [(rest + saturation * share) * value for share in _shares(hue)]
+    remaining = 1 - saturation
+    red, green, blue = [(remaining + saturation * share) * value for share in _shares(hue)]
     return red, green, blue
 
 
@@ -82,8 +82,8 @@ def _hsv_to_rgb(node: Node, device: Device) -> KernelFunction:
 def _turned(red: Any, green: Any, blue: Any, delta: Any) -> tuple[Any, Any, Any]:
     hue, _, value = _to_hsv(red, green, blue)
     low, hue = np.minimum(np.minimum(red, green), blue), hue + delta
-    spread = value - low
-    red, green, blue = [low + share * spread for share in _shares(hue - np.floor(hue))]
+    chroma = value - low
+    red, green, blue = [low + share * chroma for share in _shares(hue - np.floor(hue))]
     return red, green, blue
 
 

@@ -29,14 +29,14 @@ def _sides(boxes: Array) -> Array:
     return np.stack([top, left, bottom, right, (bottom - top) * (right - left)])
 
 
-def _overlap(some: Array, others: Array) -> Array:
+def _overlap(array: Array, others: Array) -> Array:
     """Return intersection over union of boxes that broadcast; 0 without area."""
     top, left, bottom, right, area = others
-    down = np.minimum(some[2], bottom) - np.maximum(some[0], top)
-    across = np.minimum(some[3], right) - np.maximum(some[1], left)
+    down = np.minimum(array[2], bottom) - np.maximum(array[0], top)
+    across = np.minimum(array[3], right) - np.maximum(array[1], left)
     shared = np.maximum(down, 0) * np.maximum(across, 0)
-    real = (area > 0) & (some[4] > 0)
-    union = np.where(real, some[4] + area - shared, 1)
+    real = (area > 0) & (array[4] > 0)
+    union = np.where(real, array[4] + area - shared, 1)
     result: Array = np.where(real, shared / union, 0)
     return result
 
@@ -47,7 +47,7 @@ def _best_first(scores: Array, above: float) -> Array:
     return order[scores[order] > above]
 
 
-def _select(boxes: Array, scores: Array, most: int, iou: float, above: float) -> Array:
+def _select(boxes: Array, scores: Array, limit: int, iou: float, above: float) -> Array:
     """Select the boxes that overlap no better one by more than `iou`.
 
     They are processed in blocks, each compared with the chosen ones and with itself. Boxes after
@@ -55,39 +55,39 @@ def _select(boxes: Array, scores: Array, most: int, iou: float, above: float) ->
     """
     order = _best_first(scores, above)
     sides = _sides(boxes)[:, order]
-    chosen: list[int] = []
-    for start in range(0, len(order) if most else 0, _BLOCK):
+    selected: list[int] = []
+    for start in range(0, len(order) if limit else 0, _BLOCK):
         block = sides[:, start : start + _BLOCK, None]
-        apart: Array = np.all(_overlap(block, sides[:, None, chosen]) <= iou, axis=1)
+        array: Array = np.all(_overlap(block, sides[:, None, selected]) <= iou, axis=1)
         clash = _overlap(block, block.swapaxes(1, 2)) > iou
-        for i in range(len(apart)):
-            if apart[i]:
-                chosen.append(start + i)
-                apart &= ~clash[i]
-                if len(chosen) == most:
-                    return order[chosen].astype(np.int32)
-    return order[chosen].astype(np.int32)
+        for i in range(len(array)):
+            if array[i]:
+                selected.append(start + i)
+                array &= ~clash[i]
+                if len(selected) == limit:
+                    return order[selected].astype(np.int32)
+    return order[selected].astype(np.int32)
 
 
 def _select_softly(
-    boxes: Array, scores: Array, most: int, above: float, sigma: float
+    boxes: Array, scores: Array, limit: int, above: float, sigma: float
 ) -> tuple[Array, Array]:
     """Select the best boxes, where scores decrease with the overlap with each better one."""
     left = _best_first(scores, above)
     sides, scores = _sides(boxes)[:, left], scores[left].copy()
-    chosen: list[int] = []
+    selected: list[int] = []
     final: list[float] = []
     factor = -0.5 / sigma
-    while len(left) and len(chosen) < most:
-        at = int(np.argmax(scores))
-        chosen.append(int(left[at]))
-        final.append(float(scores[at]))
-        overlap = _overlap(sides[:, at], sides)
+    while len(left) and len(selected) < limit:
+        index = int(np.argmax(scores))
+        selected.append(int(left[index]))
+        final.append(float(scores[index]))
+        overlap = _overlap(sides[:, index], sides)
         scores = scores * np.exp(scores.dtype.type(factor) * overlap * overlap)
         keep = scores > above
-        keep[at] = False
+        keep[index] = False
         left, sides, scores = left[keep], sides[:, keep], scores[keep]
-    return np.array(chosen, np.int32), np.array(final, scores.dtype)
+    return np.array(selected, np.int32), np.array(final, scores.dtype)
 
 
 def _check(boxes: Array, scores: Array, most: Any, iou: Any) -> tuple[int, float]:
@@ -100,8 +100,8 @@ def _check(boxes: Array, scores: Array, most: Any, iou: Any) -> tuple[int, float
     return _limit(most), _threshold(iou)
 
 
-def _limit(most: Any) -> int:
-    limit = int(most)
+def _limit(maximum: Any) -> int:
+    limit = int(maximum)
     if limit < 0:
         raise errors.InvalidArgumentError(f"max_output_size must be at least 0, got {limit}")
     return limit
@@ -123,15 +123,15 @@ def _threshold(iou: Any) -> float:
 )
 def _suppress(node: Node, device: Device) -> KernelFunction:
     fixed, pad = node.attrs.get("iou_threshold"), node.attrs.get("pad_to_max_output_size")
-    counted = len(node.outputs) == 2
+    has_count = len(node.outputs) == 2
 
-    def run(boxes: Any, scores: Any, most: Any, iou: Any = None, above: Any = -np.inf) -> Any:
-        limit, threshold = _check(boxes, scores, most, fixed if iou is None else iou)
+    def run(boxes: Any, scores: Any, maximum: Any, iou: Any = None, above: Any = -np.inf) -> Any:
+        limit, threshold = _check(boxes, scores, maximum, fixed if iou is None else iou)
         wide = widened(boxes), widened(scores)
-        chosen = _select(*wide, limit, threshold, float(above))
-        count = np.int32(len(chosen))
-        result = _padded(chosen, limit) if pad else chosen
-        return (result, count) if counted else result
+        selected = _select(*wide, limit, threshold, float(above))
+        count = np.int32(len(selected))
+        result = _padded(selected, limit) if pad else selected
+        return (result, count) if has_count else result
 
     return run
 
@@ -146,41 +146,41 @@ def _padded(values: Array, count: int) -> Array:
 def _suppress_softly(node: Node, device: Device) -> KernelFunction:
     pad, dtype = node.attrs["pad_to_max_output_size"], node.outputs[1].dtype.numpy
 
-    def run(boxes: Any, scores: Any, most: Any, iou: Any, above: Any, sigma: Any) -> Any:
-        limit, threshold = _check(boxes, scores, most, iou)
+    def run(boxes: Any, scores: Any, maximum: Any, iou: Any, above: Any, sigma: Any) -> Any:
+        limit, threshold = _check(boxes, scores, maximum, iou)
         softness = float(sigma)
         if softness < 0:
             raise errors.InvalidArgumentError(f"soft_nms_sigma must be at least 0, got {softness}")
         wide = widened(boxes), widened(scores)
         if softness:
-            chosen, final = _select_softly(*wide, limit, float(above), softness)
+            selected, final = _select_softly(*wide, limit, float(above), softness)
         else:
-            chosen = _select(*wide, limit, threshold, float(above))
-            final = scores[chosen]
-        count = np.int32(len(chosen))
+            selected = _select(*wide, limit, threshold, float(above))
+            final = scores[selected]
+        count = np.int32(len(selected))
         if pad:
-            chosen, final = _padded(chosen, limit), _padded(final, limit)
-        return chosen, final.astype(dtype), count
+            selected, final = _padded(selected, limit), _padded(final, limit)
+        return selected, final.astype(dtype), count
 
     return run
 
 
 @kernel("NonMaxSuppressionWithOverlaps", heavy=True)
 def _suppress_overlaps(node: Node, device: Device) -> KernelFunction:
-    def run(overlaps: Any, scores: Any, most: Any, threshold: Any, above: Any) -> Any:
+    def run(overlaps: Any, scores: Any, maximum: Any, threshold: Any, above: Any) -> Any:
         if overlaps.shape != (*scores.shape, *scores.shape) or scores.ndim != 1:
             raise errors.InvalidArgumentError(
                 "overlaps must have shape [n, n] for scores of shape [n], got shapes "
                 f"{format_dims(overlaps.shape)} and {format_dims(scores.shape)}"
             )
-        limit, largest = _limit(most), float(threshold)
+        limit, largest = _limit(maximum), float(threshold)
         left = _best_first(scores, float(above))
-        chosen: list[int] = []
-        while len(left) and len(chosen) < limit:
+        selected: list[int] = []
+        while len(left) and len(selected) < limit:
             best, left = int(left[0]), left[1:]
-            chosen.append(best)
+            selected.append(best)
             left = left[overlaps[left, best] <= largest]
-        return np.array(chosen, np.int32)
+        return np.array(selected, np.int32)
 
     return run
 
@@ -190,16 +190,16 @@ def _suppress_classes(node: Node, device: Device) -> KernelFunction:
     pad_per_class, clip = node.attrs["pad_per_class"], node.attrs["clip_boxes"]
 
     def run(boxes: Any, scores: Any, per_class: Any, total: Any, iou: Any, above: Any) -> Any:
-        each, most, threshold = _limit(per_class), _limit(total), _threshold(iou)
+        item, limit, threshold = _limit(per_class), _limit(total), _threshold(iou)
         _check_classes(boxes, scores)
         batch, _, classes = scores.shape
-        size = min(most, each * classes) if pad_per_class else most
+        size = min(limit, item * classes) if pad_per_class else limit
         result = np.zeros((batch, size, 6), np.float32)
         counts = np.zeros(batch, np.int32)
         for i in range(batch):
-            found = _best_of_classes(boxes[i], scores[i], each, threshold, float(above))[:size]
-            result[i, : len(found)] = found
-            counts[i] = len(found)
+            matches = _best_of_classes(boxes[i], scores[i], item, threshold, float(above))[:size]
+            result[i, : len(matches)] = matches
+            counts[i] = len(matches)
         kept = np.clip(result[:, :, :4], 0, 1) if clip else result[:, :, :4].copy()
         return kept, result[:, :, 4].copy(), result[:, :, 5].copy(), counts
 
@@ -215,15 +215,15 @@ def _check_classes(boxes: Array, scores: Array) -> None:
         )
 
 
-def _best_of_classes(boxes: Array, scores: Array, each: int, iou: float, above: float) -> Array:
+def _best_of_classes(boxes: Array, scores: Array, item: int, iou: float, above: float) -> Array:
     """Return the remaining boxes of all classes of one image, best first: box, score and class."""
     parts = []
     for number in range(scores.shape[1]):
-        own = boxes[:, number if boxes.shape[1] > 1 else 0]
+        class_boxes = boxes[:, number if boxes.shape[1] > 1 else 0]
         score = scores[:, number]
-        chosen = _select(own, score, each, iou, above)
-        rows = np.empty((len(chosen), 6), np.float32)
-        rows[:, :4], rows[:, 4], rows[:, 5] = own[chosen], score[chosen], number
+        selected = _select(class_boxes, score, item, iou, above)
+        rows = np.empty((len(selected), 6), np.float32)
+        rows[:, :4], rows[:, 4], rows[:, 5] = class_boxes[selected], score[selected], number
         parts.append(rows)
-    found = np.concatenate(parts) if parts else np.empty((0, 6), np.float32)
-    return found[np.argsort(-found[:, 4], kind="stable")]
+    result = np.concatenate(parts) if parts else np.empty((0, 6), np.float32)
+    return result[np.argsort(-result[:, 4], kind="stable")]

@@ -49,12 +49,12 @@ def _unbatched(triples: Triples) -> list[Array]:
 
 
 def _names(names: Any, count: int) -> list[bytes]:
-    found: list[bytes] = names.reshape(-1).tolist()
-    if found and len(found) != count:
+    result: list[bytes] = names.reshape(-1).tolist()
+    if result and len(result) != count:
         raise errors.InvalidArgumentError(
-            f"names must be as many as the {count} examples, or none, got {len(found)}"
+            f"names must be as many as the {count} examples, or none, got {len(result)}"
         )
-    return found
+    return result
 
 
 # ---------------------------------------------------------------------------- examples
@@ -91,14 +91,14 @@ def _parse_example(node: Node, device: Device) -> KernelFunction:
     parsers = _Parsers(node, allocator(device))
     count: int = node.attrs["Nsparse"] + node.attrs["Ndense"]
 
-    def run(serialized: Any, names: Any, *rest: Any) -> Any:
+    def run(serialized: Any, names: Any, *remaining: Any) -> Any:
         if serialized.ndim != 1:
             raise errors.InvalidArgumentError(
                 f"serialized must be a vector, got shape {format_dims(serialized.shape)}"
             )
         examples: list[bytes] = serialized.tolist()
-        parser = parsers.get(tuple([key.item() for key in rest[:count]]))
-        sparse, dense = parser.parse(examples, _names(names, len(examples)), rest[count:])
+        parser = parsers.get(tuple([key.item() for key in remaining[:count]]))
+        sparse, dense = parser.parse(examples, _names(names, len(examples)), remaining[count:])
         return _results([*_columns(sparse), *dense])
 
     return run
@@ -191,32 +191,34 @@ def _parse_single_sequence_example(node: Node, device: Device) -> KernelFunction
         attrs["Nfeature_list_dense"],
     ]
     empty = allocator(device)
-    known: tuple[Any, SequenceParser] | None = None
+    cached: tuple[Any, SequenceParser] | None = None
 
     def parser_of(assumed: list[bytes], keys: list[list[bytes]]) -> SequenceParser:
-        nonlocal known
-        current = known
+        nonlocal cached
+        current = cached
         if current is None or current[0] != (assumed, keys):
             parser = _sequence_parser(node, keys, assumed, empty)
-            known = current = ((assumed, keys), parser)
+            cached = current = ((assumed, keys), parser)
         return current[1]
 
-    def run(serialized: Any, assumed: Any, *rest: Any) -> Any:
-        if wrong := [value for value in (serialized, *rest[: sum(counts)]) if value.size != 1]:
+    def run(serialized: Any, assumed: Any, *remaining: Any) -> Any:
+        if non_scalars := [
+            value for value in (serialized, *remaining[: sum(counts)]) if value.size != 1
+        ]:
             raise errors.InvalidArgumentError(
-                f"serialized and the keys must have rank 0, got shape {list(wrong[0].shape)}"
+                f"serialized and the keys must have rank 0, got shape {list(non_scalars[0].shape)}"
             )
-        if rest[-1].size > 1:
+        if remaining[-1].size > 1:
             raise errors.InvalidArgumentError(
-                f"the name must have rank 0, got shape {list(rest[-1].shape)}"
+                f"the name must have rank 0, got shape {list(remaining[-1].shape)}"
             )
-        keys, at = [], 0
+        keys, index = [], 0
         for count in counts:
-            keys.append([key.item() for key in rest[at : at + count]])
-            at += count
+            keys.append([key.item() for key in remaining[index : index + count]])
+            index += count
         parser = parser_of(assumed.reshape(-1).tolist(), keys)
-        names = [rest[-1].item()] if rest[-1].size and rest[-1].item() else []
-        parsed = parser.parse([serialized.item()], names, rest[at:-1])
+        names = [remaining[-1].item()] if remaining[-1].size and remaining[-1].item() else []
+        parsed = parser.parse([serialized.item()], names, remaining[index:-1])
         return _results(_single(parsed))
 
     return run
@@ -255,8 +257,8 @@ def _decode_csv(node: Node, device: Device) -> KernelFunction:
                 raise errors.InvalidArgumentError(
                     f"a default must have one element or none, got {default.size}"
                 )
-        chosen = [default.reshape(-1)[0] if default.size else None for default in defaults]
-        columns = decoder.decode(records.reshape(-1).tolist(), chosen)
+        selected = [default.reshape(-1)[0] if default.size else None for default in defaults]
+        columns = decoder.decode(records.reshape(-1).tolist(), selected)
         return _results([column.reshape(records.shape) for column in columns])
 
     return run
@@ -283,9 +285,9 @@ def _example_of_json(text: bytes) -> bytes:
             raise json_format.ParseError("an object is required")
         json_format.Parse(text, message)
     except (json_format.ParseError, UnicodeDecodeError, RecursionError) as cause:
-        shown = text[:100].decode("utf-8", "backslashreplace")
+        excerpt = text[:100].decode("utf-8", "backslashreplace")
         raise errors.InvalidArgumentError(
-            f"Error while parsing JSON: {cause}, in {shown!r}"
+            f"Error while parsing JSON: {cause}, in {excerpt!r}"
         ) from cause
     serialized: bytes = message.SerializeToString(deterministic=True)
     return serialized
@@ -297,10 +299,10 @@ def _decode_compressed(node: Node, device: Device) -> KernelFunction:
     if compression == "":
         return lambda x: x
     bits = zlib.MAX_WBITS + (16 if compression == "GZIP" else 0)
-    most = min(device.memory_limit or MOST_INFLATED, MOST_INFLATED)
+    limit = min(device.memory_limit or MOST_INFLATED, MOST_INFLATED)
 
     def run(x: Any) -> Any:
-        left = most
+        left = limit
         strings = []
         for data in x.reshape(-1).tolist():
             string = _inflated(data, bits, compression, left)
@@ -318,13 +320,13 @@ def _inflated(data: bytes, bits: int, compression: str, left: int) -> bytes:
       left: maximum number of bytes of the result.
     """
     parts = []
-    rest = data
-    while rest:
+    remaining = data
+    while remaining:
         inflate = zlib.decompressobj(bits)
         try:
-            part = inflate.decompress(rest, left + 1)
+            part = inflate.decompress(remaining, left + 1)
         except zlib.error as cause:
-            raise _no_data(compression, len(data) - len(rest), str(cause)) from cause
+            raise _no_data(compression, len(data) - len(remaining), str(cause)) from cause
         left -= len(part)
         if left < 0:
             raise errors.InvalidArgumentError(
@@ -335,7 +337,7 @@ def _inflated(data: bytes, bits: int, compression: str, left: int) -> bytes:
         if not inflate.eof:
             raise _no_data(compression, len(data), "they end early")
         parts.append(part)
-        rest = inflate.unused_data
+        remaining = inflate.unused_data
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 

@@ -50,29 +50,29 @@ def _parts(node: Node) -> Parts:
 def _queue(node: Node, device: Device, store: Callable[[Parts], Store]) -> KernelFunction:
     types, shapes = parts = _parts(node)
     flavour = node.type.removesuffix("V2")
-    capacity, least = node.attrs["capacity"], node.attrs.get("min_after_dequeue", 0)
+    capacity, minimum = node.attrs["capacity"], node.attrs.get("min_after_dequeue", 0)
     seeds = node.attrs.get("seed", 0), node.attrs.get("seed2", 0)
 
     def make(name: str) -> Queue:
-        return Queue(name, flavour, types, shapes, capacity, store(parts), least, seeds)
+        return Queue(name, flavour, types, shapes, capacity, store(parts), minimum, seeds)
 
     def check(queue: Queue) -> None:
         limit = UNBOUNDED if capacity < 0 else capacity
-        same = f"Shared queue {queue.name!r} has"
+        prefix = f"Shared queue {queue.name!r} has"
         if queue.flavour != flavour:
             raise errors.InvalidArgumentError(
                 f"{queue.name!r} is a {queue.flavour}, but a {flavour} was wanted"
             )
-        for what, has, wanted in (
+        for label, has, expected in (
             ("capacity", queue.capacity, limit),
-            ("min_after_dequeue", queue.least, least),
+            ("min_after_dequeue", queue.least, minimum),
             ("seeds", queue.seeds, queue.seeds if seeds == (0, 0) else seeds),
             ("component types", _names(queue.types), _names(types)),
             ("component shapes", _texts(queue.shapes), _texts(shapes)),
         ):
-            if has != wanted:
+            if has != expected:
                 raise errors.InvalidArgumentError(
-                    f"{same} {what} {has} but requested {what} was {wanted}"
+                    f"{prefix} {label} {has} but requested {label} was {expected}"
                 )
 
     return holder(node, device, Queue, make, check)
@@ -105,10 +105,10 @@ def _padding_fifo(node: Node, device: Device) -> KernelFunction:
 @kernel("RandomShuffleQueueV2")
 def _random_shuffle(node: Node, device: Device) -> KernelFunction:
     seeds = node.attrs["seed"], node.attrs["seed2"]
-    capacity, least = node.attrs["capacity"], node.attrs["min_after_dequeue"]
-    if least < 0 or 0 <= capacity <= least:
+    capacity, minimum = node.attrs["capacity"], node.attrs["min_after_dequeue"]
+    if minimum < 0 or 0 <= capacity <= minimum:
         raise errors.InvalidArgumentError(
-            f"min_after_dequeue {least} must be >= 0 and < capacity {capacity}"
+            f"min_after_dequeue {minimum} must be >= 0 and < capacity {capacity}"
         )
     return _queue(node, device, lambda parts: ShufflingStore(*parts, seeds))
 
@@ -133,14 +133,14 @@ def _check_types(queue: Queue, types: tuple[DType, ...]) -> None:
 def _enqueue(node: Node, device: Device) -> KernelFunction:
     types = tuple(node.attrs["Tcomponents"])
     timeout: int = node.attrs["timeout_ms"]
-    many = node.type == "QueueEnqueueManyV2"
+    is_many = node.type == "QueueEnqueueManyV2"
     keep = keeper(node, 1)
 
     def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
         queue = resource_of(inputs[0], Queue)
         _check_types(queue, types)
-        put = queue.enqueue_many if many else queue.enqueue
-        put(keep(inputs), done, ctx.cancellation, deadline_in(timeout))
+        enqueue_many = queue.enqueue_many if is_many else queue.enqueue
+        enqueue_many(keep(inputs), done, ctx.cancellation, deadline_in(timeout))
 
     return run
 
@@ -154,8 +154,8 @@ def _dequeue(node: Node, device: Device) -> KernelFunction:
     def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
         queue = resource_of(inputs[0], Queue)
         _check_types(queue, types)
-        wanted = Unpacked(done) if single else done
-        queue.dequeue(wanted, ctx.cancellation, deadline_in(timeout))
+        expected = Unpacked(done) if single else done
+        queue.dequeue(expected, ctx.cancellation, deadline_in(timeout))
 
     return run
 

@@ -48,11 +48,12 @@ def _reader(node: Node, device: Device) -> KernelFunction:
     def make(name: str) -> ReaderResource:
         return ReaderResource(name, Reader(flavour, settings))
 
-    def check(found: ReaderResource) -> None:
-        reader = found.reader
+    def check(reader_resource: ReaderResource) -> None:
+        reader = reader_resource.reader
         if (reader.kind, reader.settings) != (flavour, settings):
             raise errors.InvalidArgumentError(
-                f"shared reader {found.name!r} is a {reader.kind} with {reader.settings}, but a "
+                f"shared reader {reader_resource.name!r} is a {reader.kind} with "
+                f"{reader.settings}, but a "
                 f"{flavour} with {settings} was wanted"
             )
 

@@ -35,20 +35,20 @@ def resample(images: Any, rows: Taps, columns: Taps, device: Device) -> Any:
     if not steps:
         device.xp.copyto(result, images, casting="unsafe")
     elif result.size:
-        for some in _blocks(images, shape, device.xp):
-            value = images[some]
+        for block in _blocks(images, shape, device.xp):
+            value = images[block]
             for axis, taps in steps[:-1]:
                 value = _along(value, axis, taps, device.xp, None)
-            _along(value, *steps[-1], device.xp, result[some])
+            _along(value, *steps[-1], device.xp, result[block])
     return result
 
 
 def _blocks(images: Any, shape: tuple[int, ...], xp: Any) -> Iterator[slice]:
     """As many images at a time as leave what is between the axes in the cache; on GPUs all."""
     batch = shape[0]
-    each = 4 * max(prod(images.shape[1:]), prod(shape[1:]))
-    step = max(1, BLOCK_BYTES // each) if xp is np else batch
-    return (slice(at, at + step) for at in range(0, batch, step))
+    item = 4 * max(prod(images.shape[1:]), prod(shape[1:]))
+    step = max(1, BLOCK_BYTES // item) if xp is np else batch
+    return (slice(index, index + step) for index in range(0, batch, step))
 
 
 def _along(x: Any, axis: int, taps: Taps, xp: Any, result: Any) -> Any:
@@ -101,9 +101,9 @@ def _multiply(x: Any, axis: int, taps: Taps, xp: Any, result: Any) -> None:
         flat = wide.reshape(batch, height, width * depth)
         result[...] = xp.matmul(matrix, flat).reshape(result.shape)
         return
-    apart = wide.transpose(0, 1, 3, 2).reshape(batch * height * depth, width)
-    made = xp.matmul(apart, matrix.T).reshape(batch, height, depth, len(taps.index))
-    result[...] = made.transpose(0, 1, 3, 2)
+    columns = wide.transpose(0, 1, 3, 2).reshape(batch * height * depth, width)
+    new_value = xp.matmul(columns, matrix.T).reshape(batch, height, depth, len(taps.index))
+    result[...] = new_value.transpose(0, 1, 3, 2)
 
 
 def _gather(x: Any, axis: int, taps: Taps, xp: Any, result: Any) -> None:

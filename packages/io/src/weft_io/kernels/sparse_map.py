@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 def _map(node: Node, device: Device) -> Callable[[], SparseMap]:
-    found = find(node, device, SparseMap, SparseMap)
+    result = find(node, device, SparseMap, SparseMap)
 
     def current() -> SparseMap:
-        nonlocal found
-        if found.closed:
-            found = find(node, device, SparseMap, SparseMap)
-        return found
+        nonlocal result
+        if result.closed:
+            result = find(node, device, SparseMap, SparseMap)
+        return result
 
     return current
 

@@ -30,11 +30,11 @@ def _written(node: Node, values: list[SparseValue]) -> Array:
     result = np.empty((len(values), 3), object)
     for i, value in enumerate(values):
         for j, (part, dtype) in enumerate(zip(value, types, strict=True)):
-            kept = np.ascontiguousarray(part)
+            contiguous = np.ascontiguousarray(part)
             result[i, j] = (
-                array_to_proto(kept, dtype).SerializeToString()
+                array_to_proto(contiguous, dtype).SerializeToString()
                 if as_text
-                else TensorVariant(kept.copy())
+                else TensorVariant(contiguous.copy())
             )
     return result
 
@@ -60,14 +60,14 @@ def _serialize_many(node: Node, device: Device) -> KernelFunction:
 @kernel("DeserializeManySparse", "DeserializeSparse")
 def _deserialize(node: Node, device: Device) -> KernelFunction:
     dtype: DType = node.attrs["dtype"]
-    many = node.type == "DeserializeManySparse"
+    is_many = node.type == "DeserializeManySparse"
 
     def run(serialized: Any) -> Any:
         lead = serialized.shape[:-1]
-        if serialized.ndim < 1 or serialized.shape[-1] != 3 or (many and serialized.ndim != 2):
-            wanted = "[n,3]" if many else "[...,3]"
+        if serialized.ndim < 1 or serialized.shape[-1] != 3 or (is_many and serialized.ndim != 2):
+            expected = "[n,3]" if is_many else "[...,3]"
             raise errors.InvalidArgumentError(
-                f"serialized_sparse must have shape {wanted}, got {format_dims(serialized.shape)}"
+                f"serialized_sparse must have shape {expected}, got {format_dims(serialized.shape)}"
             )
         if not serialized.size:
             raise errors.InvalidArgumentError(
@@ -76,9 +76,9 @@ def _deserialize(node: Node, device: Device) -> KernelFunction:
             )
         rows = [_read(parts, dtype) for parts in serialized.reshape(-1, 3)]
         indices, values, shape = joined_rows(rows, dtype)
-        at = np.stack(np.unravel_index(indices[:, 0], lead), 1) if lead else indices[:, :0]
+        index = np.stack(np.unravel_index(indices[:, 0], lead), 1) if lead else indices[:, :0]
         sizes = np.array([*lead, *shape[1:]], np.int64)
-        return np.concatenate((at, indices[:, 1:]), 1), values, sizes
+        return np.concatenate((index, indices[:, 1:]), 1), values, sizes
 
     return run
 
@@ -89,11 +89,11 @@ def _read(parts: Array, dtype: DType) -> SparseValue:
     Raises: InvalidArgumentError: they are none, of another type, or do not fit together.
     """
     types = (dtypes.int64, dtype, dtypes.int64)
-    found = [
-        parsed_tensor(part, each) if isinstance(part, bytes) else _as_variant(part, each)
-        for part, each in zip(parts.tolist(), types, strict=True)
+    result = [
+        parsed_tensor(part, item) if isinstance(part, bytes) else _as_variant(part, item)
+        for part, item in zip(parts.tolist(), types, strict=True)
     ]
-    value = SparseValue(*[np.asarray(part) for part in found])
+    value = SparseValue(*[np.asarray(part) for part in result])
     check_parts(value)
     checked(*value, what="serialized ")
     return value

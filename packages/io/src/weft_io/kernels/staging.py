@@ -27,7 +27,7 @@ def _area(
 ) -> Callable[[], A]:
     """Return a getter of the area of a node, which creates it at first use."""
     limits = node.attrs["capacity"], node.attrs["memory_limit"]
-    found: A | None = None
+    result: A | None = None
 
     def check(area: A) -> None:
         if (area.capacity, area.memory_limit) != limits:
@@ -37,10 +37,10 @@ def _area(
             )
 
     def current() -> A:
-        nonlocal found
-        if found is None or found.closed:
-            found = find(node, device, cls, lambda name: make(name, *limits), check)
-        return found
+        nonlocal result
+        if result is None or result.closed:
+            result = find(node, device, cls, lambda name: make(name, *limits), check)
+        return result
 
     return current
 
@@ -59,13 +59,13 @@ def _map(node: Node, device: Device) -> Callable[[], MapStagingArea]:
     )
 
     def current() -> MapStagingArea:
-        found = area()
-        if found.ordered != ordered:
+        result = area()
+        if result.ordered != ordered:
             raise errors.InvalidArgumentError(
-                f"the staging area {found.name!r} is {'' if found.ordered else 'not '}ordered, "
+                f"the staging area {result.name!r} is {'' if result.ordered else 'not '}ordered, "
                 f"unlike that of {node.type}"
             )
-        return found
+        return result
 
     return current
 
@@ -121,11 +121,11 @@ def _stage_clear(node: Node, device: Device) -> KernelFunction:
 def _map_stage(node: Node, device: Device) -> KernelFunction:
     area = _map(node, device)
     keep = keeper(node, 2)
-    dtypes, given = tuple(node.attrs["dtypes"]), tuple(node.attrs["fake_dtypes"])
+    dtypes, staged_dtypes = tuple(node.attrs["dtypes"]), tuple(node.attrs["fake_dtypes"])
 
     def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
         indices = items_of(inputs[1], "indices")
-        for index, dtype in zip(indices, given, strict=False):
+        for index, dtype in zip(indices, staged_dtypes, strict=False):
             if 0 <= index < len(dtypes) and dtypes[index] != dtype:
                 raise errors.InvalidArgumentError(
                     f"component {index} is {dtypes[index].name}, got {dtype.name}"
@@ -146,9 +146,9 @@ def _map_unstage(node: Node, device: Device) -> KernelFunction:
     def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
         indices = items_of(inputs[1], "indices")
         _check_count(len(indices), count)
-        wanted = _answer(node, done)
+        expected = _answer(node, done)
         key = number_of(inputs[0], "key")
-        area().get(key, indices, wanted, ctx.cancellation, remove=remove)
+        area().get(key, indices, expected, ctx.cancellation, remove=remove)
 
     return run
 

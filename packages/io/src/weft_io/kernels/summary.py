@@ -112,7 +112,7 @@ def _histogram(node: Node, device: Device) -> KernelFunction:
 
 @kernel("ImageSummary", heavy=True)
 def _image(node: Node, device: Device) -> KernelFunction:
-    most: int = node.attrs["max_images"]
+    limit: int = node.attrs["max_images"]
     bad_color = _bad_color(node.attrs["bad_color"])
 
     def run(tag: Any, images: Any) -> Any:
@@ -120,7 +120,7 @@ def _image(node: Node, device: Device) -> KernelFunction:
         _check_images(images.shape)
         _, height, width, channels = images.shape
         summary = proto.Summary()
-        for name, image in _numbered(f"{base}/image", images, most):
+        for name, image in _numbered(f"{base}/image", images, limit):
             pixels = image if image.dtype == np.uint8 else scale_to_bytes(image, bad_color)
             value = summary.value.add(tag=name)
             value.image.height, value.image.width = height, width
@@ -153,15 +153,15 @@ def _check_images(shape: tuple[int, ...]) -> None:
         )
 
 
-def _numbered(base: str, items: Any, most: int) -> Iterator[tuple[str, Any]]:
-    """Yield the first `most` items with their tags, numbered if more than one is allowed."""
-    for i, item in enumerate(items[:most]):
-        yield (f"{base}/{i}" if most > 1 else base), item
+def _numbered(base: str, items: Any, limit: int) -> Iterator[tuple[str, Any]]:
+    """Yield the first `limit` items with their tags, numbered if more than one is allowed."""
+    for i, item in enumerate(items[:limit]):
+        yield (f"{base}/{i}" if limit > 1 else base), item
 
 
 @kernel("AudioSummaryV2", heavy=True)
 def _audio(node: Node, device: Device) -> KernelFunction:
-    most: int = node.attrs["max_outputs"]
+    limit: int = node.attrs["max_outputs"]
 
     def run(tag: Any, sounds: Any, rates: Any) -> Any:
         base, rate = _tag(tag), _rate(rates)
@@ -171,7 +171,7 @@ def _audio(node: Node, device: Device) -> KernelFunction:
                 + format_dims(sounds.shape)
             )
         summary = proto.Summary()
-        for name, sound in _numbered(f"{base}/audio", sounds, most):
+        for name, sound in _numbered(f"{base}/audio", sounds, limit):
             samples = sound[:, np.newaxis] if sound.ndim == 1 else sound
             audio = summary.value.add(tag=name).audio
             audio.sample_rate = rate
@@ -270,16 +270,16 @@ def _merge(node: Node, device: Device) -> KernelFunction:
 def _check_unique(tags: list[str]) -> None:
     """Raise if a tag occurs twice; tensors in old graphs have none."""
     counts = Counter(filter(None, tags))
-    twice = sorted(tag for tag, count in counts.items() if count > 1)
-    if twice:
-        raise errors.InvalidArgumentError(f"two summaries have the tag {twice[0]!r}")
+    repeated = sorted(tag for tag, count in counts.items() if count > 1)
+    if repeated:
+        raise errors.InvalidArgumentError(f"two summaries have the tag {repeated[0]!r}")
 
 
-def _parsed(kind: Any, data: bytes, what: str) -> Any:
+def _parsed(kind: Any, data: bytes, label: str) -> Any:
     try:
         return kind.FromString(data)
     except decode_error() as cause:
         raise errors.InvalidArgumentError(
-            f"{what} must be a serialized {kind.DESCRIPTOR.name}, got {len(data)} bytes that are "
+            f"{label} must be a serialized {kind.DESCRIPTOR.name}, got {len(data)} bytes that are "
             "none"
         ) from cause

@@ -39,7 +39,7 @@ def _static(node: Node, device: Device) -> KernelFunction:
         device,
         StaticTable,
         lambda name: StaticTable(name, *types),
-        lambda found: found.check_types(*types),
+        lambda result: result.check_types(*types),
         own=_is_own(node),
     )
 
@@ -53,7 +53,7 @@ def _mutable(node: Node, device: Device) -> KernelFunction:
         device,
         Table,
         lambda name: Table(name, *types, shape),
-        lambda found: _check(found, node),
+        lambda result: _check(result, node),
         own=_is_own(node),
     )
 
@@ -71,15 +71,15 @@ def _dense(node: Node, device: Device) -> KernelFunction:
         raise errors.InvalidArgumentError(f"max_load_factor must be between 0 and 1, got: {load}")
 
     def run(empty_key: Any, deleted_key: Any) -> Any:
-        made = holder(
+        result = holder(
             node,
             device,
             DenseTable,
             lambda name: DenseTable(name, *types, attrs["value_shape"], empty_key, deleted_key),
-            lambda found: _check(found, node),
+            lambda result: _check(result, node),
             own=_is_own(node),
         )
-        return made()
+        return result()
 
     return run
 
@@ -89,12 +89,12 @@ def _is_own(node: Node) -> bool:
     return not node.attrs["use_node_name_sharing"]
 
 
-def _check(found: Table, node: Node) -> None:
-    found.check_types(node.attrs["key_dtype"], node.attrs["value_dtype"])
+def _check(table: Table, node: Node) -> None:
+    table.check_types(node.attrs["key_dtype"], node.attrs["value_dtype"])
     shape = node.attrs.get("value_shape", ())
-    if found.value_shape != shape:
+    if table.value_shape != shape:
         raise errors.InvalidArgumentError(
-            f"the table {found.name!r} has values of shape {format_dims(found.value_shape)}, but "
+            f"the table {table.name!r} has values of shape {format_dims(table.value_shape)}, but "
             f"is used for those of shape {format_dims(shape)}"
         )
 
@@ -109,8 +109,8 @@ def _find(node: Node, device: Device) -> KernelFunction:
     def run(handle: Any, keys: Any, default: Any) -> Any:
         table = resource_of(handle, Table)
         table.check_types(*types)
-        found = table.find(keys, default)
-        return found[()] if not found.ndim and not found.dtype.hasobject else found
+        result = table.find(keys, default)
+        return result[()] if not result.ndim and not result.dtype.hasobject else result
 
     return run
 

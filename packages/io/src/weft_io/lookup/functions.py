@@ -46,12 +46,12 @@ def _check_file(vocabulary_file: Any, vocab_size: int | None) -> None:
 
 def _ids_of(dtype: Any) -> Any:
     """Return the type of a table's keys: int64 for all integers."""
-    given = dtypes.as_dtype(dtype)
-    if not given.is_integer and given is not dtypes.string:
+    requested_dtype = dtypes.as_dtype(dtype)
+    if not requested_dtype.is_integer and requested_dtype is not dtypes.string:
         raise errors.InvalidTypeError(
-            f"only integer and string keys are supported, got {given.name}"
+            f"only integer and string keys are supported, got {requested_dtype.name}"
         )
-    return dtypes.int64 if given.is_integer else given
+    return dtypes.int64 if requested_dtype.is_integer else requested_dtype
 
 
 def index_table_from_file(

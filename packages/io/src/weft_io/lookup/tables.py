@@ -116,22 +116,22 @@ class _ResourceTable(LookupInterface):
           name: of the node.
         """
         attrs = {"Tkeys": self._key_dtype, "Tvalues": self._value_dtype}
-        handle, made = self._resource_handle, self._named(name, "Export")
-        keys, values = create("LookupTableExportV2", [handle], attrs, made).outputs
+        handle, result = self._resource_handle, self._named(name, "Export")
+        keys, values = create("LookupTableExportV2", [handle], attrs, result).outputs
         return keys, values
 
     def _found(self, keys: Any, default: Output, name: str | None) -> Output:
         inputs = [self._resource_handle, self._key_tensor(keys), default]
-        found = out("LookupTableFindV2", inputs, name=self._named(name, "Lookup"))
-        if found.dims is None and default.dims == () and not self._key_rank():
-            found.set_shape(inputs[1].shape)  # in a function, where the handle has no shape
-        return found
+        result = out("LookupTableFindV2", inputs, name=self._named(name, "Lookup"))
+        if result.dims is None and default.dims == () and not self._key_rank():
+            result.set_shape(inputs[1].shape)  # in a function, where the handle has no shape
+        return result
 
     def _key_rank(self) -> int:
         return 0
 
-    def _named(self, name: str | None, what: str) -> str:
-        return name or f"{self.name}_{what}"
+    def _named(self, name: str | None, label: str) -> str:
+        return name or f"{self.name}_{label}"
 
 
 class StaticHashTable(_ResourceTable):
@@ -247,8 +247,8 @@ class _MutableTable(_ResourceTable, Saved):
 
     def _keep_in_checkpoints(self, checkpoint: bool, name: str) -> None:
         graph = self._resource_handle.graph
-        taken = {each.name for each in graph.get_collection(GraphKeys.SAVEABLE_OBJECTS)}
-        self._saved_name = name if name not in taken else self._resource_handle.op.name
+        names = {item.name for item in graph.get_collection(GraphKeys.SAVEABLE_OBJECTS)}
+        self._saved_name = name if name not in names else self._resource_handle.op.name
         if checkpoint:
             graph.add_to_collection(GraphKeys.SAVEABLE_OBJECTS, self.saveable())
 
@@ -287,8 +287,8 @@ class _MutableTable(_ResourceTable, Saved):
           name: of the node.
         """
         pairs = [self._key_tensor(keys), convert_to_tensor(values, self._value_dtype)]
-        made = self._named(name, "Insert")
-        return create("LookupTableInsertV2", [self._resource_handle, *pairs], name=made)
+        result = self._named(name, "Insert")
+        return create("LookupTableInsertV2", [self._resource_handle, *pairs], name=result)
 
     def insert_or_assign(self, keys: Any, values: Any, name: str | None = None) -> Node:
         """Insert items; another name of `insert`."""

@@ -53,10 +53,10 @@ class StrongHashSpec(HasherSpec):
 
     def __new__(cls, key: Sequence[int]) -> StrongHashSpec:
         """Check the key."""
-        given = list(key) if isinstance(key, list | tuple) else []
-        if len(given) != 2:
+        key_list = list(key) if isinstance(key, list | tuple) else []
+        if len(key_list) != 2:
             raise errors.InvalidArgumentError(f"key must have size 2, got {key!r}")
-        first, second = (integer(each, "key", 0) for each in given)
+        first, second = (integer(item, "key", 0) for item in key_list)
         return super().__new__(cls, "stronghash", (first, second))
 
 
@@ -165,9 +165,9 @@ class IdTableWithHashBuckets(LookupInterface):
         places = where(less(flat, 0))
         missing = gather(reshape(keys, [-1]), squeeze(places, [1]))
         buckets = add(self._buckets(missing), self._table.size())
-        found = reshape(tensor_scatter_nd_update(flat, places, buckets), shape(ids))
-        found.set_shape(keys.shape)
-        return found
+        result = reshape(tensor_scatter_nd_update(flat, places, buckets), shape(ids))
+        result.set_shape(keys.shape)
+        return result
 
     def _buckets(self, keys: Output) -> Output:
         words = keys if keys.dtype is dtypes.string else as_string(keys)
@@ -219,5 +219,5 @@ class StaticVocabularyTable(IdTableWithHashBuckets):
 def _check_ids(initializer: Any) -> None:
     if isinstance(initializer, TableInitializerBase) and initializer.value_dtype is dtypes.int64:
         return
-    got: DType | Any = getattr(initializer, "value_dtype", initializer)
-    raise errors.InvalidTypeError(f"Invalid `value_dtype`, expected int64 but got {got!r}")
+    dtype: DType | Any = getattr(initializer, "value_dtype", initializer)
+    raise errors.InvalidTypeError(f"Invalid `value_dtype`, expected int64 but got {dtype!r}")

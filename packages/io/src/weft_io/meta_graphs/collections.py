@@ -136,8 +136,8 @@ class CollectionReader:
         keys = [(functions.message, data) for data in values]
         new = [key for key in dict.fromkeys(keys) if key not in self._known]
         messages = [self._message(*key, where) for key in new]
-        made = functions.from_protos(messages, self._scope or None)
-        self._known.update(zip(new, made, strict=True))
+        protos = functions.from_protos(messages, self._scope or None)
+        self._known.update(zip(new, protos, strict=True))
         return [self._known[key] for key in keys]
 
     def _message(self, name: str, data: bytes, where: str) -> Any:

@@ -68,13 +68,13 @@ def export_meta_graph(
     from weft_io.meta_graphs.tensorflow_ops import use_tensorflow_ops
 
     del save_debug_info
-    chosen = graph or get_default_graph()
+    selected = graph or get_default_graph()
     scope = export_scope.rstrip("/") + "/" if export_scope else ""
     message = proto.MetaGraphDef()
     if meta_info_def is not None:
         message.meta_info_def.CopyFrom(meta_info_def)
     message.graph_def.CopyFrom(
-        chosen.as_graph_def(add_shapes=True) if graph_def is None else graph_def
+        selected.as_graph_def(add_shapes=True) if graph_def is None else graph_def
     )
     use_tensorflow_ops(message.graph_def)
     if clear_extraneous_savers:
@@ -89,10 +89,10 @@ def export_meta_graph(
         graph_def_edits.strip_defaults(message.graph_def)
         message.meta_info_def.stripped_default_attrs = True
     if saver_def is not None:
-        own = renamed_saver(saver_def, lambda name: name.removeprefix(scope), scope)
-        if own is not None:
-            message.saver_def.CopyFrom(own)
-    add_collections(message, chosen, collection_list, scope)
+        renamed = renamed_saver(saver_def, lambda name: name.removeprefix(scope), scope)
+        if renamed is not None:
+            message.saver_def.CopyFrom(renamed)
+    add_collections(message, selected, collection_list, scope)
     if clear_extraneous_savers:
         _remove_savers(message)
     if filename is not None:
@@ -114,12 +114,12 @@ def _remove_savers(message: proto.MetaGraphDef) -> None:
     """Leave no savers in the collection but the one whose nodes are there."""
     from weft_graph import proto
 
-    own = message.saver_def.save_tensor_name
+    name = message.saver_def.save_tensor_name
     for key in {GraphKeys.SAVERS} & set(message.collection_def):
         values = message.collection_def[key].bytes_list.value
-        kept = [v for v in values if proto.SaverDef.FromString(v).save_tensor_name == own]
-        if kept:
-            values[:] = kept
+        remaining = [v for v in values if proto.SaverDef.FromString(v).save_tensor_name == name]
+        if remaining:
+            values[:] = remaining
         else:
             del message.collection_def[key]
 

@@ -86,15 +86,15 @@ class _Nodes:
         keys: dict[str, str] = {}
         for name in touching & reached([node_of(self._restore_op())], self._inputs):
             if self._nodes[name].op in RESTORES:
-                found = self._restored(self._nodes[name])
-                others |= {name} if found is None else set()
-                keys |= found or {}
+                result = self._restored(self._nodes[name])
+                others |= {name} if result is None else set()
+                keys |= result or {}
         return reached(touching - reached(others, self._inputs), self._users), keys
 
     def _is_of_a_saver(self, name: str) -> bool:
         op = self._nodes[name].op
-        known = traits_of(op)
-        passes = known.identity or known.reshapes or known.role is Role.ASSIGN
+        traits = traits_of(op)
+        passes = traits.identity or traits.reshapes or traits.role is Role.ASSIGN
         return passes or op in _JOINING or op in self._touching
 
     def _restore_op(self) -> str:
@@ -106,14 +106,14 @@ class _Nodes:
         if names is None or traits_of(names.op).role is not Role.CONSTANT:
             return None
         keys = make_ndarray(names.attr["value"].tensor).reshape(-1).tolist()
-        found: dict[str, str] = {}
+        result: dict[str, str] = {}
         for port, key in enumerate(keys):
             variables = self._assigned(f"{node.name}:{port}" if port else node.name)
             text = _text(key)
             if variables is None or text is None:
                 return None
-            found |= dict.fromkeys(variables, text)
-        return found
+            result |= dict.fromkeys(variables, text)
+        return result
 
     def _assigned(self, text: str) -> set[str] | None:
         """Return the variables that a tensor is assigned to; None if it has other users."""
@@ -122,13 +122,13 @@ class _Nodes:
         for tensor in waiting:  # which grows
             for name in self._users[node_of(tensor)]:
                 user = self._nodes[name]
-                places = [i for i, each in enumerate(user.input) if _same(tensor, each)]
+                places = [i for i, item in enumerate(user.input) if _same(tensor, item)]
                 if not places:
                     continue  # it uses another output, or only waits
-                known, first = traits_of(user.op), node_of(user.input[0])
-                if places == [1] and known.role is Role.ASSIGN and self._is_variable(first):
+                traits, first = traits_of(user.op), node_of(user.input[0])
+                if places == [1] and traits.role is Role.ASSIGN and self._is_variable(first):
                     variables.add(first)
-                elif places == [0] and (known.identity or known.reshapes):
+                elif places == [0] and (traits.identity or traits.reshapes):
                     waiting += [name] if name not in waiting else []
                 else:
                     return None
@@ -171,16 +171,16 @@ def restored_by_key(
       nodes: the created nodes, by their names in the message.
     Raises: InvalidArgumentError: two variables are restored from one tensor, which no saver does.
     """
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name, key in keys.items():
         variable = variables.get(f"{name}:0")
         part = None if variable is None else variable._get_save_slice_info()
-        if part is not None and isinstance(found.setdefault(key, []), list):
-            found[key].append(variable)
-        elif key in found:
+        if part is not None and isinstance(result.setdefault(key, []), list):
+            result[key].append(variable)
+        elif key in result:
             raise errors.InvalidArgumentError(
                 f"{name!r} and another variable are both restored from the tensor {key!r}"
             )
         else:
-            found[key] = nodes[name].outputs[0] if variable is None else variable
-    return found
+            result[key] = nodes[name].outputs[0] if variable is None else variable
+    return result

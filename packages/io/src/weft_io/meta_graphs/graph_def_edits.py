@@ -30,9 +30,9 @@ def copied(graph_def: proto.GraphDef) -> proto.GraphDef:
 
 def set_nodes(graph_def: proto.GraphDef, nodes: Iterable[proto.NodeDef]) -> None:
     """Replace the nodes, perhaps by some of those that are there."""
-    made = proto.GraphDef(node=nodes)  # copies: a node that is removed may not be used any more
+    result = proto.GraphDef(node=nodes)  # copies: a node that is removed may not be used any more
     del graph_def.node[:]
-    graph_def.node.MergeFrom(made.node)
+    graph_def.node.MergeFrom(result.node)
 
 
 def clear_devices(graph_def: proto.GraphDef) -> None:
@@ -59,12 +59,12 @@ def strip_defaults(graph_def: proto.GraphDef) -> None:
 
 def restore_defaults(graph_def: proto.GraphDef) -> None:
     """Add the attributes that `strip_defaults` removed; unregistered ops stay as they are."""
-    known = {}
+    op_defs = {}
     for op in {node.op for node in graph_def.node}:
         with suppress(errors.NotFoundError):
-            known[op] = _defaults(lookup_op(op))
+            op_defs[op] = _defaults(lookup_op(op))
     for node in graph_def.node:
-        for name, default in known.get(node.op, {}).items():
+        for name, default in op_defs.get(node.op, {}).items():
             if name not in node.attr:
                 node.attr[name].CopyFrom(default)
 
@@ -169,11 +169,11 @@ def node_of(text: str) -> str:
 
 def reached(begin: Iterable[str], edges: dict[str, set[str]]) -> set[str]:
     """Return the nodes at which edges end, and those at which they begin."""
-    found: set[str] = set()
+    names: set[str] = set()
     waiting = list(begin)
     while waiting:
         name = waiting.pop()
-        if name not in found and name in edges:
-            found.add(name)
+        if name not in names and name in edges:
+            names.add(name)
             waiting += edges[name]
-    return found
+    return names

@@ -78,15 +78,15 @@ def import_scoped_meta_graph(
     from weft_io.meta_graphs.foreign_savers import restored_by_key, without_foreign_savers
 
     message, keys = without_foreign_savers(as_meta_graph(meta_graph_or_file), allowed_ops)
-    chosen = graph or get_default_graph()
+    selected = graph or get_default_graph()
     _check_unbound(message, unbound_inputs_col_name, input_map or {})
     graph_def = message.graph_def
     if clear_devices:
         graph_def = graph_def_edits.copied(graph_def)
         graph_def_edits.clear_devices(graph_def)
     names = [node.name for node in graph_def.node]
-    with chosen.as_default(), chosen.functions.joining({}), _undone(chosen):
-        scope = _scope(chosen, import_scope)
+    with selected.as_default(), selected.functions.joining({}), _undone(selected):
+        scope = _scope(selected, import_scope)
         importer = add_graph_def(
             graph_def,
             input_map=input_map,
@@ -94,9 +94,9 @@ def import_scoped_meta_graph(
             producer_op_list=message.meta_info_def.stripped_op_list,
             allowed_ops=allowed_ops,
         )
-        made = {name: importer.element(name) for name in names}
+        result = {name: importer.element(name) for name in names}
         elements = [importer.element(name) for name in return_elements or ()]
-        reader = CollectionReader(chosen, scope, made, closed=allowed_ops is not None)
+        reader = CollectionReader(selected, scope, result, closed=allowed_ops is not None)
         saver_def = message.saver_def if message.HasField("saver_def") else None
         if saver_def is not None:
             reader.check(saver_def, "the saver")
@@ -107,7 +107,7 @@ def import_scoped_meta_graph(
             if key != unbound_inputs_col_name and restore_collections_predicate(key):
                 reader.read(key, message.collection_def[key])
         variables = reader.variables()
-        restorable = restored_by_key(keys, variables, made)
+        restorable = restored_by_key(keys, variables, result)
         reader.add()
         read_after_updates(importer.added)
     return ImportedGraph(variables, elements, scope, saver_def, restorable)
@@ -151,9 +151,9 @@ def _check_unbound(
 ) -> None:
     if collection is None or collection not in message.collection_def:
         return
-    given = {_input(name) for name in input_map}
-    wanted = [value.decode() for value in message.collection_def[collection].bytes_list.value]
-    missing = [name for name in wanted if _input(name) not in given]
+    inputs = {_input(name) for name in input_map}
+    expected = [value.decode() for value in message.collection_def[collection].bytes_list.value]
+    missing = [name for name in expected if _input(name) not in inputs]
     if missing:
         raise errors.InvalidArgumentError(
             f"the graph has inputs from outside, which input_map must have: {', '.join(missing)}"

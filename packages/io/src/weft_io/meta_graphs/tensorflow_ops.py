@@ -17,13 +17,13 @@ def use_tensorflow_ops(graph_def: proto.GraphDef) -> None:
     if not any(node.op in _REPLACED or node.op in _DROPPED for node in graph_def.node):
         return
     names = {node.name for node in graph_def.node}
-    made: list[proto.NodeDef] = []
+    node_defs: list[proto.NodeDef] = []
     for node in graph_def.node:
         if node.op in _REPLACED:
-            made += _Conditional(node, names).nodes()
+            node_defs += _Conditional(node, names).nodes()
         elif node.op not in _DROPPED:
-            made.append(node)
-    set_nodes(graph_def, made)
+            node_defs.append(node)
+    set_nodes(graph_def, node_defs)
 
 
 class _Conditional:
@@ -50,8 +50,8 @@ class _Conditional:
         """Read the variable of a reference."""
         kind = self._node.attr["T"]
         has = self._add("IsVariableInitialized", [self._variable], {"dtype": kind})
-        there = self._add("RefSwitch", [self._variable, has], {"T": kind})
-        read = self._add("Identity", [f"{there}:1"], {"T": kind})
+        switch = self._add("RefSwitch", [self._variable, has], {"T": kind})
+        read = self._add("Identity", [f"{switch}:1"], {"T": kind})
         other = self._add("Switch", [self._initial, has], {"T": kind})
         return [other, read], kind
 
@@ -60,8 +60,8 @@ class _Conditional:
         kind = self._node.attr["dtype"]
         handle = proto.AttrValue(type=proto.DT_RESOURCE)
         has = self._add("VarIsInitializedOp", [self._variable], {})
-        there = self._add("Switch", [self._variable, has], {"T": handle})
-        read = self._add("ReadVariableOp", [f"{there}:1"], {"dtype": kind})
+        switch = self._add("Switch", [self._variable, has], {"T": handle})
+        read = self._add("ReadVariableOp", [f"{switch}:1"], {"dtype": kind})
         other = self._add("Switch", [self._initial, has], {"T": kind})
         return [other, read], kind
 

@@ -22,11 +22,11 @@ from weft_tensor.shape import Dims
 
 def _check_lists(node: NodeSpec, op: str, first: int = 1) -> None:
     number = len(node.attrs["dtypes"])
-    for i, what in enumerate(("tensor_names", "shape_and_slices"), first):
-        dims = with_rank(node.inputs[i].dims, 1, f"{op}: {what}")
+    for i, label in enumerate(("tensor_names", "shape_and_slices"), first):
+        dims = with_rank(node.inputs[i].dims, 1, f"{op}: {label}")
         if dims is not None and dims[0] not in (None, number):
             raise errors.InvalidArgumentError(
-                f"{op}: {what} must have shape [{number}], one per tensor, got [{dims[0]}]"
+                f"{op}: {label} must have shape [{number}], one per tensor, got [{dims[0]}]"
             )
 
 
@@ -148,8 +148,8 @@ def restore_v2(
       has another type or shape, or is damaged; nothing is returned then.
     """
     inputs = [prefix, _strings(tensor_names), _strings(shape_and_slices)]
-    wanted = tuple([dtypes.as_dtype(dtype).base_dtype for dtype in types])
-    attrs = {"dtypes": wanted, **({"_optional": tuple(optional)} if optional else {})}
+    expected = tuple([dtypes.as_dtype(dtype).base_dtype for dtype in types])
+    attrs = {"dtypes": expected, **({"_optional": tuple(optional)} if optional else {})}
     return create("RestoreV2", inputs, attrs, name).outputs
 
 

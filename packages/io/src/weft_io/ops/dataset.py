@@ -313,5 +313,5 @@ def is_serialized(iterator: Output) -> bool:
 def is_fed(iterator: Output) -> bool:
     """Return True if an iterator is looked up by a string that is fed."""
     node = iterator.node
-    found = node.type == "IteratorFromStringHandleV2"
-    return found and node.inputs[0].node.role is Role.PLACEHOLDER
+    result = node.type == "IteratorFromStringHandleV2"
+    return result and node.inputs[0].node.role is Role.PLACEHOLDER

@@ -57,10 +57,10 @@ _declare(
         "window_size_func_other_arguments: Twindow_size_func_other_arguments",
     ),
     {
-        **{f"{each}_func": "func" for each in ("key", "reduce", "window_size")},
+        **{f"{item}_func": "func" for item in ("key", "reduce", "window_size")},
         **{
-            f"T{each}_func_other_arguments": "list(type)"
-            for each in ("key", "reduce", "window_size")
+            f"T{item}_func_other_arguments": "list(type)"
+            for item in ("key", "reduce", "window_size")
         },
         **_FORM,
     },
@@ -76,10 +76,10 @@ _declare(
         "finalize_func_other_arguments: Tfinalize_func_other_arguments",
     ),
     {
-        **{f"{each}_func": "func" for each in ("key", "init", "reduce", "finalize")},
+        **{f"{item}_func": "func" for item in ("key", "init", "reduce", "finalize")},
         **{
-            f"T{each}_func_other_arguments": "list(type)"
-            for each in ("key", "init", "reduce", "finalize")
+            f"T{item}_func_other_arguments": "list(type)"
+            for item in ("key", "init", "reduce", "finalize")
         },
         **_FORM,
     },

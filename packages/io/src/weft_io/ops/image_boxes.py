@@ -103,13 +103,13 @@ def _sampled(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _check_ranges(node: NodeSpec) -> None:
-    for what, most in (("aspect_ratio_range", None), ("area_range", 1.0)):
-        values = node.attrs[what]
+    for label, limit in (("aspect_ratio_range", None), ("area_range", 1.0)):
+        values = node.attrs[label]
         fits = len(values) == 2 and 0 < values[0] <= values[1]
-        if not fits or (most is not None and values[1] > most):
-            upper = "" if most is None else f" and at most {most:g}"
+        if not fits or (limit is not None and values[1] > limit):
+            upper = "" if limit is None else f" and at most {limit:g}"
             raise errors.InvalidArgumentError(
-                f"{what} must be two numbers above 0{upper}, in order, got {list(values)}"
+                f"{label} must be two numbers above 0{upper}, in order, got {list(values)}"
             )
     if node.attrs["max_attempts"] < 1:
         raise errors.InvalidArgumentError(
@@ -390,15 +390,15 @@ def sample_distorted_bounding_box(
     """
     if seed is None and seed2 is None:
         seed, seed2 = get_seed(None)
-    given = {
+    ranges = {
         "aspect_ratio_range": aspect_ratio_range,
         "area_range": area_range,
         "max_attempts": max_attempts,
         "use_image_if_no_bounding_boxes": use_image_if_no_bounding_boxes,
     }
-    attrs = {key: value for key, value in given.items() if value is not None}
+    attrs = {key: value for key, value in ranges.items() if value is not None}
     attrs |= {"seed": seed or 0, "seed2": seed2 or 0}
     covered = convert_to_tensor(min_object_covered, dtypes.float32)
     inputs = [image_size, bounding_boxes, covered]
-    made = create("SampleDistortedBoundingBoxV2", inputs, attrs, name)
-    return SampleDistortedBoundingBoxV2(*made.outputs)
+    result = create("SampleDistortedBoundingBoxV2", inputs, attrs, name)
+    return SampleDistortedBoundingBoxV2(*result.outputs)

@@ -80,13 +80,13 @@ def _cropped(node: NodeSpec) -> Sequence[Dims]:
     (count,) = with_rank(node.inputs[1].dims, 1, "crop_window")
     if count not in (None, 4):
         raise errors.InvalidArgumentError(f"crop_window must have 4 numbers, got {count}")
-    known = constant_array(node.inputs[1])
-    if known is None:
+    constant = constant_array(node.inputs[1])
+    if constant is None:
         return ((None, None, channels),)
-    top, left, height, width = known.tolist()
+    top, left, height, width = constant.tolist()
     if min(top, left) < 0 or min(height, width) < 1:
         raise errors.InvalidArgumentError(
-            f"crop_window must be [top, left, height, width] with pixels, got {known.tolist()}"
+            f"crop_window must be [top, left, height, width] with pixels, got {constant.tolist()}"
         )
     return ((height, width, channels),)
 
@@ -107,8 +107,8 @@ def _encoded_png(node: NodeSpec) -> Sequence[Dims]:
 
 def _encoded_jpeg(node: NodeSpec) -> Sequence[Dims]:
     dims = with_rank(node.inputs[0].dims, 3, "an image for JPEG")
-    wanted = {"grayscale": (1,), "rgb": (3,)}.get(node.attrs.get("format", ""), (1, 3))
-    _check_channels(dims, wanted)
+    expected = {"grayscale": (1,), "rgb": (3,)}.get(node.attrs.get("format", ""), (1, 3))
+    _check_channels(dims, expected)
     quality = node.attrs.get("quality", 0)
     if not 0 <= quality <= 100:
         raise errors.InvalidArgumentError(f"quality must be from 0 to 100, got {quality}")
@@ -132,9 +132,9 @@ def _check_channels(dims: Dims, allowed: tuple[int, ...]) -> None:
 def _decoded_wav(node: NodeSpec) -> Sequence[Dims]:
     with_rank(node.inputs[0].dims, 0, "contents")
     channels, samples = node.attrs["desired_channels"], node.attrs["desired_samples"]
-    for what, count in (("desired_channels", channels), ("desired_samples", samples)):
+    for label, count in (("desired_channels", channels), ("desired_samples", samples)):
         if count == 0 or count < -1:
-            raise errors.InvalidArgumentError(f"{what} must be at least 1, or -1, got {count}")
+            raise errors.InvalidArgumentError(f"{label} must be at least 1, or -1, got {count}")
     return (
         (None if samples < 0 else samples, None if channels < 0 else channels),
         (),

@@ -92,11 +92,11 @@ def _hsv(rgb: Output) -> Output:
     """Compute RGBToHSV by ops that have gradients."""
     red, green, blue = unstack(rgb, 3, axis=-1)
     value = reduce_max(rgb, -1)
-    spread = value - reduce_min(rgb, -1)
-    even, dark = equal(spread, 0), value <= 0
-    safe = where_v2(even, out("OnesLike", [spread]), spread)
+    chroma = value - reduce_min(rgb, -1)
+    even, dark = equal(chroma, 0), value <= 0
+    safe = where_v2(even, out("OnesLike", [chroma]), chroma)
     saturation = where_v2(
-        dark, out("ZerosLike", [value]), spread / where_v2(dark, out("OnesLike", [value]), value)
+        dark, out("ZerosLike", [value]), chroma / where_v2(dark, out("OnesLike", [value]), value)
     )
     of_green, of_blue = (blue - red) / safe + 2, (red - green) / safe + 4
     sector = where_v2(equal(green, value), of_green, of_blue)
@@ -108,8 +108,8 @@ def _hsv(rgb: Output) -> Output:
 def _rgb(hsv: Output) -> Output:
     """Compute HSVToRGB by ops that have gradients."""
     hue, saturation, value = unstack(hsv, 3, axis=-1)
-    made = [(1 - saturation + saturation * share) * value for share in _shares(hue)]
-    return stack(made, -1)
+    result = [(1 - saturation + saturation * share) * value for share in _shares(hue)]
+    return stack(result, -1)
 
 
 def _shares(hue: Output) -> tuple[Output, Output, Output]:
@@ -148,9 +148,9 @@ def _hue_grad(op: Node, grad: Output) -> list[Any]:
     hue = _hsv(images)[..., 0]
     turned = hue + out("Cast", [delta], {"DstT": images.dtype.base_dtype})
     low = reduce_min(images, -1)
-    spread = reduce_max(images, -1) - low
+    chroma = reduce_max(images, -1) - low
     shares = _shares(turned - out("Floor", [turned]))
-    changed = stack([low + share * spread for share in shares], -1)
+    changed = stack([low + share * chroma for share in shares], -1)
     return list(gradients(changed, [images, delta], grad))
 
 

@@ -20,20 +20,22 @@ from weft_tensor.shape import Dims
 # ------------------------------------------------------------------------------ shape rules
 
 
-def sizes_of(size: Output, what: str) -> tuple[int | None, int | None]:
+def sizes_of(size: Output, label: str) -> tuple[int | None, int | None]:
     """Return a height and a width, as far as they are known.
 
-    Raises: InvalidArgumentError: they are no two numbers of at least 1; the message names `what`.
+    Raises: InvalidArgumentError: they are no two numbers of at least 1; the message names `label`.
     """
-    (count,) = with_rank(size.dims, 1, what)
+    (count,) = with_rank(size.dims, 1, label)
     if count not in (None, 2):
-        raise errors.InvalidArgumentError(f"{what} must be [height, width], got {count} numbers")
-    known = constant_array(size)
-    if known is None:
+        raise errors.InvalidArgumentError(f"{label} must be [height, width], got {count} numbers")
+    constant = constant_array(size)
+    if constant is None:
         return None, None
-    height, width = known.tolist()
+    height, width = constant.tolist()
     if min(height, width) < 1:
-        raise errors.InvalidArgumentError(f"{what} must be at least [1, 1], got {known.tolist()}")
+        raise errors.InvalidArgumentError(
+            f"{label} must be at least [1, 1], got {constant.tolist()}"
+        )
     return height, width
 
 
@@ -58,10 +60,10 @@ def _translated(node: NodeSpec) -> Sequence[Dims]:
     return _resized(node) if node.inputs[1].dtype.is_integer else _original(node)
 
 
-def _check_pair(value: Output, what: str) -> None:
-    (count,) = with_rank(value.dims, 1, what)
+def _check_pair(value: Output, label: str) -> None:
+    (count,) = with_rank(value.dims, 1, label)
     if count not in (None, 2):
-        raise errors.InvalidArgumentError(f"{what} must have 2 numbers, got {count}")
+        raise errors.InvalidArgumentError(f"{label} must have 2 numbers, got {count}")
 
 
 # ----------------------------------------------------------------------------- declarations

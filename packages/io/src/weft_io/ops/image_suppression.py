@@ -31,7 +31,7 @@ def _check_inputs(node: NodeSpec) -> int | None:
 
     Returns: the maximum number of boxes to select, if it is known.
     """
-    boxes, scores, most, *thresholds = node.inputs
+    boxes, scores, maximum, *thresholds = node.inputs
     count, sides = with_rank(boxes.dims, 2, "boxes")
     (scored,) = with_rank(scores.dims, 1, "scores")
     merge_size(count, scored, "the numbers of boxes and of scores")
@@ -40,7 +40,7 @@ def _check_inputs(node: NodeSpec) -> int | None:
     for threshold in thresholds:
         with_rank(threshold.dims, 0, "a threshold")
     _check_threshold(thresholds[:1])
-    limit = scalar_int(most, "max_output_size")
+    limit = scalar_int(maximum, "max_output_size")
     if limit is not None and limit < 0:
         raise errors.InvalidArgumentError(f"max_output_size must be at least 0, got {limit}")
     return limit
@@ -48,9 +48,9 @@ def _check_inputs(node: NodeSpec) -> int | None:
 
 def _check_threshold(thresholds: Sequence[Output]) -> None:
     for threshold in thresholds:
-        known = constant_array(threshold)
-        if known is not None and not 0 <= float(known) <= 1:
-            raise errors.InvalidArgumentError(f"iou_threshold must be from 0 to 1, got {known}")
+        constant = constant_array(threshold)
+        if constant is not None and not 0 <= float(constant) <= 1:
+            raise errors.InvalidArgumentError(f"iou_threshold must be from 0 to 1, got {constant}")
 
 
 def _selected(node: NodeSpec) -> Sequence[Dims]:
@@ -59,13 +59,13 @@ def _selected(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _selected_overlaps(node: NodeSpec) -> Sequence[Dims]:
-    boxes, scores, most, *thresholds = node.inputs
+    boxes, scores, limit, *thresholds = node.inputs
     rows, columns = with_rank(boxes.dims, 2, "overlaps")
     (scored,) = with_rank(scores.dims, 1, "scores")
     merge_size(merge_size(rows, columns, "the sides of overlaps"), scored, "overlaps and scores")
     for threshold in thresholds:
         with_rank(threshold.dims, 0, "a threshold")
-    scalar_int(most, "max_output_size")
+    scalar_int(limit, "max_output_size")
     return ((None,),)
 
 
@@ -95,12 +95,12 @@ def _combined(node: NodeSpec) -> Sequence[Dims]:
     for threshold in thresholds:
         with_rank(threshold.dims, 0, "a threshold")
     _check_threshold(thresholds[:1])
-    most = scalar_int(total, "max_total_size")
-    each = scalar_int(per_class, "max_output_size_per_class")
+    limit = scalar_int(total, "max_total_size")
+    item = scalar_int(per_class, "max_output_size_per_class")
     if node.attrs["pad_per_class"]:
-        unknown = most is None or each is None or scored[2] is None
-        most = None if unknown else min(most or 0, (each or 0) * (scored[2] or 0))
-    return ((batch, most, 4), (batch, most), (batch, most), (batch,))
+        unknown = limit is None or item is None or scored[2] is None
+        limit = None if unknown else min(limit or 0, (item or 0) * (scored[2] or 0))
+    return ((batch, limit, 4), (batch, limit), (batch, limit), (batch,))
 
 
 # ----------------------------------------------------------------------------- declarations
@@ -392,5 +392,5 @@ def combined_non_max_suppression(
     inputs = [boxes, scores, max_output_size_per_class, max_total_size]
     inputs += [iou_threshold, score_threshold]
     attrs = {"pad_per_class": pad_per_class, "clip_boxes": clip_boxes}
-    made = create("CombinedNonMaxSuppression", inputs, attrs, name)
-    return CombinedNonMaxSuppression(*made.outputs)
+    result = create("CombinedNonMaxSuppression", inputs, attrs, name)
+    return CombinedNonMaxSuppression(*result.outputs)

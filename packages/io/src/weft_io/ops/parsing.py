@@ -78,10 +78,10 @@ def _single_example_shape(node: NodeSpec) -> Sequence[Dims]:
     attrs = node.attrs
     sparse, dense = attrs["num_sparse"], len(attrs["Tdense"])
     _check_lengths(node, sparse, dense)
-    for what, wanted in (("sparse_keys", sparse), ("dense_keys", dense)):
-        if len(attrs[what]) != wanted:
+    for label, expected in (("sparse_keys", sparse), ("dense_keys", dense)):
+        if len(attrs[label]) != expected:
             raise errors.InvalidArgumentError(
-                f"{what} must have {wanted} entries, got {len(attrs[what])}"
+                f"{label} must have {expected} entries, got {len(attrs[label])}"
             )
     for shape, default in zip(attrs["dense_shapes"], node.inputs[1:], strict=True):
         _check_default(shape, default.dims)
@@ -89,10 +89,10 @@ def _single_example_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _check_lengths(node: NodeSpec, sparse: int, dense: int) -> None:
-    for what, wanted in (("sparse_types", sparse), ("Tdense", dense), ("dense_shapes", dense)):
-        if len(node.attrs[what]) != wanted:
+    for label, expected in (("sparse_types", sparse), ("Tdense", dense), ("dense_shapes", dense)):
+        if len(node.attrs[label]) != expected:
             raise errors.InvalidArgumentError(
-                f"{what} must have {wanted} entries, got {len(node.attrs[what])}"
+                f"{label} must have {expected} entries, got {len(node.attrs[label])}"
             )
 
 
@@ -140,7 +140,7 @@ def _known(shape: Dims) -> tuple[int | None, ...]:
 
 def _list_shapes(node: NodeSpec) -> Sequence[Dims]:
     attrs = node.attrs
-    for what, like in (
+    for label, like in (
         ("context_sparse_types", attrs["Ncontext_sparse"]),
         ("Tcontext_dense", attrs["Ncontext_dense"]),
         ("context_dense_shapes", attrs["Ncontext_dense"]),
@@ -148,9 +148,9 @@ def _list_shapes(node: NodeSpec) -> Sequence[Dims]:
         ("feature_list_dense_types", attrs["Nfeature_list_dense"]),
         ("feature_list_dense_shapes", attrs["Nfeature_list_dense"]),
     ):
-        if len(attrs[what]) != like:
+        if len(attrs[label]) != like:
             raise errors.InvalidArgumentError(
-                f"{what} must have {like} entries, got {len(attrs[what])}"
+                f"{label} must have {like} entries, got {len(attrs[label])}"
             )
     shapes: Sequence[Dims] = attrs["feature_list_dense_shapes"]
     return shapes
@@ -362,14 +362,14 @@ def decode_csv(
         convert_to_tensor(default) for default in sequence(record_defaults, "record_defaults")
     ]
     columns = () if select_cols is None else sequence(select_cols, "select_cols")
-    chosen = tuple([integer(column, "each of select_cols") for column in columns])
-    if any(column < 0 for column in chosen):
-        raise errors.InvalidArgumentError(f"select_cols must not be negative, got {list(chosen)}")
-    if list(chosen) != sorted(set(chosen)):
-        raise errors.InvalidArgumentError(f"select_cols must be ascending, got {list(chosen)}")
-    if chosen and len(chosen) != len(defaults):
+    selected = tuple([integer(column, "each of select_cols") for column in columns])
+    if any(column < 0 for column in selected):
+        raise errors.InvalidArgumentError(f"select_cols must not be negative, got {list(selected)}")
+    if list(selected) != sorted(set(selected)):
+        raise errors.InvalidArgumentError(f"select_cols must be ascending, got {list(selected)}")
+    if selected and len(selected) != len(defaults):
         raise errors.InvalidArgumentError(
-            f"select_cols and record_defaults must have one length, got {len(chosen)} and "
+            f"select_cols and record_defaults must have one length, got {len(selected)} and "
             f"{len(defaults)}"
         )
     if len(text(field_delim, "field_delim").encode("utf-8", "replace")) != 1:
@@ -378,7 +378,7 @@ def decode_csv(
         "field_delim": field_delim,
         "use_quote_delim": use_quote_delim,
         "na_value": na_value,
-        "select_cols": chosen,
+        "select_cols": selected,
     }
     return create("DecodeCSV", [records, defaults], attrs, name).outputs
 

@@ -28,15 +28,15 @@ def _reader_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _fixed_length_shape(node: NodeSpec) -> Sequence[Dims]:
-    for name, least in (
+    for name, minimum in (
         ("record_bytes", 1),
         ("header_bytes", 0),
         ("footer_bytes", 0),
         ("hop_bytes", 0),
     ):
-        if node.attrs[name] < least:
+        if node.attrs[name] < minimum:
             raise errors.InvalidArgumentError(
-                f"{name} must be at least {least}, got {node.attrs[name]}"
+                f"{name} must be at least {minimum}, got {node.attrs[name]}"
             )
     return ((),)
 
@@ -235,8 +235,8 @@ def reader_read(
 ) -> tuple[Output, ...]:
     """Return the next record: (key, value), strings of shape ()."""
     node = create("ReaderReadV2", [reader_handle, queue_handle], None, name)
-    found: tuple[Output, ...] = named_results(node)
-    return found
+    outputs: tuple[Output, ...] = named_results(node)
+    return outputs
 
 
 def reader_read_up_to(
@@ -244,8 +244,8 @@ def reader_read_up_to(
 ) -> tuple[Output, ...]:
     """Up to `num_records` records of one file: (keys, values), strings of shape (n,)."""
     inputs = [reader_handle, queue_handle, num_records]
-    found: tuple[Output, ...] = named_results(create("ReaderReadUpToV2", inputs, None, name))
-    return found
+    outputs: tuple[Output, ...] = named_results(create("ReaderReadUpToV2", inputs, None, name))
+    return outputs
 
 
 def reader_num_records_produced(reader_handle: Any, name: str | None = None) -> Output:

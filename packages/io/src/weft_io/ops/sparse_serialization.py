@@ -152,7 +152,7 @@ def deserialize_many_sparse(
         "DeserializeManySparse", [serialized_sparse], {"dtype": dtypes.as_dtype(dtype)}, name
     ).outputs
     if rank is not None:
-        known = integer(rank, "rank", 0)
-        indices.set_shape([None, known + 1])
-        shape.set_shape([known + 1])
+        static_rank = integer(rank, "rank", 0)
+        indices.set_shape([None, static_rank + 1])
+        shape.set_shape([static_rank + 1])
     return SparseTensor(indices, values, shape)

@@ -48,9 +48,9 @@ def _nothing(node: NodeSpec) -> Sequence[Dims]:
 
 def _find_shape(node: NodeSpec) -> Sequence[Dims]:
     handle, keys, default = node.inputs
-    value, known = value_dims(handle)
+    value, value_shape = value_dims(handle)
     key, key_known = _key_dims(handle)
-    if not known or not key_known or value is None or key is None or keys.dims is None:
+    if not value_shape or not key_known or value is None or key is None or keys.dims is None:
         return (None,)
     rank = len(keys.dims) - len(key)
     if rank < 0 or not compatible_dims(keys.dims[rank:], key):
@@ -69,13 +69,19 @@ def _find_shape(node: NodeSpec) -> Sequence[Dims]:
 
 def _pairs_shape(node: NodeSpec) -> Sequence[Dims]:
     handle, keys, values = node.inputs
-    value, known = value_dims(handle)
+    value, value_shape = value_dims(handle)
     key, key_known = _key_dims(handle)
-    if known and key_known and value is not None and key is not None and keys.dims is not None:
-        wanted = (*keys.dims[: len(keys.dims) - len(key)], *value)
-        if not compatible_dims(values.dims, wanted):
+    if (
+        value_shape
+        and key_known
+        and value is not None
+        and key is not None
+        and keys.dims is not None
+    ):
+        expected = (*keys.dims[: len(keys.dims) - len(key)], *value)
+        if not compatible_dims(values.dims, expected):
             raise errors.InvalidArgumentError(
-                f"values must have shape {format_dims(wanted)} for keys of shape "
+                f"values must have shape {format_dims(expected)} for keys of shape "
                 f"{format_dims(keys.dims)}, got {format_dims(values.dims)}"
             )
     return ()
@@ -106,10 +112,10 @@ def _file_shape(node: NodeSpec) -> Sequence[Dims]:
 
 def _export_shape(node: NodeSpec) -> Sequence[Dims]:
     key, key_known = _key_dims(node.inputs[0])
-    value, known = value_dims(node.inputs[0])
+    value, value_shape = value_dims(node.inputs[0])
     return (
         (None, *key) if key_known and key is not None else None,
-        (None, *value) if known and value is not None else None,
+        (None, *value) if value_shape and value is not None else None,
     )
 
 

@@ -248,5 +248,5 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
         Args:
           num_required: int32, shape (), positive.
         """
-        taken = self.take_grad(num_required, name)
-        return IndexedSlices(taken.values, taken.indices, taken.shape)
+        grad = self.take_grad(num_required, name)
+        return IndexedSlices(grad.values, grad.indices, grad.shape)

@@ -53,8 +53,8 @@ class Barrier:
         shared_name: str | None = None,
         name: str = "barrier",
     ) -> None:
-        given = types if isinstance(types, list | tuple) else [types]
-        self._types = [dtypes.as_dtype(dtype).base_dtype for dtype in given]
+        component_types = types if isinstance(types, list | tuple) else [types]
+        self._types = [dtypes.as_dtype(dtype).base_dtype for dtype in component_types]
         if shapes is None:
             self._shapes = [TensorShape(None)] * len(self._types)
         else:
@@ -70,8 +70,8 @@ class Barrier:
                 raise errors.InvalidArgumentError(
                     f"Barrier shapes must be fully defined: {self._shapes}"
                 )
-        known = [] if shapes is None else self._shapes
-        self._barrier_ref = ops.barrier(self._types, known, shared_name, name)
+        static_shapes = [] if shapes is None else self._shapes
+        self._barrier_ref = ops.barrier(self._types, static_shapes, shared_name, name)
         self._name = self._barrier_ref.op.name.rpartition("/")[2]
 
     @property

@@ -390,14 +390,14 @@ class PriorityQueue(QueueBase):
         shared_name: str | None = None,
         name: str = "priority_queue",
     ) -> None:
-        given = _type_list(types)
-        dims = _shape_list(shapes, given, partly=False)
+        component_types = _type_list(types)
+        dims = _shape_list(shapes, component_types, partly=False)
         labels = None if names is None else _name_list(names)
-        everything = [types_.int64, *given]
+        all_types = [types_.int64, *component_types]
         if labels is not None:
-            _check_length("names", labels, everything)
-        handle = ops.priority_queue(given, dims or (), capacity, shared_name, name)
-        super().__init__(everything, None if dims is None else [(), *dims], labels, handle)
+            _check_length("names", labels, all_types)
+        handle = ops.priority_queue(component_types, dims or (), capacity, shared_name, name)
+        super().__init__(all_types, None if dims is None else [(), *dims], labels, handle)
 
 
 # --------------------------------------------------------------------------- arguments
@@ -453,11 +453,11 @@ def is_one_shape(shapes: Sequence[Any]) -> bool:
     return all(size is None or isinstance(size, int | Dimension) for size in shapes)
 
 
-def _check_length(what: str, items: Sequence[Any], types: Sequence[DType]) -> None:
+def _check_length(label: str, items: Sequence[Any], types: Sequence[DType]) -> None:
     if len(items) != len(types):
         raise errors.InvalidArgumentError(
-            f"Queue {what} must have the same length as dtypes, "
-            f"received len({what})={len(items)}, len(dtypes)={len(types)}"
+            f"Queue {label} must have the same length as dtypes, "
+            f"received len({label})={len(items)}, len(dtypes)={len(types)}"
         )
 
 
@@ -482,5 +482,5 @@ def _outputs_in(vals: Components) -> list[Output]:
 
 
 def _static_int(value: Output) -> int | None:
-    known = constant_value(value)
-    return None if known is None else int(known)
+    constant = constant_value(value)
+    return None if constant is None else int(constant)

@@ -47,10 +47,10 @@ class BaseStagingArea(HasComponents):
         self._dtypes = [types_.as_dtype(dtype).base_dtype for dtype in dtypes]
         self._shapes = [TensorShape(s) for s in shapes or [None] * len(self._dtypes)]
         self._names = list(names) if names else None
-        for what, items in (("StagingArea shapes", self._shapes), ("StagingArea names", names)):
+        for label, items in (("StagingArea shapes", self._shapes), ("StagingArea names", names)):
             if items and len(items) != len(self._dtypes):
                 raise errors.InvalidArgumentError(
-                    f"{what} must be the same length as dtypes, {len(self._dtypes)}, "
+                    f"{label} must be the same length as dtypes, {len(self._dtypes)}, "
                     f"got {len(items)}"
                 )
         if capacity < 0 or memory_limit < 0:
@@ -283,8 +283,8 @@ class MapStagingArea(BaseStagingArea):
         return self._structured(outputs, where)
 
     def _indices(self, indices: Sequence[int | str] | None) -> list[int]:
-        given = range(len(self._dtypes)) if indices is None else indices
-        where = [self._number(each) if isinstance(each, str) else each for each in given]
+        selected = range(len(self._dtypes)) if indices is None else indices
+        where = [self._number(item) if isinstance(item, str) else item for item in selected]
         self._check_indices(where)
         return where
 

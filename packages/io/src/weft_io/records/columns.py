@@ -231,9 +231,9 @@ def whole_steps(counts: Array, shape: tuple[int, ...], kind: int, where: Where) 
     size = math.prod(shape)
     if not size:
         return np.zeros_like(counts)
-    wrong = np.flatnonzero(counts % size)
-    if len(wrong):
-        row = int(wrong[0])
+    bad_rows = np.flatnonzero(counts % size)
+    if len(bad_rows):
+        row = int(bad_rows[0])
         raise errors.InvalidArgumentError(
             f"{where.at(row)} Number of {KIND_NAMES[kind]} values is not a multiple of stride "
             f"length. Saw {int(counts[row])} values but output shape is: "
@@ -246,12 +246,12 @@ def place_steps(
     values: Array, steps: Array, shape: tuple[int, ...], default: Any, empty: Empty, dtype: Any
 ) -> Array:
     """Return a tensor whose rows hold values from the left, padded with `default`."""
-    most = int(steps.max(initial=0))
-    result = empty((len(steps), most, *shape), dtype)
+    limit = int(steps.max(initial=0))
+    result = empty((len(steps), limit, *shape), dtype)
     taken = values.reshape(-1, *shape) if values.size else np.empty((0, *shape), dtype)
-    if (steps == most).all():
+    if (steps == limit).all():
         result[...] = taken.reshape(result.shape)
         return result
     result[...] = default
-    result[np.arange(most) < steps[:, None]] = taken
+    result[np.arange(limit) < steps[:, None]] = taken
     return result

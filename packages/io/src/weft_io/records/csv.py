@@ -73,47 +73,47 @@ class CsvDecoder:
             fields = self._scan(record, row)
         else:
             fields = record.split(self.delimiter) if record else self._nothing
-        wanted = self._select
-        found = [fields[i] for i in wanted if i < len(fields)] if wanted else fields
-        if len(found) != len(self._types):
-            raise _wrong(f"Expect {len(self._types)} fields but have {len(found)}", row)
-        return found
+        expected = self._select
+        result = [fields[i] for i in expected if i < len(fields)] if expected else fields
+        if len(result) != len(self._types):
+            raise _wrong(f"Expect {len(self._types)} fields but have {len(result)}", row)
+        return result
 
     def _scan(self, record: bytes, row: int) -> list[bytes]:
         """Return the fields of a record that has quotes, or ends of lines before fields."""
         fields: list[bytes] = []
-        most = self._select[-1] + 1 if self._select else -1
-        at, end = 0, len(record)
-        while at < end and len(fields) != most:
-            if record[at] in b"\r\n":
-                at += 1
+        limit = self._select[-1] + 1 if self._select else -1
+        index, end = 0, len(record)
+        while index < end and len(fields) != limit:
+            if record[index] in b"\r\n":
+                index += 1
                 continue
-            if self.quotes and record[at] == _QUOTE:
-                field, at = self._quoted(record, at + 1, row)
+            if self.quotes and record[index] == _QUOTE:
+                field, index = self._quoted(record, index + 1, row)
             else:
-                stop = record.find(self.delimiter, at)
+                stop = record.find(self.delimiter, index)
                 stop = end if stop < 0 else stop
-                field, at = record[at:stop], stop + 1
+                field, index = record[index:stop], stop + 1
                 if b"\n" in field or b"\r" in field or (self.quotes and b'"' in field):
                     raise _wrong("Unquoted fields cannot have quotes/CRLFs inside", row)
             fields.append(field)
-        if at == end and len(fields) != most and record.endswith(self.delimiter):
+        if index == end and len(fields) != limit and record.endswith(self.delimiter):
             fields.append(b"")
         return fields
 
-    def _quoted(self, record: bytes, at: int, row: int) -> tuple[bytes, int]:
-        """Return the field in quotes that begins at `at`, and the place behind its delimiter."""
+    def _quoted(self, record: bytes, index: int, row: int) -> tuple[bytes, int]:
+        """Return the field in quotes that begins at `index`, and the place behind its delimiter."""
         parts: list[bytes] = []
         while True:
-            stop = record.find(b'"', at)
+            stop = record.find(b'"', index)
             if stop < 0:
                 raise _wrong("Quoted field has to end with quote followed by delim or end", row)
-            parts.append(record[at:stop])
+            parts.append(record[index:stop])
             following = record[stop + 1 : stop + 2]
             if following != b'"':
                 break
             parts.append(b'"')
-            at = stop + 2
+            index = stop + 2
         if following not in (b"", self.delimiter):
             raise _wrong("Quote inside a string has to be escaped by another quote", row)
         return b"".join(parts), stop + 2
@@ -175,10 +175,10 @@ def _first_wrong(
         try:
             np.array([parse(text)], dtype.numpy)
         except (ValueError, OverflowError):
-            shown = text[:100].decode("utf-8", "backslashreplace")
-            return _wrong(f"Field {k} is not a valid {dtype.name}: {shown!r}", row)
+            excerpt = text[:100].decode("utf-8", "backslashreplace")
+            return _wrong(f"Field {k} is not a valid {dtype.name}: {excerpt!r}", row)
     return _wrong(f"Field {k} is not a valid {dtype.name}", 0)
 
 
-def _wrong(what: str, row: int) -> errors.InvalidArgumentError:
-    return errors.InvalidArgumentError(f"{what} in record {row}", details={"record": row})
+def _wrong(label: str, row: int) -> errors.InvalidArgumentError:
+    return errors.InvalidArgumentError(f"{label} in record {row}", details={"record": row})

@@ -173,13 +173,15 @@ def mismatch(
 ) -> errors.OpError:
     """Return the error of the feature that has another kind than the wanted one."""
     numbers = {"bytes_list": BYTES, "float_list": FLOATS, "int64_list": INTEGERS}
-    for key, wanted in zip(keys, kinds, strict=True):
+    for key, expected in zip(keys, kinds, strict=True):
         name = key.decode()
-        got = numbers.get(features[name].WhichOneof("kind") or "") if name in features else wanted
-        if got != wanted:
-            kind = KIND_NAMES.get(got or 0, "none")
+        number = (
+            numbers.get(features[name].WhichOneof("kind") or "") if name in features else expected
+        )
+        if number != expected:
+            kind = KIND_NAMES.get(number or 0, "none")
             return errors.InvalidArgumentError(
                 f"{where(key)} Data types don't match. Data type: {kind} "
-                f"but expected type: {KIND_NAMES[wanted]}"
+                f"but expected type: {KIND_NAMES[expected]}"
             )
     return errors.InternalError("an example in the usual form was not understood")

@@ -68,7 +68,7 @@ class FeatureScanner:
         self._headers: dict[bytes, _Header] = {}
         self._sizes: list[int] = []
 
-    def scan(self, data: bytes, at: int, end: int, columns: Sequence[Rows], row: int) -> bool:
+    def scan(self, data: bytes, index: int, end: int, columns: Sequence[Rows], row: int) -> bool:
         """Record the contents of features in a feature map.
 
         Args:
@@ -80,48 +80,48 @@ class FeatureScanner:
         """
         headers, sizes = self._headers, self._sizes
         k = 0
-        while at < end:
-            header = headers.get(data[at : at + sizes[k]]) if k < len(sizes) else None
+        while index < end:
+            header = headers.get(data[index : index + sizes[k]]) if k < len(sizes) else None
             if header is None:
-                header = self._learn(data, at, end, k)
+                header = self._learn(data, index, end, k)
                 if header is None:
                     return False
-            size, content, column, how = header
-            start = at + size
-            at = start + content
-            if at > end:
+            size, content, column, encoding = header
+            start = index + size
+            index = start + content
+            if index > end:
                 return False
             if column >= 0:
                 rows = columns[column]
                 if rows[row] is not None:  # twice in one example
                     return False
-                if how == _SLICE:
-                    rows[row] = data[start:at]
-                elif how == _VIEW:
-                    rows[row] = memoryview(data)[start:at]
+                if encoding == _SLICE:
+                    rows[row] = data[start:index]
+                elif encoding == _VIEW:
+                    rows[row] = memoryview(data)[start:index]
                 else:
-                    strings = split_strings(data, start, at)
+                    strings = split_strings(data, start, index)
                     if strings is None:
                         return False
                     rows[row] = strings
             k += 1
         return True
 
-    def _learn(self, data: bytes, at: int, end: int, k: int) -> _Header | None:
-        """Cache and return the header at `at` for the k-th feature; None if it is unusual."""
-        start = at
-        key, at, stop = read_key(data, at, end)
+    def _learn(self, data: bytes, index: int, end: int, k: int) -> _Header | None:
+        """Cache and return the header at `index` for the k-th feature; None if it is unusual."""
+        start = index
+        key, index, stop = read_key(data, index, end)
         if key is None:
             return None
         column, kind = self._wanted.get(key, (-1, 0))
         if column < 0:
-            header = (at - start, stop - at, -1, _SLICE)
+            header = (index - start, stop - index, -1, _SLICE)
         else:
-            at = read_nested(data, at, stop, 0x12)
-            place, how = read_list(data, at, stop, kind)
+            index = read_nested(data, index, stop, 0x12)
+            place, encoding = read_list(data, index, stop, kind)
             if place < 0:
                 return None
-            header = (place - start, stop - place, column, how)
+            header = (place - start, stop - place, column, encoding)
         self._remember(data[start : start + header[0]], header, k)
         return header
 
@@ -137,57 +137,57 @@ class FeatureScanner:
             self._sizes.append(len(content))
 
 
-def read_nested(data: bytes, at: int, end: int, tag: int) -> int:
+def read_nested(data: bytes, index: int, end: int, tag: int) -> int:
     """Return the start of the content of a field that ends at `end`; -1 if it does not match."""
-    if at < 0 or at >= end or data[at] != tag:
+    if index < 0 or index >= end or data[index] != tag:
         return -1
-    size, at = read_varint(data, at + 1, end)
-    return at if size == end - at else -1
+    size, index = read_varint(data, index + 1, end)
+    return index if size == end - index else -1
 
 
-def read_key(data: bytes, at: int, end: int) -> tuple[bytes | None, int, int]:
+def read_key(data: bytes, index: int, end: int) -> tuple[bytes | None, int, int]:
     """Return the key of a map's entry, the place behind it, and the entry's end; None: unusual."""
-    if data[at] != 0x0A:
-        return None, at, end
-    size, at = read_varint(data, at + 1, end)
-    stop = at + size
-    if size < 1 or stop > end or data[at] != 0x0A:
-        return None, at, end
-    size, at = read_varint(data, at + 1, stop)
-    if size < 0 or at + size > stop:
-        return None, at, end
-    key = data[at : at + size]
+    if data[index] != 0x0A:
+        return None, index, end
+    size, index = read_varint(data, index + 1, end)
+    stop = index + size
+    if size < 1 or stop > end or data[index] != 0x0A:
+        return None, index, end
+    size, index = read_varint(data, index + 1, stop)
+    if size < 0 or index + size > stop:
+        return None, index, end
+    key = data[index : index + size]
     try:
         key.decode()
     except UnicodeDecodeError:
-        return None, at, end
-    return key, at + size, stop
+        return None, index, end
+    return key, index + size, stop
 
 
-def read_list(data: bytes, at: int, end: int, kind: int) -> tuple[int, int]:
+def read_list(data: bytes, index: int, end: int, kind: int) -> tuple[int, int]:
     """Return the start of a Feature's content ending at `end` and how to read it; -1: unusual."""
-    at = read_nested(data, at, end, kind << 3 | 2)
-    if at < 0 or at == end:
-        return at, _STRINGS if kind == BYTES else _SLICE
-    inner = read_nested(data, at, end, 0x0A)
+    index = read_nested(data, index, end, kind << 3 | 2)
+    if index < 0 or index == end:
+        return index, _STRINGS if kind == BYTES else _SLICE
+    inner = read_nested(data, index, end, 0x0A)
     if kind == BYTES:
-        return (at, _STRINGS) if inner < 0 else (inner, _SLICE)
+        return (index, _STRINGS) if inner < 0 else (inner, _SLICE)
     if kind == FLOATS and (end - inner) % 4:
         return -1, _SLICE
     return inner, _VIEW if end - inner > _LARGE else _SLICE
 
 
-def split_strings(data: bytes, at: int, end: int) -> tuple[bytes, ...] | None:
+def split_strings(data: bytes, index: int, end: int) -> tuple[bytes, ...] | None:
     """Return the values of a BytesList; None if it does not have the usual form."""
     values: list[bytes] = []
-    while at < end:
-        if data[at] != 0x0A:
+    while index < end:
+        if data[index] != 0x0A:
             return None
-        size, at = read_varint(data, at + 1, end)
-        if size < 0 or at + size > end:
+        size, index = read_varint(data, index + 1, end)
+        if size < 0 or index + size > end:
             return None
-        values.append(data[at : at + size])
-        at += size
+        values.append(data[index : index + size])
+        index += size
     return tuple(values)
 
 

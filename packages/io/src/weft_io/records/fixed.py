@@ -75,7 +75,7 @@ class FixedLengthSource:
         data, record = self._data, self._record
         last = len(data) - record - self._footer
         places = range(0, last + 1, self._hop)
-        records = [data[at : at + record] for at in places]
+        records = [data[index : index + record] for index in places]
         following = len(places) * self._hop
         self.offset += following
         self._data = data[following:]

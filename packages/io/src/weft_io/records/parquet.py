@@ -72,16 +72,16 @@ def _batches(
 ) -> Iterator[dict[str, Array]]:
     file = ParquetFile(as_path(path), columns)
     try:
-        chosen = range(file.groups) if row_groups is None else row_groups
-        held: dict[str, Array] = {}
-        for group in chosen:
+        selected = range(file.groups) if row_groups is None else row_groups
+        arrays: dict[str, Array] = {}
+        for group in selected:
             for batch in file.batches(group, batch_size):
-                held = _joined(held, _arrays(batch, defaults, file.path))
-                while held and len(next(iter(held.values()))) >= batch_size:
-                    yield {name: array[:batch_size] for name, array in held.items()}
-                    held = {name: array[batch_size:] for name, array in held.items()}
-        if held and len(next(iter(held.values()))):
-            yield held
+                arrays = _joined(arrays, _arrays(batch, defaults, file.path))
+                while arrays and len(next(iter(arrays.values()))) >= batch_size:
+                    yield {name: array[:batch_size] for name, array in arrays.items()}
+                    arrays = {name: array[batch_size:] for name, array in arrays.items()}
+        if arrays and len(next(iter(arrays.values()))):
+            yield arrays
     finally:
         file.close()
 
@@ -141,15 +141,15 @@ class ParquetFile:
             raise errors.InvalidArgumentError(
                 f"{self.path} has {self.groups} row groups, got the number {group}"
             )
-        what, offset = f"row group {group}", self._offset_of(group)
-        with self._guarded(what, offset):
+        label, offset = f"row group {group}", self._offset_of(group)
+        with self._guarded(label, offset):
             batches = self._file.iter_batches(size, [group], self._columns, use_threads=False)
             rows = 0
             for batch in batches:
                 rows += batch.num_rows
                 yield pa.Table.from_batches([batch])
             if rows != self.rows_of(group):
-                raise self._damaged(what, offset, f"has {rows} of {self.rows_of(group)} rows")
+                raise self._damaged(label, offset, f"has {rows} of {self.rows_of(group)} rows")
 
     def _offset_of(self, group: int) -> int:
         metadata = self._file.metadata.row_group(group)
@@ -168,19 +168,19 @@ class ParquetFile:
         return offset
 
     @contextmanager
-    def _guarded(self, what: str, offset: int) -> Iterator[None]:
+    def _guarded(self, label: str, offset: int) -> Iterator[None]:
         import pyarrow as pa
 
         try:
             yield
         except pa.ArrowNotImplementedError as cause:
-            raise errors.UnimplementedError(f"{self.path}, {what}: {cause}") from cause
+            raise errors.UnimplementedError(f"{self.path}, {label}: {cause}") from cause
         except (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError) as cause:
-            raise self._damaged(what, offset, str(cause)) from cause
+            raise self._damaged(label, offset, str(cause)) from cause
 
-    def _damaged(self, what: str, offset: int, reason: str) -> errors.DataLossError:
+    def _damaged(self, label: str, offset: int, reason: str) -> errors.DataLossError:
         return errors.DataLossError(
-            f"{self.path} is damaged in {what}, from offset {offset} on: {reason}",
+            f"{self.path} is damaged in {label}, from offset {offset} on: {reason}",
             details={"file": self.path, "offset": offset},
         )
 

@@ -56,20 +56,20 @@ def tf_record_batches(
 
 
 def _batches(path: PathLike, batch_size: int, options: Any) -> Iterator[list[bytes]]:
-    held: list[bytes] = []
+    batch: list[bytes] = []
     try:
         for records in _chunks(path, options):
-            held += records
-            full = len(held) - len(held) % batch_size
-            for at in range(0, full, batch_size):
-                yield held[at : at + batch_size]
-            del held[:full]
+            batch += records
+            full = len(batch) - len(batch) % batch_size
+            for index in range(0, full, batch_size):
+                yield batch[index : index + batch_size]
+            del batch[:full]
     except errors.DataLossError:
-        if held:
-            yield held
+        if batch:
+            yield batch
         raise
-    if held:
-        yield held
+    if batch:
+        yield batch
 
 
 def _chunks(path: PathLike, options: Any) -> Iterator[list[bytes]]:

@@ -327,16 +327,16 @@ class Reader:
           DataLossError: the bytes are damaged; the reader is unchanged.
           InvalidArgumentError: they are not a state, or that of another reader.
         """
-        states = [self._checked(reader_state.decode(each)) for each in data]
+        states = [self._checked(reader_state.decode(item)) for item in data]
         self.reset()
-        begun = [state.current for state in states if state.current is not None]
-        self._waiting.extend(begun[1:])
+        started = [state.current for state in states if state.current is not None]
+        self._waiting.extend(started[1:])
         for state in states:
             self.records_produced += state.records_produced
             self.work_units_completed += state.work_units_completed
             self._waiting.extend(state.waiting)
-        if begun:
-            path, place = begun[0]
+        if started:
+            path, place = started[0]
             self._file = FileReader(self.kind, path, self.settings, place)
 
     def _checked(self, state: ReaderState) -> ReaderState:

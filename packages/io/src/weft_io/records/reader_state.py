@@ -111,8 +111,8 @@ def _part(fields: Any) -> tuple[bytes, Place]:
 
 
 def _place(numbers: Any) -> Place:
-    base, taken, number = _checked(numbers, list)
-    return Place(_count(base), _count(taken), _count(number))
+    base, num_read, number = _checked(numbers, list)
+    return Place(_count(base), _count(num_read), _count(number))
 
 
 def _count(value: Any) -> int:

@@ -13,7 +13,7 @@ class Seal:
     """The envelope of one kind of state.
 
     Args:
-      what: its name in messages, "a reader's state".
+      label: its name in messages, "a reader's state".
       magic: the first 8 bytes.
       version: 4 bytes.
       length: format of the length, as for `struct`: "I" or "Q".
@@ -22,8 +22,8 @@ class Seal:
     little-endian.
     """
 
-    def __init__(self, what: str, magic: bytes, version: int, length: str) -> None:
-        self._what = what
+    def __init__(self, label: str, magic: bytes, version: int, length: str) -> None:
+        self._what = label
         self._magic = magic
         self._version = version
         self._head = struct.Struct(f"<8sI{length}")
@@ -58,10 +58,10 @@ class Seal:
             )
         if len(data) != self.start + length + 4:
             raise self.damaged(f"must have {self.start + length + 4} bytes, got {len(data)}")
-        stored, found = int.from_bytes(data[-4:], "little"), crc32c(data[:-4])
-        if found != stored:
-            raise self.damaged(f"has the checksum {found:#010x}, but says {stored:#010x}")
+        stored, result = int.from_bytes(data[-4:], "little"), crc32c(data[:-4])
+        if result != stored:
+            raise self.damaged(f"has the checksum {result:#010x}, but says {stored:#010x}")
 
-    def damaged(self, what: str) -> errors.DataLossError:
-        """Return the error for a damaged state, described by `what`."""
-        return errors.DataLossError(f"{self._what} is damaged: it {what}")
+    def damaged(self, label: str) -> errors.DataLossError:
+        """Return the error for a damaged state, described by `label`."""
+        return errors.DataLossError(f"{self._what} is damaged: it {label}")

@@ -129,71 +129,71 @@ class SequenceParser:
         self, data: bytes, context: list[Rows], lists: list[list[Steps | None]], row: int
     ) -> bool:
         """Record the contents of one example; return False if its form is not the usual one."""
-        at, end = 0, len(data)
-        if at < end and data[at] == 0x0A:
-            size, at = read_varint(data, at + 1, end)
-            if size < 0 or at + size > end:
+        index, end = 0, len(data)
+        if index < end and data[index] == 0x0A:
+            size, index = read_varint(data, index + 1, end)
+            if size < 0 or index + size > end:
                 return False
-            if not self._context.scanner.scan(data, at, at + size, context, row):
+            if not self._context.scanner.scan(data, index, index + size, context, row):
                 return False
-            at += size
-        if at == end:
+            index += size
+        if index == end:
             return True
-        at = read_nested(data, at, end, 0x12)
-        return at >= 0 and self._walk_lists(data, at, end, lists, row)
+        index = read_nested(data, index, end, 0x12)
+        return index >= 0 and self._walk_lists(data, index, end, lists, row)
 
     def _walk_lists(
-        self, data: bytes, at: int, end: int, lists: list[list[Steps | None]], row: int
+        self, data: bytes, index: int, end: int, lists: list[list[Steps | None]], row: int
     ) -> bool:
-        while at < end:
-            key, at, stop = read_key(data, at, end)
+        while index < end:
+            key, index, stop = read_key(data, index, end)
             if key is None:
                 return False
             column, kind = self._columns.get(key, (-1, 0))
             if column >= 0:
-                at = read_nested(data, at, stop, 0x12)
-                if at < 0 or lists[column][row] is not None:
+                index = read_nested(data, index, stop, 0x12)
+                if index < 0 or lists[column][row] is not None:
                     return False
                 steps: Steps = []
-                if not self._walk_steps(data, at, stop, kind, steps):
+                if not self._walk_steps(data, index, stop, kind, steps):
                     return False
                 lists[column][row] = steps
-            at = stop
+            index = stop
         return True
 
-    def _walk_steps(self, data: bytes, at: int, end: int, kind: int, steps: Steps) -> bool:
+    def _walk_steps(self, data: bytes, index: int, end: int, kind: int, steps: Steps) -> bool:
         headers = self._headers
         guess = 0
-        while at < end:
-            header = headers.get((kind, data[at : at + guess])) if guess else None
+        while index < end:
+            header = headers.get((kind, data[index : index + guess])) if guess else None
             if header is None:
-                header = self._step(data, at, end, kind)
+                header = self._step(data, index, end, kind)
                 if header is None:
                     return False
                 guess = header[0]
-            start = at + header[0]
-            at = start + header[1]
-            if at > end:
+            start = index + header[0]
+            index = start + header[1]
+            if index > end:
                 return False
-            steps.append(data[start:at])
+            steps.append(data[start:index])
         if kind == BYTES:
             return _split_all(steps)
         return True
 
-    def _step(self, data: bytes, at: int, end: int, kind: int) -> tuple[int, int] | None:
+    def _step(self, data: bytes, index: int, end: int, kind: int) -> tuple[int, int] | None:
         """Return the sizes of a step's header and content; None for an unusual form."""
-        start = at
-        if data[at] != 0x0A:
+        start = index
+        if data[index] != 0x0A:
             return None
-        size, at = read_varint(data, at + 1, end)
-        stop = at + size
+        size, index = read_varint(data, index + 1, end)
+        stop = index + size
         if size < 0 or stop > end:
             return None
-        place = at
+        place = index
         if size and kind == BYTES:  # the content is the list, as a step may have several strings
-            place = read_nested(data, at, stop, BYTES << 3 | 2)
+            place = read_nested(data, index, stop, BYTES << 3 | 2)
         elif size:
-            place, _ = read_list(data, at, stop, kind)
+            place, _ = read_list(data, index, stop, kind)
         if place < 0:
             return None
         header = (place - start, stop - place)
@@ -221,11 +221,11 @@ class SequenceParser:
         for key, (_, kind) in self._columns.items():
             steps = parsed.feature_lists.feature_list.get(key.decode())
             for i, feature in enumerate(() if steps is None else steps.feature):
-                got = _FIELDS.get(feature.WhichOneof("kind") or "", kind)
-                if got != kind:
+                actual = _FIELDS.get(feature.WhichOneof("kind") or "", kind)
+                if actual != kind:
                     raise errors.InvalidArgumentError(
                         f"{Where(names, key).at(row)} Feature list: step {i}: Data types don't "
-                        f"match. Data type: {KIND_NAMES[got]} but expected type: "
+                        f"match. Data type: {KIND_NAMES[actual]} but expected type: "
                         f"{KIND_NAMES[kind]}"
                     )
         raise mismatch(
@@ -263,8 +263,8 @@ class SequenceParser:
         try:
             values, counts = columns.flatten(rows, kind, self._empty)
         except MalformedVarintsError as error:
-            which = np.searchsorted(np.cumsum(steps), error.rows, side="right")
-            raise MalformedVarintsError(sorted(set(which.tolist()))) from None
+            example = np.searchsorted(np.cumsum(steps), error.rows, side="right")
+            raise MalformedVarintsError(sorted(set(example.tolist()))) from None
         return values, counts, steps
 
     def _list_sparse(self, examples: list[Steps | None], kind: int) -> tuple[Array, Array, Array]:
@@ -290,10 +290,10 @@ class SequenceParser:
         assert shape is not None
         sizes: Any = shape
         values, counts, steps = self._flatten(examples, kind)
-        wanted = int(np.prod(sizes, dtype=np.int64))
-        wrong = np.flatnonzero(counts != wanted)
-        if len(wrong):
-            step = int(wrong[0])
+        expected = int(np.prod(sizes, dtype=np.int64))
+        bad_rows = np.flatnonzero(counts != expected)
+        if len(bad_rows):
+            step = int(bad_rows[0])
             row = int(np.searchsorted(np.cumsum(steps), step, side="right"))
             raise errors.InvalidArgumentError(
                 f"{where.at(row)} Feature list: step {step - int(steps[:row].sum())}: Number of "

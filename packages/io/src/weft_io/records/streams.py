@@ -179,13 +179,13 @@ class _Inflated:
 
     def _advance(self) -> None:
         if self._inflate.eof:
-            rest = self._inflate.unused_data
+            remaining = self._inflate.unused_data
             self._inflate = zlib.decompressobj(self._bits)
-            self._begun = bool(rest)
+            self._begun = bool(remaining)
         else:
-            rest = self._inflate.unconsumed_tail
-        self._consumed += len(self._pending) - len(rest)
-        self._pending = rest
+            remaining = self._inflate.unconsumed_tail
+        self._consumed += len(self._pending) - len(remaining)
+        self._pending = remaining
 
     def _damaged(self, reason: str) -> errors.DataLossError:
         self._pending, self._more, self._broken = b"", False, True  # the stream ends here
@@ -255,10 +255,10 @@ def read_exactly(stream: Stream, size: int) -> bytes:
 
     Raises: DataLossError: the remaining size is unknown, and `size` exceeds the limit.
     """
-    most = stream.remaining()
-    if most is None:
+    limit = stream.remaining()
+    if limit is None:
         refuse_inflated(stream.path, size)
-    data = stream.read(min(size, PIECE if most is None else max(most, 1)))
+    data = stream.read(min(size, PIECE if limit is None else max(limit, 1)))
     if len(data) == size or not data:
         return data
     parts = [data]

@@ -91,35 +91,35 @@ class TFRecordSource:
 
     def _read(self, records: list[bytes]) -> None:
         """Append the records of the next piece of the file, or record an error or the end."""
-        rest = self._rest
-        missing = self._missing(rest)
+        remaining = self._rest
+        missing = self._missing(remaining)
         if missing <= 0:
             if self._error is None:
-                self._split(rest, 0, records)
+                self._split(remaining, 0, records)
             return
         if missing > PIECE:
-            self._read_large(rest, missing, records)
+            self._read_large(remaining, missing, records)
             return
         piece = self._stream.read(PIECE)
         if not piece:
             self._end_early()
-        elif len(rest) < 12 or len(piece) < missing:
-            self._split(rest + piece, 0, records)
+        elif len(remaining) < 12 or len(piece) < missing:
+            self._split(remaining + piece, 0, records)
         else:  # joining one record costs less than joining the whole piece to the rest
-            self._split(rest + piece[:missing], 0, records)
+            self._split(remaining + piece[:missing], 0, records)
             if self._error is None:
                 self._split(piece, missing, records)
             else:
                 self._rest = piece[missing:]
 
-    def _read_large(self, rest: bytes, missing: int, records: list[bytes]) -> None:
-        """Read the one record that begins with `rest`, without a copy of the whole."""
+    def _read_large(self, remaining: bytes, missing: int, records: list[bytes]) -> None:
+        """Read the one record that begins with `remaining`, without a copy of the whole."""
         data = read_exactly(self._stream, missing)
         if len(data) < missing:
-            self._rest = rest + data
+            self._rest = remaining + data
             self._end_early()
             return
-        record = b"".join([memoryview(rest)[12:], memoryview(data)[:-4]])
+        record = b"".join([memoryview(remaining)[12:], memoryview(data)[:-4]])
         stored = int.from_bytes(data[-4:], "little")
         if masked_crc(record) == stored:
             records.append(record)
@@ -128,14 +128,14 @@ class TFRecordSource:
         self._rest = b""
         self.offset += len(record) + OVERHEAD
 
-    def _missing(self, rest: bytes) -> int:
+    def _missing(self, remaining: bytes) -> int:
         """Return the number of missing bytes of the first record, or of its length."""
-        if len(rest) < 12:
-            return 12 - len(rest)
-        length = self._length(rest[:12], self.offset)
+        if len(remaining) < 12:
+            return 12 - len(remaining)
+        length = self._length(remaining[:12], self.offset)
         if length < 0:
             return 0
-        missing = length + OVERHEAD - len(rest)
+        missing = length + OVERHEAD - len(remaining)
         left = self._stream.remaining() if missing > 0 else None
         if left is not None and missing > left:
             self._end_early(f"its length is {length}, ")
@@ -173,8 +173,8 @@ class TFRecordSource:
     def _length(self, header: bytes, offset: int) -> int:
         """Return the length in a header; -1 if it is damaged, which is recorded."""
         length, stored = _HEADER.unpack(header)
-        wanted = masked_crc(header[:8])
-        if stored == wanted:
+        expected = masked_crc(header[:8])
+        if stored == expected:
             if len(self._lengths) >= _MOST_LENGTHS:
                 self._lengths.clear()
             self._lengths[header] = length
@@ -182,29 +182,31 @@ class TFRecordSource:
         self._ended = True
         self._error = self._loss(
             offset,
-            f"the checksum of the length {length} must be {wanted:#010x}, got {stored:#010x}",
+            f"the checksum of the length {length} must be {expected:#010x}, got {stored:#010x}",
         )
         return -1
 
-    def _end_early(self, why: str = "") -> None:
+    def _end_early(self, reason: str = "") -> None:
         """Note that the file ended, and if it did so within a record, an error."""
         self._ended = True
         left = len(self._rest) + (self._stream.remaining() or 0)
         if left and self._error is None:
             self._error = self._loss(
-                self.offset, f"the file ends within it: {why}{left} bytes are left", "truncated"
+                self.offset, f"the file ends within it: {reason}{left} bytes are left", "truncated"
             )
 
     def _damaged(self, offset: int, record: bytes, stored: int) -> errors.DataLossError:
-        wanted = masked_crc(record)
+        expected = masked_crc(record)
         return self._loss(
             offset,
-            f"the checksum of its {len(record)} bytes must be {wanted:#010x}, got {stored:#010x}",
+            f"the checksum of its {len(record)} bytes must be {expected:#010x}, got {stored:#010x}",
         )
 
-    def _loss(self, offset: int, reason: str, how: str = "corrupted") -> errors.DataLossError:
+    def _loss(
+        self, offset: int, reason: str, description: str = "corrupted"
+    ) -> errors.DataLossError:
         return errors.DataLossError(
-            f"{how} record at {offset} of {self.path}: {reason}",
+            f"{description} record at {offset} of {self.path}: {reason}",
             details={"file": self.path, "offset": offset},
         )
 

@@ -23,18 +23,18 @@ class Vocabulary:
 
     Args:
       path: its name.
-      most: number of lines to read, which must exist; -1 for all.
+      limit: number of lines to read, which must exist; -1 for all.
       delimiter: one byte, between columns.
       offset: added to line numbers.
     Raises: NotFoundError, ...: the file does not exist; InvalidArgumentError: it has fewer lines,
     or an empty one.
     """
 
-    def __init__(self, path: str, most: int, delimiter: bytes, offset: int = 0) -> None:
+    def __init__(self, path: str, limit: int, delimiter: bytes, offset: int = 0) -> None:
         self._path = path
         self._delimiter = delimiter
         self._offset = offset
-        self._lines = _lines_of(path, most)
+        self._lines = _lines_of(path, limit)
         self._columns: list[list[bytes]] | None = None
 
     def place(self, i: int) -> str:
@@ -60,9 +60,10 @@ class Vocabulary:
             values.extend(map(parse, fields))
             return np.array(values, dtype.numpy)
         except (ValueError, OverflowError) as cause:
-            at = self._first_bad(fields, dtype, parse)
+            position = self._first_bad(fields, dtype, parse)
             raise errors.InvalidArgumentError(
-                f"Field {fields[at].decode('utf-8', 'replace')} in line {at + 1} of {self._path} "
+                f"Field {fields[position].decode('utf-8', 'replace')} in line {position + 1} of "
+                f"{self._path} "
                 f"is not a valid {dtype.name}."
             ) from cause
 
@@ -89,28 +90,29 @@ class Vocabulary:
         try:
             return [fields[index] for fields in self._columns]
         except IndexError:
-            at = next(i for i, fields in enumerate(self._columns) if len(fields) <= index)
+            position = next(i for i, fields in enumerate(self._columns) if len(fields) <= index)
             raise errors.InvalidArgumentError(
-                f"Invalid number of columns in {self._path} line {at + 1} "
-                f"({self._lines[at].decode('utf-8', 'replace')}): expected at least {index + 1} "
-                f"got {len(self._columns[at])}"
+                f"Invalid number of columns in {self._path} line {position + 1} "
+                f"({self._lines[position].decode('utf-8', 'replace')}): expected at least "
+                f"{index + 1} "
+                f"got {len(self._columns[position])}"
             ) from None
 
 
-def _lines_of(path: str, most: int) -> list[bytes]:
+def _lines_of(path: str, limit: int) -> list[bytes]:
     lines: list[bytes] = []
     source = LineSource(path)
     try:
-        while (most < 0 or len(lines) < most) and (more := source.read_chunk()):
+        while (limit < 0 or len(lines) < limit) and (more := source.read_chunk()):
             lines += more
     finally:
         source.close()
-    if most >= 0:
-        if len(lines) < most:
+    if limit >= 0:
+        if len(lines) < limit:
             raise errors.InvalidArgumentError(
-                f"Invalid vocab_size in {path}: expected {most} but got {len(lines)}"
+                f"Invalid vocab_size in {path}: expected {limit} but got {len(lines)}"
             )
-        del lines[most:]
+        del lines[limit:]
     if b"" in lines:
         raise errors.InvalidArgumentError(
             f"Invalid content in {path}: empty line found at line {lines.index(b'') + 1}"
@@ -143,7 +145,7 @@ def _real(field: bytes) -> float:
 
 
 def _truth(field: bytes) -> bool:
-    found = {b"true": True, b"1": True, b"false": False, b"0": False}.get(field.strip().lower())
-    if found is None:
+    result = {b"true": True, b"1": True, b"false": False, b"0": False}.get(field.strip().lower())
+    if result is None:
         raise ValueError(field)
-    return found
+    return result

@@ -17,16 +17,16 @@ _LONGEST: Final = 10  # bytes of a varint of 64 bits
 _BLOCK: Final = 1 << 16  # bytes at a time, so that temporaries stay in the cache
 
 
-def read_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
+def read_varint(data: bytes, index: int, end: int) -> tuple[int, int]:
     """Return a length of up to five bytes and the position after it; (-1, at) if it is invalid."""
     value = shift = 0
-    for place in range(at, min(end, at + 5)):
-        byte = data[place]
+    for i in range(index, min(end, index + 5)):
+        byte = data[i]
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, place + 1
+            return value, i + 1
         shift += 7
-    return -1, at
+    return -1, index
 
 
 def write_varint(value: int) -> bytes:
@@ -69,20 +69,20 @@ def decode_varints(
     count = _count(octets[1 : size + 1]) if expected < 0 else expected
     values = empty((count,), np.dtype(np.int64))
     stops = np.empty_like(ends)
-    at = done = row = 0
-    while at < size:
+    index = done = row = 0
+    while index < size:
         # A varint begins after each byte without the highest bit; the last one may be incomplete.
-        begins = (octets[at : min(at + _BLOCK, size) + 1] < 0x80).nonzero()[0]
+        begins = (octets[index : min(index + _BLOCK, size) + 1] < 0x80).nonzero()[0]
         if len(begins) == 1:
-            raise MalformedVarintsError(_rows_of(ends, np.array([at])))
-        following = at + int(begins[-1])
+            raise MalformedVarintsError(_rows_of(ends, np.array([index])))
+        following = index + int(begins[-1])
         until = int(np.searchsorted(ends, following, side="right"))
-        stops[row:until] = np.searchsorted(begins, ends[row:until] - at) + done
+        stops[row:until] = np.searchsorted(begins, ends[row:until] - index) + done
         target = values[done : done + len(begins) - 1]
         if len(target) == len(begins) - 1:
-            target[...] = _decode(octets[at + 1 :], begins, at, ends)
+            target[...] = _decode(octets[index + 1 :], begins, index, ends)
         done += len(begins) - 1
-        at, row = following, until
+        index, row = following, until
     stops[row:] = done
     return values, stops
 
@@ -104,10 +104,10 @@ def _check_ends(octets: Array, ends: Array) -> None:
 def _count(octets: Array) -> int:
     """Return the number of varints that end in these bytes."""
     blocks = range(0, len(octets), _BLOCK)
-    return sum([int(np.count_nonzero(octets[at : at + _BLOCK] < 0x80)) for at in blocks])
+    return sum([int(np.count_nonzero(octets[index : index + _BLOCK] < 0x80)) for index in blocks])
 
 
-def _decode(octets: Array, begins: Array, at: int, ends: Array) -> Array:
+def _decode(octets: Array, begins: Array, index: int, ends: Array) -> Array:
     """Decode the varints of one block, to any integer type.
 
     Args:
@@ -122,16 +122,16 @@ def _decode(octets: Array, begins: Array, at: int, ends: Array) -> Array:
     try:
         return _gather(octets, places, 0)
     except _TooLongError as error:
-        raise MalformedVarintsError(_rows_of(ends, error.args[0] + at)) from None
+        raise MalformedVarintsError(_rows_of(ends, error.args[0] + index)) from None
 
 
 class _TooLongError(Exception):
     """Varints at these places have more than 64 bits."""
 
 
-def _gather(octets: Array, places: Array, first: int) -> Array:
+def _gather(octets: Array, array: Array, first: int) -> Array:
     """Return the values of varints from byte `first` on: all first bytes, all second ones, ..."""
-    lane = octets[first:].take(places)
+    lane = octets[first:].take(array)
     more = lane >> 7
     lane &= 0x7F
     total: Array = lane.astype(np.uint64 if first else np.uint32)
@@ -142,11 +142,11 @@ def _gather(octets: Array, places: Array, first: int) -> Array:
         if index >= 4 and total.dtype == np.uint32:
             total = total.astype(np.uint64)
         if 4 * count < len(more):
-            which = more.nonzero()[0]
+            pending = more.nonzero()[0]
             total = total.astype(np.uint64)
-            total[which] |= _gather(octets, places[which], index) << 7 * (index - first)
+            total[pending] |= _gather(octets, array[pending], index) << 7 * (index - first)
             return total
-        lane = octets[index:].take(places)
+        lane = octets[index:].take(array)
         lane &= np.negative(more)
         more = lane >> 7
         lane &= 0x7F
@@ -155,12 +155,12 @@ def _gather(octets: Array, places: Array, first: int) -> Array:
         total |= part
     too_long = (lane > 1) | (more != 0)
     if too_long.any():
-        raise _TooLongError(places[too_long])
+        raise _TooLongError(array[too_long])
     return total
 
 
-def _rows_of(ends: Array, places: Array) -> list[int]:
-    return sorted(set(np.searchsorted(ends, places, side="right").tolist()))
+def _rows_of(ends: Array, array: Array) -> list[int]:
+    return sorted(set(np.searchsorted(ends, array, side="right").tolist()))
 
 
 # ------------------------------------------------------------------- what is wrong where
@@ -177,56 +177,60 @@ def find_fault(data: bytes, schema: Schema) -> tuple[int, str]:
     return _walk(data, 0, len(data), schema, 0) or (len(data), "protobuf refuses it")
 
 
-def _walk(data: bytes, at: int, end: int, schema: Schema, depth: int) -> tuple[int, str] | None:
-    while at < end:
-        start = at
-        tag, at = _long_varint(data, at, end)
+def _walk(data: bytes, index: int, end: int, schema: Schema, depth: int) -> tuple[int, str] | None:
+    while index < end:
+        start = index
+        tag, index = _long_varint(data, index, end)
         field, kind = tag >> 3, tag & 7
         if tag < 0 or tag >= 1 << 32 or not field:
             return start, "no field begins here"
         if kind == LENGTH:
-            size, at = _long_varint(data, at, end)
-            if not 0 <= size <= end - at:
-                return start, f"field {field} says it has {size} bytes, {end - at} are left"
-            fault = _inside(data, at, at + size, schema.get(field), depth)
+            size, index = _long_varint(data, index, end)
+            if not 0 <= size <= end - index:
+                return start, f"field {field} says it has {size} bytes, {end - index} are left"
+            fault = _inside(data, index, index + size, schema.get(field), depth)
             if fault:
                 return fault
-            at += size
+            index += size
         elif kind == VARINT:
-            value, at = _long_varint(data, at, end)
+            value, index = _long_varint(data, index, end)
             if value < 0:
                 return start, f"field {field} is a varint that does not end"
         elif kind in (FIXED32, FIXED64):
-            at += 4 if kind == FIXED32 else 8
-            if at > end:
+            index += 4 if kind == FIXED32 else 8
+            if index > end:
                 return start, f"field {field} has fixed size, {end - start} bytes are left"
         else:
             return start, f"field {field} has wire type {kind}"
     return None
 
 
-def _inside(data: bytes, at: int, end: int, what: Any, depth: int) -> tuple[int, str] | None:
-    if isinstance(what, dict):
-        return _walk(data, at, end, what, depth + 1) if depth < 100 else (at, "nested too deeply")
-    if what == "text":
+def _inside(data: bytes, index: int, end: int, label: Any, depth: int) -> tuple[int, str] | None:
+    if isinstance(label, dict):
+        return (
+            _walk(data, index, end, label, depth + 1)
+            if depth < 100
+            else (index, "nested too deeply")
+        )
+    if label == "text":
         try:
-            data[at:end].decode()
+            data[index:end].decode()
         except UnicodeDecodeError as error:
-            return at + error.start, f"a name must be UTF-8: {error.reason}"
-    if what == "floats" and (end - at) % 4:
-        return at, f"packed floats must be multiples of 4 bytes, got {end - at}"
-    while what == "integers" and at < end:
-        start = at
-        value, at = _long_varint(data, at, end)
+            return index + error.start, f"a name must be UTF-8: {error.reason}"
+    if label == "floats" and (end - index) % 4:
+        return index, f"packed floats must be multiples of 4 bytes, got {end - index}"
+    while label == "integers" and index < end:
+        start = index
+        value, index = _long_varint(data, index, end)
         if value < 0:
             return start, "an integer does not end"
     return None
 
 
-def _long_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
+def _long_varint(data: bytes, index: int, end: int) -> tuple[int, int]:
     value = 0
-    for i, place in enumerate(range(at, min(end, at + 10))):
+    for i, place in enumerate(range(index, min(end, index + 10))):
         value |= (data[place] & 0x7F) << 7 * i
         if data[place] < 0x80:
             return value, place + 1
-    return -1, at
+    return -1, index

@@ -125,10 +125,10 @@ class DenseAccumulator(_Accumulator):
         """
         shape = gradient.shape
         with self._lock:
-            wanted = self.dims if self.count == 0 else self._total.shape
-            if shape != wanted and not compatible_dims(wanted, shape):
+            dims = self.dims if self.count == 0 else self._total.shape
+            if shape != dims and not compatible_dims(dims, shape):
                 raise errors.InvalidArgumentError(
-                    f"Shape mismatch: expected {format_dims(wanted)}, got {format_dims(shape)}"
+                    f"Shape mismatch: expected {format_dims(dims)}, got {format_dims(shape)}"
                 )
             if self._accepted(step):
                 self._add(gradient)
@@ -228,9 +228,9 @@ class SparseAccumulator(_Accumulator):
             )
         limit = int(shape[0]) if shape is not None else (dims[0] if dims else None)
         if indices.size and (indices.min() < 0 or (limit is not None and indices.max() >= limit)):
-            wrong = indices[(indices < 0) | (indices >= (limit or 0))][0]
+            index = indices[(indices < 0) | (indices >= (limit or 0))][0]
             raise errors.InvalidArgumentError(
-                f"Shape mismatch: index of slice must be in [0, {limit}), got {wrong}"
+                f"Shape mismatch: index of slice must be in [0, {limit}), got {index}"
             )
 
     def _merge(self) -> None:

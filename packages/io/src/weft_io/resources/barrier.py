@@ -113,9 +113,9 @@ class Barrier(Resource):
         shape = shape_of(values)
         dims = self.shapes[component] if self.shapes else None
         if not shape or shape[0] != len(keys) or not compatible_dims(dims, shape[1:]):
-            wanted = "any" if dims is None else format_dims((len(keys), *dims))
+            expected = "any" if dims is None else format_dims((len(keys), *dims))
             raise errors.InvalidArgumentError(
-                f"Shape mismatch in tuple component {component}. Expected {wanted} for "
+                f"Shape mismatch in tuple component {component}. Expected {expected} for "
                 f"{len(keys)} keys, got {format_dims(shape)}"
             )
 
@@ -169,7 +169,7 @@ class Barrier(Resource):
             )
 
         def attempt() -> Any:
-            wanted = count
+            expected = count
             if self.is_closed and len(self._ready) < count:
                 # A small batch has complete elements only: the writers of the others may be gone.
                 possible = len(self._ready) + (0 if small else len(self._incomplete))
@@ -178,10 +178,10 @@ class Barrier(Resource):
                         f"Barrier {self.name!r} is closed and has insufficient elements "
                         f"(requested {count}, total size {possible})"
                     )
-                wanted = min(count, possible)
-            if len(self._ready) < wanted:
+                expected = min(count, possible)
+            if len(self._ready) < expected:
                 return NOT_READY
-            return self._taken(wanted, empty)
+            return self._taken(expected, empty)
 
         self._takes.wait(attempt, done, cancellation, deadline)
 

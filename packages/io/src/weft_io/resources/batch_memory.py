@@ -169,9 +169,9 @@ def lending(empty: Empty) -> Empty:
     def allocate(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         row = _here.row
         if row is not None and prod(shape) * dtype.itemsize >= _LEAST_BYTES:
-            taken = row.take(shape, dtype)
-            if taken is not None:
-                return taken
+            buffer = row.take(shape, dtype)
+            if buffer is not None:
+                return buffer
         return empty(shape, dtype)
 
     return allocate

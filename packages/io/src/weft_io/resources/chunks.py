@@ -141,21 +141,21 @@ class PaddingStore(ChunkStore):
 
 def _filled(target: Array, pieces: Sequence[Piece], component: int) -> Array:
     """Copy one component of the pieces into `target`, each element into its corner."""
-    at = 0
-    whole = target.shape[1:]
+    index = 0
+    shape = target.shape[1:]
     for values, start, stop in pieces:
         value = values[component]
         if not stop:
-            place_row(target, at, value)
-            at += 1
+            place_row(target, index, value)
+            index += 1
             continue
         size = stop - start
         rows = value[start:stop]
-        if rows.shape[1:] == whole:
-            target[at : at + size] = rows
+        if rows.shape[1:] == shape:
+            target[index : index + size] = rows
         else:
-            target[(slice(at, at + size), *_corner(rows.shape[1:]))] = rows
-        at += size
+            target[(slice(index, index + size), *_corner(rows.shape[1:]))] = rows
+        index += size
     return target
 
 

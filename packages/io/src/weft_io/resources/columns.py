@@ -34,7 +34,7 @@ class Column(Protocol):
     def get(self, place: int) -> Any:
         """Return one element, which belongs to the caller from now on."""
 
-    def get_many(self, places: Array, target: Array) -> None:
+    def get_many(self, array: Array, target: Array) -> None:
         """Copy elements into the rows of `target`."""
 
     def move(self, places: Any, sources: Any) -> None:
@@ -53,8 +53,8 @@ class PackedColumn:
     def resize(self, size: int) -> None:
         """Have `size` places; what lies beyond is lost."""
         rows = np.empty((size, *self._rows.shape[1:]), self._rows.dtype)
-        kept = min(size, len(self._rows))
-        rows[:kept] = self._rows[:kept]
+        num_kept = min(size, len(self._rows))
+        rows[:num_kept] = self._rows[:num_kept]
         self._rows = rows
 
     def put(self, place: int, value: Any) -> None:
@@ -70,12 +70,12 @@ class PackedColumn:
         row = row_of(self._rows, place)
         return row.copy() if isinstance(row, np.ndarray) else row
 
-    def get_many(self, places: Array, target: Array) -> None:
+    def get_many(self, array: Array, target: Array) -> None:
         """Copy elements into the rows of `target`."""
         if target.dtype.hasobject:
-            target[...] = self._rows[places]
+            target[...] = self._rows[array]
         else:
-            np.take(self._rows, places, axis=0, out=target, mode="clip")
+            np.take(self._rows, array, axis=0, out=target, mode="clip")
 
     def move(self, places: Any, sources: Any) -> None:
         """Copy elements from places to places that do not overlap with them."""
@@ -107,28 +107,28 @@ class ObjectColumn:
 
         Copies, because a view would keep the whole batch alive for as long as one row stays.
         """
-        for place, row in zip(_numbers(places), range(start, stop), strict=True):
+        for number, row in zip(_numbers(places), range(start, stop), strict=True):
             value = row_of(batch, row)
-            self._rows[place] = value.copy() if isinstance(value, np.ndarray) else value
+            self._rows[number] = value.copy() if isinstance(value, np.ndarray) else value
 
     def get(self, place: int) -> Any:
         """Return one element, which belongs to the caller from now on."""
         return self._rows[place]
 
-    def get_many(self, places: Array, target: Array) -> None:
+    def get_many(self, array: Array, target: Array) -> None:
         """Copy elements into the rows of `target`."""
-        for i, place in enumerate(places.tolist()):
+        for i, place in enumerate(array.tolist()):
             place_row(target, i, self._rows[place])
 
     def move(self, places: Any, sources: Any) -> None:
         """Copy elements from places to places that do not overlap with them."""
-        for place, source in zip(_numbers(places), _numbers(sources), strict=True):
-            self._rows[place] = self._rows[source]
+        for number, source in zip(_numbers(places), _numbers(sources), strict=True):
+            self._rows[number] = self._rows[source]
 
     def forget(self, places: Any) -> None:
         """Let go of the elements at `places`."""
-        for place in _numbers(places):
-            self._rows[place] = None
+        for number in _numbers(places):
+            self._rows[number] = None
 
 
 def _numbers(places: Any) -> Sequence[int]:
@@ -143,7 +143,7 @@ def _numbers(places: Any) -> Sequence[int]:
 def column_for(dtype: DType, dims: Dims) -> Column:
     """Return the column for a component of this type and static shape."""
     shape = [size for size in dims or (None,) if size is not None]
-    known = dims is not None and len(shape) == len(dims) and dtype.is_numpy_compatible
-    if not known or math.prod(shape) * dtype.numpy.itemsize > _PACKED_BYTES:
+    is_static = dims is not None and len(shape) == len(dims) and dtype.is_numpy_compatible
+    if not is_static or math.prod(shape) * dtype.numpy.itemsize > _PACKED_BYTES:
         return ObjectColumn()
     return PackedColumn(dtype, tuple(shape))

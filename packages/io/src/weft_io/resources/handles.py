@@ -37,22 +37,22 @@ def find(
     cls: type[R],
     make: Callable[[str], R],
     check: Callable[[R], None] | None = None,
-    own: bool = False,
+    is_private: bool = False,
 ) -> R:
     """Return the resource of a node with the attributes `container` and `shared_name`.
 
     Args:
       make: creates it from its name if it does not exist.
       check: raises if an existing one differs from the node's requirements.
-      own: without a `shared_name` it belongs to the session alone.
+      is_private: without a `shared_name` it belongs to the session alone.
     """
     shared = node.attrs["shared_name"]
     name = shared or node.name
-    resources = device.resources.own if own and not shared else device.resources
-    found = resources.lookup_or_create(node.attrs["container"], name, cls, lambda: make(name))
+    resources = device.resources.own if is_private and not shared else device.resources
+    result = resources.lookup_or_create(node.attrs["container"], name, cls, lambda: make(name))
     if check is not None:
-        check(found)
-    return found
+        check(result)
+    return result
 
 
 def holder(
@@ -71,8 +71,8 @@ def holder(
         nonlocal handle
         current = handle
         if current is None or current.resource.closed:
-            found = find(node, device, cls, make, check, own)
-            handle = current = kind(device.name, found.container, found.name, found)
+            result = find(node, device, cls, make, check, own)
+            handle = current = kind(device.name, result.container, result.name, result)
         return current
 
     return run
@@ -85,11 +85,13 @@ def resource_of(value: Any, cls: type[R]) -> R:
     """
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value.item()  # a handle that went through a tensor of handles
-    found = getattr(value, "resource", None)
-    if not isinstance(found, cls):
-        got = type(value).__name__ if found is None else f"a {getattr(found, 'kind', found)}"
-        raise errors.InvalidArgumentError(f"requires the handle of a {cls.kind}, got {got}")
-    return found
+    resource = getattr(value, "resource", None)
+    if not isinstance(resource, cls):
+        name = (
+            type(value).__name__ if resource is None else f"a {getattr(resource, 'kind', resource)}"
+        )
+        raise errors.InvalidArgumentError(f"requires the handle of a {cls.kind}, got {name}")
+    return resource
 
 
 def allocator(device: Device) -> Empty:

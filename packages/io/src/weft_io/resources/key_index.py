@@ -105,26 +105,26 @@ class _NumberIndex:
         for i in range(1, self._width):
             mixed = (mixed ^ (mixed >> _HALF)) * _MIX ^ keys[:, i]
         mixed = (mixed ^ (mixed >> _HALF)) * _MIX
-        places: Array = (mixed >> self._shift).astype(np.int64)
-        return places
+        array: Array = (mixed >> self._shift).astype(np.int64)
+        return array
 
     def _same(self, rows: Array, keys: Array) -> Array:
-        same: Array = self._keys[rows] == keys
-        return same[:, 0] if self._width == 1 else np.asarray(same.all(axis=1))
+        array: Array = self._keys[rows] == keys
+        return array[:, 0] if self._width == 1 else np.asarray(array.all(axis=1))
 
     def _located(self, keys: Array) -> tuple[Array, Array]:
         """Return for each key the row, or -1, and the slot where the search ended."""
         places = self._places(keys)
-        found = self._slots[places]
-        there = self._same(found, keys) & (found >= 0)
-        rows = np.where(there, found, _EMPTY)
-        pending = np.flatnonzero(~there & (found != _EMPTY))
+        slot = self._slots[places]
+        is_found = self._same(slot, keys) & (slot >= 0)
+        rows = np.where(is_found, slot, _EMPTY)
+        pending = np.flatnonzero(~is_found & (slot != _EMPTY))
         while pending.size:
             places[pending] = (places[pending] + 1) & self._mask
-            found = self._slots[places[pending]]
-            there = self._same(found, keys[pending]) & (found >= 0)
-            rows[pending[there]] = found[there]
-            pending = pending[~there & (found != _EMPTY)]
+            slot = self._slots[places[pending]]
+            is_found = self._same(slot, keys[pending]) & (slot >= 0)
+            rows[pending[is_found]] = slot[is_found]
+            pending = pending[~is_found & (slot != _EMPTY)]
         return rows, places
 
     def find(self, keys: Array) -> Array:
@@ -162,17 +162,17 @@ class _NumberIndex:
         owner = np.empty(len(keys), np.int64)
         pending = np.arange(len(keys))
         while pending.size:
-            wanted = places[pending]
-            free = self._slots[wanted] < 0
-            self._slots[wanted[free]] = base + pending[free]
-            found = self._slots[wanted]
-            mine = self._same(found, keys[pending])
-            owner[pending[mine]] = found[mine]
+            expected = places[pending]
+            free = self._slots[expected] < 0
+            self._slots[expected[free]] = base + pending[free]
+            slot = self._slots[expected]
+            mine = self._same(slot, keys[pending])
+            owner[pending[mine]] = slot[mine]
             pending = pending[~mine]
             places[pending] = (places[pending] + 1) & self._mask
         return self._renumbered(owner, places, keys, base)
 
-    def _renumbered(self, owner: Array, places: Array, keys: Array, base: int) -> Array:
+    def _renumbered(self, owner: Array, array: Array, keys: Array, base: int) -> Array:
         """Close the gaps that equal keys left, and count the keys."""
         first = np.flatnonzero(owner == base + np.arange(len(owner)))
         self._count = base + len(first)
@@ -180,7 +180,7 @@ class _NumberIndex:
             return owner
         number = np.empty(len(owner), np.int64)
         number[first] = base + np.arange(len(first))
-        self._slots[places[first]] = number[first]
+        self._slots[array[first]] = number[first]
         self._keys[base : self._count] = keys[first]
         rows: Array = number[owner - base]
         return rows
@@ -188,14 +188,14 @@ class _NumberIndex:
     def remove(self, keys: Array) -> tuple[Array, Array]:
         """Remove keys; the last rows move to their positions."""
         rows, places = self._located(self._words(keys).reshape(-1, self._width))
-        there = rows >= 0
-        gone = np.zeros(self._count, bool)
-        gone[rows[there]] = True
-        left = self._count - int(gone.sum())
-        holes = np.flatnonzero(gone[:left])
-        movers = left + np.flatnonzero(~gone[left:])
+        is_found = rows >= 0
+        removed = np.zeros(self._count, bool)
+        removed[rows[is_found]] = True
+        left = self._count - int(removed.sum())
+        holes = np.flatnonzero(removed[:left])
+        movers = left + np.flatnonzero(~removed[left:])
         moved_to = self._located(self._keys[movers])[1]
-        self._slots[places[there]] = _REMOVED
+        self._slots[places[is_found]] = _REMOVED
         self._slots[moved_to] = holes
         self._keys[holes] = self._keys[movers]
         self._removed += self._count - left
@@ -228,15 +228,15 @@ class _TextIndex:
 
     def find(self, keys: Array) -> Array:
         """Return the row of each key, -1 if it is missing."""
-        found = map(self._rows.get, self._items(keys), itertools.repeat(_EMPTY))
-        return np.fromiter(found, np.int64, self._count_of(keys))
+        result = map(self._rows.get, self._items(keys), itertools.repeat(_EMPTY))
+        return np.fromiter(result, np.int64, self._count_of(keys))
 
     def add(self, keys: Array) -> Array:
         """Return the row of each key."""
         before = len(self._rows)
         self._rows.default_factory = itertools.count(before).__next__
-        found = map(self._rows.__getitem__, self._items(keys))
-        rows = np.fromiter(found, np.int64, self._count_of(keys))
+        result = map(self._rows.__getitem__, self._items(keys))
+        rows = np.fromiter(result, np.int64, self._count_of(keys))
         self._rows.default_factory = None
         if len(self._rows) > before:
             self._keys += itertools.islice(self._rows, before, None)
@@ -244,10 +244,10 @@ class _TextIndex:
 
     def remove(self, keys: Array) -> tuple[Array, Array]:
         """Remove keys; the last rows move to their positions."""
-        gone = {self._rows.pop(key) for key in self._items(keys) if key in self._rows}
-        left = len(self._keys) - len(gone)
-        holes = sorted(row for row in gone if row < left)
-        movers = [row for row in range(left, len(self._keys)) if row not in gone]
+        removed = {self._rows.pop(key) for key in self._items(keys) if key in self._rows}
+        left = len(self._keys) - len(removed)
+        holes = sorted(row for row in removed if row < left)
+        movers = [row for row in range(left, len(self._keys)) if row not in removed]
         for hole, row in zip(holes, movers, strict=True):
             key = self._keys[hole] = self._keys[row]
             self._rows[key] = hole

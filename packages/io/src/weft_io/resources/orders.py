@@ -37,12 +37,12 @@ class _Table:
             column.resize(places)
         self._places = places
 
-    def _gather(self, places: np.ndarray, empty: Empty) -> list[np.ndarray]:
+    def _gather(self, array: np.ndarray, empty: Empty) -> list[np.ndarray]:
         targets = []
         for column, dtype, dims in zip(self._columns, self._types, self._shapes, strict=True):
             row = tuple([size or 0 for size in dims or ()])
-            target = empty((len(places), *row), dtype.numpy)
-            column.get_many(places, target)
+            target = empty((len(array), *row), dtype.numpy)
+            column.get_many(array, target)
             targets.append(target)
         return targets
 
@@ -59,8 +59,8 @@ class ShufflingStore(_Table):
         self, types: Sequence[DType], shapes: Sequence[Dims], seeds: tuple[int, int] = (0, 0)
     ) -> None:
         super().__init__(types, shapes)
-        given = philox.entropy() if seeds == (0, 0) else seeds
-        entropy = [seed & 0xFFFFFFFFFFFFFFFF for seed in given]
+        philox_seeds = philox.entropy() if seeds == (0, 0) else seeds
+        entropy = [seed & 0xFFFFFFFFFFFFFFFF for seed in philox_seeds]
         self._random = np.random.Generator(np.random.Philox(np.random.SeedSequence(entropy)))
         self._size = 0
 
@@ -98,12 +98,12 @@ class ShufflingStore(_Table):
 
         Returns: what gives them with a first axis added.
         """
-        chosen = self._random.choice(self._size, count, replace=False)
-        values = tuple(self._gather(chosen, empty))
+        selected = self._random.choice(self._size, count, replace=False)
+        values = tuple(self._gather(selected, empty))
         left = self._size - count
         stay = np.ones(count, bool)
-        stay[chosen[chosen >= left] - left] = False
-        holes, movers = chosen[chosen < left], left + np.flatnonzero(stay)
+        stay[selected[selected >= left] - left] = False
+        holes, movers = selected[selected < left], left + np.flatnonzero(stay)
         for column in self._columns:
             column.move(holes, movers)
             column.forget(slice(left, self._size))
@@ -166,14 +166,14 @@ class PriorityStore(_Table):
         """
         priorities = empty((count,), self._priority)
         heap = self._heap
-        most = 2 * count > len(heap)
-        if most:
+        limit = 2 * count > len(heap)
+        if limit:
             heap.sort()  # which is a heap, too
-        first = heap[:count] if most else heapq.nsmallest(count, heap)
+        first = heap[:count] if limit else heapq.nsmallest(count, heap)
         places = np.array([place for _, _, place in first], np.intp)
         values = (priorities, *self._gather(places, empty))
         priorities[:] = [priority for priority, _, _ in first]
-        if most:
+        if limit:
             del heap[:count]
         else:
             for _ in first:

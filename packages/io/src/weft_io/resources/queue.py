@@ -91,7 +91,7 @@ class Queue(Resource):
       shapes: static shape of each component, fully known or partly; empty for any.
       capacity: maximum number of elements; unbounded if negative.
       store: the elements.
-      least: number of elements that stay in an open queue after a `dequeue`.
+      minimum: number of elements that stay in an open queue after a `dequeue`.
       seeds: the initial seeds of a random order, to be compared by users of the queue.
     Attributes:
       is_closed: whether it accepts no more elements.
@@ -107,7 +107,7 @@ class Queue(Resource):
         shapes: Sequence[Dims],
         capacity: int,
         store: Store,
-        least: int = 0,
+        minimum: int = 0,
         seeds: tuple[int, int] = (0, 0),
         container: str = DEFAULT_CONTAINER,
     ) -> None:
@@ -116,7 +116,7 @@ class Queue(Resource):
         self.types = tuple(types)
         self.shapes = tuple(shapes)
         self.capacity = UNBOUNDED if capacity < 0 else capacity
-        self.least = least
+        self.least = minimum
         self.seeds = seeds
         self.is_closed = False
         self._store = store
@@ -324,9 +324,9 @@ class Queue(Resource):
     def close(self) -> None:
         """Fail all waiters and drop the elements: the queue was deleted."""
         super().close()
-        gone = errors.CancelledError(f"{self.flavour} {self.name!r} was deleted")
-        self._enqueues.close(gone)
-        self._dequeues.close(gone)
+        cancelled_error = errors.CancelledError(f"{self.flavour} {self.name!r} was deleted")
+        self._enqueues.close(cancelled_error)
+        self._dequeues.close(cancelled_error)
         with self._lock:
             self._store.clear()
 
@@ -374,8 +374,8 @@ class Queue(Resource):
         for i, shape in enumerate(shapes):
             dims = self.shapes[i] if self.shapes else None
             if shape[0] != size or (dims != shape[1:] and not compatible_dims(dims, shape[1:])):
-                wanted = None if dims is None else (size, *dims)
-                raise self._mismatch(i, wanted, shape, size)
+                expected = None if dims is None else (size, *dims)
+                raise self._mismatch(i, expected, shape, size)
         return size
 
     def _check_batches(self, count: int) -> None:
@@ -393,10 +393,10 @@ class Queue(Resource):
     def _mismatch(
         self, component: int, dims: Dims, shape: tuple[int, ...], size: int | None = None
     ) -> errors.InvalidArgumentError:
-        wanted = format_dims(dims)
+        expected = format_dims(dims)
         if dims is None and size is not None:
-            wanted = f"a first size of {size}, that of component 0"
+            expected = f"a first size of {size}, that of component 0"
         return errors.InvalidArgumentError(
             f"{self.flavour} {self.name!r}: Shape mismatch in tuple component {component}. "
-            f"Expected {wanted}, got {format_dims(shape)}"
+            f"Expected {expected}, got {format_dims(shape)}"
         )

@@ -100,9 +100,9 @@ class ReaderResource(Resource):
             raise read.error
         with within(read.roots):
             while not self.reader.needs_work:
-                taken = self.reader.read(read.limit)
-                if taken[0]:
-                    return taken
+                records = self.reader.read(read.limit)
+                if records[0]:
+                    return records
         self._wanting = read
         return NOT_READY
 

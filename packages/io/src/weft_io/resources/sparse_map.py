@@ -55,26 +55,26 @@ class SparseMap(Resource):
           stay then.
         """
         with self._lock:
-            found = [self._found(dtype, number) for number in numbers]
+            result = [self._found(dtype, number) for number in numbers]
             if len(set(numbers)) != len(numbers):
                 raise errors.InvalidArgumentError(f"a number occurs twice among {list(numbers)}")
-            joined = joined_rows(found, dtype)
+            joined = joined_rows(result, dtype)
             for number in numbers:
                 del self._tensors[number]
         return joined
 
     def _found(self, dtype: DType, number: int) -> SparseValue:
-        found = self._tensors.get(number)
-        if found is None:
+        tensor = self._tensors.get(number)
+        if tensor is None:
             raise errors.InvalidArgumentError(
                 f"{self.name!r} keeps no sparse tensor under the number {number}"
             )
-        if found[0] != dtype:
+        if tensor[0] != dtype:
             raise errors.InvalidArgumentError(
-                f"the sparse tensor {number} of {self.name!r} is {found[0].name}, "
+                f"the sparse tensor {number} of {self.name!r} is {tensor[0].name}, "
                 f"but {dtype.name} was wanted"
             )
-        return found[1]
+        return tensor[1]
 
     def close(self) -> None:
         """Drop all."""
@@ -119,23 +119,23 @@ def rows_of_sparse(value: SparseValue) -> list[SparseValue]:
     ]
 
 
-def joined_rows(found: Sequence[SparseValue], dtype: DType) -> SparseValue:
+def joined_rows(sparse_values: Sequence[SparseValue], dtype: DType) -> SparseValue:
     """Sparse tensors as the rows of one, each size the largest there is.
 
     Raises: InvalidArgumentError: their ranks differ.
     """
-    ranks = sorted({len(value.shape) for value in found})
+    ranks = sorted({len(value.shape) for value in sparse_values})
     if len(ranks) > 1:
         raise errors.InvalidArgumentError(
             f"sparse tensors of one batch must have one rank, got {ranks}"
         )
     rank = ranks[0] if ranks else 0
-    counts = [len(value.values) for value in found]
+    counts = [len(value.values) for value in sparse_values]
     indices = np.empty((sum(counts), rank + 1), np.int64)
-    indices[:, 0] = np.repeat(np.arange(len(found)), counts)
-    if found:
-        np.concatenate([value.indices for value in found], out=indices[:, 1:])
-    values = np.concatenate([np.empty(0, dtype.numpy), *[value.values for value in found]])
-    sizes = [value.shape for value in found]
+    indices[:, 0] = np.repeat(np.arange(len(sparse_values)), counts)
+    if sparse_values:
+        np.concatenate([value.indices for value in sparse_values], out=indices[:, 1:])
+    values = np.concatenate([np.empty(0, dtype.numpy), *[value.values for value in sparse_values]])
+    sizes = [value.shape for value in sparse_values]
     inner = np.max(sizes, axis=0) if sizes else np.zeros(0, np.int64)
-    return SparseValue(indices, values, np.array([len(found), *inner], np.int64))
+    return SparseValue(indices, values, np.array([len(sparse_values), *inner], np.int64))

@@ -88,10 +88,11 @@ class Table(Resource):
         Raises: InvalidArgumentError: their shapes do not fit each other.
         """
         shape = self._count(keys)
-        wanted = (*shape, *self.value_shape)
-        if shape_of(values) != wanted:
+        expected = (*shape, *self.value_shape)
+        if shape_of(values) != expected:
             raise errors.InvalidArgumentError(
-                f"the table {self.name!r} requires values of shape {format_dims(wanted)} for keys "
+                f"the table {self.name!r} requires values of shape {format_dims(expected)} for "
+                "keys "
                 f"of shape {format_dims(shape_of(keys))}, got {format_dims(shape_of(values))}"
             )
         count = math.prod(shape)
@@ -129,19 +130,19 @@ class Table(Resource):
         rows = np.asarray(keys)
         self.check_keys(rows)
         with self._lock:
-            found = self._index.find(rows)
-            return self._taken(found, default, shape_of(default) == result_shape).reshape(
+            result = self._index.find(rows)
+            return self._taken(result, default, shape_of(default) == result_shape).reshape(
                 result_shape
             )
 
-    def _taken(self, found: Array, default: Any, one_each: bool) -> Array:
-        absent = np.flatnonzero(found < 0)
+    def _taken(self, array: Array, default: Any, one_each: bool) -> Array:
+        absent = np.flatnonzero(array < 0)
         if not absent.size:
-            return self._values[found]
+            return self._values[array]
         if not len(self._index):
-            result = np.empty((len(found), *self.value_shape), self.value_dtype.numpy)
+            result = np.empty((len(array), *self.value_shape), self.value_dtype.numpy)
         else:
-            result = self._values[found]
+            result = self._values[array]
         if one_each:
             result[absent] = np.asarray(default).reshape(-1, *self.value_shape)[absent]
         else:
@@ -161,19 +162,19 @@ class Table(Resource):
 
         Raises: InvalidArgumentError: shapes do not match, or a key is not allowed in the table.
         """
-        rows, given = self._pairs(keys, values)
+        rows, values_array = self._pairs(keys, values)
         self.check_keys(rows)
         with self._lock:
-            self._put(rows, given)
+            self._put(rows, values_array)
 
-    def _put(self, rows: Array, given: Array) -> None:
+    def _put(self, rows: Array, array: Array) -> None:
         places = self._index.add(rows)
         count = len(self._index)
         if count > len(self._values):
             self._keys = _grown(self._keys, count)
             self._values = _grown(self._values, count)
         self._keys[places] = rows
-        self._values[places] = given
+        self._values[places] = array
 
     def remove(self, keys: Any) -> None:
         """Remove keys; missing ones are ignored.
@@ -194,10 +195,10 @@ class Table(Resource):
 
         Raises: InvalidArgumentError: shapes do not match.
         """
-        rows, given = self._pairs(keys, values)
+        rows, values_array = self._pairs(keys, values)
         with self._lock:
             self._clear()
-            self._put(rows, given)
+            self._put(rows, values_array)
 
     def initialize(self, keys: Any, values: Any, place: Callable[[int], str] | None = None) -> None:
         """Fill a static table; called by initializers.
@@ -261,42 +262,42 @@ class StaticTable(Table):
         Raises: FailedPreconditionError: a key has two values, or the table has another content;
         InvalidArgumentError: the shapes do not match.
         """
-        rows, given = self._pairs(keys, values)
+        rows, values_array = self._pairs(keys, values)
         with self._lock:
             fresh = index_for(self.key_dtype, 1)
             places = fresh.add(rows)
-            kept = np.empty(len(fresh), self.value_dtype.numpy)
-            kept[places] = given
-            self._check_single(rows, given, places, place)
+            stored = np.empty(len(fresh), self.value_dtype.numpy)
+            stored[places] = values_array
+            self._check_single(rows, values_array, places, place)
             if self.initialized:
-                self._check_same(rows, given)
+                self._check_same(rows, values_array)
                 return
             self._index = fresh
-            self._values = kept
+            self._values = stored
             self._keys = np.empty(len(fresh), self.key_dtype.numpy)
             self._keys[places] = rows
             self.initialized = True
 
     def _check_single(
-        self, rows: Array, given: Array, places: Array, place: Callable[[int], str] | None
+        self, rows: Array, array: Array, places: Array, place: Callable[[int], str] | None
     ) -> None:
         """Raise FailedPreconditionError for a key with two values."""
         count = len(rows)
         first = np.full(count, count)
         np.minimum.at(first, places, np.arange(count))
-        differ = np.flatnonzero(~_equal(given[first[places]], given)) if count else first
+        differ = np.flatnonzero(~_equal(array[first[places]], array)) if count else first
         if differ.size:
-            at, before = int(differ[0]), int(first[places[differ[0]]])
-            where = f" ({place(before)}, {place(at)})" if place else ""
+            index, before = int(differ[0]), int(first[places[differ[0]]])
+            where = f" ({place(before)}, {place(index)})" if place else ""
             raise errors.FailedPreconditionError(
-                f"HashTable has different value for same key. Key {_shown(rows[at])} has "
-                f"{_shown(given[before])} and trying to add value {_shown(given[at])}{where}"
+                f"HashTable has different value for same key. Key {_shown(rows[index])} has "
+                f"{_shown(array[before])} and trying to add value {_shown(array[index])}{where}"
             )
 
-    def _check_same(self, rows: Array, given: Array) -> None:
-        found = self._index.find(rows)
-        same = (found >= 0).all() and _equal(self._values[found], given).all()
-        if not same or len(np.unique(found)) != len(self._index):
+    def _check_same(self, rows: Array, array: Array) -> None:
+        result = self._index.find(rows)
+        is_same = (result >= 0).all() and _equal(self._values[result], array).all()
+        if not is_same or len(np.unique(result)) != len(self._index):
             raise errors.FailedPreconditionError(
                 f"Table was already initialized with different data: {self.name!r}."
             )
@@ -313,19 +314,20 @@ class StaticTable(Table):
         """Fill the table with imported content, as an initializer does."""
         self.initialize(keys, values)
 
-    def _unchangeable(self, what: str) -> errors.UnimplementedError:
+    def _unchangeable(self, label: str) -> errors.UnimplementedError:
         return errors.UnimplementedError(
-            f"{what} is not supported by the static table {self.name!r}; a MutableHashTable can be "
+            f"{label} is not supported by the static table {self.name!r}; a MutableHashTable can "
+            "be "
             "changed"
         )
 
 
 def _equal(a: Array, b: Array) -> Array:
     """Return where values are equal, treating NaN as equal to itself."""
-    same: Array = a == b
+    array: Array = a == b
     if a.dtype.kind in "fc":
-        same = same | ((a != a) & (b != b))
-    return np.asarray(same, bool)
+        array = array | ((a != a) & (b != b))
+    return np.asarray(array, bool)
 
 
 def _shown(value: Any) -> str:
@@ -359,8 +361,8 @@ class DenseTable(Table):
                 f"{format_dims(shape)} and {format_dims(shape_of(deleted_key))}"
             )
         self._refused = {
-            what: np.array(key, key_dtype.numpy)
-            for what, key in (("empty_key", empty_key), ("deleted_key", deleted_key))
+            label: np.array(key, key_dtype.numpy)
+            for label, key in (("empty_key", empty_key), ("deleted_key", deleted_key))
         }
         if (self._refused["empty_key"] == self._refused["deleted_key"]).all():
             raise errors.InvalidArgumentError(
@@ -374,21 +376,21 @@ class DenseTable(Table):
 
         Raises: InvalidArgumentError: one is among the keys.
         """
-        for what, key in self._refused.items():
+        for label, key in self._refused.items():
             if self._is(keys, key).any():
                 raise errors.InvalidArgumentError(
-                    f"Using the {what} as a table key is not allowed: {_shown(key)} in the table "
+                    f"Using the {label} as a table key is not allowed: {_shown(key)} in the table "
                     f"{self.name!r}"
                 )
 
     def _is(self, keys: Array, key: Array) -> Array:
-        same: Array = np.asarray(keys == key, bool)
-        return np.asarray(same.all(axis=-1)) if self.key_shape else same
+        array: Array = np.asarray(keys == key, bool)
+        return np.asarray(array.all(axis=-1)) if self.key_shape else array
 
     def replace(self, keys: Any, values: Any) -> None:
         """Hold these instead; the two keys, which TensorFlow's tables export, are left out."""
-        rows, given = self._pairs(keys, values)
-        kept = np.ones(len(rows), bool)
+        rows, values_array = self._pairs(keys, values)
+        mask = np.ones(len(rows), bool)
         for key in self._refused.values():
-            kept &= ~self._is(rows, key)
-        super().replace(rows[kept], given[kept])
+            mask &= ~self._is(rows, key)
+        super().replace(rows[mask], values_array[mask])

@@ -32,35 +32,35 @@ def shape_of(value: Any) -> tuple[int, ...]:
     return shape
 
 
-def number_of(value: Any, what: str) -> int:
+def number_of(value: Any, label: str) -> int:
     """Return the integer in a value of shape ().
 
     Args:
-      what: for the message.
+      label: for the message.
     Raises: InvalidArgumentError: the value has another rank.
     """
     shape = shape_of(value)
     if shape:
         raise errors.InvalidArgumentError(
-            f"{what} must be a scalar, got shape {format_dims(shape)}"
+            f"{label} must be a scalar, got shape {format_dims(shape)}"
         )
     return int(value)
 
 
-def items_of(value: Any, what: str) -> list[Any]:
+def items_of(value: Any, label: str) -> list[Any]:
     """Return the elements of a value of shape (n,).
 
     Args:
-      what: for the message.
+      label: for the message.
     Raises: InvalidArgumentError: the value has another rank.
     """
     shape = shape_of(value)
     if len(shape) != 1:
         raise errors.InvalidArgumentError(
-            f"{what} must be a vector, got shape {format_dims(shape)}"
+            f"{label} must be a vector, got shape {format_dims(shape)}"
         )
-    found: list[Any] = value.tolist()
-    return found
+    result: list[Any] = value.tolist()
+    return result
 
 
 def row_of(batch: Array, index: int) -> Any:

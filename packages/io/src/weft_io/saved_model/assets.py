@@ -118,5 +118,5 @@ def _of_collection(collections: Mapping[str, Any]) -> list[proto.AssetFileDef]:
     if constants.ASSETS_KEY not in collections:
         return []
     items = collections[constants.ASSETS_KEY].any_list.value
-    found = [unpack(item, proto.AssetFileDef) for item in items]
-    return [asset for asset in found if asset is not None]
+    result = [unpack(item, proto.AssetFileDef) for item in items]
+    return [asset for asset in result if asset is not None]

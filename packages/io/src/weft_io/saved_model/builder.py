@@ -234,15 +234,15 @@ def _check_signature(name: str, signature: Any) -> None:
             _check_info(info, f"the {kind} {key!r} of the signature {name!r}")
 
 
-def _check_info(info: Any, what: str) -> None:
+def _check_info(info: Any, label: str) -> None:
     encoding = info.WhichOneof("encoding")
     if encoding is None:
-        raise errors.InvalidArgumentError(f"{what} names no tensor")
+        raise errors.InvalidArgumentError(f"{label} names no tensor")
     if encoding == "composite_tensor":
         for part in info.composite_tensor.components:
-            _check_info(part, what)
+            _check_info(part, label)
     elif not info.dtype:
-        raise errors.InvalidArgumentError(f"{what} has no element type")
+        raise errors.InvalidArgumentError(f"{label} has no element type")
 
 
 def simple_save(

@@ -122,15 +122,16 @@ class SavedModelLoader:
 
         Raises: MetaGraphNotFoundError: there is none.
         """
-        wanted = {tags} if isinstance(tags, str) else set(tags)
+        expected = {tags} if isinstance(tags, str) else set(tags)
         for message in self._message.meta_graphs:
-            if set(message.meta_info_def.tags) == wanted:
+            if set(message.meta_info_def.tags) == expected:
                 if message.meta_info_def.stripped_default_attrs:
                     restore_defaults(message.graph_def)
                 return message
-        there = [sorted(message.meta_info_def.tags) for message in self._message.meta_graphs]
+        available = [sorted(message.meta_info_def.tags) for message in self._message.meta_graphs]
         raise MetaGraphNotFoundError(
-            f"{self._export_dir} has no graph with the tags {sorted(wanted)}; there are {there}"
+            f"{self._export_dir} has no graph with the tags {sorted(expected)}; there are "
+            f"{available}"
         )
 
     def load_graph(
@@ -146,8 +147,8 @@ class SavedModelLoader:
         """
         message = self.get_meta_graph_def_from_tags(tags)
         with graph.as_default():
-            found = import_scoped_meta_graph(message, import_scope=import_scope, **saver_kwargs)
-            return saver_of(found, import_scope), found.elements
+            result = import_scoped_meta_graph(message, import_scope=import_scope, **saver_kwargs)
+            return saver_of(result, import_scope), result.elements
 
     def restore_variables(self, sess: Any, saver: Any, import_scope: str | None = None) -> None:
         """Restore the variables.
@@ -183,11 +184,11 @@ class SavedModelLoader:
         """Load graph, variables and main op; arguments and result as of the function `load`."""
         message = self.get_meta_graph_def_from_tags(tags)
         with sess.graph.as_default():
-            found = import_scoped_meta_graph(message, import_scope=import_scope, **saver_kwargs)
-            saver = saver_of(found, import_scope)
+            result = import_scoped_meta_graph(message, import_scope=import_scope, **saver_kwargs)
+            saver = saver_of(result, import_scope)
         # The scope may have got a number.
-        self.restore_variables(sess, saver, found.scope or None)
-        self.run_init_ops(sess, tags, found.scope or None)
+        self.restore_variables(sess, saver, result.scope or None)
+        self.run_init_ops(sess, tags, result.scope or None)
         return message
 
 

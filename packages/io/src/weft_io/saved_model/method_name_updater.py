@@ -44,11 +44,11 @@ class MethodNameUpdater:
             raise errors.InvalidArgumentError(
                 f"a signature and a method are required, got {signature_key!r} and {method_name!r}"
             )
-        wanted = None if tags is None else {tags} if isinstance(tags, str) else set(tags)
+        expected = None if tags is None else {tags} if isinstance(tags, str) else set(tags)
         graphs = [
             graph
             for graph in self._message.meta_graphs
-            if wanted is None or set(graph.meta_info_def.tags) == wanted
+            if expected is None or set(graph.meta_info_def.tags) == expected
         ]
         if not graphs:
             raise errors.InvalidArgumentError(f"no graph of the SavedModel has the tags {tags!r}")

@@ -154,9 +154,9 @@ def predict_signature_def(
       ...     builder.add_meta_graph_and_variables(session, ["serve"], {"double": signature})
       >>> path = builder.save()
     """
-    for what, tensors in (("inputs", inputs), ("outputs", outputs)):
+    for label, tensors in (("inputs", inputs), ("outputs", outputs)):
         if not tensors:
-            raise errors.InvalidArgumentError(f"{what} are required, got {tensors!r}")
+            raise errors.InvalidArgumentError(f"{label} are required, got {tensors!r}")
     return build_signature_def(
         {name: build_tensor_info(tensor) for name, tensor in inputs.items()},
         {name: build_tensor_info(tensor) for name, tensor in outputs.items()},
@@ -164,12 +164,12 @@ def predict_signature_def(
     )
 
 
-def _info(tensor: Any, dtype: DType, what: str) -> proto.TensorInfo:
+def _info(tensor: Any, dtype: DType, label: str) -> proto.TensorInfo:
     if tensor is None:
-        raise errors.InvalidArgumentError(f"{what} are required, got None")
+        raise errors.InvalidArgumentError(f"{label} are required, got None")
     info = build_tensor_info(tensor)
     if info.dtype != dtype.as_datatype_enum:
-        raise errors.InvalidArgumentError(f"{what} must be {dtype.name}, got {tensor!r}")
+        raise errors.InvalidArgumentError(f"{label} must be {dtype.name}, got {tensor!r}")
     return info
 
 
@@ -212,8 +212,10 @@ def is_valid_signature(signature_def: Any) -> bool:
         return True
     types = _TYPES.get(signature_def.method_name)
     return types is not None and all(
-        name in wanted and info.dtype == wanted[name].as_datatype_enum
-        for infos, wanted in zip((signature_def.inputs, signature_def.outputs), types, strict=True)
+        name in expected and info.dtype == expected[name].as_datatype_enum
+        for infos, expected in zip(
+            (signature_def.inputs, signature_def.outputs), types, strict=True
+        )
         for name, info in infos.items()
     )
 

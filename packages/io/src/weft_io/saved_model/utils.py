@@ -81,10 +81,10 @@ def get_tensor_from_tensor_info(
       ...     session.run(y, {x: [1.0, 2.0]})
       array([2., 4.], dtype=float32)
     """
-    chosen = graph or get_default_graph()
+    selected = graph or get_default_graph()
     kind = _encoding(tensor_info)
     if kind == "name":
-        return chosen.get_tensor_by_name(_scoped(tensor_info.name, import_scope))
+        return selected.get_tensor_by_name(_scoped(tensor_info.name, import_scope))
     if kind == "coo_sparse":
         parts = tensor_info.coo_sparse
         names = (
@@ -96,8 +96,8 @@ def get_tensor_from_tensor_info(
         names = _sparse_names(tensor_info.composite_tensor)
     else:
         raise errors.InvalidArgumentError(f"the TensorInfo names no tensor: {tensor_info!r}")
-    tensors = [chosen.get_tensor_by_name(_scoped(name, import_scope)) for name in names]
-    with chosen.as_default():
+    tensors = [selected.get_tensor_by_name(_scoped(name, import_scope)) for name in names]
+    with selected.as_default():
         return SparseTensor(*tensors)
 
 
@@ -131,8 +131,8 @@ def get_element_from_tensor_info(
     Raises: NotFoundError: there is none.
     """
     _encoding(tensor_info)
-    chosen = graph or get_default_graph()
-    return chosen.as_graph_element(_scoped(tensor_info.name, import_scope))
+    selected = graph or get_default_graph()
+    return selected.as_graph_element(_scoped(tensor_info.name, import_scope))
 
 
 def _scoped(name: str, scope: str | None) -> str:

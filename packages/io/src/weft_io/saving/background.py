@@ -26,31 +26,31 @@ class Job:
     """Work done in a thread.
 
     Args:
-      what: for messages: "the checkpoint /tmp/model-5".
+      label: for messages: "the checkpoint /tmp/model-5".
       work: the function to run.
       failed: called in the thread with `take_error` if `work` fails.
     """
 
     def __init__(
         self,
-        what: str,
+        label: str,
         work: Callable[[], Any],
         failed: Callable[[Callable[[], BaseException | None]], None] | None = None,
     ) -> None:
-        self.what = what
+        self.what = label
         self._failed = failed
         self._work: Callable[[], Any] | None = work
         self._error: BaseException | None = None
         self._finished = threading.Event()
         _prepare()
         _unfinished[self] = None
-        thread = threading.Thread(target=self._run, name=f"weft: {what}", daemon=True)
+        thread = threading.Thread(target=self._run, name=f"weft: {label}", daemon=True)
         try:
             if not _ending:
                 thread.start()
                 return
         except RuntimeError as cause:  # the program has all the threads it may have
-            _log.info("%s is done at once: %s", what, cause)
+            _log.info("%s is done at once: %s", label, cause)
         self._run()
 
     def _run(self) -> None:

@@ -44,15 +44,15 @@ class BundleSaverBuilder(SaverBuilder):
         number = constant(len(devices), name="num_shards")
         names, saved = [], []
         for i, device in enumerate(devices):
-            own = [spec for spec in specs if not sharded or spec.device == device]
+            device_specs = [spec for spec in specs if not sharded or spec.device == device]
             with path.graph.device(device or None):
                 names.append(sharded_filename(base, i, number, name="ShardedFilename"))
                 saved.append(
                     save_v2(
                         names[-1],
-                        [spec.name for spec in own],
-                        [spec.slice_spec for spec in own],
-                        [spec.tensor for spec in own],
+                        [spec.name for spec in device_specs],
+                        [spec.slice_spec for spec in device_specs],
+                        [spec.tensor for spec in device_specs],
                         name="SaveV2",
                     )
                 )

@@ -47,23 +47,23 @@ def import_meta_graph(
       >>> [variable.name for variable in wf.global_variables()]
       ['x:0']
     """
-    found = import_scoped_meta_graph(
+    result = import_scoped_meta_graph(
         meta_graph_or_file,
         clear_devices=clear_devices,
         import_scope=import_scope,
         allowed_ops=allowed_ops,
         **kwargs,
     )
-    saver = saver_of(found, import_scope)
-    return saver if kwargs.get("return_elements") is None else (saver, found.elements)
+    saver = saver_of(result, import_scope)
+    return saver if kwargs.get("return_elements") is None else (saver, result.elements)
 
 
-def saver_of(found: ImportedGraph, import_scope: str | None = None) -> Any:
+def saver_of(imported_graph: ImportedGraph, import_scope: str | None = None) -> Any:
     """Return a saver over imported nodes, or of all variables; None if there are none."""
-    if found.saver_def is not None:
-        return Saver.from_proto(found.saver_def, found.scope or None)
-    if found.restorable:
-        return Saver(found.restorable)
+    if imported_graph.saver_def is not None:
+        return Saver.from_proto(imported_graph.saver_def, imported_graph.scope or None)
+    if imported_graph.restorable:
+        return Saver(imported_graph.restorable)
     if all_saveable_objects(get_default_graph(), import_scope):
         return Saver()
     return None

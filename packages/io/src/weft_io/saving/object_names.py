@@ -35,4 +35,8 @@ def names_of_objects(prefix: str) -> dict[str, str]:
     if message is None:
         return {}
     attributes = [attribute for node in message.nodes for attribute in node.attributes]
-    return {each.full_name: each.checkpoint_key for each in attributes if each.full_name}
+    return {
+        attribute.full_name: attribute.checkpoint_key
+        for attribute in attributes
+        if attribute.full_name
+    }

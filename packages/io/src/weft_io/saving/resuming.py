@@ -83,7 +83,7 @@ def _drawing(graph: Graph) -> Iterator[Node]:
 
 def _before_initializers(graph: Graph) -> set[Node]:
     """Return the nodes that initializers of variables run."""
-    found: set[Node] = set()
+    nodes: set[Node] = set()
     left: list[Node] = [
         variable.initializer
         for key in (GraphKeys.GLOBAL_VARIABLES, GraphKeys.LOCAL_VARIABLES)
@@ -91,11 +91,11 @@ def _before_initializers(graph: Graph) -> set[Node]:
     ]
     while left:
         node = left.pop()
-        if node not in found:
-            found.add(node)
+        if node not in nodes:
+            nodes.add(node)
             left += [source.node for source in node.inputs]
             left += node.controls
-    return found
+    return nodes
 
 
 def saveable_of(resource: Output, optional: bool = False) -> SaveableObject:

@@ -44,8 +44,8 @@ class Retention:
         self.last = [item for item in self.last if item[0] != prefix]
         self.last.append((prefix, self._clock()))
         number = max(0, len(self.last) - self._max_to_keep)
-        gone, self.last = self.last[:number], self.last[number:]
-        return [path for path, written in gone if not self._keep_for_good(written)]
+        removed, self.last = self.last[:number], self.last[number:]
+        return [path for path, written in removed if not self._keep_for_good(written)]
 
     def _keep_for_good(self, written: float) -> bool:
         if not written > self._keep_next_after:
@@ -58,7 +58,7 @@ class Retention:
     def add_existing(self, prefixes: Iterable[str]) -> None:
         """Add checkpoints that exist, in the order of their age."""
         for prefix in prefixes:
-            if any(prefix == known for known, _ in self.last):
+            if any(prefix == path for path, _ in self.last):
                 continue
             for written in state.get_checkpoint_mtimes([prefix]):
                 younger = [i for i, (_, time) in enumerate(self.last) if time > written]
@@ -101,9 +101,9 @@ class RetentionJournal:
         if prefixes:
             self._note("removes", prefixes)
 
-    def _note(self, what: str, prefixes: Sequence[str]) -> None:
+    def _note(self, label: str, prefixes: Sequence[str]) -> None:
         absolute = [paths.absolute(prefix) for prefix in prefixes]
-        self._saving.write(json.dumps({what: absolute}).encode() + b"\n")
+        self._saving.write(json.dumps({label: absolute}).encode() + b"\n")
 
     def done(self) -> None:
         """End the journal: list and files agree again."""
@@ -135,7 +135,7 @@ def recover(directory: str, state_file: str) -> list[str]:
     storage = paths.storage_of(directory)
     if not storage.is_directory(directory):
         return []
-    found: list[str] = []
+    names: list[str] = []
     for left in storage.abandoned(directory):
         if left.base != state_file or not left.data.startswith(_FIRST_LINE):
             continue  # another's, or one that says nothing yet, which the next save removes
@@ -147,13 +147,13 @@ def recover(directory: str, state_file: str) -> list[str]:
         for path in removes:
             if path not in listed and paths.split_prefix(path)[0] == paths.absolute(directory):
                 state.remove_checkpoint(path)
-        found += [
+        names += [
             paths.join(directory, paths.base_name(path))
             for path in adds
             if path not in listed and state.checkpoint_exists(path)
         ]
         left.remove()
-    return found
+    return names
 
 
 def _listed(directory: str, state_file: str) -> set[str]:
@@ -170,6 +170,6 @@ def _read(data: bytes) -> tuple[list[str], list[str]]:
             item: Any = json.loads(line)
         except ValueError:  # killed while it wrote this line
             break
-        for what, prefixes in item.items():
-            notes[what] += prefixes
+        for label, prefixes in item.items():
+            notes[label] += prefixes
     return notes["adds"], notes["removes"]

@@ -103,8 +103,8 @@ class ReferenceVariableSaveable(SaveableObject):
 
     def restore(self, restored_tensors: Sequence[Output], restored_shapes: Any) -> Any:
         """Return the node that assigns the value."""
-        known = is_fully_defined(self.ref.dims)
-        validate = restored_shapes is None and known
+        is_static = is_fully_defined(self.ref.dims)
+        validate = restored_shapes is None and is_static
         return state.assign(self.ref, restored_tensors[0], validate_shape=validate).node
 
 
@@ -157,7 +157,7 @@ def saveables_for(var_list: Any) -> list[SaveableObject]:
       InvalidTypeError: something else is among them.
       InvalidArgumentError: a name or a variable occurs twice.
     """
-    found: list[SaveableObject] = []
+    saveable_objects: list[SaveableObject] = []
     seen: dict[Any, str] = {}
     for name, value in sorted(by_name(var_list).items()):
         if not isinstance(name, str):
@@ -169,8 +169,8 @@ def saveables_for(var_list: Any) -> list[SaveableObject]:
                     f"the same variable is saved as {seen[key]!r} and as {name!r}"
                 )
             seen[key] = name
-            found.append(saveable)
-    return found
+            saveable_objects.append(saveable)
+    return saveable_objects
 
 
 def _identity(saveable: SaveableObject) -> Any:
@@ -289,6 +289,6 @@ def restore_nodes(
     for saveable, group, shapes in groups:
         before = nodes[-1:] if sequentially else []
         with graph.control_dependencies([*ready, *before]):
-            made = saveable.restore(group, shapes)
-        nodes.append(made.node if isinstance(made, Output) else made)
+            restore = saveable.restore(group, shapes)
+        nodes.append(restore.node if isinstance(restore, Output) else restore)
     return nodes

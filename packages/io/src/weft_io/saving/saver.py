@@ -184,12 +184,12 @@ class Saver:
         """
         if self.saver_def is not None or self._is_empty:
             return
-        found = self._var_list
-        if found is None:
-            found = all_saveable_objects(get_default_graph())
+        saveable_objects = self._var_list
+        if saveable_objects is None:
+            saveable_objects = all_saveable_objects(get_default_graph())
         if self._resumable:
-            found = _with_state_of_run(found)
-        if not found:
+            saveable_objects = _with_state_of_run(saveable_objects)
+        if not saveable_objects:
             if not self._allow_empty:
                 raise errors.InvalidArgumentError(
                     "there are no variables to save; make the Saver after them, or pass "
@@ -199,7 +199,7 @@ class Saver:
             return
         builder = self._builder or saver_builder.SaverBuilder(self._write_version)
         self.saver_def = builder.build(
-            found,
+            saveable_objects,
             reshape=self._reshape,
             sharded=self._sharded,
             max_to_keep=self._max_to_keep or 0,
@@ -542,14 +542,14 @@ class Saver:
         if graph.finalized or self._by_name:
             return None
         names = names_of_objects(prefix)
-        found = self._var_list
-        if found is None:
-            found = all_saveable_objects(graph)
-        own = by_name(found)
-        if not own.keys() <= names.keys():
+        saveable_objects = self._var_list
+        if saveable_objects is None:
+            saveable_objects = all_saveable_objects(graph)
+        saveables = by_name(saveable_objects)
+        if not saveables.keys() <= names.keys():
             return None
         with graph.as_default():
-            saver = Saver({names[name]: item for name, item in own.items()}, max_to_keep=0)
+            saver = Saver({names[name]: item for name, item in saveables.items()}, max_to_keep=0)
         saver._by_name = True
         return saver
 
@@ -571,14 +571,14 @@ def _check_saver_def(saver_def: Any) -> None:
         raise errors.InvalidTypeError(f"saver_def must be a SaverDef, got {saver_def!r}")
 
 
-def _with_state_of_run(found: Any) -> Any:
+def _with_state_of_run(result: Any) -> Any:
     """Add to a saver's list the state that makes it resumable."""
     from weft_io.saving.resuming import state_of_run
 
     state = state_of_run(get_default_graph())
-    if isinstance(found, Mapping):
-        return {**found, **{each.name: each for each in state}}
-    return [*found, *state]
+    if isinstance(result, Mapping):
+        return {**result, **{item.name: item for item in state}}
+    return [*result, *state]
 
 
 def _check_session(sess: Any) -> None:

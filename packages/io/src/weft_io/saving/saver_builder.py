@@ -142,5 +142,7 @@ def _add_restore(
 
 def _optional(saveables: Sequence[SaveableObject]) -> list[int]:
     """Return the indices of tensors that a checkpoint may lack: strings, as "" can mean absent."""
-    found = [(each.optional_restore, spec) for each in saveables for spec in each.specs]
-    return [i for i, (may, spec) in enumerate(found) if may and spec.dtype == dtypes.string]
+    result = [
+        (saveable.optional_restore, spec) for saveable in saveables for spec in saveable.specs
+    ]
+    return [i for i, (may, spec) in enumerate(result) if may and spec.dtype == dtypes.string]

@@ -93,12 +93,12 @@ def warm_start(
     vocabularies = dict(var_name_to_vocab_info or {})
     former = dict(var_name_to_prev_var_name or {})
     for name, variable in _started(vars_to_warm_start, vocabularies).items():
-        wanted = former.pop(name, name)
+        expected = former.pop(name, name)
         info = vocabularies.pop(name, None)
         if info is None:
-            init_from_checkpoint(ckpt_to_initialize_from, {wanted: variable})
+            init_from_checkpoint(ckpt_to_initialize_from, {expected: variable})
         else:
-            _begin_with_words(ckpt_to_initialize_from, wanted, variable, info)
+            _begin_with_words(ckpt_to_initialize_from, expected, variable, info)
     unused = [*former, *vocabularies]
     if unused:
         raise errors.InvalidArgumentError(
@@ -106,23 +106,23 @@ def warm_start(
         )
 
 
-def _started(wanted: Any, vocabularies: Mapping[str, VocabInfo]) -> dict[str, Any]:
+def _started(expected: Any, vocabularies: Mapping[str, VocabInfo]) -> dict[str, Any]:
     """Return the variables by name; the parts of one variable as a list."""
     graph = get_default_graph()
-    everything = graph.get_collection(GraphKeys.GLOBAL_VARIABLES)
-    if wanted is None:
-        chosen = []
-    elif isinstance(wanted, str):
-        chosen = graph.get_collection(GraphKeys.TRAINABLE_VARIABLES, wanted)
-    elif all(isinstance(item, str) for item in wanted):
-        chosen = [v for v in everything if any(re.match(p, v.op.name) for p in wanted)]
+    collection = graph.get_collection(GraphKeys.GLOBAL_VARIABLES)
+    if expected is None:
+        selected = []
+    elif isinstance(expected, str):
+        selected = graph.get_collection(GraphKeys.TRAINABLE_VARIABLES, expected)
+    elif all(isinstance(item, str) for item in expected):
+        selected = [v for v in collection if any(re.match(p, v.op.name) for p in expected)]
     else:
-        chosen = list(wanted)
-    for variable in chosen:
+        selected = list(expected)
+    for variable in selected:
         if not isinstance(variable, Variable | PartitionedVariable):
             raise errors.InvalidTypeError(f"a variable or a pattern is required, got {variable!r}")
-    named = {v.op.name: v for v in everything if v.op.name in vocabularies}
-    return group_parts(chosen) | named
+    named = {v.op.name: v for v in collection if v.op.name in vocabularies}
+    return group_parts(selected) | named
 
 
 def _begin_with_words(source: str, name: str, variable: Any, info: VocabInfo) -> None:
@@ -134,16 +134,16 @@ def _begin_with_words(source: str, name: str, variable: Any, info: VocabInfo) ->
         raise errors.InvalidArgumentError(f"axis of a VocabInfo must be 0 or 1, got {info.axis}")
     path = latest_in(paths.as_path(source))
     words = _words(info.new_vocab, info.new_vocab_size)
-    known = {word: i for i, word in enumerate(_words(info.old_vocab, info.old_vocab_size))}
-    rows = [known.get(word, -1) for word in words] + [-1] * info.num_oov_buckets
+    old_words = {word: i for i, word in enumerate(_words(info.old_vocab, info.old_vocab_size))}
+    rows = [old_words.get(word, -1) for word in words] + [-1] * info.num_oov_buckets
     old = load_checkpoint(path).get_variable_to_shape_map().get(name)
     shape = variable.shape.as_list()
     if old is None:
         raise errors.NotFoundError(f"{path} has no tensor {name!r}")
-    if len(old) != len(shape) or shape[info.axis] != len(rows) or len(known) > old[info.axis]:
+    if len(old) != len(shape) or shape[info.axis] != len(rows) or len(old_words) > old[info.axis]:
         raise errors.InvalidArgumentError(
             f"{variable.name} of shape {shape} must have {len(rows)} words along axis {info.axis}, "
-            f"and {name!r} of shape {old} at least {len(known)}"
+            f"and {name!r} of shape {old} at least {len(old_words)}"
         )
     _assign_words(path, name, variable, info, rows)
 
@@ -152,21 +152,21 @@ def _assign_words(
     path: str, name: str, variable: Variable, info: VocabInfo, rows: Sequence[int]
 ) -> None:
     make = info.backup_initializer or zeros_initializer()
-    chosen = np.array(rows, np.int64)
-    there = np.expand_dims(
-        chosen >= 0, [i for i in range(variable.shape.ndims or 0) if i != info.axis]
+    selected = np.array(rows, np.int64)
+    is_found = np.expand_dims(
+        selected >= 0, [i for i in range(variable.shape.ndims or 0) if i != info.axis]
     )
     (saveable,) = saveables_for([variable])
     dtype = variable.dtype.base_dtype
     graph = variable.graph
     with graph.as_default(), graph.control_dependencies(None), graph.device(variable.device):
         (stored,) = restore_v2(path, [name], [""], [dtype], name="checkpoint_initializer")
-        kept = out("GatherV2", [stored, constant(np.maximum(chosen, 0)), info.axis])
+        old_rows = out("GatherV2", [stored, constant(np.maximum(selected, 0)), info.axis])
         anew = make(variable.shape.as_list(), dtype=dtype)
-        value = out("SelectV2", [constant(there), kept, anew])
+        value = out("SelectV2", [constant(is_found), old_rows, anew])
         value.set_shape(variable.shape)
-        made = saveable.restore([value], None)
-    variable.replace_initializer(made.node if isinstance(made, Output) else made, value)
+        restore = saveable.restore([value], None)
+    variable.replace_initializer(restore.node if isinstance(restore, Output) else restore, value)
 
 
 def _words(path: str, size: int) -> list[bytes]:

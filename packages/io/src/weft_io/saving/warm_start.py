@@ -54,13 +54,13 @@ def init_from_checkpoint(ckpt_dir_or_file: Any, assignment_map: Any) -> None:
     reader = load_checkpoint(ckpt_dir_or_file)
     path = _prefix(ckpt_dir_or_file)
     pairs = assignment_map.items() if isinstance(assignment_map, Mapping) else assignment_map
-    wanted: list[tuple[str, Any]] = []
+    expected: list[tuple[str, Any]] = []
     for name, target in sorted(pairs, key=lambda pair: str(pair[0])):
-        found = _variable(target)
-        wanted += _scope(name, target) if found is None else [(name, found)]
-    for name, variable in wanted:
+        result = _variable(target)
+        expected += _scope(name, target) if result is None else [(name, result)]
+    for name, variable in expected:
         _check(reader, name, variable)
-    for name, variable in wanted:
+    for name, variable in expected:
         for part in _parts(variable):
             read_initially(path, name, part)
         _log.info("Initialize variable %s from checkpoint %s with %s", variable, path, name)
@@ -124,14 +124,14 @@ def _check(reader: CheckpointReader, name: str, variable: Any) -> None:
         near = difflib.get_close_matches(name, reader.get_variable_to_shape_map(), n=3)
         hint = f" (near names: {', '.join(near)})" if near else ""
         raise TensorNotFoundError(f"{path} has no tensor {name!r}{hint}")
-    got, dtype = reader.shape(name), reader.dtype(name)
+    actual, dtype = reader.shape(name), reader.dtype(name)
     for part in _parts(variable):
         info = part._get_save_slice_info()
         dims = as_dims(part.shape) if info is None else tuple(info.full_shape)
-        if not compatible_dims(dims, got):
+        if not compatible_dims(dims, actual):
             raise errors.InvalidArgumentError(
                 f"tensor {name!r} of {path} must have shape {format_dims(dims)} for "
-                f"{part.name}, got {format_dims(got)}"
+                f"{part.name}, got {format_dims(actual)}"
             )
         if part.dtype.base_dtype is not dtype:
             raise errors.InvalidArgumentError(
@@ -154,5 +154,5 @@ def read_initially(path: str, name: str, variable: Variable) -> None:
             name="checkpoint_initializer",
         )
         value.set_shape(variable.shape)
-        made = saveable.restore([value], None)
-    variable.replace_initializer(made.node if isinstance(made, Output) else made, value)
+        restore = saveable.restore([value], None)
+    variable.replace_initializer(restore.node if isinstance(restore, Output) else restore, value)

@@ -198,8 +198,8 @@ class PaddedBatchSource(BatchSource):
                     f"{len(shape)}"
                 )
         sizes = [
-            max(column_sizes) if wanted < 0 else self._fitting(wanted, max(column_sizes), i)
-            for wanted, column_sizes in zip(target, zip(*shapes, strict=True), strict=True)
+            max(column_sizes) if expected < 0 else self._fitting(expected, max(column_sizes), i)
+            for expected, column_sizes in zip(target, zip(*shapes, strict=True), strict=True)
         ]
         if not target:
             return stacked(column, self.empty)
@@ -210,13 +210,13 @@ class PaddedBatchSource(BatchSource):
             row[tuple([slice(n) for n in value.shape])] = value
         return result
 
-    def _fitting(self, wanted: int, largest: int, i: int) -> int:
-        if largest > wanted:
+    def _fitting(self, expected: int, largest: int, i: int) -> int:
+        if largest > expected:
             raise errors.PaddingError(
                 f"Attempted to pad to a smaller size than the input element: component {i} is to "
-                f"have the size {wanted}, got {largest}"
+                f"have the size {expected}, got {largest}"
             )
-        return wanted
+        return expected
 
 
 class UnbatchSource(Source):
@@ -259,8 +259,8 @@ class _UnbatchStream(ForwardingStream):
         self._size = element[0].shape[0]
 
     def save(self) -> Any:
-        rest = self._next < self._size
-        current = [value[self._next :] for value in self._current] if rest else None
+        remaining = self._next < self._size
+        current = [value[self._next :] for value in self._current] if remaining else None
         return [current, saved(self._input)]
 
     def restore(self, state: Any) -> None:

@@ -121,12 +121,12 @@ class _Reading:
             raise self._foreign("it does not begin as one")
         if head[1] != _VERSION:
             raise self._foreign(f"it has version {head[1]!r}, where {_VERSION} is known")
-        found = head[2]
-        wanted = _form_of(self._parts)
-        if not _compatible(found, wanted):
+        result = head[2]
+        form = _form_of(self._parts)
+        if not _compatible(result, form):
             raise errors.InvalidArgumentError(
                 f"the cache {self._path} holds elements of another dataset: they are "
-                f"{_described(found)}, where {_described(wanted)} are wanted; remove the file, or "
+                f"{_described(result)}, where {_described(form)} are wanted; remove the file, or "
                 "give this dataset a name of its own"
             )
 
@@ -174,15 +174,16 @@ class _Reading:
         if self._record() is not None:
             raise self._damaged("has more records behind its end mark")
 
-    def _damaged(self, how: str) -> errors.DataLossError:
+    def _damaged(self, description: str) -> errors.DataLossError:
         return errors.DataLossError(
-            f"the cache {self._path} {how}; remove it, and the next whole pass writes it again",
+            f"the cache {self._path} {description}; remove it, and the next whole pass writes it "
+            "again",
             details={"file": self._path, "offset": self._file.offset},
         )
 
-    def _foreign(self, why: str) -> errors.InvalidArgumentError:
+    def _foreign(self, reason: str) -> errors.InvalidArgumentError:
         return errors.InvalidArgumentError(
-            f"{self._path} is no cache of a dataset: {why}; remove it, or give another name"
+            f"{self._path} is no cache of a dataset: {reason}; remove it, or give another name"
         )
 
     def save(self) -> Any:
@@ -276,14 +277,14 @@ def _dims_of(sizes: list[int] | None) -> tuple[int | None, ...] | None:
     return None if sizes is None else tuple(None if size < 0 else size for size in sizes)
 
 
-def _compatible(found: Any, wanted: list[Any]) -> bool:
+def _compatible(result: Any, expected: list[Any]) -> bool:
     return (
-        isinstance(found, list)
-        and len(found) == len(wanted)
-        and all(map(_is_part, found))
+        isinstance(result, list)
+        and len(result) == len(expected)
+        and all(map(_is_part, result))
         and all(
             name == wanted_name and compatible_dims(_dims_of(sizes), _dims_of(wanted_sizes))
-            for (name, sizes), (wanted_name, wanted_sizes) in zip(found, wanted, strict=True)
+            for (name, sizes), (wanted_name, wanted_sizes) in zip(result, expected, strict=True)
         )
     )
 
@@ -295,10 +296,10 @@ def _is_part(value: Any) -> bool:
     return sizes is None or (isinstance(sizes, list) and all(type(size) is int for size in sizes))
 
 
-def _described(found: Any) -> str:
-    if not isinstance(found, list) or not all(map(_is_part, found)):
-        return repr(found)
-    return ", ".join(f"{name} {TensorShape(_dims_of(sizes))}" for name, sizes in found) or "empty"
+def _described(result: Any) -> str:
+    if not isinstance(result, list) or not all(map(_is_part, result)):
+        return repr(result)
+    return ", ".join(f"{name} {TensorShape(_dims_of(sizes))}" for name, sizes in result) or "empty"
 
 
 def _fits(element: Element, parts: Sequence[Part]) -> bool:

@@ -36,8 +36,8 @@ class FunctionCall:
 
     def __call__(self, values: Sequence[Any]) -> Element:
         """Return the results for some arguments."""
-        given = [graph_value(value) if type(value) is bytes else value for value in values]
-        return tuple([component(value) for value in self._body(given)])
+        arguments = [graph_value(value) if type(value) is bytes else value for value in values]
+        return tuple([component(value) for value in self._body(arguments)])
 
 
 def call_of(node: Node, attribute: str, device: Device) -> FunctionCall:
@@ -51,8 +51,8 @@ def with_captured(call: Call, captured: Sequence[Any]) -> Call:
     """Return a call with its last arguments bound."""
     if not captured:
         return call
-    rest = tuple(captured)
-    return lambda values: call((*values, *rest))
+    remaining = tuple(captured)
+    return lambda values: call((*values, *remaining))
 
 
 def preserving(call: Call) -> Call:

@@ -39,7 +39,7 @@ class DirectedInterleaveSource(Source):
     def iterate(self, root: Root) -> Stream:
         """Over the elements that are chosen."""
         return _DirectedInterleaveStream(
-            self._selector.iterate(root), [each.iterate(root) for each in self._inner], self._stop
+            self._selector.iterate(root), [item.iterate(root) for item in self._inner], self._stop
         )
 
 
@@ -61,34 +61,34 @@ class _DirectedInterleaveStream(Stream):
             number = self._selector.get()
             if number is None:
                 break
-            chosen = int(number[0])
-            if not 0 <= chosen < len(self._inner):
+            selected = int(number[0])
+            if not 0 <= selected < len(self._inner):
                 raise errors.InvalidArgumentError(
-                    f"Selector index out of range: {chosen} is not in [0, {len(self._inner)})"
+                    f"Selector index out of range: {selected} is not in [0, {len(self._inner)})"
                 )
-            if not self._open[chosen]:
+            if not self._open[selected]:
                 continue
-            self._last = self._inner[chosen]
+            self._last = self._inner[selected]
             element = self._last.get()
             if element is not None:
                 return element
-            self._open[chosen] = False
+            self._open[selected] = False
             if self._stop:
                 break
         self._open = [False] * len(self._inner)
         return None
 
     def save(self) -> Any:
-        inner = [saved(each) for each in self._inner]
+        inner = [saved(item) for item in self._inner]
         return [list(self._open), inner, saved(self._selector)]
 
     def restore(self, state: Any) -> None:
         is_open, inner, selector = fields(state, list, list, None)
         self._open = fields(is_open, *[bool] * len(self._inner))
-        for stream, each in zip(
+        for stream, field in zip(
             self._inner, fields(inner, *[None] * len(self._inner)), strict=True
         ):
-            resume(stream, each)
+            resume(stream, field)
         resume(self._selector, selector)
 
     def close(self) -> None:

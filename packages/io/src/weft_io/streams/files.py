@@ -67,22 +67,22 @@ class _RecordsStream(Stream):
         self._taken += 1
         return (self._records[self._taken - 1],)
 
-    def pull(self, most: int) -> list[Element]:
+    def pull(self, limit: int) -> list[Element]:
         while self._taken >= len(self._records):
             if not self._read():
                 return []
         start = self._taken
-        self._taken = min(len(self._records), start + most)
+        self._taken = min(len(self._records), start + limit)
         return list(zip(self._records[start : self._taken], strict=True))
 
     def place(self) -> str:
         if self._file is None or not self._taken:
             return ""
         path = self._source.paths[self._next_file - 1]
-        what = "line" if self.kind == "TextLine" else "record"
+        label = "line" if self.kind == "TextLine" else "record"
         if self._before is None:
-            return f"{what} {self._taken} from byte {self._base} of {path}"
-        return f"{what} {self._before + self._taken} of {path}"
+            return f"{label} {self._taken} from byte {self._base} of {path}"
+        return f"{label} {self._before + self._taken} of {path}"
 
     def _read(self) -> bool:
         """Read a piece, or go to the next file; false behind the last."""
@@ -112,12 +112,12 @@ class _RecordsStream(Stream):
         self._next_file = count_in(number, len(self._source.paths), "the number of files")
         if place is None:
             return
-        base, taken = fields(place, int, int)
+        base, num_read = fields(place, int, int)
         count_in(base, 1 << 62, "an offset")
         count_in(self._next_file - 1, len(self._source.paths), "the number of the file")
         self._file = self._source.open(self._source.paths[self._next_file - 1], base)
         self._before = None
-        self._skip(count_in(taken, 1 << 62, "the number of records"))
+        self._skip(count_in(num_read, 1 << 62, "the number of records"))
 
     def _skip(self, count: int) -> None:
         """Leave out records from where the file is."""

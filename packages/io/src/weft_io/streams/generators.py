@@ -83,14 +83,14 @@ class _GeneratorStream(Stream):
     def get(self) -> Element | None:
         if self._ended:
             return None
-        found = self._next()
-        return None if self._ended else self._converted(found)
+        result = self._next()
+        return None if self._ended else self._converted(result)
 
     def _next(self) -> Any:
         try:
             if self._items is None:
                 self._items = iter(_iterable(self._source.function(*self._source.args)))
-            found = next(self._items)
+            item = next(self._items)
         except StopIteration:
             self._ended, self._items = True, None  # which may hold files or threads
             return None
@@ -99,16 +99,16 @@ class _GeneratorStream(Stream):
         except Exception as error:  # because the generator is the user's and may raise anything
             raise _wrapped(error) from error
         self._given += 1
-        return found
+        return item
 
-    def _converted(self, found: Any) -> Element:
+    def _converted(self, result: Any) -> Element:
         source = self._source
         try:
-            leaves = source.function.flatten(found)
+            leaves = source.function.flatten(result)
         except (errors.OpError, TypeError, ValueError) as cause:
             raise errors.InvalidTypeError(
                 "`generator` yielded an element that did not match the expected structure. "
-                f"The yielded element was {shown(found)}: {cause}"
+                f"The yielded element was {shown(result)}: {cause}"
             ) from cause
         values = [
             _component(leaf, dtype, dims)
@@ -120,12 +120,12 @@ class _GeneratorStream(Stream):
         return [self._given, self._ended]
 
     def restore(self, state: Any) -> None:
-        given, ended = fields(state, int, bool)
-        for _ in range(count_in(given, 1 << 62, "the number of elements")):
+        num_given, has_ended = fields(state, int, bool)
+        for _ in range(count_in(num_given, 1 << 62, "the number of elements")):
             self._next()
             if self._ended:
                 break
-        self._ended = ended
+        self._ended = has_ended
 
     def close(self) -> None:
         items, self._items = self._items, None
@@ -159,10 +159,10 @@ def _component(value: Any, dtype: DType, dims: Dims) -> Any:
     return np.array(array)
 
 
-def _iterable(made: Any) -> Any:
-    if not (hasattr(made, "__iter__") or hasattr(made, "__getitem__")):
-        raise errors.InvalidTypeError(f"`generator` must return an iterable, got {made!r}")
-    return made
+def _iterable(result: Any) -> Any:
+    if not (hasattr(result, "__iter__") or hasattr(result, "__getitem__")):
+        raise errors.InvalidTypeError(f"`generator` must return an iterable, got {result!r}")
+    return result
 
 
 def _wrapped(error: Exception) -> errors.OpError:

@@ -129,11 +129,11 @@ class IteratorResource(Resource):
         return self._stream
 
     def _not_started(self) -> errors.FailedPreconditionError:
-        waits = " It then goes on from the state that was restored." if self._waiting else ""
+        note = " It then goes on from the state that was restored." if self._waiting else ""
         return errors.FailedPreconditionError(
             f"GetNext() failed because the iterator {self.name!r} has not been initialized. Ensure "
             "that you have run the initializer operation for this iterator before getting the "
-            f"next element: session.run(iterator.initializer).{waits}"
+            f"next element: session.run(iterator.initializer).{note}"
         )
 
     # ------------------------------------------------------------------ elements
@@ -157,8 +157,8 @@ class IteratorResource(Resource):
     def _attempt(self) -> Any:
         stream = self._started()
         if isinstance(stream, PrefetchStream):
-            found = stream.poll(self._waiters.wake)
-            return found if found is NOT_READY else self._checked(found)
+            result = stream.poll(self._waiters.wake)
+            return result if result is NOT_READY else self._checked(result)
         return self._checked(stream.get())
 
     def _checked(self, element: Element | None) -> Element:
@@ -211,11 +211,11 @@ class IteratorResource(Resource):
             _log.warning("There is no state to restore the iterator %r; it begins anew.", self.name)
             return _State("", None)
         types, by, stream = fields(form.decode(data), list, str, None)
-        wanted = [dtype.name for dtype in self.types]
-        if types != wanted:
+        expected = [dtype.name for dtype in self.types]
+        if types != expected:
             raise errors.InvalidArgumentError(
                 f"the state is of another pipeline: its elements are {', '.join(map(str, types))}, "
-                f"those of the iterator {self.name!r} are {', '.join(wanted)}"
+                f"those of the iterator {self.name!r} are {', '.join(expected)}"
             )
         return _State(by, stream)
 

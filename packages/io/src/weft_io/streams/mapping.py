@@ -112,9 +112,9 @@ class _FlatMapStream(ForwardingStream):
     def get(self) -> Element | None:
         while True:
             if self._current is not None:
-                found = self._current.get()
-                if found is not None:
-                    return found
+                result = self._current.get()
+                if result is not None:
+                    return result
                 self._current.close()
                 self._current = None
             element = self._input.get()
@@ -138,10 +138,10 @@ class _FlatMapStream(ForwardingStream):
         open_one, inner = fields(state, None, None)
         resume(self._input, inner)
         if open_one is not None:
-            element, each = fields(open_one, list, None)
+            element, item = fields(open_one, list, None)
             self._begin(element_of(element))
             assert self._current is not None
-            resume(self._current, each)
+            resume(self._current, item)
 
     def close(self) -> None:
         super().close()
@@ -159,9 +159,9 @@ class InterleaveSource(Source):
     """
 
     def __init__(self, inner: Source, call: Call, cycle: int, block: int) -> None:
-        for what, value in (("cycle_length", cycle), ("block_length", block)):
+        for label, value in (("cycle_length", cycle), ("block_length", block)):
             if value < 1:
-                raise errors.InvalidArgumentError(f"`{what}` must be > 0, got {value}")
+                raise errors.InvalidArgumentError(f"`{label}` must be > 0, got {value}")
         self._inner = inner
         self._call = call
         self._cycle = cycle
@@ -256,10 +256,10 @@ class InterleaveStream(ForwardingStream):
         resume(self._input, inner)
         places = self._fitted(places)
         self._open = [None] * len(places)
-        for i, each in enumerate(places):
-            if each is None:
+        for i, item in enumerate(places):
+            if item is None:
                 continue
-            values, one = fields(each, list, None)
+            values, one = fields(item, list, None)
             element = element_of(values)
             stream = self.begin(element)
             resume(stream, one)
@@ -271,9 +271,9 @@ class InterleaveStream(ForwardingStream):
         missing = self._cycle - len(places)
         if missing >= 0:
             return [*places, *[None] * missing]
-        kept = [i for i, each in enumerate(places) if each is not None or i == self._place]
-        self._place = kept.index(self._place)
-        return [*[places[i] for i in kept], *[None] * (self._cycle - len(kept))]
+        indices = [i for i, item in enumerate(places) if item is not None or i == self._place]
+        self._place = indices.index(self._place)
+        return [*[places[i] for i in indices], *[None] * (self._cycle - len(indices))]
 
     def close(self) -> None:
         """Close them all."""

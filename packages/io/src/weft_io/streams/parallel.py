@@ -79,16 +79,16 @@ class ParallelMapStream(ForwardingStream):
     """A function applied to several elements concurrently, with results in order.
 
     Args:
-      most: number of concurrent calls.
+      limit: number of concurrent calls.
       pool: their threads.
     """
 
     kind = "ParallelMap"
 
-    def __init__(self, inner: Stream, call: Call, most: int, pool: ThreadPool) -> None:
+    def __init__(self, inner: Stream, call: Call, limit: int, pool: ThreadPool) -> None:
         super().__init__(inner)
         self._call = call
-        self._most = most
+        self._most = limit
         self._pool = pool
         self._line: deque[_Pending] = deque()
         self._ended = False
@@ -113,8 +113,8 @@ class ParallelMapStream(ForwardingStream):
         self._fill(self._most)
         return head.wait(self._call)
 
-    def _fill(self, most: int) -> None:
-        while len(self._line) < most and not self._ended:
+    def _fill(self, limit: int) -> None:
+        while len(self._line) < limit and not self._ended:
             try:
                 element = self._input.get()
             except errors.OpError as error:
@@ -134,8 +134,8 @@ class ParallelMapStream(ForwardingStream):
     def save(self) -> Any:
         """Return the arguments of pending calls, and the state of the input."""
         line = [
-            saved_failure(each.error) if each.element is None else list(each.element)
-            for each in self._line
+            saved_failure(item.error) if item.element is None else list(item.element)
+            for item in self._line
         ]
         return [self._ended, line, saved(self._input)]
 
@@ -143,18 +143,18 @@ class ParallelMapStream(ForwardingStream):
         """Begin the calls again."""
         self._ended, line, inner = fields(state, bool, list, None)
         resume(self._input, inner)
-        for each in line:
-            failure = failure_of(each)
+        for item in line:
+            failure = failure_of(item)
             if failure is None:
-                self._add(element_of(each))
+                self._add(element_of(item))
             else:
                 self._line.append(_Pending(None, failure))
 
     def close(self) -> None:
         """Wait for the calls under way."""
-        for each in self._line:
-            if each.task is not None and not each.task.claim():
-                each.task.finished.wait()
+        for item in self._line:
+            if item.task is not None and not item.task.claim():
+                item.task.finished.wait()
         self._line.clear()
         self._ended = True
         super().close()

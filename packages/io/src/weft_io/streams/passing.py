@@ -30,10 +30,10 @@ class TakeStream(ForwardingStream):
     @staticmethod
     def cardinality(count: int, *arguments: Any) -> int:
         """Return the number of elements, limited by the count."""
-        most = int(arguments[0])
-        if most < 0 or count == UNKNOWN:
+        limit = int(arguments[0])
+        if limit < 0 or count == UNKNOWN:
             return count
-        return most if count == INFINITE else min(count, most)
+        return limit if count == INFINITE else min(count, limit)
 
     def __init__(self, inner: Stream, count: int) -> None:
         super().__init__(inner)
@@ -201,13 +201,13 @@ class _RepeatStream(ForwardingStream):
                 self._got = False
         return None
 
-    def pull(self, most: int) -> list[Element]:
+    def pull(self, limit: int) -> list[Element]:
         if self._done != self._count:
-            found = self._input.pull(most)
-            if found:
+            result = self._input.pull(limit)
+            if result:
                 self._got = True
-                return found
-        return super().pull(most)
+                return result
+        return super().pull(limit)
 
     def save(self) -> Any:
         return [self._count, self._done, self._got, saved(self._input)]
@@ -273,7 +273,7 @@ class ZipSource(Source):
 
     def cardinality(self) -> int:
         """Return the smallest cardinality."""
-        counts = [each.cardinality() for each in self._inner]
+        counts = [item.cardinality() for item in self._inner]
         if UNKNOWN in counts:
             return UNKNOWN
         return min([count for count in counts if count != INFINITE], default=INFINITE)
@@ -315,8 +315,8 @@ class _ZipStream(Stream):
     def restore(self, state: Any) -> None:
         self._ended, inner = fields(state, bool, list)
         states = fields(inner, *[None] * len(self._inputs))
-        for stream, each in zip(self._inputs, states, strict=True):
-            resume(stream, each)
+        for stream, item in zip(self._inputs, states, strict=True):
+            resume(stream, item)
 
     def close(self) -> None:
         for stream in self._inputs:

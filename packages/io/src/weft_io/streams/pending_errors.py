@@ -24,5 +24,5 @@ def failure_of(state: Any) -> errors.OpError | None:
     mark, code, message = fields(state, str, int, str)
     if mark != _MARK:
         raise errors.InvalidArgumentError(f"the state must have an error here, got {state!r}")
-    found: errors.OpError = errors.from_code(code)(message)
-    return found
+    op_error: errors.OpError = errors.from_code(code)(message)
+    return op_error

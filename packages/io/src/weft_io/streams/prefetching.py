@@ -128,9 +128,9 @@ class _Buffer:
 
 
 def _call(method: weakref.WeakMethod[Callable[[], None]]) -> None:
-    found = method()
-    if found is not None:
-        found()
+    result = method()
+    if result is not None:
+        result()
 
 
 def _pulled(stream: Stream) -> Element | Exception | None:

@@ -45,12 +45,12 @@ class ScanStream(ForwardingStream):
         if element is None:
             return None
         try:
-            found = self._call((*self._state, *element))
+            result = self._call((*self._state, *element))
         except errors.OpError as error:
             placed(error, self._input.place())
             raise
-        self._state = found[: len(self._state)]
-        return found[len(self._state) :]
+        self._state = result[: len(self._state)]
+        return result[len(self._state) :]
 
     def save(self) -> Any:
         """Return the state, and that of the input."""
@@ -134,7 +134,7 @@ class UniqueStream(ForwardingStream):
         """Restore the position."""
         seen, inner = fields(state, list, None)
         resume(self._input, inner)
-        elements = [element_of(each) for each in seen]
+        elements = [element_of(item) for item in seen]
         self._seen = {_key_of(element): element for element in elements}
 
 
@@ -207,8 +207,8 @@ class AssertCardinalityStream(ForwardingStream):
         element = self._input.get()
         if element is None:
             if self._given != self._count:
-                wanted = "an infinite number of" if self._count == INFINITE else self._count
-                raise self._wrong(f"{wanted} elements but contained only {self._given} elements.")
+                count = "an infinite number of" if self._count == INFINITE else self._count
+                raise self._wrong(f"{count} elements but contained only {self._given} elements.")
             return None
         self._given += 1
         if self._count not in (INFINITE, UNKNOWN) and self._given > self._count:
@@ -218,8 +218,8 @@ class AssertCardinalityStream(ForwardingStream):
         return element
 
     @staticmethod
-    def _wrong(what: str) -> errors.FailedPreconditionError:
-        return errors.FailedPreconditionError(f"Input dataset was expected to contain {what}")
+    def _wrong(label: str) -> errors.FailedPreconditionError:
+        return errors.FailedPreconditionError(f"Input dataset was expected to contain {label}")
 
     def save(self) -> Any:
         """Return the count, and the state of the input."""

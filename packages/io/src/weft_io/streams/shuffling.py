@@ -51,17 +51,17 @@ class ShuffleSource(Source):
     Args:
       size: of the buffer that the next element is chosen from.
       seeds: two numbers; both 0 for an order that differs each time.
-      again: whether each pass has an order of its own.
+      reshuffles: whether each pass has an order of its own.
     Raises: InvalidArgumentError: the size is below 1.
     """
 
-    def __init__(self, inner: Source, size: int, seeds: tuple[int, int], again: bool) -> None:
+    def __init__(self, inner: Source, size: int, seeds: tuple[int, int], reshuffles: bool) -> None:
         if size < 1:
             raise errors.InvalidArgumentError(f"buffer_size must be greater than zero, got {size}")
         self._inner = inner
         self._size = size
         self._seeds = seeds if any(seeds) else philox.entropy()
-        self._again = again
+        self._again = reshuffles
 
     def iterate(self, root: Root) -> Stream:
         """Over all of them."""
@@ -124,7 +124,7 @@ class _ShuffleStream(ForwardingStream):
         return [self._draws.state, self._number, seeds, self._ended, elements, saved(self._input)]
 
     def restore(self, state: Any) -> None:
-        draws, number, seeds, ended, elements, inner = fields(
+        draws, number, seeds, has_ended, elements, inner = fields(
             state, int, int, list, bool, list, None
         )
         resume(self._input, inner)
@@ -133,5 +133,5 @@ class _ShuffleStream(ForwardingStream):
         self._draws.state = draws & _MASK
         self._number = number
         self._root.resume_pass(self._source, number)
-        self._ended = ended
+        self._ended = has_ended
         self._buffer = [element_of(element) for element in elements]

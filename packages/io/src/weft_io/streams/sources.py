@@ -150,11 +150,11 @@ class _RangeStream(Stream):
         self._next = i + 1
         return (self._scalar(self._numbers[i]),)
 
-    def pull(self, most: int) -> list[Element]:
-        chosen = self._numbers[self._next : self._next + most]
-        self._next += len(chosen)
+    def pull(self, limit: int) -> list[Element]:
+        selected = self._numbers[self._next : self._next + limit]
+        self._next += len(selected)
         scalar = self._scalar
-        return [(scalar(number),) for number in chosen]
+        return [(scalar(number),) for number in selected]
 
     def save(self) -> Any:
         return [self._next]

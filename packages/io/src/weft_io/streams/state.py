@@ -114,9 +114,9 @@ def decode(data: bytes) -> Any:
 
 
 class _Reader:
-    def __init__(self, data: bytes, at: int, end: int) -> None:
+    def __init__(self, data: bytes, index: int, end: int) -> None:
         self._data = data
-        self._at = at
+        self._at = index
         self._end = end
 
     def expect_end(self) -> None:
@@ -166,19 +166,21 @@ class _Reader:
             raise _SEAL.damaged(f"has no shape and elements of a tensor at {self._at}")
         shape, items = parts
         sized = all(type(size) is int and size >= 0 for size in shape)
-        held = all(isinstance(item, ElementsSource | RaggedVariant) for item in items)
-        if not sized or not held or len(shape) > _MOST_AXES or math.prod(shape) != len(items):
+        is_variant = all(isinstance(item, ElementsSource | RaggedVariant) for item in items)
+        if not sized or not is_variant or len(shape) > _MOST_AXES or math.prod(shape) != len(items):
             raise _SEAL.damaged(f"has no {shape} variants at {self._at}, but {len(items)} values")
         array = np.empty(len(items), object)
         array[:] = items
         return array.reshape(shape)
 
     def _take(self, count: int) -> bytes:
-        at = self._at
-        if count > self._end - at:
-            raise _SEAL.damaged(f"needs {count} bytes at {at}, where {self._end - at} are left")
-        self._at = at + count
-        return self._data[at : at + count]
+        index = self._at
+        if count > self._end - index:
+            raise _SEAL.damaged(
+                f"needs {count} bytes at {index}, where {self._end - index} are left"
+            )
+        self._at = index + count
+        return self._data[index : index + count]
 
     def _size(self) -> int:
         """Return a number of things that need at least a byte each."""

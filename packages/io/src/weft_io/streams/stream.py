@@ -70,9 +70,9 @@ class Root:
         """Return the cached data of a source, or None."""
         return self._cached.get(source)
 
-    def cache(self, source: Source, what: Any) -> None:
+    def cache(self, source: Source, label: Any) -> None:
         """Cache something for later passes over a source."""
-        self._cached[source] = what
+        self._cached[source] = label
 
 
 class Source:
@@ -136,16 +136,16 @@ class Stream:
         """Return the next element; None at the end, and from then on."""
         raise NotImplementedError
 
-    def pull(self, most: int) -> list[Element]:
-        """Return the next elements, at most `most`; none at the end.
+    def pull(self, limit: int) -> list[Element]:
+        """Return the next elements, at most `limit`; none at the end.
 
         Elements before a failed one are lost, as in a batch.
         """
-        found: list[Element] = []
+        elements: list[Element] = []
         get = self.get
-        while len(found) < most and (element := get()) is not None:
-            found.append(element)
-        return found
+        while len(elements) < limit and (element := get()) is not None:
+            elements.append(element)
+        return elements
 
     def place(self) -> str:
         """Return the location of the last element, such as "line 3 of a.csv"; "" if unknown."""
@@ -218,10 +218,10 @@ class _ElementsStream(Stream):
         self._next += 1
         return self._elements[self._next - 1]
 
-    def pull(self, most: int) -> list[Element]:
-        found = list(self._elements[self._next : self._next + most])
-        self._next += len(found)
-        return found
+    def pull(self, limit: int) -> list[Element]:
+        result = list(self._elements[self._next : self._next + limit])
+        self._next += len(result)
+        return result
 
     def save(self) -> Any:
         return [self._next]
@@ -272,26 +272,26 @@ def fields(state: Any, *types: type | None) -> list[Any]:
         not isinstance(state, list)
         or len(state) != len(types)
         or not all(
-            wanted is None or type(field) is wanted
-            for field, wanted in zip(state, types, strict=True)
+            expected is None or type(field) is expected
+            for field, expected in zip(state, types, strict=True)
         )
     ):
-        wanted = ", ".join("any" if each is None else each.__name__ for each in types)
-        got = [type(each).__name__ for each in state] if isinstance(state, list) else state
+        expected = ", ".join("any" if item is None else item.__name__ for item in types)
+        actual = [type(item).__name__ for item in state] if isinstance(state, list) else state
         raise errors.InvalidArgumentError(
-            f"the state of an iterator must have the fields [{wanted}] here, got {got!r}"
+            f"the state of an iterator must have the fields [{expected}] here, got {actual!r}"
         )
     return state
 
 
-def count_in(value: int, most: int, what: str) -> int:
+def count_in(value: int, limit: int, label: str) -> int:
     """Return a number from a state.
 
     Raises: InvalidArgumentError: it is not in [0, most].
     """
-    if not 0 <= value <= most:
+    if not 0 <= value <= limit:
         raise errors.InvalidArgumentError(
-            f"the state of an iterator is of another pipeline: {what} must be in [0, {most}], "
+            f"the state of an iterator is of another pipeline: {label} must be in [0, {limit}], "
             f"got {value}"
         )
     return value

@@ -47,31 +47,31 @@ class _Splitter:
         self._record = re.compile(field + fields)
         self._rest = re.compile(inside + outside + fields)
 
-    def records(self, lines: Sequence[bytes], begun: list[bytes]) -> list[bytes]:
+    def records(self, lines: Sequence[bytes], started: list[bytes]) -> list[bytes]:
         """Return the records that end in some lines.
 
         Args:
-          begun: the lines of a record that goes on; it is changed.
+          started: the lines of a record that goes on; it is changed.
         """
         records: list[bytes] = []
         for line in lines:
-            if begun or b'"' in line:
-                self._split(line, begun, records)
+            if started or b'"' in line:
+                self._split(line, started, records)
             else:
                 records += _by_returns(line)
         return records
 
-    def _split(self, line: bytes, begun: list[bytes], records: list[bytes]) -> None:
-        at, pattern = 0, self._rest if begun else self._record
-        while at < len(line) or not at:
-            found = pattern.match(line, at)
-            end = found.end() if found else at
-            if found is None or line[end : end + 1] not in (b"", b"\r"):
-                begun.append(line[at:])  # a field in quotes that does not end here
+    def _split(self, line: bytes, started: list[bytes], records: list[bytes]) -> None:
+        index, pattern = 0, self._rest if started else self._record
+        while index < len(line) or not index:
+            match = pattern.match(line, index)
+            end = match.end() if match else index
+            if match is None or line[end : end + 1] not in (b"", b"\r"):
+                started.append(line[index:])  # a field in quotes that does not end here
                 return
-            records.append(b"\n".join([*begun, line[at:end]]))
-            begun.clear()
-            at, pattern = end + 1, self._record
+            records.append(b"\n".join([*started, line[index:end]]))
+            started.clear()
+            index, pattern = end + 1, self._record
 
 
 def _by_returns(line: bytes) -> list[bytes]:
@@ -100,13 +100,13 @@ class CsvRecords:
     def read_chunk(self) -> list[bytes]:
         """Return some records; none at the end."""
         records: list[bytes] = []
-        begun: list[bytes] = []  # lines of a record that goes on
+        started: list[bytes] = []  # lines of a record that goes on
         while not records:
             lines = self._lines.read_chunk()
             if self._splitter is None:
                 records = [record for line in lines for record in _by_returns(line)]
             else:
-                records = self._whole(self._splitter, lines, begun)
+                records = self._whole(self._splitter, lines, started)
             if records and self._skips:
                 self._skips = False
                 del records[0]
@@ -116,18 +116,18 @@ class CsvRecords:
         return records
 
     def _whole(
-        self, splitter: _Splitter, lines: Sequence[bytes], begun: list[bytes]
+        self, splitter: _Splitter, lines: Sequence[bytes], started: list[bytes]
     ) -> list[bytes]:
         """Records of lines, and of those up to the end of the last one.
 
         So `offset` is always at the start of a record.
         """
-        records = splitter.records(lines, begun)
-        while begun and (lines := self._lines.read_chunk()):
-            records += splitter.records(lines, begun)
-        if begun:  # at the end of the file
-            records.append(b"\n".join(begun))
-            begun.clear()
+        records = splitter.records(lines, started)
+        while started and (lines := self._lines.read_chunk()):
+            records += splitter.records(lines, started)
+        if started:  # at the end of the file
+            records.append(b"\n".join(started))
+            started.clear()
         return records
 
     def close(self) -> None:
@@ -263,12 +263,12 @@ class _SqlStream(Stream):
         return [self._given, self._ended]
 
     def restore(self, state: Any) -> None:
-        given, ended = fields(state, int, bool)
-        for _ in range(count_in(given, 1 << 62, "the number of rows")):
+        num_given, has_ended = fields(state, int, bool)
+        for _ in range(count_in(num_given, 1 << 62, "the number of rows")):
             if self._row() is None:
                 break
             self._given += 1
-        self._ended = ended
+        self._ended = has_ended
 
     def close(self) -> None:
         connection, self._connection, self._rows = self._connection, None, None

@@ -34,7 +34,7 @@ def saved_elements(elements: Sequence[Element]) -> list[Any]:
 
 def elements_of(state: list[Any]) -> list[Element]:
     """Return the elements that `saved_elements` gave."""
-    return [element_of(each) for each in state]
+    return [element_of(item) for item in state]
 
 
 class WindowStream(ForwardingStream):
@@ -51,10 +51,10 @@ class WindowStream(ForwardingStream):
     kind = "Window"
 
     def __init__(self, inner: Stream, size: int, shift: int, stride: int, drop: bool) -> None:
-        for what, number in (("size", size), ("shift", shift), ("stride", stride)):
+        for label, number in (("size", size), ("shift", shift), ("stride", stride)):
             if number < 1:
                 raise errors.InvalidArgumentError(
-                    f"Window {what} must be greater than zero, got {number}"
+                    f"Window {label} must be greater than zero, got {number}"
                 )
         super().__init__(inner)
         self._size, self._shift, self._stride, self._drop = size, shift, stride, drop
@@ -86,12 +86,12 @@ class WindowStream(ForwardingStream):
             if not more:
                 break
             self._buffer += more
-        chosen = self._buffer[:: self._stride]
-        if not chosen or (self._drop and len(chosen) < self._size):
+        selected = self._buffer[:: self._stride]
+        if not selected or (self._drop and len(selected) < self._size):
             return None
         self._to_skip = max(0, self._shift - len(self._buffer))
         del self._buffer[: self._shift]
-        columns = zip(*chosen, strict=True)
+        columns = zip(*selected, strict=True)
         return tuple([ElementsSource([(value,) for value in column]) for column in columns])
 
     def save(self) -> Any:
@@ -105,7 +105,7 @@ class WindowStream(ForwardingStream):
         self._buffer = elements_of(elements)
 
 
-def _scalar(call: Call, element: Element, what: str, where: Stream) -> int:
+def _scalar(call: Call, element: Element, label: str, where: Stream) -> int:
     """Return the integer that a function computes for an element."""
     try:
         (value,) = call(element)
@@ -114,7 +114,7 @@ def _scalar(call: Call, element: Element, what: str, where: Stream) -> int:
         raise
     if getattr(value, "shape", ()) != ():
         raise errors.InvalidArgumentError(
-            f"the {what} must be a scalar, got shape {list(value.shape)}"
+            f"the {label} must be a scalar, got shape {list(value.shape)}"
         )
     return int(value)
 
@@ -156,9 +156,9 @@ class _GroupByWindowStream(ForwardingStream):
     def get(self) -> Element | None:
         while True:
             if self._current is not None:
-                found = self._current.get()
-                if found is not None:
-                    return found
+                result = self._current.get()
+                if result is not None:
+                    return result
                 self._current.close()
                 self._current = None
             key = self._full_group()
@@ -199,19 +199,19 @@ class _GroupByWindowStream(ForwardingStream):
     def save(self) -> Any:
         current = self._current
         key, group = self._opened
-        opened = None if current is None else [key, saved_elements(group), saved(current)]
+        saved_group = None if current is None else [key, saved_elements(group), saved(current)]
         groups = [[key, saved_elements(group)] for key, group in self._groups.items()]
-        return [self._ended, groups, opened, saved(self._input)]
+        return [self._ended, groups, saved_group, saved(self._input)]
 
     def restore(self, state: Any) -> None:
-        self._ended, groups, opened, inner = fields(state, bool, list, None, None)
+        self._ended, groups, saved_group, inner = fields(state, bool, list, None, None)
         resume(self._input, inner)
         self._groups = {}
-        for each in groups:
-            key, group = fields(each, int, list)
+        for item in groups:
+            key, group = fields(item, int, list)
             self._groups[key] = elements_of(group)
-        if opened is not None:
-            key, group, one = fields(opened, int, list, None)
+        if saved_group is not None:
+            key, group, one = fields(saved_group, int, list, None)
             self._open(key, elements_of(group))
             assert self._current is not None
             resume(self._current, one)
@@ -274,8 +274,8 @@ class GroupByReducerStream(ForwardingStream):
         self._ended, states, inner = fields(state, bool, list, None)
         resume(self._input, inner)
         self._states = {}
-        for each in states:
-            key, values = fields(each, int, list)
+        for item in states:
+            key, values = fields(item, int, list)
             self._states[key] = element_of(values)
 
 
@@ -323,19 +323,22 @@ class _SparseBatchStream(ForwardingStream):
         return self._joined(rows) if rows else None
 
     def _joined(self, rows: Sequence[Any]) -> Element:
-        wanted = self._row_shape
+        row_shape = self._row_shape
         for row in rows:
-            if row.ndim != len(wanted) or any(
-                most >= 0 and n > most for n, most in zip(row.shape, wanted, strict=True)
+            if row.ndim != len(row_shape) or any(
+                limit >= 0 and n > limit for n, limit in zip(row.shape, row_shape, strict=True)
             ):
                 raise errors.InvalidArgumentError(
-                    f"the rows of a sparse batch must fit into {list(wanted)}, got a row of shape "
+                    f"the rows of a sparse batch must fit into {list(row_shape)}, got a row of "
+                    "shape "
                     f"{list(row.shape)}"
                 )
         largest = np.max([row.shape for row in rows], axis=0)
-        sizes = [int(n) if most < 0 else most for n, most in zip(largest, wanted, strict=True)]
+        sizes = [
+            int(n) if limit < 0 else limit for n, limit in zip(largest, row_shape, strict=True)
+        ]
         counts = [row.size for row in rows]
-        indices = np.empty((sum(counts), len(wanted) + 1), np.int64)
+        indices = np.empty((sum(counts), len(row_shape) + 1), np.int64)
         indices[:, 0] = np.repeat(np.arange(len(rows)), counts)
         places = [np.indices(row.shape).reshape(row.ndim, -1).T for row in rows]
         indices[:, 1:] = np.concatenate(places)

@@ -245,11 +245,14 @@ def _graph_def_of(graph: Any, graph_def: Any) -> Any:
     """Return a `GraphDef` for a graph or a definition."""
     if graph is not None and graph_def is not None:
         raise errors.InvalidArgumentError("pass graph or graph_def, which is its deprecated name")
-    given = graph_def if graph is None else graph
-    if isinstance(given, Graph):
-        return given.as_graph_def(add_shapes=True)
-    if given is None or getattr(getattr(given, "DESCRIPTOR", None), "name", "") != "GraphDef":
+    definition = graph_def if graph is None else graph
+    if isinstance(definition, Graph):
+        return definition.as_graph_def(add_shapes=True)
+    if (
+        definition is None
+        or getattr(getattr(definition, "DESCRIPTOR", None), "name", "") != "GraphDef"
+    ):
         raise errors.InvalidTypeError(
-            f"a Graph or a GraphDef is required, got {type(given).__name__}"
+            f"a Graph or a GraphDef is required, got {type(definition).__name__}"
         )
-    return given
+    return definition

@@ -117,10 +117,10 @@ class Checkpoint(Composite):
         Returns: the prefix.
         Raises: FailedPreconditionError: a variable has no value, or there is no session.
         """
-        own = ObjectGraph(self)
-        chosen = session_of(own.graph, session, "Checkpoint.write()")
-        saver = self._saver_of(own, chosen.graph)
-        saver.save(chosen, paths.as_path(file_prefix), write_meta_graph=False, write_state=False)
+        objects = ObjectGraph(self)
+        selected = session_of(objects.graph, session, "Checkpoint.write()")
+        saver = self._saver_of(objects, selected.graph)
+        saver.save(selected, paths.as_path(file_prefix), write_meta_graph=False, write_state=False)
         return paths.as_path(file_prefix)
 
     def save(self, file_prefix: str, session: Any = None) -> str:
@@ -141,20 +141,20 @@ class Checkpoint(Composite):
     def next_number(self, session: Any = None) -> int:
         """Count `save_counter` up in a session; returns what it is then."""
         counter = self.save_counter
-        chosen = session_of(counter.graph, session, "Checkpoint.save()")
+        selected = session_of(counter.graph, session, "Checkpoint.save()")
         try:
-            return int(chosen.run(self._counted))
+            return int(selected.run(self._counted))
         except errors.FailedPreconditionError:
-            chosen.run(counter.initializer)
-            return int(chosen.run(self._counted))
+            selected.run(counter.initializer)
+            return int(selected.run(self._counted))
 
-    def _saver_of(self, own: ObjectGraph, graph: Any) -> Saver:
+    def _saver_of(self, object_graph: ObjectGraph, graph: Any) -> Saver:
         """Return the saver of the objects as they are; a new one where they have changed."""
-        message = own.message().SerializeToString(deterministic=True)
-        key = (message, graph, [id(found.value) for found in own.objects])
+        message = object_graph.message().SerializeToString(deterministic=True)
+        key = (message, graph, [id(result.value) for result in object_graph.objects])
         if self._saver is None or key != self._saved:
             with graph.as_default():
-                saved = own.saved()
+                saved = object_graph.saved()
                 saved[GRAPH_KEY] = StringSaveable(partial(constant, message), GRAPH_KEY)
                 self._saver = Saver(saved, max_to_keep=0, name="save")
             self._saved = key
@@ -196,7 +196,7 @@ class Checkpoint(Composite):
         """Let new variables begin with the values of the checkpoint that was restored."""
         assert self._pending is not None
         prefix, message = self._pending
-        new = {id(found.value) for found in ObjectGraph(value).objects}
+        new = {id(result.value) for result in ObjectGraph(value).objects}
         matches = Matches(self, message)
         for key, variable in matches.values.items():
             if id(variable) in new and isinstance(variable, Variable):

@@ -23,9 +23,9 @@ class CheckpointMatchError(errors.NotFoundError, AssertionError):
 
 def session_of(graph: Any, session: Any, call: str) -> Any:
     """Return a session that runs a graph: the given one or the default one."""
-    chosen = session or thread_stacks.get_default_session()
+    selected = session or thread_stacks.get_default_session()
     return thread_stacks.session_for(
-        chosen.graph if graph is None and chosen else graph, chosen, call
+        selected.graph if graph is None and selected else graph, selected, call
     )
 
 
@@ -75,8 +75,8 @@ class CheckpointLoadStatus:
 
         Raises: CheckpointMatchError: one has some that the other lacks.
         """
-        found = self._match()
-        _check("the program does not use what the checkpoint has", self._prefix, found.unused)
+        result = self._match()
+        _check("the program does not use what the checkpoint has", self._prefix, result.unused)
         return self.assert_existing_objects_matched()
 
     def assert_existing_objects_matched(self) -> CheckpointLoadStatus:
@@ -107,11 +107,11 @@ class CheckpointLoadStatus:
         Args:
           session: the default session by default.
         """
-        found = self._match()
-        if not found.values:
+        result = self._match()
+        if not result.values:
             return
-        saver = self._saver_of(found.values)
-        saver.restore(session_of(_graph(found.values), session, "run_restore_ops()"), self._prefix)
+        saver = self._saver_of(result.values)
+        saver.restore(session_of(_graph(result.values), session, "run_restore_ops()"), self._prefix)
 
     def initialize_or_restore(self, session: Any = None) -> None:
         """Restore the variables from the checkpoint, and initialize those that it lacks.
@@ -121,8 +121,8 @@ class CheckpointLoadStatus:
         """
         lacking = self._match().lacking
         if lacking:
-            chosen = session_of(lacking[0].graph, session, "initialize_or_restore()")
-            chosen.run(variables_initializer(lacking))
+            selected = session_of(lacking[0].graph, session, "initialize_or_restore()")
+            selected.run(variables_initializer(lacking))
         self.run_restore_ops(session)
 
     def _saver_of(self, values: Mapping[str, Any]) -> Saver:
@@ -145,15 +145,17 @@ class NameMatches:
     """As `Matches`, by the names of variables."""
 
     def __init__(self, root: Any, reader: CheckpointReader) -> None:
-        known = set(reader.get_variable_to_shape_map())
+        stored_names = set(reader.get_variable_to_shape_map())
         saved = ObjectGraph(root).saved()
         counter = next((v for key, v in saved.items() if key.startswith(f"{COUNTER}/")), None)
-        own = {_own_name(value): value for value in saved.values()}
-        self.values = {name: value for name, value in own.items() if name in known}
-        missing = sorted(own.keys() - known)
-        self.lacking = [own[name] for name in missing]
-        self.missing = [name for name in missing if own[name] is not counter]
-        self.unused = sorted(known - own.keys())
+        values_by_name = {_own_name(value): value for value in saved.values()}
+        self.values = {
+            name: value for name, value in values_by_name.items() if name in stored_names
+        }
+        missing = sorted(values_by_name.keys() - stored_names)
+        self.lacking = [values_by_name[name] for name in missing]
+        self.missing = [name for name in missing if values_by_name[name] is not counter]
+        self.unused = sorted(stored_names - values_by_name.keys())
         self.trivial = not self.values
 
 
@@ -183,11 +185,11 @@ class InitializationStatus:
         Args:
           session: the default session by default.
         """
-        own = ObjectGraph(self._root)
-        variables = [v for v in own.saved().values() if hasattr(v, "initializer")]
+        objects = ObjectGraph(self._root)
+        variables = [v for v in objects.saved().values() if hasattr(v, "initializer")]
         if variables:
-            chosen = session_of(own.graph, session, "initialize_or_restore()")
-            chosen.run(variables_initializer(variables))
+            selected = session_of(objects.graph, session, "initialize_or_restore()")
+            selected.run(variables_initializer(variables))
 
 
 def _own_name(value: Any) -> str:
@@ -200,7 +202,7 @@ def _graph(values: Mapping[str, Any]) -> Any:
     return value.graph if hasattr(value, "graph") else value.op.graph
 
 
-def _check(what: str, prefix: str, names: Sequence[str]) -> None:
+def _check(label: str, prefix: str, names: Sequence[str]) -> None:
     if names:
         more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-        raise CheckpointMatchError(f"{prefix}: {what}: {', '.join(names[:10])}{more}")
+        raise CheckpointMatchError(f"{prefix}: {label}: {', '.join(names[:10])}{more}")

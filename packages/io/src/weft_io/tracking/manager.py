@@ -63,11 +63,15 @@ class CheckpointManager:
         self._keeps_all = max_to_keep is None
         limit = 2**62 if max_to_keep is None else max_to_keep
         self._retention = Retention(limit, float("inf") if hours is None else hours)
-        known = state.get_checkpoint_state(self._directory)
-        if known is not None:
-            own = f"{self._prefix}-"
-            found = [path for path in known.all_model_checkpoint_paths if path.startswith(own)]
-            self._retention.add_existing(found)
+        checkpoint_state = state.get_checkpoint_state(self._directory)
+        if checkpoint_state is not None:
+            prefix = f"{self._prefix}-"
+            result = [
+                path
+                for path in checkpoint_state.all_model_checkpoint_paths
+                if path.startswith(prefix)
+            ]
+            self._retention.add_existing(result)
 
     @property
     def checkpoint(self) -> Checkpoint:
@@ -102,19 +106,19 @@ class CheckpointManager:
             checkpoint_number = self._checkpoint.next_number(session)
         elif hasattr(checkpoint_number, "graph"):
             self._checkpoint.next_number(session)
-            chosen = session_of(checkpoint_number.graph, session, "CheckpointManager.save()")
-            checkpoint_number = int(chosen.run(checkpoint_number))
+            selected = session_of(checkpoint_number.graph, session, "CheckpointManager.save()")
+            checkpoint_number = int(selected.run(checkpoint_number))
         else:
             self._checkpoint.next_number(session)
         prefix = self._checkpoint.write(f"{self._prefix}-{checkpoint_number}", session)
         before = self._retention.snapshot()
-        gone = self._retention.record(prefix)
+        removed = self._retention.record(prefix)
         try:
             self._note()
         except errors.OpError:
             self._retention.rollback(before)
             raise
-        for old in gone:
+        for old in removed:
             state.remove_checkpoint(old)
         return prefix
 
@@ -168,26 +172,26 @@ def checkpoints_iterator(
     """
     seen: str | None = None
     while True:
-        found = _next_checkpoint(checkpoint_dir, seen, timeout)
-        if found is None:
+        checkpoint = _next_checkpoint(checkpoint_dir, seen, timeout)
+        if checkpoint is None:
             if timeout_fn is None or timeout_fn():
                 return
             continue
-        began = time.monotonic()
-        seen = found
-        yield found
-        rest = began + min_interval_secs - time.monotonic()
-        if rest > 0:
-            time.sleep(rest)
+        start = time.monotonic()
+        seen = checkpoint
+        yield checkpoint
+        remaining = start + min_interval_secs - time.monotonic()
+        if remaining > 0:
+            time.sleep(remaining)
 
 
 def _next_checkpoint(directory: str, seen: str | None, timeout: float | None) -> str | None:
     """Return the latest checkpoint once it is another than `seen`; None when the time is over."""
     until = None if timeout is None else time.monotonic() + timeout
     while True:
-        found = state.latest_checkpoint(directory)
-        if found is not None and found != seen:
-            return found
+        latest_checkpoint = state.latest_checkpoint(directory)
+        if latest_checkpoint is not None and latest_checkpoint != seen:
+            return latest_checkpoint
         pause = _POLL_SECONDS
         if until is not None:
             pause = min(pause, until - time.monotonic())

@@ -31,21 +31,21 @@ class Matches:
         self.states: dict[str, PythonState] = {}
         self._pair()
         self._pair_slots()
-        for own, other in self._numbers.items():
-            self._take(own, message.nodes[other])
+        for key, other in self._numbers.items():
+            self._take(key, message.nodes[other])
         self.unused = self._unused()
         self.lacking = [
-            found.value
-            for number, found in enumerate(self._own.objects)
-            if isinstance(found.value, Variable | PartitionedVariable)
+            result.value
+            for number, result in enumerate(self._own.objects)
+            if isinstance(result.value, Variable | PartitionedVariable)
             and not self._has_values(number)
         ]
         self.missing = [
-            found.path or "(root)"
-            for number, found in enumerate(self._own.objects)
-            if isinstance(found.value, Variable | PartitionedVariable | PythonState)
+            result.path or "(root)"
+            for number, result in enumerate(self._own.objects)
+            if isinstance(result.value, Variable | PartitionedVariable | PythonState)
             and not self._has_values(number)
-            and found.path != COUNTER
+            and result.path != COUNTER
         ]
 
     @property
@@ -56,9 +56,9 @@ class Matches:
     def _pair(self) -> None:
         stack = [0]
         while stack:
-            own = stack.pop()
-            names = {c.local_name: c.node_id for c in self._node(self._numbers[own]).children}
-            for name, child in self._own.objects[own].children:
+            number = stack.pop()
+            names = {c.local_name: c.node_id for c in self._node(self._numbers[number]).children}
+            for name, child in self._own.objects[number].children:
                 if name in names and child not in self._numbers:
                     self._numbers[child] = names[name]
                     stack.append(child)
@@ -68,9 +68,12 @@ class Matches:
             optimizer, original = map(self._numbers.get, (slot.optimizer, slot.original))
             if optimizer is None or original is None:
                 continue
-            for known in self._node(optimizer).slot_variables:
-                if (known.original_variable_node_id, known.slot_name) == (original, slot.name):
-                    self._numbers[slot.variable] = known.slot_variable_node_id
+            for slot_variable in self._node(optimizer).slot_variables:
+                if (slot_variable.original_variable_node_id, slot_variable.slot_name) == (
+                    original,
+                    slot.name,
+                ):
+                    self._numbers[slot.variable] = slot_variable.slot_variable_node_id
 
     def _node(self, number: int) -> Any:
         try:
@@ -80,12 +83,12 @@ class Matches:
                 f"the checkpoint's objects are damaged: there is no object {number}"
             ) from None
 
-    def _has_values(self, own: int) -> bool:
-        other = self._numbers.get(own)
+    def _has_values(self, number: int) -> bool:
+        other = self._numbers.get(number)
         return other is not None and bool(self._node(other).attributes)
 
-    def _take(self, own: int, node: Any) -> None:
-        value = self._own.objects[own].value
+    def _take(self, number: int, node: Any) -> None:
+        value = self._own.objects[number].value
         for attribute in node.attributes:
             if isinstance(value, PythonState):
                 self.states[attribute.checkpoint_key] = value
@@ -97,18 +100,18 @@ class Matches:
                 self.values[attribute.checkpoint_key] = value
 
     def _unused(self) -> list[str]:
-        taken = set(self._numbers.values())
+        values = set(self._numbers.values())
         paths = {0: "(root)"}
         stack = [0]
         while stack:
-            at = stack.pop()
-            for child in self._node(at).children:
+            index = stack.pop()
+            for child in self._node(index).children:
                 if child.node_id not in paths:
-                    paths[child.node_id] = f"{paths[at]}.{child.local_name}"
+                    paths[child.node_id] = f"{paths[index]}.{child.local_name}"
                     stack.append(child.node_id)
-        for at in list(paths):
-            for slot in self._node(at).slot_variables:
+        for index in list(paths):
+            for slot in self._node(index).slot_variables:
                 original = paths.get(slot.original_variable_node_id, "?")
-                name = f"{paths[at]}'s slot {slot.slot_name} of {original}"
+                name = f"{paths[index]}'s slot {slot.slot_name} of {original}"
                 paths.setdefault(slot.slot_variable_node_id, name)
-        return [path for number, path in sorted(paths.items()) if number not in taken]
+        return [path for number, path in sorted(paths.items()) if number not in values]

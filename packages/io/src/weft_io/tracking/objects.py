@@ -125,25 +125,27 @@ def children_of(value: Any, graph: Any) -> Iterator[tuple[str, Any]]:
     Args:
       graph: selects the variables of an optimizer.
     """
-    found: Any = ()
+    items: Any = ()
     if isinstance(value, Composite):
-        found = value.tracked.items()
+        items = value.tracked.items()
     elif isinstance(value, list | tuple):
-        found = enumerate(value)
+        items = enumerate(value)
     elif isinstance(value, Mapping):
-        found = value.items()
+        items = value.items()
     elif isinstance(value, Optimizer):
-        found = _non_slots(value, graph)
+        items = _non_slots(value, graph)
     elif isinstance(value, Layer):
-        found = value._tracked()
-    for name, child in found:
+        items = value._tracked()
+    for name, child in items:
         if is_trackable(child):
             yield str(name), child
 
 
 def _non_slots(optimizer: Optimizer, graph: Any) -> list[tuple[str, Any]]:
-    own = optimizer._non_slot_dict
-    return [(name, v) for (name, of), v in sorted(own.items(), key=_first) if graph in (None, of)]
+    variables = optimizer._non_slot_dict
+    return [
+        (name, v) for (name, of), v in sorted(variables.items(), key=_first) if graph in (None, of)
+    ]
 
 
 def _slot(optimizer: Optimizer, variable: Any, name: str) -> Any:
@@ -211,15 +213,15 @@ class ObjectGraph:
         self._add(root, "")
         queue = deque([0])
         while queue:
-            at = queue.popleft()
-            found = self.objects[at]
-            for name, child in children_of(found.value, self.graph):
+            index = queue.popleft()
+            result = self.objects[index]
+            for name, child in children_of(result.value, self.graph):
                 number = self._numbers.get(id(child))
                 if number is None:
-                    prefix = f"{found.path}/" if found.path else ""
+                    prefix = f"{result.path}/" if result.path else ""
                     number = self._add(child, prefix + _escaped(name))
                     queue.append(number)
-                found.children.append((name, number))
+                result.children.append((name, number))
         self.slots = list(self._slots())
 
     def _add(self, value: Any, path: str) -> int:
@@ -228,18 +230,18 @@ class ObjectGraph:
         return number
 
     def _slots(self) -> Iterator[Slot]:
-        for at, (optimizer, path, _) in enumerate(list(self.objects)):
+        for index, (optimizer, path, _) in enumerate(list(self.objects)):
             if not isinstance(optimizer, Optimizer):
                 continue
             for name in optimizer.get_slot_names():
-                for original, (variable, own, _) in enumerate(list(self.objects)):
+                for original, (variable, node, _) in enumerate(list(self.objects)):
                     if not isinstance(variable, Variable | PartitionedVariable):
                         continue
                     slot = _slot(optimizer, variable, name)
                     if slot is None or id(slot) in self._numbers:
                         continue
-                    where = f"{own}/.OPTIMIZER_SLOT/{path}/{_escaped(name)}"
-                    yield Slot(at, original, name, self._add(slot, where))
+                    where = f"{node}/.OPTIMIZER_SLOT/{path}/{_escaped(name)}"
+                    yield Slot(index, original, name, self._add(slot, where))
 
     def saved(self) -> dict[str, Any]:
         """Return the objects to save, by names in the checkpoint."""

@@ -55,10 +55,10 @@ class CheckpointInputPipelineHook(SessionRunHook):
     def __init__(self, iterators: Sequence[Any] | None = None) -> None:
         self._given = None
         if iterators is not None:
-            found = listed(iterators, "iterators")
-            for each in found:
-                make_saveable_from_iterator(each)
-            self._given = found
+            result = listed(iterators, "iterators")
+            for item in result:
+                make_saveable_from_iterator(item)
+            self._given = result
 
     def begin(self) -> None:
         """Add the iterators to what is saved. Raises: FailedPreconditionError: there is none."""
@@ -66,15 +66,15 @@ class CheckpointInputPipelineHook(SessionRunHook):
         if self._given is None:
             resources = iterators_of(graph)
         else:
-            resources = [each._iterator_resource for each in self._given]
-        self._saveables = [saveable_of(each, optional=True) for each in resources]
+            resources = [item._iterator_resource for item in self._given]
+        self._saveables = [saveable_of(resource, optional=True) for resource in resources]
         if not self._saveables:
             raise errors.FailedPreconditionError(
                 "CheckpointInputPipelineHook needs an initializable or one-shot iterator in the "
                 "graph, got none"
             )
         saved = graph.get_collection(GraphKeys.SAVEABLE_OBJECTS)
-        names = {each.name for each in saved if isinstance(each, SaveableObject)}
+        names = {item.name for item in saved if isinstance(item, SaveableObject)}
         for saveable in self._saveables:
             if saveable.name not in names:
                 graph.add_to_collection(GraphKeys.SAVEABLE_OBJECTS, saveable)

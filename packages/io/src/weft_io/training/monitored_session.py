@@ -146,14 +146,14 @@ class _MonitoredSession(QueueRunningSession):
 
 
 def _checked_hooks(hooks: Any) -> list[SessionRunHook]:
-    found = [] if hooks is None else listed(hooks, "hooks")
-    for hook in found:
+    result = [] if hooks is None else listed(hooks, "hooks")
+    for hook in result:
         missing = [name for name in _HOOK_METHODS if not hasattr(hook, name)]
         if missing:
             raise errors.InvalidTypeError(
                 f"hooks must be SessionRunHooks, got {hook!r}, which has no {', '.join(missing)}"
             )
-    return found
+    return result
 
 
 def _check_step_fn(step_fn: Any) -> None:

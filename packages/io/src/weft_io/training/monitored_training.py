@@ -109,20 +109,20 @@ def MonitoredTrainingSession(  # noqa: N802 - TensorFlow's name of a function
     if log_step_count_steps is not None:
         log_step_count_steps = integer(log_step_count_steps, "log_step_count_steps")
     scaffold = scaffold or Scaffold()
-    own = [] if hooks is None else listed(hooks, "hooks")
+    all_hooks = [] if hooks is None else listed(hooks, "hooks")
     if not is_chief:
         worker = WorkerSessionCreator(scaffold, master, config, max_wait_secs)
-        return MonitoredSession(worker, own, stop_grace_period_secs)
+        return MonitoredSession(worker, all_hooks, stop_grace_period_secs)
     chief = ChiefSessionCreator(scaffold, master, config, checkpoint_dir)
-    every = [] if chief_only_hooks is None else listed(chief_only_hooks, "chief_only_hooks")
+    interval = [] if chief_only_hooks is None else listed(chief_only_hooks, "chief_only_hooks")
     summary_dir = summary_dir or checkpoint_dir
     if summary_dir:
         if log_step_count_steps and log_step_count_steps > 0:
-            every.append(StepCounterHook(log_step_count_steps, output_dir=summary_dir))
+            interval.append(StepCounterHook(log_step_count_steps, output_dir=summary_dir))
         if summaries.is_asked_for:
-            every.append(SummarySaverHook(*summaries, output_dir=summary_dir, scaffold=scaffold))
+            interval.append(SummarySaverHook(*summaries, output_dir=summary_dir, scaffold=scaffold))
     if checkpoint_dir and checkpoints.is_asked_for:
         secs, steps = checkpoints.secs, checkpoints.steps
         options: Any = {"scaffold": scaffold, "save_graph_def": save_graph_def}
-        every.append(CheckpointSaverHook(checkpoint_dir, secs, steps, **options))
-    return MonitoredSession(chief, every + own, stop_grace_period_secs)
+        interval.append(CheckpointSaverHook(checkpoint_dir, secs, steps, **options))
+    return MonitoredSession(chief, interval + all_hooks, stop_grace_period_secs)

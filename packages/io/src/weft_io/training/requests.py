@@ -55,33 +55,33 @@ def ask(
       InvalidTypeError: a hook did not return a SessionRunArgs.
     """
     fetches, positions = [context.original_args.fetches], []
-    fed = _Feeds(graph)
+    feeds = _Feeds(graph)
     for hook in hooks:
-        asked = _checked(hook, hook.before_run(context))
-        positions.append(None if asked.fetches is None else len(fetches))
-        if asked.fetches is not None:
-            fetches.append(asked.fetches)
-        if asked.feed_dict:
-            fed.add(asked.feed_dict, "Same tensor is fed by two hooks.")
-        if asked.options is not None:
-            options = merged_options(options, asked.options)
-    given = context.original_args.feed_dict
-    if not fed.values:
-        return StepRequest(fetches, positions, given, options)
-    if given:
-        fed.add(given, "Same tensor is fed by a SessionRunHook and user.")
-    return StepRequest(fetches, positions, fed.values, options)
+        requested = _checked(hook, hook.before_run(context))
+        positions.append(None if requested.fetches is None else len(fetches))
+        if requested.fetches is not None:
+            fetches.append(requested.fetches)
+        if requested.feed_dict:
+            feeds.add(requested.feed_dict, "Same tensor is fed by two hooks.")
+        if requested.options is not None:
+            options = merged_options(options, requested.options)
+    feed_dict = context.original_args.feed_dict
+    if not feeds.values:
+        return StepRequest(fetches, positions, feed_dict, options)
+    if feed_dict:
+        feeds.add(feed_dict, "Same tensor is fed by a SessionRunHook and user.")
+    return StepRequest(fetches, positions, feeds.values, options)
 
 
-def _checked(hook: SessionRunHook, asked: Any) -> SessionRunArgs:
-    if asked is None:
+def _checked(hook: SessionRunHook, requested: Any) -> SessionRunArgs:
+    if requested is None:
         return SessionRunArgs(None)
-    if not isinstance(asked, SessionRunArgs):
+    if not isinstance(requested, SessionRunArgs):
         raise errors.InvalidTypeError(
             f"before_run of {type(hook).__name__} must return a SessionRunArgs or None, "
-            f"got {asked!r}"
+            f"got {requested!r}"
         )
-    return asked
+    return requested
 
 
 class _Feeds:

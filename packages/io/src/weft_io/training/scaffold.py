@@ -78,7 +78,7 @@ class Scaffold:
             raise errors.InvalidTypeError(f"copy_from_scaffold is not a Scaffold: {other!r}")
         if init_fn is not None:
             function(init_fn, "init_fn", 2)
-        given = {
+        supplied = {
             "init_op": init_op,
             "init_feed_dict": init_feed_dict,
             "init_fn": init_fn,
@@ -91,8 +91,8 @@ class Scaffold:
         }
         if other is not None:
             for part in _PARTS:
-                given[part] = other._parts[part] if given[part] is None else given[part]
-        self._parts: dict[str, Any] = given
+                supplied[part] = other._parts[part] if supplied[part] is None else supplied[part]
+        self._parts: dict[str, Any] = supplied
 
     def finalize(self, resumable: bool = False) -> Scaffold:
         """Find or create missing parts in the default graph, and finalize the graph.
@@ -174,19 +174,19 @@ class Scaffold:
         Raises: FailedPreconditionError: the collection has more than one item.
         """
         graph = get_default_graph()
-        found = graph.get_collection(collection_key)
-        if len(found) > 1:
+        collection = graph.get_collection(collection_key)
+        if len(collection) > 1:
             raise errors.FailedPreconditionError(
                 f'More than one item in the collection "{collection_key}". Please indicate which '
                 "one to use by passing it to the tf.Scaffold constructor as:  "
                 f"tf.Scaffold({arg_name}=item to use)"
             )
-        if found:
-            return found[0]
-        made = default_constructor()
-        if made is not None:
-            graph.add_to_collection(collection_key, made)
-        return made
+        if collection:
+            return collection[0]
+        constructor = default_constructor()
+        if constructor is not None:
+            graph.add_to_collection(collection_key, constructor)
+        return constructor
 
     @staticmethod
     def default_local_init_op() -> Node:

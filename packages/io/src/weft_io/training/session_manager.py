@@ -33,14 +33,14 @@ class Readiness(NamedTuple):
 _READY = Readiness(True, "")
 
 
-def readiness(op: Any, session: Any, what: str) -> Readiness:
+def readiness(op: Any, session: Any, label: str) -> Readiness:
     """Return the readiness of a model; without a node it is ready.
 
     Args:
       op: string, shape (n,): the names that are not ready; or a node that fails with
         FailedPreconditionError.
       session: runs it.
-      what: for messages: "Model not ready".
+      label: for messages: "Model not ready".
     Raises: OpError: the node fails for another reason than an uninitialized variable.
     """
     if op is None:
@@ -50,7 +50,7 @@ def readiness(op: Any, session: Any, what: str) -> Readiness:
     except errors.FailedPreconditionError as cause:
         if "uninitialized" not in cause.message:
             raise
-        return Readiness(False, f"{what}: {cause.message}")
+        return Readiness(False, f"{label}: {cause.message}")
     if value is None or value.dtype == np.int32 or value.size == 0:
         return _READY
     names = ", ".join(name.decode(errors="replace") for name in np.ravel(value))
@@ -264,20 +264,20 @@ class SessionManager:
         if restore.path is not None:
             restore.saver.restore(session, restore.path)
             return True
-        found = self._wait_for_checkpoint(restore.directory, limit if wait else -1)
-        if found is None:
+        result = self._wait_for_checkpoint(restore.directory, limit if wait else -1)
+        if result is None:
             return False
-        restore.saver.restore(session, found.model_checkpoint_path)
-        restore.saver.recover_last_checkpoints(found.all_model_checkpoint_paths)
+        restore.saver.restore(session, result.model_checkpoint_path)
+        restore.saver.recover_last_checkpoints(result.all_model_checkpoint_paths)
         return True
 
     def _wait_for_checkpoint(self, directory: Any, limit: float) -> Any:
         """Return the state of a directory with a checkpoint; None after a timeout."""
         timer = Countdown(limit)
         while True:
-            found = get_checkpoint_state(directory)
-            if found is not None and found.model_checkpoint_path:
-                return found
+            checkpoint_state = get_checkpoint_state(directory)
+            if checkpoint_state is not None and checkpoint_state.model_checkpoint_path:
+                return checkpoint_state
             if timer.left() <= 0:
                 return None
             _log.info("Waiting for checkpoint to be available.")

@@ -92,8 +92,8 @@ class HookedSession:
         )
         used = proto.RunOptions() if request.options is None else request.options
         for hook, position in zip(self._hooks, request.positions, strict=True):
-            found = request.results_of(position, results)
-            hook.after_run(context, SessionRunValues(found, used, run_metadata))
+            result = request.results_of(position, results)
+            hook.after_run(context, SessionRunValues(result, used, run_metadata))
         self._stop = self._stop or context.stop_requested
         return results[0]
 
@@ -191,16 +191,18 @@ class CoordinatedSessionCreator:
         with self._graph.as_default():
             self.tf_sess = self._creator.create_session()
             self.coord = Coordinator(clean_stop_exception_types=[])
-            made = CoordinatedSession(self.tf_sess, self._hooks, self.coord, self._grace)
+            coordinated_session = CoordinatedSession(
+                self.tf_sess, self._hooks, self.coord, self._grace
+            )
             try:
                 if self.tf_sess.graph.get_collection(GraphKeys.QUEUE_RUNNERS):
                     start_queue_runners(self.tf_sess, self.coord)
                 for hook in self._hooks:
                     hook.after_create_session(self.tf_sess, self.coord)
             except BaseException:  # because the threads must not outlive it after any failure
-                _close_quietly(made)
+                _close_quietly(coordinated_session)
                 raise
-        return made
+        return coordinated_session
 
     def forget(self) -> None:
         """Forget the session, which is closed permanently."""

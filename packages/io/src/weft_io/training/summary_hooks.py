@@ -185,9 +185,9 @@ class SummarySaverHook(SessionRunHook):
             self._writer.flush()
 
     def _summaries(self) -> list[Any]:
-        found = self._summary_op
-        if found is None:
-            found = self._scaffold.summary_op
-        if found is None:
+        summary_op = self._summary_op
+        if summary_op is None:
+            summary_op = self._scaffold.summary_op
+        if summary_op is None:
             return []
-        return list(found) if isinstance(found, list | tuple) else [found]
+        return list(summary_op) if isinstance(summary_op, list | tuple) else [summary_op]

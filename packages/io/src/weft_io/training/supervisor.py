@@ -451,9 +451,9 @@ class Supervisor:
     SummaryComputed = summary_computed
 
 
-def _seconds(value: Any, what: str) -> Any:
+def _seconds(value: Any, label: str) -> Any:
     if value is not None:
-        number(value, what, 0)
+        number(value, label, 0)
     return value
 
 

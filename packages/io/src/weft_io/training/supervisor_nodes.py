@@ -51,10 +51,10 @@ def _found(key: str, default: Callable[[], Any]) -> Any:
         if len(items) > 1:
             _log.info("Found %d %s operations. Returning the first one.", len(items), key)
         return items[0]
-    made = default()
-    if made is not None:
-        graph.add_to_collection(key, made)
-    return made
+    result = default()
+    if result is not None:
+        graph.add_to_collection(key, result)
+    return result
 
 
 def _nothing() -> None:
