@@ -62,9 +62,9 @@ def compiler() -> list[str]:
 
     Raises: FileNotFoundError: neither the system nor the package index gave one.
     """
-    found = system_compiler()
-    if found:
-        return found
+    result = system_compiler()
+    if result:
+        return result
     if find_spec("ziglang"):
         return [sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline"]  # its default is this CPU
     raise FileNotFoundError("weft_lite needs a C compiler here: install cc, or pip install ziglang")
@@ -78,10 +78,10 @@ def machine() -> str:
 
 def sources(processor: str | None = None) -> list[Path]:
     """Return the C files of the runtime for a processor family, this machine's by default."""
-    own = VECTORS.get(processor or machine(), {})
-    others = {name for group in VECTORS.values() for name in group} - own.keys()
-    found = sorted(RUNTIME.glob("*.c"))
-    return [path for path in found if path.stem.removeprefix("vector_") not in others]
+    flags = VECTORS.get(processor or machine(), {})
+    others = {name for group in VECTORS.values() for name in group} - flags.keys()
+    glob = sorted(RUNTIME.glob("*.c"))
+    return [path for path in glob if path.stem.removeprefix("vector_") not in others]
 
 
 def build(target: Path, extra: Sequence[str] = (), kept: Path | None = None) -> None:
@@ -149,9 +149,9 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def _keep(made: Path, folder: Path) -> Path:
+def _keep(path: Path, folder: Path) -> Path:
     folder.mkdir(exist_ok=True)
-    return made.replace(folder / made.name)
+    return path.replace(folder / path.name)
 
 
 def _call(command: list[str]) -> None:

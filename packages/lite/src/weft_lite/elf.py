@@ -45,8 +45,8 @@ def read_object(data: bytes) -> Object:
         if kind != _SYMTAB:
             continue
         names = sections[link][4]
-        for at in range(offset + _SYMBOL.size, offset + length, _SYMBOL.size):
-            name, info, _, section, _, _ = _SYMBOL.unpack_from(data, at)
+        for index in range(offset + _SYMBOL.size, offset + length, _SYMBOL.size):
+            name, info, _, section, _, _ = _SYMBOL.unpack_from(data, index)
             if info >> 4 != _LOCAL:
                 end = data.index(b"\0", names + name)
                 text = data[names + name : end].decode()

@@ -78,9 +78,9 @@ def _cast(numpy: Any, array: Any, name: str) -> Any:
     if array.size and array.dtype.kind not in ("iubf" if floats else "iub"):
         return None
     with numpy.errstate(over="ignore"):
-        made = array.astype(name)
-    lost = numpy.isinf(made) != numpy.isinf(array) if floats else made != array
-    return None if lost.any() else made
+        result = array.astype(name)
+    lost = numpy.isinf(result) != numpy.isinf(array) if floats else result != array
+    return None if lost.any() else result
 
 
 class _File:
@@ -211,8 +211,8 @@ class Interpreter:
         except (OSError, ValueError, OverflowError) as error:
             raise ResourceExhaustedError(f"{size.value} bytes of memory are needed") from error
         handle = ctypes.c_void_p()
-        opened = ctypes.byref(handle)
-        self._check(lib.wl_open(*file, start, size.value, config, opened, self._error_at))
+        handle_pointer = ctypes.byref(handle)
+        self._check(lib.wl_open(*file, start, size.value, config, handle_pointer, self._error_at))
         self._handle = handle
 
     def __del__(self) -> None:
@@ -283,9 +283,9 @@ class Interpreter:
         """
         self._require_input(input_index)
         sizes = [operator.index(size) for size in tensor_size]
-        for place, size in enumerate(sizes):
+        for index, size in enumerate(sizes):
             if not 0 <= size < 1 << 31:
-                raise OutOfRangeError(f"size {place} of the input cannot be {size}")
+                raise OutOfRangeError(f"size {index} of the input cannot be {size}")
         dims = (ctypes.c_int32 * len(sizes))(*sizes)
         call = self._library.wl_resize
         with self._exclusive:
@@ -311,51 +311,51 @@ class Interpreter:
         """
         with self._exclusive:
             self._require_idle()
-            wanted = self._cached.get(tensor_index) or self._input(tensor_index)
+            expected = self._cached.get(tensor_index) or self._input(tensor_index)
             numpy = _numpy()
             if numpy is not None:
-                self._copy_array(numpy, tensor_index, wanted, value)
+                self._copy_array(numpy, tensor_index, expected, value)
             else:
-                self._copy_buffer(tensor_index, wanted, value)
+                self._copy_buffer(tensor_index, expected, value)
 
     def _set_resized(self, index: int, value: Any) -> None:
         """Set the value of an input; open sizes become those of the value."""
-        wanted = self._cached.get(index) or self._input(index)
+        expected = self._cached.get(index) or self._input(index)
         shape = getattr(value, "shape", None)
         if shape is None:
             numpy = _numpy()
-            shape = wanted.shape if numpy is None else numpy.shape(value)
-        if shape != wanted.shape and len(shape) == len(wanted.shape):
+            shape = expected.shape if numpy is None else numpy.shape(value)
+        if shape != expected.shape and len(shape) == len(expected.shape):
             declared = self._info(index).declared
             if all(d in (-1, size) for d, size in zip(declared, shape, strict=False)):
                 self.resize_tensor_input(index, shape)
         self.set_tensor(index, value)
 
-    def _copy_buffer(self, index: int, wanted: _Input, value: Any) -> None:
+    def _copy_buffer(self, index: int, expected: _Input, value: Any) -> None:
         try:
             view = memoryview(value)
         except TypeError as error:
-            got = f"{type(value).__name__}: without NumPy it needs the buffer protocol"
-            raise self._misfit(index, wanted, got) from error
-        if view.format.lstrip("<=@") != wanted.type.format or view.shape != wanted.shape:
-            raise self._misfit(index, wanted, f"{view.format} {view.shape}")
-        ctypes.memmove(wanted.data, view.tobytes(), wanted.bytes)
+            actual = f"{type(value).__name__}: without NumPy it needs the buffer protocol"
+            raise self._misfit(index, expected, actual) from error
+        if view.format.lstrip("<=@") != expected.type.format or view.shape != expected.shape:
+            raise self._misfit(index, expected, f"{view.format} {view.shape}")
+        ctypes.memmove(expected.data, view.tobytes(), expected.bytes)
 
-    def _copy_array(self, numpy: Any, index: int, wanted: _Input, value: Any) -> None:
+    def _copy_array(self, numpy: Any, index: int, expected: _Input, value: Any) -> None:
         array = value if isinstance(value, numpy.ndarray) else numpy.asarray(value)
-        if array.dtype != wanted.type.name:
-            given = isinstance(value, numpy.ndarray | numpy.generic | memoryview)
-            cast = None if given else _cast(numpy, array, wanted.type.name)
+        if array.dtype != expected.type.name:
+            is_array = isinstance(value, numpy.ndarray | numpy.generic | memoryview)
+            cast = None if is_array else _cast(numpy, array, expected.type.name)
             if cast is None:
-                raise self._misfit(index, wanted, f"{array.dtype} {array.shape}")
+                raise self._misfit(index, expected, f"{array.dtype} {array.shape}")
             array = cast
-        if array.shape != wanted.shape:
-            raise self._misfit(index, wanted, f"{array.dtype} {array.shape}")
+        if array.shape != expected.shape:
+            raise self._misfit(index, expected, f"{array.dtype} {array.shape}")
         if not array.flags.c_contiguous:
             array = numpy.ascontiguousarray(array)
-        ctypes.memmove(wanted.data, array.ctypes.data, wanted.bytes)
+        ctypes.memmove(expected.data, array.ctypes.data, expected.bytes)
 
-    def _misfit(self, index: int, wanted: _Input, got: str) -> InvalidArgumentError:
+    def _misfit(self, index: int, expected: _Input, actual: str) -> InvalidArgumentError:
         info = self._info(index)
         name = info.name.decode("utf-8", "replace")
         advice = ""
@@ -365,7 +365,8 @@ class Interpreter:
                 "(-1 in shape_signature) may be anything up to the bound of the conversion"
             )
         return InvalidArgumentError(
-            f"input {index} ({name!r}) takes {wanted.type.name} {wanted.shape}, not {got}{advice}"
+            f"input {index} ({name!r}) takes {expected.type.name} {expected.shape}, not "
+            f"{actual}{advice}"
         )
 
     def _require_input(self, index: int) -> None:
@@ -605,12 +606,14 @@ class Interpreter:
           >>> interpreter.get_signature_runner()(x=[1.0, 2.0, 3.0, 4.0])
           {'y': array([2., 3., 4., 5.], dtype=float32)}
         """
-        found = self._signatures()
-        if signature_key is None and len(found) == 1:
-            (signature_key,) = found
-        if signature_key not in found:
-            raise InvalidArgumentError(f"no signature {signature_key!r}; there are {sorted(found)}")
-        return SignatureRunner(self, *found[signature_key])
+        signatures = self._signatures()
+        if signature_key is None and len(signatures) == 1:
+            (signature_key,) = signatures
+        if signature_key not in signatures:
+            raise InvalidArgumentError(
+                f"no signature {signature_key!r}; there are {sorted(signatures)}"
+            )
+        return SignatureRunner(self, *signatures[signature_key])
 
     def _signatures(self) -> dict[str, tuple[dict[str, int], dict[str, int]]]:
         lib, handle = self._library, self._handle
@@ -623,11 +626,11 @@ class Interpreter:
         }
 
     def _bindings(self, signature: int, outputs: int) -> dict[str, int]:
-        lib, tensor, found = self._library, ctypes.c_uint32(), {}
+        lib, tensor, result = self._library, ctypes.c_uint32(), {}
         for i in range(lib.wl_binding_count(self._handle, signature, outputs)):
             name = lib.wl_binding(self._handle, signature, outputs, i, ctypes.byref(tensor))
-            found[name.decode("utf-8", "replace")] = tensor.value
-        return found
+            result[name.decode("utf-8", "replace")] = tensor.value
+        return result
 
 
 class SignatureRunner:

@@ -135,9 +135,9 @@ def load() -> Any:
 
 
 def _path() -> str:
-    here = os.path.dirname(os.path.abspath(__file__))
+    dirname = os.path.dirname(os.path.abspath(__file__))
     for name in ("libweft_lite.so", "libweft_lite.dylib", "weft_lite.dll"):
-        path = os.path.join(here, name)
+        path = os.path.join(dirname, name)
         if os.path.exists(path):
             return path
     from weft_lite.compiling import built

@@ -52,8 +52,8 @@ def kinds_of(models: Iterable[Path]) -> list[str]:
 
     Raises: DataLossError: a file is damaged.
     """
-    found = {op.kind for path in models for op in ops_of(Interpreter(path))}
-    return sorted(found)
+    result = {op.kind for path in models for op in ops_of(Interpreter(path))}
+    return sorted(result)
 
 
 def all_kinds() -> list[str]:
@@ -114,11 +114,11 @@ def build(
         does not have.
     """
     _, system = parts_of(target)
-    kept = list(all_kinds() if kinds is None else kinds)
+    kinds_to_build = list(all_kinds() if kinds is None else kinds)
     out.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=out) as folder:
-        say(f"compiling {len(kept)} kernels for {target}")
-        objects = _compile(target, Path(folder), kept, level)
+        say(f"compiling {len(kinds_to_build)} kernels for {target}")
+        objects = _compile(target, Path(folder), kinds_to_build, level)
         archive = out / ("weft_lite.lib" if system == "windows" else "libweft_lite.a")
         archive.unlink(missing_ok=True)
         call([*zig(), "ar", "rcs", str(archive), *map(str, objects)])
@@ -131,11 +131,11 @@ def build(
             _link(target, objects, shared)
             files.append(shared)
             size = shared.stat().st_size
-    beside = [RUNTIME / name for name in HEADERS]
-    beside += sorted((RUNTIME.parent / "js").iterdir()) if system == "wasi" else []
-    for path in beside:
+    headers = [RUNTIME / name for name in HEADERS]
+    headers += sorted((RUNTIME.parent / "js").iterdir()) if system == "wasi" else []
+    for path in headers:
         shutil.copy(path, out / path.name)
-    return Built([*files, *[out / path.name for path in beside]], size, kept)
+    return Built([*files, *[out / path.name for path in headers]], size, kinds_to_build)
 
 
 def _shared_name(system: str) -> str:
@@ -184,18 +184,18 @@ def _compile(target: str, folder: Path, kinds: Sequence[str], level: str) -> lis
     command = [*zig(), "cc", "-target", zig_target(target), *chosen_kernels(kinds)]
 
     def compile_one(source: Path) -> Path:
-        made = folder / f"{source.stem}.o"
+        result = folder / f"{source.stem}.o"
         flags = flags_of(target, source.stem)
-        call([*command, *flags, level, "-c", str(source), "-o", str(made)])
-        return made
+        call([*command, *flags, level, "-c", str(source), "-o", str(result)])
+        return result
 
-    kept = [
+    files = [
         path
         for path in sources(processor)
         if is_needed(path, kinds) and (path.stem != "threads" or system != "android")
     ]
     with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(compile_one, kept))
+        return list(pool.map(compile_one, files))
 
 
 def _link(target: str, objects: Sequence[Path], shared: Path) -> None:
@@ -238,12 +238,12 @@ def _check_android(objects: Sequence[Path], archive: Path) -> int:
     """
     from weft_lite.elf import read_object
 
-    found = [read_object(path.read_bytes()) for path in objects]
-    defined = {name for each in found for name in each.defined}
-    missing = {name for each in found for name in each.undefined} - defined - ANDROID
+    result = [read_object(path.read_bytes()) for path in objects]
+    defined = {name for item in result for name in item.defined}
+    missing = {name for item in result for name in item.undefined} - defined - ANDROID
     if missing:
         raise LiteError(f"{archive} needs symbols that Android does not have: {sorted(missing)}")
-    return sum(each.size for each in found)
+    return sum(item.size for item in result)
 
 
 __all__ = ["Built", "all_kinds", "build", "kinds_of", "parts_of", "zig"]

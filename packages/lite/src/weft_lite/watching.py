@@ -61,12 +61,12 @@ def ops_of(interpreter: Interpreter) -> list[Op]:
     Returns: the ops in the order of the file.
     """
     lib, handle = interpreter._library, interpreter._handle
-    found, info = [], OpInfo()
+    result, info = [], OpInfo()
     for i in range(lib.wl_op_count(handle)):
         lib.wl_describe_op(handle, i, ctypes.byref(info))
         ends = [_tensors(lib, handle, i, results) for results in (0, 1)]
-        found.append(Op(i, info.kind.decode(), info.name.decode("utf-8", "replace"), *ends))
-    return found
+        result.append(Op(i, info.kind.decode(), info.name.decode("utf-8", "replace"), *ends))
+    return result
 
 
 def _tensors(lib: Any, handle: Any, op: int, results: int) -> list[int]:
@@ -86,17 +86,17 @@ def watched(interpreter: Interpreter, watch: Callable[[int, bool], None]) -> Non
     """
     raised: list[BaseException] = []
 
-    def call(context: Any, op: int, ended: int) -> None:
+    def call(context: Any, op: int, end: int) -> None:
         try:
             if not raised:
-                watch(op, bool(ended))
+                watch(op, bool(end))
         except BaseException as error:  # because C cannot carry it: it is raised behind the call
             raised.append(error)
 
-    lib, handle, made = interpreter._library, interpreter._handle, Watch(call)
+    lib, handle, result = interpreter._library, interpreter._handle, Watch(call)
     with interpreter._exclusive:
         interpreter._require_idle()
-        lib.wl_watch(handle, made, None)
+        lib.wl_watch(handle, result, None)
         try:
             interpreter.invoke()
         finally:
@@ -114,14 +114,14 @@ def profile(interpreter: Interpreter, runs: int) -> list[Timed]:
     Returns: an entry for each op, in the order of the file.
     """
     ops = ops_of(interpreter)
-    total, began, calls = [0.0] * len(ops), [0.0] * len(ops), [0] * len(ops)
+    total, starts, calls = [0.0] * len(ops), [0.0] * len(ops), [0] * len(ops)
 
-    def watch(op: int, ended: bool) -> None:
-        if ended:
-            total[op] += time.perf_counter() - began[op]
+    def watch(op: int, op_end: bool) -> None:
+        if op_end:
+            total[op] += time.perf_counter() - starts[op]
             calls[op] += 1
         else:
-            began[op] = time.perf_counter()
+            starts[op] = time.perf_counter()
 
     for _ in range(runs):
         watched(interpreter, watch)

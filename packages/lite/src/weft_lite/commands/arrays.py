@@ -71,62 +71,68 @@ def write_npy(path: Path, dtype: str, shape: Sequence[int], data: bytes) -> None
     path.write_bytes(prefix + header.encode("latin1") + data)
 
 
-def assignments(given: Sequence[str]) -> dict[str, str]:
+def assignments(names: Sequence[str]) -> dict[str, str]:
     """Parse arguments of the form `NAME=VALUE` to a mapping.
 
     Raises: InvalidArgumentError: there is no `=`.
     """
-    found = {}
-    for text in given:
+    result = {}
+    for text in names:
         name, equals, value = text.partition("=")
         if not equals:
             raise InvalidArgumentError(f"an input must be given as NAME=VALUE, got {text!r}")
-        found[name] = value
-    return found
+        result[name] = value
+    return result
 
 
-def shapes(given: Sequence[str]) -> dict[str, tuple[int, ...]]:
+def shapes(names: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """Parse arguments of the form `NAME=1,224,224,3` to shapes by name."""
     try:
         return {
             name: tuple(int(size) for size in value.split(",") if size)
-            for name, value in assignments(given).items()
+            for name, value in assignments(names).items()
         }
     except ValueError as error:
         raise InvalidArgumentError(f"a shape must be given as NAME=1,224,224,3: {error}") from error
 
 
-def feed(interpreter: Interpreter, given: Mapping[str, str], sizes: Mapping[str, Any]) -> None:
+def feed(interpreter: Interpreter, arrays: Mapping[str, str], sizes: Mapping[str, Any]) -> None:
     """Resize and set all inputs: to given values, or else to seeded random numbers.
 
     Args:
-      given: values by name: numbers such as "1,2,3", or @FILE.npy.
+      arrays: values by name: numbers such as "1,2,3", or @FILE.npy.
       sizes: shapes by name, for inputs whose sizes are open.
     Raises: InvalidArgumentError: a name or value does not match the inputs.
     """
-    details = {each["name"]: each for each in interpreter.get_input_details()}
-    unknown = sorted({*given, *sizes} - set(details))
+    details = {
+        input_detail["name"]: input_detail for input_detail in interpreter.get_input_details()
+    }
+    unknown = sorted({*arrays, *sizes} - set(details))
     if unknown:
         raise InvalidArgumentError(
             f"there is no input {unknown[0]!r}; the inputs are {sorted(details)}"
         )
     source = random.Random(0)
-    read = {name: read_npy(text[1:]) for name, text in given.items() if text[:1] == "@"}
-    for name, each in details.items():
+    read = {name: read_npy(text[1:]) for name, text in arrays.items() if text[:1] == "@"}
+    for name, detail in details.items():
         shape = sizes.get(name, read[name][1] if name in read else None)
-        if shape is not None and tuple(each["shape"]) != tuple(shape):
-            interpreter.resize_tensor_input(each["index"], shape)
+        if shape is not None and tuple(detail["shape"]) != tuple(shape):
+            interpreter.resize_tensor_input(detail["index"], shape)
     interpreter.allocate_tensors()
-    for each in interpreter.get_input_details():
-        name, dtype, shape = each["name"], name_of(each["dtype"]), tuple(map(int, each["shape"]))
+    for input_detail in interpreter.get_input_details():
+        name, dtype, shape = (
+            input_detail["name"],
+            name_of(input_detail["dtype"]),
+            tuple(map(int, input_detail["shape"])),
+        )
         if name in read:
-            found, _, data = read[name]
-            if found != dtype:
-                raise InvalidArgumentError(f"input {name!r} takes {dtype}, not {found}")
+            result, _, data = read[name]
+            if result != dtype:
+                raise InvalidArgumentError(f"input {name!r} takes {dtype}, not {result}")
         else:
-            data = _elements(name, given.get(name), dtype, math.prod(shape), source)
+            data = _elements(name, arrays.get(name), dtype, math.prod(shape), source)
         value = shaped(data, dtype, shape)
-        interpreter.set_tensor(each["index"], value if shape else _single(value))
+        interpreter.set_tensor(input_detail["index"], value if shape else _single(value))
 
 
 def _single(view: Any) -> Any:
@@ -139,12 +145,12 @@ def _single(view: Any) -> Any:
 
 def _elements(name: str, text: str | None, dtype: str, count: int, source: random.Random) -> bytes:
     """Parse a text to elements, or return random ones: normal floats, or zeros and ones."""
-    whole = not dtype.startswith("float")
+    is_integer = not dtype.startswith("float")
     if text is None:
-        numbers = [source.randrange(2) if whole else source.gauss(0, 1) for _ in range(count)]
+        numbers = [source.randrange(2) if is_integer else source.gauss(0, 1) for _ in range(count)]
     else:
         try:
-            numbers = [int(part) if whole else float(part) for part in text.split(",") if part]
+            numbers = [int(part) if is_integer else float(part) for part in text.split(",") if part]
         except ValueError as error:
             raise InvalidArgumentError(f"input {name!r} is of {dtype}: {error}") from error
     if len(numbers) != count:

@@ -14,24 +14,28 @@ from weft_lite.errors import InvalidArgumentError
 
 def add(actions: Any) -> None:
     """Add it to a parser."""
-    made = actions.add_parser(
+    parser = actions.add_parser(
         "build",
         help="cross-compile the runtime with the kernels that given files need, or a model",
     )
-    made.add_argument(
+    parser.add_argument(
         "--models", type=Path, nargs="+", default=[], help="files that the runtime must run"
     )
-    made.add_argument("--all", action="store_true", help="include all kernels, instead of --models")
-    made.add_argument("--compiled", type=Path, metavar="MODEL", help="compile a model to a "
+    parser.add_argument(
+        "--all", action="store_true", help="include all kernels, instead of --models"
+    )
+    parser.add_argument("--compiled", type=Path, metavar="MODEL", help="compile a model to a "
                       "library: a .weftlite file, a graph or a SavedModel")  # fmt: skip
-    made.add_argument("--shape", action="append", default=[], metavar="INPUT=1,224,224,3",
+    parser.add_argument("--shape", action="append", default=[], metavar="INPUT=1,224,224,3",
                       help="shape of an input that has unknown sizes (--compiled)")  # fmt: skip
-    made.add_argument("--cpu", default="", help="minimum CPU, such as x86-64-v3 (--compiled)")
-    made.add_argument("--features", default="", help="CPU features, such as +dotprod (--compiled)")
-    made.add_argument("--target", required=True, help="such as aarch64-linux-musl, wasm32-wasi, "
+    parser.add_argument("--cpu", default="", help="minimum CPU, such as x86-64-v3 (--compiled)")
+    parser.add_argument(
+        "--features", default="", help="CPU features, such as +dotprod (--compiled)"
+    )
+    parser.add_argument("--target", required=True, help="such as aarch64-linux-musl, wasm32-wasi, "
                       "aarch64-macos, x86_64-windows-gnu, aarch64-android")  # fmt: skip
-    made.add_argument("-o", "--out", type=Path, required=True, help="output directory")
-    made.set_defaults(call=build)
+    parser.add_argument("-o", "--out", type=Path, required=True, help="output directory")
+    parser.set_defaults(call=build)
 
 
 def build(arguments: argparse.Namespace) -> int:

@@ -28,18 +28,18 @@ TAKES: Final = {
 def add(actions: Any) -> None:
     """Add the two to a parser."""
     _add_convert(actions)
-    made = actions.add_parser(
+    parser = actions.add_parser(
         "compare", help="run a file and its graph; show the first node that differs; exit code 1"
     )
-    running.common(made, of_the_extra("comparing"))
-    made.add_argument("graph", type=Path, help="frozen GraphDef that the file was converted from")
-    made.add_argument(
+    running.common(parser, of_the_extra("comparing"))
+    parser.add_argument("graph", type=Path, help="frozen GraphDef that the file was converted from")
+    parser.add_argument(
         "--limit",
         type=float,
         default=1e-3,
         help="largest difference, relative to the largest value (default: 1e-3)",
     )
-    made.add_argument("--all", action="store_true", help="show all nodes, not only the first")
+    parser.add_argument("--all", action="store_true", help="show all nodes, not only the first")
 
 
 def of_the_extra(name: str, *more: str) -> Callable[[argparse.Namespace], int]:
@@ -52,9 +52,9 @@ def of_the_extra(name: str, *more: str) -> Callable[[argparse.Namespace], int]:
     def call(arguments: argparse.Namespace) -> int:
         for package in ("weft_io", "numpy", *more):
             if find_spec(package) is None:
-                wanted = _EXTRAS.get(package, "convert")
+                expected = _EXTRAS.get(package, "convert")
                 raise LiteError(
-                    f"this needs the extra: pip install 'weftml-lite[{wanted}]' (no {package})"
+                    f"this needs the extra: pip install 'weftml-lite[{expected}]' (no {package})"
                 )
         return int(import_module(f"weft_lite.convert.commands.{name}").call(arguments))
 
@@ -62,18 +62,18 @@ def of_the_extra(name: str, *more: str) -> Callable[[argparse.Namespace], int]:
 
 
 def _add_convert(actions: Any) -> None:
-    made = actions.add_parser(
+    parser = actions.add_parser(
         "convert", help="convert a saved model to a .weftlite file",
         description="Convert a saved model. Without --from, a directory is read as a SavedModel, "
         "an .onnx file as an ONNX model, a prefix with a .meta file as a checkpoint, and "
         "anything else as a frozen GraphDef.",
     )  # fmt: skip
-    made.add_argument("source", type=Path, help="file, directory or checkpoint prefix")
-    made.add_argument("-o", "--output", type=Path, required=True, help="output file")
-    made.add_argument("--from", dest="kind", choices=TAKES, help="format of the source")
-    _add_ends(made.add_argument_group("what to convert"))
-    _add_forms(made.add_argument_group("smaller weights, and int8"))
-    made.set_defaults(call=of_the_extra("converting"))
+    parser.add_argument("source", type=Path, help="file, directory or checkpoint prefix")
+    parser.add_argument("-o", "--output", type=Path, required=True, help="output file")
+    parser.add_argument("--from", dest="kind", choices=TAKES, help="format of the source")
+    _add_ends(parser.add_argument_group("what to convert"))
+    _add_forms(parser.add_argument_group("smaller weights, and int8"))
+    parser.set_defaults(call=of_the_extra("converting"))
 
 
 def _add_ends(group: Any) -> None:

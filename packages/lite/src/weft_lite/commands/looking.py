@@ -14,17 +14,17 @@ from weft_lite.watching import ops_of, verify_weights
 
 def add(actions: Any) -> None:
     """Add the two to a parser."""
-    made = actions.add_parser("inspect", help="show signatures, tensors, ops and memory")
-    made.add_argument("model", help=".weftlite file")
-    made.add_argument("--tensors", action="store_true", help="list all tensors")
-    made.add_argument("--ops", action="store_true", help="list all ops with their operands")
-    made.set_defaults(call=inspect)
+    parser = actions.add_parser("inspect", help="show signatures, tensors, ops and memory")
+    parser.add_argument("model", help=".weftlite file")
+    parser.add_argument("--tensors", action="store_true", help="list all tensors")
+    parser.add_argument("--ops", action="store_true", help="list all ops with their operands")
+    parser.set_defaults(call=inspect)
 
-    made = actions.add_parser(
+    parser = actions.add_parser(
         "verify", help="check structure, memory plan and checksums; exit code 1 if damaged"
     )
-    made.add_argument("model", help=".weftlite file")
-    made.set_defaults(call=verify)
+    parser.add_argument("model", help=".weftlite file")
+    parser.set_defaults(call=verify)
 
 
 def inspect(arguments: argparse.Namespace) -> int:
@@ -39,18 +39,18 @@ def inspect(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _form(each: dict[str, Any]) -> str:
-    sizes = ["?" if size == -1 else str(size) for size in each["shape_signature"]]
-    return f"{arrays.name_of(each['dtype'])} {'×'.join(sizes) or 'single'}"
+def _form(item: dict[str, Any]) -> str:
+    sizes = ["?" if size == -1 else str(size) for size in item["shape_signature"]]
+    return f"{arrays.name_of(item['dtype'])} {'×'.join(sizes) or 'single'}"
 
 
 def _summary(interpreter: Interpreter) -> None:
     rows = []
-    for what, details in [
+    for label, details in [
         ("input", interpreter.get_input_details()),
         ("output", interpreter.get_output_details()),
     ]:
-        rows += [[what, each["name"], _form(each)] for each in details]
+        rows += [[label, detail["name"], _form(detail)] for detail in details]
     for key, ends in interpreter.get_signature_list().items():
         rows.append(["signature", key, f"{ends['inputs']} → {ends['outputs']}"])
     lib, handle, file = interpreter._library, interpreter._handle, interpreter._file
@@ -67,13 +67,13 @@ def _summary(interpreter: Interpreter) -> None:
 
 def _tensors(details: list[dict[str, Any]]) -> None:
     rows = []
-    for each in details:
-        scales = each["quantization_parameters"]["scales"]
+    for detail in details:
+        scales = detail["quantization_parameters"]["scales"]
         scaled = f"{len(scales)} scales" if len(scales) > 1 else ""
         if len(scales) == 1:
-            scaled = f"{scales[0]:.6g}, {each['quantization'][1]}"
-        count = math.prod(map(int, each["shape"]))
-        rows.append([each["index"], each["name"], _form(each), count, scaled])
+            scaled = f"{scales[0]:.6g}, {detail['quantization'][1]}"
+        count = math.prod(map(int, detail["shape"]))
+        rows.append([detail["index"], detail["name"], _form(detail), count, scaled])
     output.table(["", "name", "type and shape", "elements", "scale, zero"], rows)
 
 

@@ -16,13 +16,13 @@ BROKEN_PIPE = 141
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
-    made = argparse.ArgumentParser(
+    argument_parser = argparse.ArgumentParser(
         prog="weft-lite", description="Frozen graphs on small devices: make, run and look at them."
     )
-    actions = made.add_subparsers(metavar="COMMAND", required=True)
+    actions = argument_parser.add_subparsers(metavar="COMMAND", required=True)
     for module in (extra, running, looking, building):
         module.add(actions)
-    return made
+    return argument_parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,9 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
       arguments: those of the command line, without the program's name; the process's by default.
     Returns: 0; 1 if a file is damaged or two differ, 2 if something else was refused.
     """
-    given = parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     try:
-        return int(given.call(given))
+        return int(options.call(options))
     except LiteError as error:
         return _refused(error, 1 if error.code == 15 else 2)
     except BrokenPipeError:

@@ -19,9 +19,9 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     if not sys.stdout.isatty():
         sys.stdout.write("".join(["\t".join(row) + "\n" for row in cells]))
         return
-    every = [list(header), *cells]
-    widths = [max(len(row[i]) for row in every) for i in range(len(header))]
-    for row in every:
+    interval = [list(header), *cells]
+    widths = [max(len(row[i]) for row in interval) for i in range(len(header))]
+    for row in interval:
         line = "  ".join([cell.ljust(width) for cell, width in zip(row, widths, strict=True)])
         sys.stdout.write(line.rstrip() + "\n")
 

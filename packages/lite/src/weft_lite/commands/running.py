@@ -18,9 +18,9 @@ from weft_lite.watching import Timed, profile
 
 def add(actions: Any) -> None:
     """Add the three to a parser."""
-    made = actions.add_parser("run", help="run a file once; show or save its outputs")
-    common(made, run)
-    made.add_argument(
+    parser = actions.add_parser("run", help="run a file once; show or save its outputs")
+    common(parser, run)
+    parser.add_argument(
         "-o",
         "--output",
         type=Path,
@@ -28,27 +28,27 @@ def add(actions: Any) -> None:
         help="directory to save the outputs in, as NAME.npy",
     )
 
-    made = actions.add_parser(
+    parser = actions.add_parser(
         "bench", help="measure the time of an invocation: median and percentiles"
     )
-    common(made, bench)
-    made.add_argument(
+    common(parser, bench)
+    parser.add_argument(
         "--runs",
         type=int,
         default=0,
         help="number of invocations (default: as many as fit into --seconds)",
     )
-    made.add_argument(
+    parser.add_argument(
         "--seconds", type=float, default=2.0, help="duration of the measurement (default: 2)"
     )
-    made.add_argument(
+    parser.add_argument(
         "--warm-up", type=int, default=5, help="invocations before the measurement (default: 5)"
     )
 
-    made = actions.add_parser("profile", help="measure the time of each op, slowest first")
-    common(made, profile_ops)
-    made.add_argument("--runs", type=int, default=50, help="number of invocations (default: 50)")
-    made.add_argument("--by-kind", action="store_true", help="one line per kind of op")
+    parser = actions.add_parser("profile", help="measure the time of each op, slowest first")
+    common(parser, profile_ops)
+    parser.add_argument("--runs", type=int, default=50, help="number of invocations (default: 50)")
+    parser.add_argument("--by-kind", action="store_true", help="one line per kind of op")
 
 
 def common(parser: argparse.ArgumentParser, call: Any) -> None:
@@ -71,8 +71,8 @@ def common(parser: argparse.ArgumentParser, call: Any) -> None:
 def opened(arguments: argparse.Namespace) -> Interpreter:
     """Return an interpreter with its inputs set as the arguments say."""
     interpreter = Interpreter(arguments.model, num_threads=arguments.threads)
-    given, shapes = arrays.assignments(arguments.input), arrays.shapes(arguments.shape)
-    arrays.feed(interpreter, given, shapes)
+    assignments, shapes = arrays.assignments(arguments.input), arrays.shapes(arguments.shape)
+    arrays.feed(interpreter, assignments, shapes)
     return interpreter
 
 
@@ -81,17 +81,20 @@ def run(arguments: argparse.Namespace) -> int:
     interpreter = opened(arguments)
     interpreter.invoke()
     rows = []
-    for each in interpreter.get_output_details():
-        dtype, shape = arrays.name_of(each["dtype"]), tuple(map(int, each["shape"]))
-        value = interpreter.get_tensor(each["index"])
+    for output_detail in interpreter.get_output_details():
+        dtype, shape = (
+            arrays.name_of(output_detail["dtype"]),
+            tuple(map(int, output_detail["shape"])),
+        )
+        value = interpreter.get_tensor(output_detail["index"])
         if arguments.output:
             arguments.output.mkdir(parents=True, exist_ok=True)
-            path = arguments.output / (re.sub(r"[^\w.-]+", "_", each["name"]) + ".npy")
+            path = arguments.output / (re.sub(r"[^\w.-]+", "_", output_detail["name"]) + ".npy")
             arrays.write_npy(path, dtype, shape, memoryview(value).tobytes())
-            shown = str(path)
+            path_text = str(path)
         else:
-            shown = _shown(memoryview(value).tolist())
-        rows.append([each["name"], dtype, _dims(shape), shown])
+            path_text = _shown(memoryview(value).tolist())
+        rows.append([output_detail["name"], dtype, _dims(shape), path_text])
     output.table(["output", "type", "shape", "value"], rows)
     return 0
 
@@ -122,7 +125,10 @@ def bench(arguments: argparse.Namespace) -> int:
         _progress(len(times), arguments.runs)
     _progress_done()
     times.sort()
-    rows = [[f"input {each['name']}", _form(each)] for each in interpreter.get_input_details()]
+    rows = [
+        [f"input {input_detail['name']}", _form(input_detail)]
+        for input_detail in interpreter.get_input_details()
+    ]
     rows.append(["invocations", str(len(times))])
     for name, part in [("least", 0.0), ("median", 0.5), ("90 %", 0.9), ("99 %", 0.99)]:
         rows.append([name, f"{1e3 * times[min(len(times) - 1, int(part * len(times)))]:.4f} ms"])
@@ -136,10 +142,13 @@ def bench(arguments: argparse.Namespace) -> int:
 def _note_largest_shapes(interpreter: Interpreter, arguments: argparse.Namespace) -> None:
     """Say on stderr which inputs are timed at their bound, as no shape was given."""
     shapes = arrays.shapes(arguments.shape)
-    given = {*shapes, *(k for k, v in arrays.assignments(arguments.input).items() if v[:1] == "@")}
-    for each in interpreter.get_input_details():
-        if -1 in tuple(each["shape_signature"]) and each["name"] not in given:
-            name, dims = output.printable(each["name"]), tuple(map(int, each["shape"]))
+    names = {*shapes, *(k for k, v in arrays.assignments(arguments.input).items() if v[:1] == "@")}
+    for input_detail in interpreter.get_input_details():
+        if -1 in tuple(input_detail["shape_signature"]) and input_detail["name"] not in names:
+            name, dims = (
+                output.printable(input_detail["name"]),
+                tuple(map(int, input_detail["shape"])),
+            )
             example = ",".join(map(str, dims))
             sys.stderr.write(
                 f"weft-lite: input {name} is timed at its largest shape, {_dims(dims)}; for a "
@@ -151,9 +160,9 @@ def _form(details: dict[str, Any]) -> str:
     return f"{arrays.name_of(details['dtype'])} {_dims(tuple(map(int, details['shape'])))}"
 
 
-def _progress(done: int, whole: int) -> None:
+def _progress(done: int, total: int) -> None:
     if sys.stderr.isatty() and done % 16 == 0:
-        sys.stderr.write(f"\r{done}{f' of {whole}' if whole else ''} invocations")
+        sys.stderr.write(f"\r{done}{f' of {total}' if total else ''} invocations")
 
 
 def _progress_done() -> None:
@@ -168,25 +177,27 @@ def profile_ops(arguments: argparse.Namespace) -> int:
     interpreter = opened(arguments)
     _note_largest_shapes(interpreter, arguments)
     interpreter.invoke()
-    found = profile(interpreter, arguments.runs)
-    whole = sum(each.seconds for each in found) or 1.0
-    rows = _kinds(found) if arguments.by_kind else _ops(found)
+    result = profile(interpreter, arguments.runs)
+    total = sum(item.seconds for item in result) or 1.0
+    rows = _kinds(result) if arguments.by_kind else _ops(result)
     rows.sort(key=lambda row: -row[0])
-    table = [[f"{1e3 * t:.4f} ms", f"{100 * t / whole:.1f} %", *rest] for t, *rest in rows]
+    table = [
+        [f"{1e3 * t:.4f} ms", f"{100 * t / total:.1f} %", *remaining] for t, *remaining in rows
+    ]
     output.table(["time", "share", "calls", "kind", "op"], table)
     return 0
 
 
-def _ops(found: list[Timed]) -> list[list[Any]]:
+def _ops(timeds: list[Timed]) -> list[list[Any]]:
     return [
-        [each.seconds, f"{each.calls:g}", each.op.kind, f"{each.op.place} {each.op.name}".strip()]
-        for each in found
+        [item.seconds, f"{item.calls:g}", item.op.kind, f"{item.op.place} {item.op.name}".strip()]
+        for item in timeds
     ]
 
 
-def _kinds(found: list[Timed]) -> list[list[Any]]:
+def _kinds(timeds: list[Timed]) -> list[list[Any]]:
     kinds: dict[str, tuple[float, float, int]] = {}
-    for each in found:
-        seconds, calls, count = kinds.get(each.op.kind, (0.0, 0.0, 0))
-        kinds[each.op.kind] = (seconds + each.seconds, calls + each.calls, count + 1)
+    for item in timeds:
+        seconds, calls, count = kinds.get(item.op.kind, (0.0, 0.0, 0))
+        kinds[item.op.kind] = (seconds + item.seconds, calls + item.calls, count + 1)
     return [[s, f"{calls:g}", kind, f"{n} ops"] for kind, (s, calls, n) in kinds.items()]

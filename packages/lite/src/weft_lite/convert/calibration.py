@@ -99,29 +99,29 @@ def value_names(
       inputs: the names that the inputs have for users.
     Raises: InvalidArgumentError: there is nothing of a name.
     """
-    known: dict[str, set[str]] = {}
+    nameses: dict[str, set[str]] = {}
     for key, value in zip(inputs, lowered.inputs, strict=True):
-        known[key] = known[value.name] = {value.name}
+        nameses[key] = nameses[value.name] = {value.name}
     for graph in lowered.graphs():
         for op in graph.ops:
             for out in op.outputs:
-                known.setdefault(op.name, set()).add(out.name)
-                known.setdefault(out.name, set()).add(out.name)
+                nameses.setdefault(op.name, set()).add(out.name)
+                nameses.setdefault(out.name, set()).add(out.name)
     names = {name.removesuffix(":0") for name in keep_float}
-    unknown = names - known.keys()
+    unknown = names - nameses.keys()
     if unknown:
         raise errors.InvalidArgumentError(
             "keep_float has names of no inputs, results or ops of the converted graph: "
             f"{sorted(unknown)}"
         )
-    return frozenset().union(*(known[name] for name in names))
+    return frozenset().union(*(nameses[name] for name in names))
 
 
 def measure(
     lowered: Lowered,
     samples: Sequence[Sequence[Array]],
     method: str = "extremes",
-    kept: Collection[str] = (),
+    names: Collection[str] = (),
     activations: str = "int8",
 ) -> dict[Value, Range]:
     """Return the ranges of inputs and float32 results, by runs of a file that has all as outputs.
@@ -130,7 +130,7 @@ def measure(
       lowered: the graph.
       samples: values of its inputs.
       method: one of `RANGES`.
-      kept: names of values that stay in float, and need no range.
+      names: names of values that stay in float, and need no range.
       activations: the type that the ranges are for, "int8" or "int16".
     Returns: the ranges; none of values that are kept, empty, infinite somewhere, or masked scores
       (see `_masked`): what computes with these stays in float.
@@ -144,14 +144,14 @@ def measure(
     spans: dict[Value, list[_Span]] = {}
     for sample in samples:
         for value, array in zip(values, [*sample, *agreement.run(content, sample)], strict=True):
-            if array.size and value.name not in kept:
+            if array.size and value.name not in names:
                 spans.setdefault(value, []).append(_span(array, method))
     _require_numbers(spans)
-    ranges = {value: _joined(each, method) for value, each in spans.items()}
-    ranges = {value: each for value, each in ranges.items() if np.isfinite(each).all()}
+    ranges = {value: _joined(span, method) for value, span in spans.items()}
+    ranges = {value: item for value, item in ranges.items() if np.isfinite(item).all()}
     steps = np.iinfo(activations).max
     masked = [v for v in _scores(lowered) & ranges.keys() if _masked(spans[v], ranges[v], steps)]
-    return {value: each for value, each in ranges.items() if value not in masked}
+    return {value: item for value, item in ranges.items() if value not in masked}
 
 
 class _Span(NamedTuple):
@@ -224,23 +224,25 @@ def _masked(spans: Sequence[_Span], joined: Range, steps: int) -> bool:
 
 def _joined(spans: Sequence[_Span], method: str) -> Range:
     """Join the ranges of samples; the extremes where outliers are all that varies."""
-    extremes = _union([each.extremes for each in spans])
+    extremes = _union([span.extremes for span in spans])
     if not np.isfinite(extremes).all():
         return extremes
-    chosen = [each.chosen for each in spans]
-    joined = Range(*map(float, np.mean(chosen, axis=0))) if method == "average" else _union(chosen)
+    selected = [span.chosen for span in spans]
+    joined = (
+        Range(*map(float, np.mean(selected, axis=0))) if method == "average" else _union(selected)
+    )
     return extremes if joined.is_point else joined
 
 
 def _union(ranges: Sequence[Range]) -> Range:
-    return Range(min(each.low for each in ranges), max(each.high for each in ranges))
+    return Range(min(item.low for item in ranges), max(item.high for item in ranges))
 
 
 def _require_numbers(spans: Mapping[Value, Sequence[_Span]]) -> None:
     odd = sorted(
         value.name
-        for value, each in spans.items()
-        if np.isnan([span.extremes for span in each]).any()
+        for value, span in spans.items()
+        if np.isnan([span.extremes for span in span]).any()
     )
     if odd:
         raise errors.InvalidArgumentError(

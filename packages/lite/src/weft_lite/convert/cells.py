@@ -84,15 +84,15 @@ class _Cells:
 
     def lstm(self, op: Operation) -> tuple[Operation, Operation] | None:
         """Return the cell whose last result an op makes, and the op that it replaces."""
-        for squashed, opened in self.operands(op.outputs[0], OpKind.Mul):
+        for squashed, gate in self.operands(op.outputs[0], OpKind.Mul):
             c_next = self.operand(squashed, OpKind.Tanh)
-            o = self.operand(opened, OpKind.Sigmoid)
-            for kept, fresh in self.operands(c_next, OpKind.Add):
-                for c, f, forget in self._kept(kept):
+            o = self.operand(gate, OpKind.Sigmoid)
+            for remembered, fresh in self.operands(c_next, OpKind.Add):
+                for c, f, forget in self._kept(remembered):
                     for i, j in self._fresh(fresh):
-                        found = self._lstm(op, (i, j, f, o), c, forget, c_next)
-                        if found is not None:
-                            return found, self._makers[found.outputs[0]]
+                        lstm = self._lstm(op, (i, j, f, o), c, forget, c_next)
+                        if lstm is not None:
+                            return lstm, self._makers[lstm.outputs[0]]
         return None
 
     def _kept(self, value: Value) -> Iterator[tuple[Value, Value, float]]:
@@ -121,10 +121,14 @@ class _Cells:
         forget: float,
         c_next: Value | None,
     ) -> Operation | None:
-        found = self.product(self.split(list(gates)))
-        if found is None or c_next is None or not _same_shape(c, found.h, c_next, op.outputs[0]):
+        product = self.product(self.split(list(gates)))
+        if (
+            product is None
+            or c_next is None
+            or not _same_shape(c, product.h, c_next, op.outputs[0])
+        ):
             return None
-        inputs = [found.x, c, found.h, found.weights, found.bias]
+        inputs = [product.x, c, product.h, product.weights, product.bias]
         return Operation(
             OpKind.LstmCell, [*inputs], [c_next, op.outputs[0]], CellOptions(forget), op.name
         )
@@ -133,16 +137,18 @@ class _Cells:
 
     def gru(self, op: Operation) -> tuple[Operation, Operation] | None:
         """As `lstm`."""
-        for kept, fresh in self.operands(op.outputs[0], OpKind.Add):
-            for u, h in self.operands(kept, OpKind.Mul):
-                for rest, new in self.operands(fresh, OpKind.Mul):
-                    found = self._gru(op, u, h, rest, new)
-                    if found is not None:
-                        return found, op
+        for remembered, fresh in self.operands(op.outputs[0], OpKind.Add):
+            for u, h in self.operands(remembered, OpKind.Mul):
+                for remaining, new in self.operands(fresh, OpKind.Mul):
+                    gru = self._gru(op, u, h, remaining, new)
+                    if gru is not None:
+                        return gru, op
         return None
 
-    def _gru(self, op: Operation, u: Value, h: Value, rest: Value, new: Value) -> Operation | None:
-        other = self.made(rest, OpKind.Sub)
+    def _gru(
+        self, op: Operation, u: Value, h: Value, remaining: Value, new: Value
+    ) -> Operation | None:
+        other = self.made(remaining, OpKind.Sub)
         if other is None or other.inputs[1] is not u or not _is_one(other.inputs[0]):
             return None
         second = self.product(self.operand(new, OpKind.Tanh))
@@ -164,7 +170,7 @@ class _Cells:
 
 def _same_shape(first: Value, *others: Value) -> bool:
     return all(
-        each.shape == first.shape and each.dtype is DataType.FLOAT32 for each in (first, *others)
+        other.shape == first.shape and other.dtype is DataType.FLOAT32 for other in (first, *others)
     )
 
 
@@ -178,10 +184,10 @@ def join_cells(graph: Lowered) -> int:
     for op in list(graph.ops):
         if len(op.outputs) != 1 or op.kind not in (OpKind.Mul, OpKind.Add):
             continue
-        found = cells.lstm(op) if op.kind is OpKind.Mul else cells.gru(op)
-        if found is None:
+        lstm = cells.lstm(op) if op.kind is OpKind.Mul else cells.gru(op)
+        if lstm is None:
             continue
-        cell, place = found
+        cell, place = lstm
         graph.ops[graph.ops.index(place)] = cell
         if place is not op:
             graph.ops.remove(op)

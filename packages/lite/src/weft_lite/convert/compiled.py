@@ -71,8 +71,8 @@ def build_compiled(
     content = _content(model) if model.suffix == ".weftlite" else b""
     key = "serving_default"
     if content:
-        found = decode(content).model.signatures
-        key = found[0].key if found else key
+        signatures = decode(content).model.signatures
+        key = signatures[0].key if signatures else key
     inputs, outputs = read_model(model)
     compiled = compile_graph(
         inputs, outputs, machine_of(target), shapes=shapes, name="wl_model", cpu=cpu,
@@ -80,12 +80,12 @@ def build_compiled(
     )  # fmt: skip
     out.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=out) as folder:
-        beside = Path(folder)
-        compiled.write(beside)
-        (beside / "weft_lite_model.inc").write_text(
+        path = Path(folder)
+        compiled.write(path)
+        (path / "weft_lite_model.inc").write_text(
             _tables(compiled, inputs, content, key, cpu or target), "utf-8"
         )
-        files = _linked(target, beside, out)
+        files = _linked(target, path, out)
     headers = [out / name for name in HEADERS]
     for header in headers:
         shutil.copy(RUNTIME / header.name, header)
@@ -174,23 +174,26 @@ def _tables(
     """Return the C source that the shim includes."""
     from weft_compiler.ahead.header import quoted
 
-    every = [*compiled.inputs, *compiled.outputs]
+    interval = [*compiled.inputs, *compiled.outputs]
     count = len(compiled.inputs)
-    rows = "\n".join(_row(each) for each in every)
-    given = ", ".join(
+    rows = "\n".join(_row(item) for item in interval)
+    data_arguments = ", ".join(
         [
             *[
-                f"(const {p.c_type} *)(const void *)data[{at}]"
-                for at, p in enumerate(compiled.inputs)
+                f"(const {p.c_type} *)(const void *)data[{index}]"
+                for index, p in enumerate(compiled.inputs)
             ],
-            *[f"({p.c_type} *)(void *)data[{count + at}]" for at, p in enumerate(compiled.outputs)],
+            *[
+                f"({p.c_type} *)(void *)data[{count + index}]"
+                for index, p in enumerate(compiled.outputs)
+            ],
             "arena",
         ]
     )
     header = ", ".join(map(str, content[: HEADER.size + 4])) or "0"
     return f"""#include "{compiled.name}.h"
 
-enum {{ INPUTS = {count}, OUTPUTS = {len(every) - count}, FORMAT = {tables.VERSION} }};
+enum {{ INPUTS = {count}, OUTPUTS = {len(interval) - count}, FORMAT = {tables.VERSION} }};
 #define ARENA ((size_t){compiled.arena})
 #define FILE_SIZE ((size_t){len(content)})
 #define FILE_HEADER {{{header}}}
@@ -204,21 +207,23 @@ static const wl_info TENSOR[] = {{
 }};
 
 static int32_t compute(uint8_t *const *data, void *arena) {{
-  return {compiled.name}({given});
+  return {compiled.name}({data_arguments});
 }}
 """
 
 
-def _row(each: Parameter) -> str:
+def _row(parameter: Parameter) -> str:
     from weft_compiler.ahead.header import quoted
 
-    if each.dtype.name not in TYPES or len(each.shape) > 8:
+    if parameter.dtype.name not in TYPES or len(parameter.shape) > 8:
         raise errors.UnimplementedError(
-            f"weft_lite.h has no tensors like {each.key}: {each.dtype.name} {list(each.shape)}"
+            f"weft_lite.h has no tensors like {parameter.key}: {parameter.dtype.name} "
+            f"{list(parameter.shape)}"
         )
-    dims = ", ".join(map(str, each.shape)) or "0"
-    size = each.size * each.dtype.size
+    dims = ", ".join(map(str, parameter.shape)) or "0"
+    size = parameter.size * parameter.dtype.size
     return (
-        f"  {{.name = {quoted(each.key)}, .dtype = {int(TYPES[each.dtype.name])}, "
-        f".rank = {len(each.shape)}, .dims = {{{dims}}}, .declared = {{{dims}}}, .bytes = {size}}},"
+        f"  {{.name = {quoted(parameter.key)}, .dtype = {int(TYPES[parameter.dtype.name])}, "
+        f".rank = {len(parameter.shape)}, .dims = {{{dims}}}, .declared = {{{dims}}}, .bytes = "
+        f"{size}}},"
     )

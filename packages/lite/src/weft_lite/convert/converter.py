@@ -86,9 +86,9 @@ class Converter:
 
     @classmethod
     def _of(cls, source: Source, bounds: Bounds | None) -> Converter:
-        made = cls.__new__(cls)
-        made._take(source, bounds)
-        return made
+        result = cls.__new__(cls)
+        result._take(source, bounds)
+        return result
 
     @classmethod
     def from_session(
@@ -378,9 +378,9 @@ class Converter:
             small = self._lowered(bounds)
             shrink(small, weights)
             return noise_of_weights(lowered, small, samples, weights)
-        kept = value_names(lowered, keep_float, self._source.inputs)
-        measured = measure(lowered, samples, ranges, kept, activations)
-        quantiser = Quantiser(lowered, measured, kept, ranges == TRAINED, activations)
+        float_names = value_names(lowered, keep_float, self._source.inputs)
+        measured = measure(lowered, samples, ranges, float_names, activations)
+        quantiser = Quantiser(lowered, measured, float_names, ranges == TRAINED, activations)
         quantiser.result()
         return quantiser.noise(samples)
 
@@ -396,9 +396,11 @@ class Converter:
         """Return the bytes of the file, without a check."""
         lowered = self._lowered(bounds)
         if calibration is not None or ranges == TRAINED:
-            kept = value_names(lowered, keep_float, self._source.inputs)
-            measured = measure(lowered, calibration or (), ranges, kept, activations)
-            lowered = Quantiser(lowered, measured, kept, ranges == TRAINED, activations).result()
+            float_names = value_names(lowered, keep_float, self._source.inputs)
+            measured = measure(lowered, calibration or (), ranges, float_names, activations)
+            lowered = Quantiser(
+                lowered, measured, float_names, ranges == TRAINED, activations
+            ).result()
         shrink(lowered, weights)
         inputs = dict(zip(self._source.inputs, lowered.inputs, strict=True))
         outputs = dict(zip(self._source.outputs, lowered.outputs, strict=True))

@@ -35,8 +35,8 @@ def is_large(value: Value | None) -> bool:
 
 def scaled(numbers: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
     """Quantize numbers to int8, with a common scale along `axes`; return both."""
-    most = np.abs(numbers).max(axis=axes, keepdims=True, initial=0)
-    scales = np.where(most > 1e-30, most / 127, 1.0).astype(np.float32)
+    limit = np.abs(numbers).max(axis=axes, keepdims=True, initial=0)
+    scales = np.where(limit > 1e-30, limit / 127, 1.0).astype(np.float32)
     return np.clip(np.rint(numbers / scales), -127, 127).astype(np.int8), scales.reshape(-1)
 
 
@@ -47,23 +47,23 @@ class Bytes:
 
     Args:
       kinds: the kinds of products to change.
-      kept: names of results that stay as they are.
+      names: names of results that stay as they are.
     Attributes:
       changed: the results of the changed products.
     """
 
-    def __init__(self, kinds: Collection[OpKind] = tuple(PRODUCTS), kept: Collection[str] = ()):
-        self._kinds, self._kept = kinds, kept
+    def __init__(self, kinds: Collection[OpKind] = tuple(PRODUCTS), names: Collection[str] = ()):
+        self._kinds, self._kept = kinds, names
         self._weights: dict[Value, Value] = {}
         self.changed: set[Value] = set()
 
     def ops(self, ops: Sequence[Operation]) -> list[Operation]:
         """Return the ops of a graph or a body with changed products and the ops that these need."""
-        made: list[Operation] = []
+        operations: list[Operation] = []
         images: dict[Value, tuple[Value, Value]] = {}
         for op in ops:
             if not self._takes(op):
-                made.append(op)
+                operations.append(op)
                 continue
             inputs = list(op.inputs)
             for place in PRODUCTS[op.kind]:
@@ -72,11 +72,11 @@ class Bytes:
             assert x is not None
             if op.kind in CONVOLUTIONS:
                 if x not in images:
-                    images[x] = _image(x, made)
+                    images[x] = _image(x, operations)
                 inputs = [images[x][0], *inputs[1:], *[None] * (3 - len(inputs)), images[x][1]]
             self.changed.update(op.outputs)
-            made.append(Operation(op.kind, inputs, op.outputs, op.options, op.name))
-        return made
+            operations.append(Operation(op.kind, inputs, op.outputs, op.options, op.name))
+        return operations
 
     def _takes(self, op: Operation) -> bool:
         if op.kind not in self._kinds or any(out.name in self._kept for out in op.outputs):
@@ -102,24 +102,24 @@ def _weights(op: Operation, weights: Value, place: int, depth: int) -> Value:
     assert weights.array is not None
     if op.kind is OpKind.DepthwiseConv2D:
         numbers, scales = scaled(weights.array, (0, 1))
-        kept = constant(weights.name, numbers)
-        kept.axis = 2
+        stored = constant(weights.name, numbers)
+        stored.axis = 2
     else:
         bias = op.inputs[place + 1] if op.kind in CELLS else None
         columns = op.outputs[0].shape[-1] if bias is None else bias.shape[0]
         numbers, scales = scaled(unpacked(weights.array, columns), (0, 1))
         halves = [numbers[:, :depth], numbers[:, depth:]] if op.kind in CELLS else [numbers]
         packed = np.concatenate([panels4(half) for half in halves], axis=2)
-        kept = constant(weights.name, packed, Layout.PANELS4)
-    kept.scales = scales.tolist()
-    return kept
+        stored = constant(weights.name, packed, Layout.PANELS4)
+    stored.scales = scales.tolist()
+    return stored
 
 
 def _image(x: Value, ops: list[Operation]) -> tuple[Value, Value]:
     """Add an op that quantizes images to int8; return its results and their scales."""
-    made = Value(f"{x.name}/bytes", DataType.INT8, x.shape, x.declared)
+    value = Value(f"{x.name}/bytes", DataType.INT8, x.shape, x.declared)
     scales = Value(f"{x.name}/scales", DataType.FLOAT32, x.shape[:1], x.declared[:1])
     ops.append(
-        Operation(OpKind.DynamicQuantize, [x], [made, scales], None, f"{x.name}/dynamic_quantize")
+        Operation(OpKind.DynamicQuantize, [x], [value, scales], None, f"{x.name}/dynamic_quantize")
     )
-    return made, scales
+    return value, scales

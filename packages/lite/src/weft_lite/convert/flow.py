@@ -75,9 +75,9 @@ class FlowLowering:
             )
 
     def _block(self, block: Block) -> None:
-        for place, step in enumerate(block):
+        for index, step in enumerate(block):
             if isinstance(step, Branch):
-                self._branch(step, block[place + 1 :])
+                self._branch(step, block[index + 1 :])
             elif isinstance(step, Loop):
                 self._loop(step)
             else:
@@ -107,12 +107,12 @@ class FlowLowering:
     @contextmanager
     def _subgraph(self) -> Iterator[Lowered]:
         """Add ops to a new subgraph; its number is the length of the list."""
-        builder, made = self._builder, Lowered()
+        builder, result = self._builder, Lowered()
         around = builder.scope, builder.channels_last
-        builder.lowered.bodies.append(made)
-        builder.scope, builder.channels_last = made, dict(builder.channels_last)
+        builder.lowered.bodies.append(result)
+        builder.scope, builder.channels_last = result, dict(builder.channels_last)
         try:
-            yield made
+            yield result
         finally:
             builder.scope, builder.channels_last = around
 
@@ -122,10 +122,10 @@ class FlowLowering:
         bodies = self._builder.lowered.bodies
         sides, numbers = [], []
         for block in branch.sides:
-            with self._subgraph() as made:
+            with self._subgraph() as subgraph:
                 numbers.append(len(bodies))
                 self._block(block)
-            sides.append(made)
+            sides.append(subgraph)
         results: list[Value] = []
         for node in after:
             if isinstance(node, Node) and node.role is Role.MERGE and not is_handle(node.inputs[0]):
@@ -140,9 +140,9 @@ class FlowLowering:
         """Lower a Merge whose two values are already computed."""
         numbers, sides = [], []
         for _ in range(2):
-            with self._subgraph() as made:
+            with self._subgraph() as subgraph:
                 numbers.append(len(self._builder.lowered.bodies))
-                sides.append(made)
+                sides.append(subgraph)
         pred, pair = self._sides_of(node)
         self._if(pred, numbers, self._join(node, pair, sides))
 
@@ -178,13 +178,13 @@ class FlowLowering:
         builder.same(merge.outputs[0], result)
         for side, value in zip(sides, values, strict=True):
             side.outputs.append(value)
-        found = [result]
+        matches = [result]
         if merge.outputs[1].consumers():
-            found.append(builder.result(merge.outputs[1]))
+            matches.append(builder.result(merge.outputs[1]))
             for side, source in zip(sides, pair, strict=True):
-                which = np.int32(merge.inputs.index(source))
-                side.outputs.append(builder.constant(f"{merge.name}/index", which))
-        return found
+                index = np.int32(merge.inputs.index(source))
+                side.outputs.append(builder.constant(f"{merge.name}/index", index))
+        return matches
 
     def _exported(self, block: Block, position: int, sides: Sequence[Lowered]) -> list[Value]:
         """Return other values of a branch that are used outside; zeros if it is not taken."""
@@ -243,27 +243,27 @@ class FlowLowering:
         builder = self._builder
         initial, variables = [], []
         for merge in merges:
-            (source,) = [each for each in merge.inputs if not is_back_edge(merge, each)]
+            (source,) = [input_ for input_ in merge.inputs if not is_back_edge(merge, input_)]
             first = builder.value(source)
             try:
                 bound = None if first in builder.arrays else builder.shape_of(merge.outputs[0])
             except NotInLiteError as error:
                 raise _refused(merge, error) from error
-            made = builder.like(first, merge.name)
+            like = builder.like(first, merge.name)
             if bound is not None and bound != first.shape:
-                made.shape, made.declared = bound, (-1,) * len(bound)
+                like.shape, like.declared = bound, (-1,) * len(bound)
             initial.append(first)
-            variables.append(made)
+            variables.append(like)
         return initial, variables
 
     def _next(self, merges: Sequence[Node], variables: Sequence[Value]) -> list[Value]:
-        builder, found = self._builder, []
+        builder, result = self._builder, []
         for merge, variable in zip(merges, variables, strict=True):
             value = builder.value(_following(merge))
             same_rank = len(value.shape) == len(variable.shape)
             if not same_rank or (
                 merge.name not in builder.shapes.named
-                and any(s > most for s, most in zip(value.shape, variable.shape, strict=True))
+                and any(s > limit for s, limit in zip(value.shape, variable.shape, strict=True))
             ):
                 raise _refused(merge, grown(merge.name, variable.shape, value.shape))
             if value in variables and value is not variable:
@@ -272,8 +272,8 @@ class FlowLowering:
                 value = copy
             if value.declared != variable.declared:
                 variable.declared = (-1,) * len(variable.shape)
-            found.append(value)
-        return found
+            result.append(value)
+        return result
 
     def _leave(self, frame: Frame, results: dict[Node, Value]) -> None:
         for node in frame.exits:
@@ -325,30 +325,30 @@ def _values_of(graph: Lowered) -> set[Value]:
 
 def _changing(loop: Loop, merges: Sequence[Node]) -> set[Node]:
     """Return the nodes that an iteration may change: loop variables and what depends on them."""
-    found = {*merges, *_nodes_of(loop.body)}
+    result = {*merges, *_nodes_of(loop.body)}
     stack = [*merges]
     inside = {*_nodes_of(loop.test)}
     while stack:
         for user in stack.pop().consumers:
-            if user in inside and user not in found:
-                found.add(user)
+            if user in inside and user not in result:
+                result.add(user)
                 stack.append(user)
-    return found
+    return result
 
 
 def _needed(test: Sequence[Step], users: Iterable[Step]) -> list[Step]:
     """Return the steps of a test that `users` depend on, directly or through other steps."""
-    wanted = {source.node for node in _nodes_of([*users]) for source in node.inputs}
-    wanted.update(step for step in users if isinstance(step, Node))
-    wanted.update(_predicate_nodes(users))
-    found: list[Step] = []
+    expected = {source.node for node in _nodes_of([*users]) for source in node.inputs}
+    expected.update(step for step in users if isinstance(step, Node))
+    expected.update(_predicate_nodes(users))
+    steps: list[Step] = []
     for step in reversed(test):
-        made = set(_nodes_of([step]))
-        if made & wanted:
-            found.append(step)
-            wanted.update(source.node for node in made for source in node.inputs)
-            wanted.update(_predicate_nodes([step]))
-    return found[::-1]
+        nodes = set(_nodes_of([step]))
+        if nodes & expected:
+            steps.append(step)
+            expected.update(source.node for node in nodes for source in node.inputs)
+            expected.update(_predicate_nodes([step]))
+    return steps[::-1]
 
 
 def _predicate_nodes(block: Iterable[Step]) -> Iterator[Node]:

@@ -31,8 +31,8 @@ def fuse(lowered: Lowered) -> int:
 class Uses:
     """Readers of the values of a graph and its bodies."""
 
-    def __init__(self, whole: Lowered) -> None:
-        self._users, self._results = whole.consumers(), whole.results()
+    def __init__(self, lowered: Lowered) -> None:
+        self._users, self._results = lowered.consumers(), lowered.results()
 
     def only_one(self, op: Operation) -> bool:
         """Return True if a single op reads the first result, and it is not an output."""
@@ -43,9 +43,9 @@ class Uses:
 def fuse_affine(graph: Lowered, uses: Uses) -> int:
     """Fuse `Mul` and `Add` by a constant per channel into the preceding product."""
     joined = 0
-    made: dict[Value | None, Operation] = {}
+    operations: dict[Value | None, Operation] = {}
     for op in list(graph.ops):
-        before = made.get(op.inputs[0]) if op.inputs else None
+        before = operations.get(op.inputs[0]) if op.inputs else None
         if before and uses.only_one(before) and _is_affine(op, before):
             array = _array(op.inputs[1]).reshape(-1)
             _scale(before, array) if op.kind is OpKind.Mul else _shift(before, array)
@@ -54,7 +54,7 @@ def fuse_affine(graph: Lowered, uses: Uses) -> int:
             graph.ops.remove(op)
             op, joined = before, joined + 1
         for value in op.outputs:
-            made[value] = op
+            operations[value] = op
     return joined
 
 
@@ -116,9 +116,9 @@ def _scale(product: Operation, factor: Array) -> None:
 def fuse_activations(graph: Lowered, uses: Uses) -> int:
     """Fuse `Relu` and `Relu6` into preceding ops that can clamp their results."""
     joined = 0
-    made: dict[Value | None, Operation] = {}
+    operations: dict[Value | None, Operation] = {}
     for op in list(graph.ops):
-        before = made.get(op.inputs[0]) if op.inputs else None
+        before = operations.get(op.inputs[0]) if op.inputs else None
         if (
             op.kind in ACTIVATIONS
             and before is not None
@@ -132,5 +132,5 @@ def fuse_activations(graph: Lowered, uses: Uses) -> int:
             graph.ops.remove(op)
             op, joined = before, joined + 1
         for value in op.outputs:
-            made[value] = op
+            operations[value] = op
     return joined

@@ -22,11 +22,13 @@ def graph_of(content: bytes) -> Source:
     """
     model, weights = decode(content)
     unknown = [op for op in model.ops if OpKind(op.kind) not in RULES]
-    held = [each.name for each in model.tensors if each.storage == Storage.VARIABLE]
+    variable_names = [tensor.name for tensor in model.tensors if tensor.storage == Storage.VARIABLE]
     lines = [
         f"  op {op.name} ({OpKind(op.kind).name}): no graph says what it computes" for op in unknown
     ]
-    lines += [f"  variable {name}: compiled models keep nothing between calls" for name in held]
+    lines += [
+        f"  variable {name}: compiled models keep nothing between calls" for name in variable_names
+    ]
     if lines:
         raise errors.UnimplementedError(
             f"{len(lines)} parts of the file cannot be compiled; run it by the runtime, or compile "

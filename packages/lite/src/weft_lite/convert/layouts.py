@@ -68,10 +68,10 @@ def emit_alike(
     b: Builder, kind: OpKind, node: Node, inputs: list[Value | None], options: Any = None
 ) -> None:
     """Add an elementwise op; of images in NCHW that have a twin in NHWC, on the twins."""
-    twins = [b.channels_last.get(value) if value is not None else None for value in inputs]
+    counterparts = [b.channels_last.get(value) if value is not None else None for value in inputs]
     shapes = {value.shape for value in inputs if value is not None}
-    if len(shapes) == 1 and all(twin is not None for twin in twins):
-        _emit_transposed(b, kind, node, twins, options)
+    if len(shapes) == 1 and all(counterpart is not None for counterpart in counterparts):
+        _emit_transposed(b, kind, node, counterparts, options)
     else:
         b.emit(kind, node, inputs, options)
 

@@ -75,13 +75,13 @@ class Lowered:
 
     def consumers(self) -> dict[Value, list[Operation]]:
         """Return the ops that read each value, including those in bodies."""
-        found: dict[Value, list[Operation]] = {}
+        operations: dict[Value, list[Operation]] = {}
         for graph in self.graphs():
             for op in graph.ops:
                 for value in op.inputs:
                     if value is not None:
-                        found.setdefault(value, []).append(op)
-        return found
+                        operations.setdefault(value, []).append(op)
+        return operations
 
     def graphs(self) -> list[Lowered]:
         """Return the whole, and its bodies."""
@@ -94,9 +94,9 @@ class Lowered:
 
 def constant(name: str, array: Any, layout: Layout = Layout.PLAIN) -> Value:
     """Return a constant of the file."""
-    kept = np.require(array, requirements="C")  # which keeps rank 0
-    kind, shape = TYPES[kept.dtype.name], tuple(kept.shape)
-    return Value(name, kind, shape, shape, kept, Storage.CONSTANT, layout)
+    contiguous = np.require(array, requirements="C")  # which keeps rank 0
+    kind, shape = TYPES[contiguous.dtype.name], tuple(contiguous.shape)
+    return Value(name, kind, shape, shape, contiguous, Storage.CONSTANT, layout)
 
 
 def floats(values: Sequence[Value | None] | Iterable[Value | None]) -> bool:

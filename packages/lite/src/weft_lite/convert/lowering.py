@@ -64,8 +64,8 @@ def lower(source: Source, bounds: Sequence[Shape], named: Mapping[str, Shape]) -
         any(None in (x.dims or (None,)) for x in inputs) or bool(named),
     )
     builder.variables.update({k: _variable(k, v) for k, v in source.variables.items()})
-    for each, bound, fed in zip(inputs, bounds, step.feeds, strict=True):
-        builder.lowered.inputs.append(_input(builder, each, bound, fed))
+    for input_, bound, feed in zip(inputs, bounds, step.feeds, strict=True):
+        builder.lowered.inputs.append(_input(builder, input_, bound, feed))
     _Lowering(builder, host).run(step)
     try:
         builder.lowered.outputs = _results(builder, step.fetches)
@@ -79,11 +79,13 @@ def _drop_checks(step: StepGraph) -> None:
     """Remove checks and the nodes that only they use."""
     for node in list(step.graph.nodes):
         if any(control.type in _CHECKS for control in node.controls):
-            kept = [c for c in node.controls if c.type not in _CHECKS]
-            kept += [c for check in node.controls if check.type in _CHECKS for c in check.controls]
-            step.graph.set_control_inputs(node, list(dict.fromkeys(kept)), reason="lite")
+            controls = [c for c in node.controls if c.type not in _CHECKS]
+            controls += [
+                c for check in node.controls if check.type in _CHECKS for c in check.controls
+            ]
+            step.graph.set_control_inputs(node, list(dict.fromkeys(controls)), reason="lite")
     doomed = [n for n in step.graph.nodes if n.type in _CHECKS and not n.consumers]
-    feeds = {fed.node for fed in step.feeds}
+    feeds = {feed.node for feed in step.feeds}
     kept_nodes = {output.node for output in step.fetches} | feeds | set(step.targets)
     while doomed:
         sources = {source.node for node in doomed for source in node.inputs}
@@ -96,18 +98,18 @@ def _drop_checks(step: StepGraph) -> None:
 
 
 def _variable(name: str, array: Array) -> Value:
-    made = constant(name, array)
-    made.storage = Storage.VARIABLE
-    return made
+    result = constant(name, array)
+    result.storage = Storage.VARIABLE
+    return result
 
 
-def _input(builder: Builder, source: Output, bound: Shape, fed: Output) -> Value:
+def _input(builder: Builder, source: Output, bound: Shape, output: Output) -> Value:
     try:
         value = builder.new(source.node.name, source.dtype.name, bound)
     except NotInLiteError as error:
         raise errors.UnimplementedError(f"input {source.name}: {error}") from error
     value.declared = tuple(-1 if d is None else d for d in source.dims or ())
-    builder.same(fed, value)
+    builder.same(output, value)
     return value
 
 
@@ -116,13 +118,13 @@ def _measuring(source: Source, bounds: Sequence[Shape]) -> Callable[[Output], Sh
 
     def measure(output: Output) -> Shape:
         try:
-            wanted = source.graph.get_operation_by_name(output.node.name).outputs[output.index]
-            shape = _shape_on(source, bounds, wanted, 0)
+            expected = source.graph.get_operation_by_name(output.node.name).outputs[output.index]
+            shape = _shape_on(source, bounds, expected, 0)
         except (errors.OpError, KeyError) as error:
-            said = error.message if isinstance(error, errors.OpError) else "it is in a function"
-            raise NotInLiteError(_wants_bound(output, f"on zeros {said}")) from error
+            reason = error.message if isinstance(error, errors.OpError) else "it is in a function"
+            raise NotInLiteError(_wants_bound(output, f"on zeros {reason}")) from error
         try:
-            other = _shape_on(source, bounds, wanted, 1)
+            other = _shape_on(source, bounds, expected, 1)
         except errors.OpError:
             return shape  # ones are no indices there, for example
         if shape != other:
@@ -133,18 +135,18 @@ def _measuring(source: Source, bounds: Sequence[Shape]) -> Callable[[Output], Sh
     return measure
 
 
-def _shape_on(source: Source, bounds: Sequence[Shape], wanted: Output, number: int) -> Shape:
+def _shape_on(source: Source, bounds: Sequence[Shape], output: Output, number: int) -> Shape:
     feeds: dict[Output, Any] = {
         x: np.full(bound, number, x.dtype.as_numpy_dtype)
         for x, bound in zip(source.inputs.values(), bounds, strict=True)
     }
     with source.session() as session:
-        return tuple(np.shape(session.run(wanted, feeds)))
+        return tuple(np.shape(session.run(output, feeds)))
 
 
-def _wants_bound(output: Output, told: str) -> str:
+def _wants_bound(output: Output, message: str) -> str:
     return (
-        f"lite cannot tell its size, since {told}: "
+        f"lite cannot tell its size, since {message}: "
         f"give the largest by bounds={{{output.node.name!r}: [...]}}"
     )
 
@@ -214,12 +216,14 @@ class _Lowering:
         if kernel is None or kernel.asynchronous:
             return []
         try:
-            found = quietly(kernel.make(node, self._host), *operands)
+            result = quietly(kernel.make(node, self._host), *operands)
         except errors.OpError:
             return []  # the file will fail with it too, if it runs the node
-        results = [np.asarray(x) for x in (found if isinstance(found, tuple | list) else [found])]
-        most = max(_SMALL_BYTES, sum(array.nbytes for array in operands))
-        return results if sum(array.nbytes for array in results) <= most else []
+        results = [
+            np.asarray(x) for x in (result if isinstance(result, tuple | list) else [result])
+        ]
+        limit = max(_SMALL_BYTES, sum(array.nbytes for array in operands))
+        return results if sum(array.nbytes for array in results) <= limit else []
 
 
 def _require_dtypes(node: Node) -> None:
@@ -251,12 +255,12 @@ def _stand_in(output: Output) -> Value:
 
 def _results(builder: Builder, fetches: Sequence[Output]) -> list[Value]:
     """Return the outputs: an input, a constant or a value that is one already is copied."""
-    found: list[Value] = []
+    values: list[Value] = []
     for output in fetches:
         value = builder.value(output)
-        if value in builder.lowered.inputs or value in found or value.array is not None:
+        if value in builder.lowered.inputs or value in values or value.array is not None:
             copy = Value(value.name, value.dtype, value.shape, value.declared)
             builder.add(OpKind.Copy, [value], [copy], None, output.node.name)
             value = copy
-        found.append(value)
-    return found
+        values.append(value)
+    return values

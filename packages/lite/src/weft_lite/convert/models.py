@@ -52,9 +52,11 @@ def onnx(
 
 def _require_none(path: Path, kind: str, **arguments: object) -> None:
     """Refuse options that a kind of model does not use."""
-    for name, given in arguments.items():
-        if given:
-            raise errors.InvalidArgumentError(f"{path} is read as {kind}: no {name}, got {given}")
+    for name, argument in arguments.items():
+        if argument:
+            raise errors.InvalidArgumentError(
+                f"{path} is read as {kind}: no {name}, got {argument}"
+            )
 
 
 def _ends(source: Source) -> Ends:

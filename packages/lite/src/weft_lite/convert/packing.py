@@ -43,5 +43,5 @@ def panels4(matrix: Array) -> Array:
 def unpacked(packed: Array, columns: int) -> Array:
     """Return the matrix (taps, depth, columns) of weights in Layout PANELS."""
     count, taps, depth, _ = packed.shape
-    whole = packed.transpose(1, 2, 0, 3).reshape(taps, depth, count * PANEL)
-    return np.asarray(whole[:, :, :columns])
+    full = packed.transpose(1, 2, 0, 3).reshape(taps, depth, count * PANEL)
+    return np.asarray(full[:, :, :columns])

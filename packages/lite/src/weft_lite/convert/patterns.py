@@ -97,23 +97,23 @@ class Matcher:
     def __init__(self, lowered: Lowered) -> None:
         self._makers = {value: op for op in lowered.ops for value in op.outputs}
 
-    def matches(self, pattern: Pattern, value: Value | None, found: Found) -> Iterator[Found]:
+    def matches(self, pattern: Pattern, value: Value | None, result: Found) -> Iterator[Found]:
         """Yield each match of a pattern: the values of its names, including those known before."""
         if value is None:
             return
         if isinstance(pattern, str):
-            if found.get(pattern, value) is value or _same(found[pattern], value):
-                yield {**found, pattern: found.get(pattern, value)}
+            if result.get(pattern, value) is value or _same(result[pattern], value):
+                yield {**result, pattern: result.get(pattern, value)}
         elif isinstance(pattern, float):
             if is_number(value) and np.isclose(float(_array(value).item()), pattern, 1e-4):
-                yield found
+                yield result
         elif isinstance(pattern, Oneof):
             for way in pattern.ways:
-                yield from self.matches(way, value, found)
+                yield from self.matches(way, value, result)
         else:
-            yield from self._of_op(pattern, value, found)
+            yield from self._of_op(pattern, value, result)
 
-    def _of_op(self, pattern: Op, value: Value, found: Found) -> Iterator[Found]:
+    def _of_op(self, pattern: Op, value: Value, result: Found) -> Iterator[Found]:
         op = self._makers.get(value)
         if op is None or op.kind is not pattern.kind or len(op.inputs) != len(pattern.operands):
             return
@@ -123,15 +123,15 @@ class Matcher:
             return
         orders = [op.inputs, op.inputs[::-1]] if op.kind in COMMUTE else [op.inputs]
         for operands in orders:
-            yield from self._all(list(zip(pattern.operands, operands, strict=True)), found)
+            yield from self._all(list(zip(pattern.operands, operands, strict=True)), result)
 
-    def _all(self, pairs: list[tuple[Pattern, Value | None]], found: Found) -> Iterator[Found]:
+    def _all(self, pairs: list[tuple[Pattern, Value | None]], result: Found) -> Iterator[Found]:
         if not pairs:
-            yield found
+            yield result
             return
-        (pattern, value), *rest = pairs
-        for each in self.matches(pattern, value, found):
-            yield from self._all(rest, each)
+        (pattern, value), *remaining = pairs
+        for match in self.matches(pattern, value, result):
+            yield from self._all(remaining, match)
 
 
 def _array(value: Value) -> Any:
@@ -149,9 +149,9 @@ def is_number(value: Value) -> bool:
     return value.array is not None and value.array.size == 1
 
 
-def _normalised(found: Mapping[str, Value]) -> tuple[list[Value | None], AxisOptions] | None:
+def _normalised(values: Mapping[str, Value]) -> tuple[list[Value | None], AxisOptions] | None:
     """Return the inputs and options of LayerNorm or L2Normalize; None if not over the last axis."""
-    x, axes, epsilon = found["x"], found["axes"], found["epsilon"]
+    x, axes, epsilon = values["x"], values["axes"], values["epsilon"]
     rank = len(x.shape)
     if (
         not is_number(axes)
@@ -159,8 +159,8 @@ def _normalised(found: Mapping[str, Value]) -> tuple[list[Value | None], AxisOpt
         or not is_number(epsilon)
     ):
         return None
-    of_columns = [found[name] for name in ("scale", "offset") if name in found]
-    if any(each.array is None or each.shape != x.shape[-1:] for each in of_columns):
+    of_columns = [values[name] for name in ("scale", "offset") if name in values]
+    if any(of_column.array is None or of_column.shape != x.shape[-1:] for of_column in of_columns):
         return None
     return [x, *of_columns], AxisOptions(-1, epsilon=float(_array(epsilon).item()))
 
@@ -171,9 +171,9 @@ def join(lowered: Lowered) -> int:
     for graph in lowered.graphs():
         matcher = Matcher(graph)
         for place, op in reversed(list(enumerate(graph.ops))):  # larger functions come first
-            made = _joined(op, matcher) if len(op.outputs) == 1 else None
-            if made is not None:
-                graph.ops[place] = made
+            result = _joined(op, matcher) if len(op.outputs) == 1 else None
+            if result is not None:
+                graph.ops[place] = result
                 joined += 1
     if joined:
         drop_unread(lowered)  # so that each fused value has a single reader
@@ -189,12 +189,12 @@ def _joined(op: Operation, matcher: Matcher) -> Operation | None:
         (_GELU, OpKind.Gelu, ElementwiseOptions(exact=1)),
         (_GELU_BY_TANH, OpKind.Gelu, ElementwiseOptions()),
     ):
-        found = next(matcher.matches(pattern, out, {}), None)
-        if found is not None and found["x"].shape == out.shape:
-            return Operation(kind, [found["x"]], [out], options, op.name)
+        match = next(matcher.matches(pattern, out, {}), None)
+        if match is not None and match["x"].shape == out.shape:
+            return Operation(kind, [match["x"]], [out], options, op.name)
     for pattern, kind in ((_LAYER_NORM, OpKind.LayerNorm), (_L2_NORMALIZE, OpKind.L2Normalize)):
-        for found in matcher.matches(pattern, out, {}):
-            taken = _normalised(found)
-            if taken is not None and found["x"].shape == out.shape:
-                return Operation(kind, taken[0], [out], taken[1], op.name)
+        for match in matcher.matches(pattern, out, {}):
+            normalized = _normalised(match)
+            if normalized is not None and match["x"].shape == out.shape:
+                return Operation(kind, normalized[0], [out], normalized[1], op.name)
     return None

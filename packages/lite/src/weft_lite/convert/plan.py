@@ -56,25 +56,25 @@ def plan(lowered: Lowered) -> Plan:
     offsets: dict[Value, int] = {}
     placed: list[tuple[int, int, Life]] = []  # offset, end, life
     size = 0
-    for value in sorted(lives, key=lambda each: -size_of(each)):
-        wanted, life, start = aligned(size_of(value)), lives[value], 0
+    for value in sorted(lives, key=lambda item: -size_of(item)):
+        expected, life, start = aligned(size_of(value)), lives[value], 0
         for offset, end, other in placed:  # in the order of offsets
             if other.last < life.first or life.last < other.first:
                 continue
-            if start + wanted <= offset:
+            if start + expected <= offset:
                 break
             start = max(start, end)
         offsets[value] = start
-        placed.append((start, start + wanted, life))
-        placed.sort(key=lambda each: each[0])
-        size = max(size, start + wanted)
+        placed.append((start, start + expected, life))
+        placed.sort(key=lambda item: item[0])
+        size = max(size, start + expected)
     offsets.update({value: offsets[home] for value, home in homes.items()})
     return Plan(offsets, size)
 
 
 def shared_places(lowered: Lowered, alive: Lives) -> dict[Value, Value]:
     """Return the results that overwrite an operand not read later, with the operand."""
-    homes: dict[Value, Value] = {}
+    values: dict[Value, Value] = {}
     for op in _all_ops(lowered):
         if not in_place(op.kind) or len(op.outputs) != 1:
             continue
@@ -86,9 +86,9 @@ def shared_places(lowered: Lowered, alive: Lives) -> dict[Value, Value]:
                 and alive.found[operand].last == alive.begins[op]
                 and _as_long(op, operand, result)
             ):
-                homes[result] = homes.get(operand, operand)
+                values[result] = values.get(operand, operand)
                 break
-    return homes
+    return values
 
 
 def _as_long(op: Operation, operand: Value, result: Value) -> bool:
@@ -112,9 +112,9 @@ class Lives:
         for value in [*lowered.inputs, *lowered.outputs]:
             self._extend(value, 1 << 60)
         for op in _all_ops(lowered):
-            for each in op.inputs:
-                if each is not None and each.storage is Storage.VARIABLE:
-                    self.found[each] = Life(0, 1 << 60)
+            for input_ in op.inputs:
+                if input_ is not None and input_.storage is Storage.VARIABLE:
+                    self.found[input_] = Life(0, 1 << 60)
 
     def _make(self, value: Value) -> None:
         self.found[value] = Life(self._clock, self._clock)

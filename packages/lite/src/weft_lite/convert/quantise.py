@@ -88,24 +88,24 @@ def noise_of_weights(
     names = {out.name for op in exact.ops for out in op.outputs}
     graphs = [
         Lowered(
-            each.inputs,
+            item.inputs,
             [
                 out
-                for op in each.ops
+                for op in item.ops
                 for out in op.outputs
                 if out.dtype is DataType.FLOAT32 and out.name in names
             ],
-            each.ops,
-            each.bodies,
+            item.ops,
+            item.bodies,
         )
-        for each in (exact, small)
+        for item in (exact, small)
     ]
-    contents = [Writer(each).content([]) for each in graphs]
+    contents = [Writer(graph).content([]) for graph in graphs]
     values = graphs[0].outputs
     signal, error = np.zeros(len(values)), np.zeros(len(values))
     for sample in samples:
-        ours, theirs = (agreement.run(content, sample) for content in contents)
-        for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        quantized, theirs = (agreement.run(content, sample) for content in contents)
+        for i, (a, b) in enumerate(zip(quantized, theirs, strict=True)):
             _add_energies(signal, error, i, a, b)
     return _noises([(value.name, form) for value in values], signal, error)
 
@@ -121,10 +121,10 @@ def _add_energies(signal: Array, error: Array, i: int, exact: Array, close: Arra
 def _noises(names: Sequence[tuple[str, str]], signal: Array, error: Array) -> list[Noise]:
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = np.where(error == 0, np.inf, 10 * np.log10(signal / error))
-    found = [
+    result = [
         Noise(name, float(ratio), form) for (name, form), ratio in zip(names, ratios, strict=True)
     ]
-    return sorted(found, key=lambda each: each.decibels)
+    return sorted(result, key=lambda item: item.decibels)
 
 
 def require_activations(activations: str, quantised: bool) -> None:
@@ -144,7 +144,7 @@ def require_activations(activations: str, quantised: bool) -> None:
 
 def take_out_fakes(source: Lowered) -> dict[Value, Scale]:
     """Remove pairs of Quantize and Dequantize, and return the scales that they give."""
-    said: dict[Value, Scale] = {}
+    scales: dict[Value, Scale] = {}
     stored: dict[Value | None, Operation] = {}
     real: dict[Value, Value] = {}
     ends = source.results()
@@ -154,32 +154,32 @@ def take_out_fakes(source: Lowered) -> dict[Value, Scale]:
         if op.kind is OpKind.Quantize and first is not None and first.array is None:
             stored[op.outputs[0]] = op
         elif op.kind is OpKind.Dequantize and first in stored:
-            begun = stored[first]
-            x, numbers = begun.inputs[0], begun.outputs[0]
+            started = stored[first]
+            x, numbers = started.inputs[0], started.outputs[0]
             assert x is not None
-            said[x] = Scale(numbers.scales[0], numbers.zero_points[0])
+            scales[x] = Scale(numbers.scales[0], numbers.zero_points[0])
             if op.outputs[0] not in ends:
                 real[op.outputs[0]] = x
                 source.ops.remove(op)
-                source.ops.remove(begun)
+                source.ops.remove(started)
     for body in source.bodies:
         for op in body.ops:
             op.inputs = [real.get(value, value) if value else None for value in op.inputs]
         body.outputs = [real.get(value, value) for value in body.outputs]
-    _say_of_operands(source, said)
-    return said
+    _say_of_operands(source, scales)
+    return scales
 
 
-def _say_of_operands(source: Lowered, said: dict[Value, Scale]) -> None:
+def _say_of_operands(source: Lowered, scales: dict[Value, Scale]) -> None:
     """Give values that are only moved the scale of the result, if they have no other reader."""
-    every = [*source.ops, *(op for body in source.bodies for op in body.ops)]
-    readers = Counter(value for op in every for value in op.inputs)
+    interval = [*source.ops, *(op for body in source.bodies for op in body.ops)]
+    readers = Counter(value for op in interval for value in op.inputs)
     ends = source.results()
     for op in reversed(source.ops):
         x, out = (op.inputs or [None])[0], op.outputs[0]
-        moved = op.kind in SHARING and op.kind is not OpKind.AvgPool
-        if moved and out in said and x is not None and readers[x] == 1 and x not in ends:
-            said.setdefault(x, said[out])
+        shares_range = op.kind in SHARING and op.kind is not OpKind.AvgPool
+        if shares_range and out in scales and x is not None and readers[x] == 1 and x not in ends:
+            scales.setdefault(x, scales[out])
 
 
 class Quantiser:
@@ -191,7 +191,7 @@ class Quantiser:
     Args:
       source: the float graph, which is changed.
       ranges: ranges of values, as `calibration.measure` returns them.
-      kept: names of inputs and results that stay in float.
+      names: names of inputs and results that stay in float.
       trained: whether fake-quant ops must give all ranges.
       activations: one of `ACTIVATIONS`.
     """
@@ -200,17 +200,19 @@ class Quantiser:
         self,
         source: Lowered,
         ranges: Mapping[Value, Range],
-        kept: Collection[str] = (),
+        names: Collection[str] = (),
         trained: bool = False,
         activations: str = "int8",
     ) -> None:
         self._dtype = DataType[activations.upper()]
         self._said = take_out_fakes(source)
         self._source = source
-        self._kept = frozenset(kept)
+        self._kept = frozenset(names)
         self._ranges = ranges
-        points = {each for each in source.inputs if each in ranges and ranges[each].is_point}
-        kept_inputs = {each for each in source.inputs if each.name in self._kept}
+        points = {
+            input_ for input_ in source.inputs if input_ in ranges and ranges[input_].is_point
+        }
+        kept_inputs = {input_ for input_ in source.inputs if input_.name in self._kept}
         self._constants = _following(source, points)
         self._unsaid_constants = _following(source, points | kept_inputs)
         self._trained = trained
@@ -250,8 +252,8 @@ class Quantiser:
         """Let recurrent cells, also in bodies, multiply int8 numbers, except for kept results."""
         if self._dtype is not DataType.INT8:
             return
-        kept = [op for op in self._ops if any(out.name in self._kept for out in op.outputs)]
-        floats = {id(body) for op in kept for body in _called(op, self._source)}
+        float_cells = [op for op in self._ops if any(out.name in self._kept for out in op.outputs)]
+        floats = {id(body) for op in float_cells for body in _called(op, self._source)}
         small = Bytes(CELLS, self._kept)
         self._ops = small.ops(self._ops)
         self._bodies = [
@@ -260,16 +262,13 @@ class Quantiser:
         ]
         for op in self._ops:
             inside = (
-                out
-                for body in _called(op, self._source)
-                for each in body.ops
-                for out in each.outputs
+                out for body in _called(op, self._source) for op in body.ops for out in op.outputs
             )
             if small.changed.intersection([*op.outputs, *inside]):
                 self._hybrid += [out for out in op.outputs if out.dtype is DataType.FLOAT32]
 
     def _as_it_was(self, op: Operation) -> None:
-        for value in sorted(read_inside(op, self._source), key=lambda each: each.name):
+        for value in sorted(read_inside(op, self._source), key=lambda item: item.name):
             self._float(value)
         inputs = [
             self._stored.get(value) or (None if value is None else self._float(value))
@@ -280,13 +279,16 @@ class Quantiser:
 
     def _is_stored(self, op: Operation) -> bool:
         """Return True if an op's result exists as a twin: for the fake-quant op of an output."""
-        twin = (
+        counterpart = (
             self._twins.get(op.inputs[0]) if op.kind is OpKind.Quantize and op.inputs[0] else None
         )
         out = op.outputs[0]
-        if twin is None or (twin.scales, twin.zero_points) != (out.scales, out.zero_points):
+        if counterpart is None or (counterpart.scales, counterpart.zero_points) != (
+            out.scales,
+            out.zero_points,
+        ):
             return False
-        self._stored[out] = twin
+        self._stored[out] = counterpart
         return True
 
     def _may(self, op: Operation) -> bool:
@@ -294,40 +296,49 @@ class Quantiser:
         first, out = op.inputs[0], op.outputs[0]
         if first is None or first.dtype is not DataType.FLOAT32 or out.name in self._kept:
             return False
-        operands = [each for each in op.inputs if each and each.dtype is DataType.FLOAT32]
+        operands = [input_ for input_ in op.inputs if input_ and input_.dtype is DataType.FLOAT32]
         if op.kind is OpKind.Pad:
             operands = operands[:1]  # infinite constants are numbers of int8 there
-        if not all(each.array is None or np.isfinite(each.array).all() for each in operands):
+        if not all(
+            operand.array is None or np.isfinite(operand.array).all() for operand in operands
+        ):
             return False
-        if any(each.name in self._kept and each in self._source.inputs for each in operands):
+        if any(
+            operand.name in self._kept and operand in self._source.inputs for operand in operands
+        ):
             return False
         if op.kind in PRODUCTS and not self._multiplies(first, operands[1:], out):
             return False
-        needed = [each for each in operands if each.array is None and each not in self._twins]
+        needed = [
+            operand for operand in operands if operand.array is None and operand not in self._twins
+        ]
         if op.kind not in MOVING and op.kind not in FIXED:
             needed.append(out)
         return self._have_ranges(needed, op)
 
     def _multiplies(self, x: Value, others: Sequence[Value], out: Value) -> bool:
         """Return True if a product has constant weights and its sums cannot overflow."""
-        most = MOST_PRODUCTS if self._dtype is DataType.INT8 else MOST_BIAS[self._dtype]
-        constants = [each.array for each in others]
+        limit = MOST_PRODUCTS if self._dtype is DataType.INT8 else MOST_BIAS[self._dtype]
+        constants = [other.array for other in others]
         return x.array is None and all(
-            each is not None and each.size <= most * out.shape[-1] for each in constants
+            constant is not None and constant.size <= limit * out.shape[-1]
+            for constant in constants
         )
 
     def _have_ranges(self, needed: Sequence[Value], op: Operation) -> bool:
-        unsaid = [each for each in needed if each not in self._said]
-        if not all(each in self._ranges for each in unsaid):
+        unsaid = [item for item in needed if item not in self._said]
+        if not all(item in self._ranges for item in unsaid):
             if op.kind not in MOVING:
                 self._without.append(op.outputs[0].name)
             return False
-        points = {each for each in unsaid if self._ranges[each].is_point}
-        same = points - self._constants
-        self._same |= {each.name for each in same - self._unsaid_constants} - self._kept
-        if not same:
-            self._clipped |= {each.name for each in points}
-        return not same
+        points = {item for item in unsaid if self._ranges[item].is_point}
+        unranged = points - self._constants
+        self._same |= {
+            unsaid_constant.name for unsaid_constant in unranged - self._unsaid_constants
+        } - self._kept
+        if not unranged:
+            self._clipped |= {point.name for point in points}
+        return not unranged
 
     def _require_ranges(self) -> None:
         if self._trained and self._without:
@@ -354,18 +365,20 @@ class Quantiser:
         pairs = [*self._computed_twins.items(), *((value, value) for value in self._hybrid)]
         source = self._source
         exact = _giving(source.inputs, [value for value, _ in pairs], source.ops, source.bodies)
-        close = _giving(source.inputs, [twin for _, twin in pairs], self._ops, self._bodies)
+        close = _giving(
+            source.inputs, [counterpart for _, counterpart in pairs], self._ops, self._bodies
+        )
         signal, error = np.zeros(len(pairs)), np.zeros(len(pairs))
         for sample in samples:
             floats, numbers = agreement.run(exact, sample), agreement.run(close, sample)
-            for i, (_, twin) in enumerate(pairs):
+            for i, (_, counterpart) in enumerate(pairs):
                 real = numbers[i].astype(np.float64)
-                if twin.scales:
-                    real = (real - twin.zero_points[0]) * twin.scales[0]
+                if counterpart.scales:
+                    real = (real - counterpart.zero_points[0]) * counterpart.scales[0]
                 _add_energies(signal, error, i, floats[i], real)
         names = [
-            (value.name, self._dtype.name.lower() if twin.scales else "hybrid")
-            for value, twin in pairs
+            (value.name, self._dtype.name.lower() if counterpart.scales else "hybrid")
+            for value, counterpart in pairs
         ]
         return _noises(names, signal, error)
 
@@ -375,10 +388,10 @@ class Quantiser:
 
     def _float(self, value: Value) -> Value:
         """Return the float value; computed from its twin if there is only that."""
-        twin = self._twins.get(value)
-        if twin is not None and value not in self._floats and value.array is None:
+        counterpart = self._twins.get(value)
+        if counterpart is not None and value not in self._floats and value.array is None:
             name = f"{value.name}/dequantize"
-            self._ops.append(Operation(OpKind.Dequantize, [twin], [value], None, name))
+            self._ops.append(Operation(OpKind.Dequantize, [counterpart], [value], None, name))
             self._floats.add(value)
         return value
 
@@ -388,24 +401,24 @@ class Quantiser:
             if value.array is not None:
                 self._twins[value] = _quantised(value, self._dtype)
             else:
-                made = self._new_twin(value, self._scale(value))
+                result = self._new_twin(value, self._scale(value))
                 name = f"{value.name}/quantize"
-                self._ops.append(Operation(OpKind.Quantize, [value], [made], None, name))
+                self._ops.append(Operation(OpKind.Quantize, [value], [result], None, name))
         return self._twins[value]
 
     def _scale(self, value: Value) -> Scale:
         """Return the scale of a value from its fake-quant op, or else from calibration."""
-        said = self._said.get(value)
-        if said is not None and self._dtype is DataType.INT8:
-            return said
-        return (said.range() if said is not None else self._ranges[value]).scale(self._dtype)
+        bounds = self._said.get(value)
+        if bounds is not None and self._dtype is DataType.INT8:
+            return bounds
+        return (bounds.range() if bounds is not None else self._ranges[value]).scale(self._dtype)
 
     def _new_twin(self, value: Value, scale: Scale) -> Value:
         name = f"{value.name}/{self._dtype.name.lower()}"
-        twin = Value(name, self._dtype, value.shape, value.declared)
-        twin.scales, twin.zero_points = [scale.scale], [scale.zero]
-        self._twins[value] = twin
-        return twin
+        counterpart = Value(name, self._dtype, value.shape, value.declared)
+        counterpart.scales, counterpart.zero_points = [scale.scale], [scale.zero]
+        self._twins[value] = counterpart
+        return counterpart
 
     def _computed(self, op: Operation) -> None:
         inputs = [
@@ -419,9 +432,9 @@ class Quantiser:
     def _sharing(self, op: Operation) -> None:
         first, (out,) = op.inputs[0], op.outputs
         assert first is not None
-        twin = self._twin(first)
-        scale = Scale(twin.scales[0], twin.zero_points[0])
-        self._add(op.kind, [twin, *op.inputs[1:]], self._new_twin(out, scale), op)
+        counterpart = self._twin(first)
+        scale = Scale(counterpart.scales[0], counterpart.zero_points[0])
+        self._add(op.kind, [counterpart, *op.inputs[1:]], self._new_twin(out, scale), op)
 
     def _pad_number(self, op: Operation) -> int | None:
         """Return the int8 number that a Pad adds; None if the operand's scale cannot represent it.
@@ -435,8 +448,12 @@ class Quantiser:
             return None
         real = 0.0 if value is None or value.array is None else float(value.array.reshape(-1)[0])
         limits = np.iinfo(self._dtype.name.lower())
-        twin = self._twins.get(x)
-        scale = Scale(twin.scales[0], twin.zero_points[0]) if twin else self._scale(x)
+        counterpart = self._twins.get(x)
+        scale = (
+            Scale(counterpart.scales[0], counterpart.zero_points[0])
+            if counterpart
+            else self._scale(x)
+        )
         number = np.rint(real / scale.scale) + scale.zero
         if number < limits.min and self._goes_to_max_pool(op.outputs[0]):
             return int(limits.min)
@@ -445,32 +462,38 @@ class Quantiser:
     def _goes_to_max_pool(self, value: Value) -> bool:
         readers = self._source.consumers().get(value, [])
         ends = value in self._source.results()
-        return not ends and all(each.kind is OpKind.MaxPool for each in readers)
+        return not ends and all(reader.kind is OpKind.MaxPool for reader in readers)
 
     def _pad(self, op: Operation) -> None:
         number, first, (out,) = self._pad_number(op), op.inputs[0], op.outputs
         assert first is not None
-        twin = self._twin(first)
+        counterpart = self._twin(first)
         value = constant(f"{op.name}/value", np.array(number, self._dtype.name.lower()))
-        value.scales, value.zero_points = twin.scales, twin.zero_points
-        scale = Scale(twin.scales[0], twin.zero_points[0])
-        self._add(op.kind, [twin, op.inputs[1], value], self._new_twin(out, scale), op)
+        value.scales, value.zero_points = counterpart.scales, counterpart.zero_points
+        scale = Scale(counterpart.scales[0], counterpart.zero_points[0])
+        self._add(op.kind, [counterpart, op.inputs[1], value], self._new_twin(out, scale), op)
 
     def _product(self, op: Operation) -> None:
         x, weights, (out,) = op.inputs[0], op.inputs[1], op.outputs
         assert x is not None
         assert weights is not None
-        twin = self._twin(x)
+        counterpart = self._twin(x)
         matrix = _matrix(weights, out.shape[-1])
         bias = op.inputs[2].array if len(op.inputs) > 2 and op.inputs[2] is not None else None
         offset = np.zeros(out.shape[-1]) if bias is None else bias.astype(np.float64)
-        most = np.abs(matrix).max(axis=(0, 1), initial=0)
+        limit = np.abs(matrix).max(axis=(0, 1), initial=0)
         # A large bias must fit, even if the weights of its channel are tiny.
-        scales = np.maximum(most / 127, np.abs(offset) / (twin.scales[0] * MOST_BIAS[self._dtype]))
+        scales = np.maximum(
+            limit / 127, np.abs(offset) / (counterpart.scales[0] * MOST_BIAS[self._dtype])
+        )
         scales = np.where(scales > 1e-30, scales, 1.0).astype(np.float32)
         numbers = np.clip(np.rint(matrix / scales), -127, 127).astype(np.int8)
-        whole = np.rint(offset / (twin.scales[0] * scales.astype(np.float64))).astype(np.int64)
-        stored = whole - twin.zero_points[0] * numbers.astype(np.int64).sum((0, 1))
+        quantized_offset = np.rint(
+            offset / (counterpart.scales[0] * scales.astype(np.float64))
+        ).astype(np.int64)
+        stored = quantized_offset - counterpart.zero_points[0] * numbers.astype(np.int64).sum(
+            (0, 1)
+        )
         if op.kind is OpKind.DepthwiseConv2D:
             kept = constant(weights.name, numbers.reshape(weights.shape))
             kept.axis = 2
@@ -480,17 +503,17 @@ class Quantiser:
             kept = constant(weights.name, panels4(numbers), Layout.PANELS4)
         kept.scales = scales.tolist()
         biases = constant(f"{op.name}/bias", stored.astype(BIASES[self._dtype]))
-        self._add(op.kind, [twin, kept, biases], self._new_twin(out, self._scale(out)), op)
+        self._add(op.kind, [counterpart, kept, biases], self._new_twin(out, self._scale(out)), op)
 
 
 def _following(source: Lowered, inputs: Collection[Value]) -> set[Value]:
     """Return some inputs, and the results that are computed from these and constants alone."""
-    found = set(inputs)
+    result = set(inputs)
     for op in source.ops:
-        given = [each for each in op.inputs if each is not None and each.array is None]
-        if given and op.kind not in CALLED and found.issuperset(given):
-            found.update(op.outputs)
-    return found
+        operands = [input_ for input_ in op.inputs if input_ is not None and input_.array is None]
+        if operands and op.kind not in CALLED and result.issuperset(operands):
+            result.update(op.outputs)
+    return result
 
 
 def _giving(
@@ -500,12 +523,12 @@ def _giving(
     return Writer(Lowered(inputs, outputs, ops, bodies)).content([])
 
 
-def _called(op: Operation, whole: Lowered) -> list[Lowered]:
+def _called(op: Operation, lowered: Lowered) -> list[Lowered]:
     """Return the bodies that an op calls, directly or through other bodies."""
-    found = called(op, whole)
+    result = called(op, lowered)
     return [
-        *found,
-        *(inner for body in found for each in body.ops for inner in _called(each, whole)),
+        *result,
+        *(inner for body in result for op in body.ops for inner in _called(op, lowered)),
     ]
 
 
@@ -523,6 +546,10 @@ def _quantised(value: Value, dtype: DataType) -> Value:
     low, high = float(value.array.min(initial=0)), float(value.array.max(initial=0))
     scale, info = Range(low, high).scale(dtype), np.iinfo(dtype.name.lower())
     numbers = np.clip(np.rint(value.array / scale.scale) + scale.zero, info.min, info.max)
-    made = constant(f"{value.name}/{dtype.name.lower()}", numbers.astype(info.dtype))
-    made.storage, made.scales, made.zero_points = Storage.CONSTANT, [scale.scale], [scale.zero]
-    return made
+    result = constant(f"{value.name}/{dtype.name.lower()}", numbers.astype(info.dtype))
+    result.storage, result.scales, result.zero_points = (
+        Storage.CONSTANT,
+        [scale.scale],
+        [scale.zero],
+    )
+    return result

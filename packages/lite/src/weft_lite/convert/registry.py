@@ -70,10 +70,10 @@ def computes(kind: OpKind, value: Value, first: bool) -> bool:
     """
     types = types_of(kind)
     moves = types >> DataType.FLOAT16 & 1 or OpKind.Less <= kind <= OpKind.NotEqual
-    taken = not first or bool(types >> value.dtype & 1)
+    is_supported = not first or bool(types >> value.dtype & 1)
     if value.dtype in (DataType.INT8, DataType.UINT8, DataType.INT16, DataType.FLOAT16):
-        return taken and bool(moves or value.scales)
-    return taken
+        return is_supported and bool(moves or value.scales)
+    return is_supported
 
 
 class Builder:
@@ -123,8 +123,8 @@ class Builder:
 
     def has(self, output: Output) -> bool:
         """Return True if an output has a value already."""
-        known = output in self._values or output in self._folded
-        return known or output.node.role is Role.CONSTANT
+        is_known = output in self._values or output in self._folded
+        return is_known or output.node.role is Role.CONSTANT
 
     def fold(self, output: Output, array: Any) -> None:
         """Make an output a constant, of any dtype as long as no op of the file reads it."""
@@ -139,24 +139,24 @@ class Builder:
         value = self.shapes.value(output)
         return None if value is None else np.asarray(value, dtype.as_numpy_dtype)
 
-    def require_array(self, output: Output, what: str) -> Any:
+    def require_array(self, output: Output, label: str) -> Any:
         """Return the value of a constant.
 
         Raises: NotInLiteError: the output is not a constant.
         """
-        found = self.array(output)
-        if found is None:
-            raise NotInLiteError(f"{what} must be a constant")
-        return found
+        array = self.array(output)
+        if array is None:
+            raise NotInLiteError(f"{label} must be a constant")
+        return array
 
     def result(self, output: Output) -> Value:
         """Return a new value for an output."""
         shape = self.shape_of(output)
-        made = self.new(output.name.removesuffix(":0"), output.dtype.base_dtype.name, shape)
+        result = self.new(output.name.removesuffix(":0"), output.dtype.base_dtype.name, shape)
         if self.open and output.dims is not None:
-            made.declared = tuple(-1 if size is None else size for size in output.dims)
-        self._values[output] = made
-        return made
+            result.declared = tuple(-1 if size is None else size for size in output.dims)
+        self._values[output] = result
+        return result
 
     def new(self, name: str, dtype: str, shape: tuple[int, ...]) -> Value:
         """Return a new value, which does not belong to an output of the graph.
@@ -185,18 +185,18 @@ class Builder:
         """Return zeros in the shape of a value at the bound, created in a graph."""
         zero = constant(f"{value.name}/zero", np.zeros((), NAMES[value.dtype]))
         shape = self.ints(f"{value.name}/shape", value.shape)
-        made = self.like(value, f"{value.name}/zeros")
-        scope.ops.append(Operation(OpKind.Fill, [shape, zero], [made], None, value.name))
-        return made
+        like = self.like(value, f"{value.name}/zeros")
+        scope.ops.append(Operation(OpKind.Fill, [shape, zero], [like], None, value.name))
+        return like
 
     def like(self, value: Value, name: str) -> Value:
         """Return a new value of the type and shape of another."""
-        made = Value(name, value.dtype, value.shape, value.declared)
+        result = Value(name, value.dtype, value.shape, value.declared)
         if self.open:
-            made.declared = (-1,) * len(value.shape)
+            result.declared = (-1,) * len(value.shape)
         if value in self.arrays:
-            self.arrays.add(made)
-        return made
+            self.arrays.add(result)
+        return result
 
     def same(self, output: Output, value: Value) -> None:
         """Make an output another name of a value."""
@@ -225,8 +225,8 @@ class Builder:
         first = next((value for value in inputs if value is not None), None)
         for value in inputs:
             if value is not None and not computes(kind, value, value is first):
-                what = value.dtype.name.lower()
-                raise NotInLiteError(f"lite does not compute {kind.name} of {what}")
+                label = value.dtype.name.lower()
+                raise NotInLiteError(f"lite does not compute {kind.name} of {label}")
         op = Operation(kind, inputs, outputs, options, name)
         self.scope.ops.append(op)
         return op

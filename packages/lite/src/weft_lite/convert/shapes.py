@@ -55,7 +55,7 @@ class Shapes:
         self._step = step
         self._measure = measure
         self._pins: dict[str, Shape] = {
-            fed.name: bound for fed, bound in zip(step.feeds, bounds, strict=True)
+            feed.name: bound for feed, bound in zip(step.feeds, bounds, strict=True)
         }
         self._names = {node.name: f"n{i}" for i, node in enumerate(step.graph.nodes)}
         self.named = named
@@ -77,13 +77,13 @@ class Shapes:
         """
         if output.name in self._pins:
             return self._pins[output.name]
-        found = _known(output.dims)
-        if found is None:
-            found = _known(self._twin(output).dims)
-        if found is None:
-            found = self._pins[output.name] = self._measure(output)
+        result = _known(output.dims)
+        if result is None:
+            result = _known(self._twin(output).dims)
+        if result is None:
+            result = self._pins[output.name] = self._measure(output)
             self._twins = None
-        return found
+        return result
 
     def value(self, output: Output) -> Any:
         """Return the value of an output at the bound if shapes determine it; else None."""
@@ -123,52 +123,54 @@ class Shapes:
         return len(self._elements) > before
 
     def _note(self, array: Node, dims: Sequence[int | None] | None) -> None:
-        found = _known(dims)
-        if array.name not in self._elements and found is not None:
-            self._elements[array.name] = found
+        result = _known(dims)
+        if array.name not in self._elements and result is not None:
+            self._elements[array.name] = result
 
     # ------------------------------------------------------------------ the twin
 
     def _made(self) -> Graph:
         definition = graph_to_def(self._step.graph)
         nodes = {node.name: node for node in self._step.graph.nodes}
-        made = proto.GraphDef(versions=definition.versions, library=definition.library)
-        for each in definition.node:
-            self._add(made, each, nodes[each.name])
+        graph_def = proto.GraphDef(versions=definition.versions, library=definition.library)
+        for item in definition.node:
+            self._add(graph_def, item, nodes[item.name])
         for i, (name, shape) in enumerate(self._pins.items()):
             source = name.rpartition(":")[0]
             output = nodes[source].outputs[int(name.rpartition(":")[2])]
-            self._placeholder(made, f"p{i}", output, shape)
+            self._placeholder(graph_def, f"p{i}", output, shape)
         graph = Graph()
         with graph.as_default():
-            import_graph_def(made, name="")
+            import_graph_def(graph_def, name="")
         return graph
 
-    def _placeholder(self, made: proto.GraphDef, name: str, output: Output, shape: Shape) -> None:
-        pin = made.node.add(name=name, op="Placeholder")
+    def _placeholder(
+        self, graph_def: proto.GraphDef, name: str, output: Output, shape: Shape
+    ) -> None:
+        pin = graph_def.node.add(name=name, op="Placeholder")
         pin.attr["dtype"].type = output.dtype.base_dtype.as_datatype_enum
         pin.attr["shape"].shape.SetInParent()  # a shape without sizes is one
         for size in shape:
             pin.attr["shape"].shape.dim.add().size = size
 
-    def _add(self, made: proto.GraphDef, definition: proto.NodeDef, node: Node) -> None:
+    def _add(self, graph_def: proto.GraphDef, definition: proto.NodeDef, node: Node) -> None:
         name = self._names[node.name]
         if node.role is Role.ARGUMENT:
-            self._placeholder(made, name, node.outputs[0], self._pins[node.outputs[0].name])
+            self._placeholder(graph_def, name, node.outputs[0], self._pins[node.outputs[0].name])
             return
         if node.role is Role.CONSTANT and np.size(node.attrs["value"]) > MOST_FOLDED:
-            self._placeholder(made, name, node.outputs[0], np.shape(node.attrs["value"]))
+            self._placeholder(graph_def, name, node.outputs[0], np.shape(node.attrs["value"]))
             return
-        copy = made.node.add()
+        copy = graph_def.node.add()
         copy.CopyFrom(definition)
         copy.name = name
         copy.attr.pop("_class", None)
-        inputs = [self._reference(each) for each in node.inputs]
+        inputs = [self._reference(input_) for input_ in node.inputs]
         del copy.input[:]
         if node.role is Role.MERGE:
             inputs = [
-                each
-                for each, source in zip(inputs, node.inputs, strict=True)
+                input_
+                for input_, source in zip(inputs, node.inputs, strict=True)
                 if not is_back_edge(node, source)
             ]
         varies = node.role is Role.MERGE and len(inputs) == 1  # a loop variable: its value changes

@@ -40,32 +40,32 @@ def shrink(lowered: Lowered, form: str) -> None:
         small = Bytes()
         for graph in lowered.graphs():
             graph.ops[:] = small.ops(graph.ops)
-    made: dict[Value, Value] = {}
+    values: dict[Value, Value] = {}
     ops: list[Operation] = []
     for op in lowered.ops:
-        for each in _with_bodies(op, lowered):
-            places = range(len(each.inputs)) if form == "float16" else WEIGHTS.get(each.kind, ())
+        for item in _with_bodies(op, lowered):
+            places = range(len(item.inputs)) if form == "float16" else WEIGHTS.get(item.kind, ())
             for place in places:
-                value = each.inputs[place]
+                value = item.inputs[place]
                 if value is not None and is_large(value):
-                    each.inputs[place] = _floats(value, form, made, ops)
+                    item.inputs[place] = _floats(value, form, values, ops)
         ops.append(op)
     lowered.ops[:] = ops
 
 
-def _with_bodies(op: Operation, whole: Lowered) -> list[Operation]:
-    found = [op]
-    for body in called(op, whole):
-        for each in body.ops:
-            found += _with_bodies(each, whole)
-    return found
+def _with_bodies(op: Operation, lowered: Lowered) -> list[Operation]:
+    result = [op]
+    for body in called(op, lowered):
+        for item in body.ops:
+            result += _with_bodies(item, lowered)
+    return result
 
 
-def _floats(value: Value, form: str, made: dict[Value, Value], ops: list[Operation]) -> Value:
+def _floats(value: Value, form: str, values: dict[Value, Value], ops: list[Operation]) -> Value:
     """Add an op that converts a small constant to float; uses far apart get an op of their own."""
-    small = made.get(value)
+    small = values.get(value)
     if small is None:
-        small = made[value] = _half(value) if form == "float16" else _bytes(value)
+        small = values[value] = _half(value) if form == "float16" else _bytes(value)
     result = Value(f"{value.name}/floats", DataType.FLOAT32, value.shape, value.shape)
     result.layout = value.layout
     ops.append(Operation(OpKind.Dequantize, [small], [result], None, f"{value.name}/dequantize"))
@@ -74,8 +74,10 @@ def _floats(value: Value, form: str, made: dict[Value, Value], ops: list[Operati
 
 def _half(value: Value) -> Value:
     assert value.array is not None
-    most = float(np.finfo(np.float16).max)
-    return constant(value.name, np.clip(value.array, -most, most).astype(np.float16), value.layout)
+    limit = float(np.finfo(np.float16).max)
+    return constant(
+        value.name, np.clip(value.array, -limit, limit).astype(np.float16), value.layout
+    )
 
 
 def _bytes(value: Value) -> Value:
@@ -83,11 +85,11 @@ def _bytes(value: Value) -> Value:
     assert value.array is not None
     array: Array = value.array
     packed = value.layout is Layout.PANELS
-    most = np.abs(array).max(axis=(1, 2) if packed else tuple(range(array.ndim - 1)))
-    scales = np.where(most > 1e-30, most / 127, 1.0).astype(np.float32)
+    limit = np.abs(array).max(axis=(1, 2) if packed else tuple(range(array.ndim - 1)))
+    scales = np.where(limit > 1e-30, limit / 127, 1.0).astype(np.float32)
     by_element = scales.reshape(-1, 1, 1, PANEL) if packed else scales
     numbers = np.clip(np.rint(array / by_element), -127, 127).astype(np.int8)
-    kept = constant(value.name, numbers, value.layout)
-    kept.scales = scales.reshape(-1).tolist()
-    kept.axis = 0 if packed else array.ndim - 1
-    return kept
+    stored = constant(value.name, numbers, value.layout)
+    stored.scales = scales.reshape(-1).tolist()
+    stored.axis = 0 if packed else array.ndim - 1
+    return stored

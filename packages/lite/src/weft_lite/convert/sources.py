@@ -52,22 +52,22 @@ class Source:
 
     def session(self) -> Session:
         """Return a session in which the variables have their first values."""
-        made = Session(graph=self.graph)
+        session = Session(graph=self.graph)
         if self.initializers:
-            made.run(self.initializers)
-        return made
+            session.run(self.initializers)
+        return session
 
 
 def named(tensors: Iterable[Any]) -> dict[str, Output]:
     """Return tensors by the names of their nodes, with the port for later outputs of a node."""
-    found: dict[str, Output] = {}
+    outputs: dict[str, Output] = {}
     for tensor in tensors:
         name = tensor.node.name if tensor.index == 0 else tensor.name
         base, count = name, 1
-        while name in found:
+        while name in outputs:
             name, count = f"{base}_{count}", count + 1
-        found[name] = tensor
-    return found
+        outputs[name] = tensor
+    return outputs
 
 
 def of_session(
@@ -86,14 +86,14 @@ def of_session(
       FailedPreconditionError: a variable has no value.
       NotFoundError: there is no such variable, or no tensor of a name in `values`.
     """
-    kept = {v if isinstance(v, str) else v.op.name for v in variables}
-    first_values = _values(session, kept)
+    kept_names = {v if isinstance(v, str) else v.op.name for v in variables}
+    first_values = _values(session, kept_names)
     part = specialized(session.graph, inputs, outputs, values, shapes)
     ends = [*part.outputs.values(), *part.inputs.values()]
     nodes = list(dict.fromkeys(output.node.name for output in ends))
     definition = graph_to_def(part.graph)
     frozen = convert_variables_to_constants(
-        session, definition, nodes, variable_names_blacklist=kept
+        session, definition, nodes, variable_names_blacklist=kept_names
     )
     source = _imported_source(
         frozen,
@@ -166,17 +166,17 @@ def _with_shapes(source: Source, shapes: Mapping[str, Sequence[int]]) -> Source:
 
 def _values(session: Any, names: Collection[str]) -> dict[str, Array]:
     with session.graph.as_default():
-        known = {
+        variables = {
             variable.op.name: variable
             for key in ("variables", "local_variables")
             for variable in session.graph.get_collection(key)
         }
-    unknown = set(names) - known.keys()
+    unknown = set(names) - variables.keys()
     if unknown:
         raise errors.NotFoundError(
-            f"the graph has no variables {sorted(unknown)}; it has {sorted(known)}"
+            f"the graph has no variables {sorted(unknown)}; it has {sorted(variables)}"
         )
-    return {name: np.asarray(session.run(known[name])) for name in names}
+    return {name: np.asarray(session.run(variables[name])) for name in names}
 
 
 def _give_first_values(source: Source, values: Mapping[str, Array]) -> None:
@@ -188,9 +188,9 @@ def _give_first_values(source: Source, values: Mapping[str, Array]) -> None:
             raise errors.InvalidArgumentError(f"{name} is no variable, but {node.type}")
         op = "Assign" if node.outputs[0].dtype.is_ref else "AssignVariableOp"
         with source.graph.as_default():
-            made = create(op, [node.outputs[0], convert_to_tensor(value)], None, f"{name}/first")
+            result = create(op, [node.outputs[0], convert_to_tensor(value)], None, f"{name}/first")
         source.variables[name] = value
-        source.initializers.append(made)
+        source.initializers.append(result)
 
 
 def _imported_source(
@@ -283,10 +283,11 @@ def of_frozen_graph(
     definition = read_definition(frozen)
     whole = _imported_source(definition, {n: n for n in inputs}, {n: n for n in outputs})
     source = specialized(whole.graph, whole.inputs, whole.outputs, values, shapes)
-    held = [node.name for node in source.graph.nodes if node.role is Role.VARIABLE]
-    if held:
+    variable_names = [node.name for node in source.graph.nodes if node.role is Role.VARIABLE]
+    if variable_names:
         raise errors.InvalidArgumentError(
-            f"the graph is not frozen: it has the variables {held[:5]}; convert it from a session, "
+            f"the graph is not frozen: it has the variables {variable_names[:5]}; convert it "
+            "from a session, "
             "a checkpoint or a SavedModel"
         )
     return source
@@ -364,7 +365,7 @@ def of_onnx(
 
     values = values or {}
     with Graph().as_default() as graph:
-        made = import_model(model, inputs=values, shapes=shapes)
+        result = import_model(model, inputs=values, shapes=shapes)
     _clear_lines(graph)
-    inputs = {name: tensor for name, tensor in made.inputs.items() if name not in values}
-    return specialized(graph, inputs, made.outputs)
+    inputs = {name: tensor for name, tensor in result.inputs.items() if name not in values}
+    return specialized(graph, inputs, result.outputs)

@@ -57,8 +57,8 @@ class Writer:
             model.signatures.append(t.Signature(key, *bound))
         model.tensors = self._tensors
         weights = bytes(self._weights)
-        asked = Interpreter(model_content=encode(model, weights))
-        model.scratch_size = asked._library.wl_scratch_needed(asked._handle)
+        interpreter = Interpreter(model_content=encode(model, weights))
+        model.scratch_size = interpreter._library.wl_scratch_needed(interpreter._handle)
         return encode(model, weights)
 
     def _op(self, op: Operation) -> t.Op:

@@ -34,12 +34,12 @@ def fields_of(table: type) -> tuple[Field, ...]:
 
 def slots_of(table: type) -> list[tuple[int, Field]]:
     """Return the fields with their flatbuffers slots; for a union its second slot."""
-    slot, found = 0, []
+    slot, result = 0, []
     for field in fields_of(table):
         slot += isinstance(field.kind, tuple)
-        found.append((slot, field))
+        result.append((slot, field))
         slot += 1
-    return found
+    return result
 
 
 def _field(name: str, hint: Any) -> Field:

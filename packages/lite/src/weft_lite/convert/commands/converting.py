@@ -119,9 +119,9 @@ def _calibration(path: Path) -> list[dict[str, Any]]:
     Raises: InvalidArgumentError: arrays are not of one length.
     """
     with np.load(path, allow_pickle=False) as file:
-        found = {name: file[name] for name in file.files}
-    counts = {name: len(value) if value.ndim else 0 for name, value in found.items()}
+        result = {name: file[name] for name in file.files}
+    counts = {name: len(value) if value.ndim else 0 for name, value in result.items()}
     if len(set(counts.values())) != 1:
         raise InvalidArgumentError(f"{path} has other numbers of samples for inputs: {counts}")
     count = next(iter(counts.values()))
-    return [{name: value[i : i + 1] for name, value in found.items()} for i in range(count)]
+    return [{name: value[i : i + 1] for name, value in result.items()} for i in range(count)]

@@ -82,8 +82,8 @@ def _cast(r: Reader, op: t.Op) -> Output:
 @reads(OpKind.Quantize, OpKind.Dequantize, OpKind.Copy)
 def _requantise(r: Reader, op: t.Op) -> Output:
     if r.is_constant(op.inputs[0]) and op.kind == OpKind.Dequantize:
-        made = r.made[op.outputs[0]] = r.real_array(op.inputs[0])
-        return convert_to_tensor(made)
+        real_array = r.made[op.outputs[0]] = r.real_array(op.inputs[0])
+        return convert_to_tensor(real_array)
     return r.quantised(op.outputs[0], r.real(op.inputs[0]))
 
 
@@ -101,11 +101,11 @@ def _layer_norm(r: Reader, op: t.Op) -> Output:
     centred = node("Sub", x, node("Mean", x, last, keep_dims=True))
     variance = node("Mean", node("Square", centred), last, keep_dims=True)
     factor = node("Rsqrt", node("Add", variance, np.float32(op.options.epsilon)))
-    found = node("Mul", centred, factor)
-    for at, name in ((1, "Mul"), (2, "Add")):
-        if r.has(op, at):
-            found = node(name, found, r.real(op.inputs[at]))
-    return r.result(op, found)
+    result = node("Mul", centred, factor)
+    for index, name in ((1, "Mul"), (2, "Add")):
+        if r.has(op, index):
+            result = node(name, result, r.real(op.inputs[index]))
+    return r.result(op, result)
 
 
 @reads(OpKind.L2Normalize)
@@ -113,15 +113,17 @@ def _l2(r: Reader, op: t.Op) -> Output:
     assert isinstance(op.options, t.AxisOptions)
     x, last = r.real(op.inputs[0]), np.array([-1], np.int32)
     total = node("Sum", node("Square", x), last, keep_dims=True)
-    least = np.float32(op.options.epsilon)
-    return r.result(op, node("Mul", x, node("Rsqrt", node("Maximum", total, least))))
+    minimum = np.float32(op.options.epsilon)
+    return r.result(op, node("Mul", x, node("Rsqrt", node("Maximum", total, minimum))))
 
 
 @reads(OpKind.Sum, OpKind.Mean, OpKind.Max, OpKind.Min, OpKind.Prod, OpKind.All, OpKind.Any)
 def _reduce(r: Reader, op: t.Op) -> Output:
     keep = bool(getattr(op.options, "keep_dims", 0))
-    found = node(OpKind(op.kind).name, r.real(op.inputs[0]), r.stored(op.inputs[1]), keep_dims=keep)
-    return r.result(op, found)
+    result = node(
+        OpKind(op.kind).name, r.real(op.inputs[0]), r.stored(op.inputs[1]), keep_dims=keep
+    )
+    return r.result(op, result)
 
 
 @reads(OpKind.ArgMax, OpKind.ArgMin)

@@ -72,8 +72,8 @@ def _split(r: Reader, op: t.Op) -> Sequence[Output]:
     assert isinstance(op.options, t.AxisOptions)
     axis = op.options.axis
     sizes = np.array([r.tensor(number).shape[axis] for number in op.outputs], np.int32)
-    given = [r.stored(op.inputs[0]), convert_to_tensor(sizes), convert_to_tensor(np.int32(axis))]
-    return create("SplitV", given, {"num_split": len(sizes)}).outputs
+    operands = [r.stored(op.inputs[0]), convert_to_tensor(sizes), convert_to_tensor(np.int32(axis))]
+    return create("SplitV", operands, {"num_split": len(sizes)}).outputs
 
 
 @reads(OpKind.StridedSlice)

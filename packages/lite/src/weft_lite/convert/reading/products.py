@@ -46,9 +46,9 @@ def _conv(r: Reader, op: t.Op) -> Output:
 @reads(OpKind.Conv2DTranspose)
 def _transposed(r: Reader, op: t.Op) -> Output:
     assert isinstance(op.options, t.ConvOptions)
-    given = [r.stored(op.inputs[0]), r.real(op.inputs[1]), r.real(op.inputs[2])]
-    found = node("Conv2DBackpropInput", *given, **_windows(op.options))
-    return r.result(op, node("BiasAdd", found, r.real(op.inputs[3])) if r.has(op, 3) else found)
+    operands = [r.stored(op.inputs[0]), r.real(op.inputs[1]), r.real(op.inputs[2])]
+    result = node("Conv2DBackpropInput", *operands, **_windows(op.options))
+    return r.result(op, node("BiasAdd", result, r.real(op.inputs[3])) if r.has(op, 3) else result)
 
 
 def _windows(options: t.ConvOptions) -> dict[str, Any]:
@@ -72,14 +72,16 @@ def _dense(r: Reader, op: t.Op) -> Output:
 
     def multiply(x: Output, w: Any, zero: Any = None) -> Output:
         rows = node("Reshape", x, np.array([-1, shape[-1]], np.int32)) if len(shape) != 2 else x
-        found = node("MatMul", rows, w) if zero is None else _matmul_integer(rows, w, zero)
+        result = node("MatMul", rows, w) if zero is None else _matmul_integer(rows, w, zero)
         if len(shape) == 2:
-            return found
+            return result
         sizes = node("Shape", x, out_type=dtypes.int32)
-        kept = node("Slice", sizes, np.array([0], np.int32), np.array([len(shape) - 1], np.int32))
+        leading = node(
+            "Slice", sizes, np.array([0], np.int32), np.array([len(shape) - 1], np.int32)
+        )
         width = np.array([matrix.shape[1]], np.int32)
         return node(
-            "Reshape", found, node("ConcatV2", [kept, convert_to_tensor(width)], np.int32(0))
+            "Reshape", result, node("ConcatV2", [leading, convert_to_tensor(width)], np.int32(0))
         )
 
     return _product(r, op, matrix, (0,), multiply, multiply)
@@ -87,13 +89,13 @@ def _dense(r: Reader, op: t.Op) -> Output:
 
 def _matrix(r: Reader, number: int, depth: int, columns: int) -> Array:
     """Return weights as (taps, depth, columns), unpacked from the panels that kernels read."""
-    found, layout = r.array(number), Layout(r.tensor(number).layout)
+    result, layout = r.array(number), Layout(r.tensor(number).layout)
     if layout is Layout.PLAIN:
-        return found.reshape(1, *found.shape)
+        return result.reshape(1, *result.shape)
     if layout is Layout.PANELS4:
-        found = found.transpose(0, 1, 2, 4, 3)
-        found = found.reshape(*found.shape[:2], -1, PANEL)
-    return unpacked(found, columns)[:, :depth]
+        result = result.transpose(0, 1, 2, 4, 3)
+        result = result.reshape(*result.shape[:2], -1, PANEL)
+    return unpacked(result, columns)[:, :depth]
 
 
 def _product(
@@ -117,36 +119,36 @@ def _product(
         q = r.tensor(op.inputs[1]).quantization
         step = node("Reshape", r.stored(op.inputs[3]), np.array([-1, 1, 1, 1], np.int32))
         sums = multiply_bytes(r.stored(op.inputs[0]), weights, np.int32(0))
-        found = _real(sums, step, q.scales if q else ())
-        return r.result(op, found if bias is None else node("BiasAdd", found, bias))
+        real = _real(sums, step, q.scales if q else ())
+        return r.result(op, real if bias is None else node("BiasAdd", real, bias))
     if x.quantization is None or not x.quantization.scales:
         q, given = r.tensor(op.inputs[1]).quantization, r.stored(op.inputs[0])
         if q is None or not q.scales:
-            found = multiply(given, weights.astype(np.float32))
+            real = multiply(given, weights.astype(np.float32))
         else:  # a scale for each column
-            found = _by_bytes(given, weights, q.scales, multiply_bytes)
+            real = _by_bytes(given, weights, q.scales, multiply_bytes)
         return r.result(
-            op, found if bias is None else node("BiasAdd", found, bias.astype(np.float32))
+            op, real if bias is None else node("BiasAdd", real, bias.astype(np.float32))
         )
-    own, after = x.quantization, out.quantization
-    assert own is not None and after is not None
-    zero = own.zero_points[0] if own.zero_points else 0
+    quantization, after = x.quantization, out.quantization
+    assert quantization is not None and after is not None
+    zero = quantization.zero_points[0] if quantization.zero_points else 0
     # The file's bias has the zero point in it.
     sums = weights.astype(np.int64).sum(axes).reshape(-1)
     more = None if bias is None else bias.astype(np.int64) + zero * sums
     given = r.stored(op.inputs[0])
     if given.dtype is dtypes.int8:
-        found = multiply_bytes(given, weights, np.int32(zero))
-        found = found if more is None else node("BiasAdd", found, more.astype(np.int32))
-        found = _cast(found, dtypes.float32)
+        real = multiply_bytes(given, weights, np.int32(zero))
+        real = real if more is None else node("BiasAdd", real, more.astype(np.int32))
+        real = _cast(real, dtypes.float32)
     else:
         plain = node("Sub", _cast(given, dtypes.float32), np.float32(zero))
-        found = multiply(plain, weights.astype(np.float32))
-        found = found if more is None else node("BiasAdd", found, more.astype(np.float32))
+        real = multiply(plain, weights.astype(np.float32))
+        real = real if more is None else node("BiasAdd", real, more.astype(np.float32))
     filters = r.tensor(op.inputs[1]).quantization
     assert filters is not None
-    factor = np.float32(own.scales[0]) / np.float32(after.scales[0])
-    scaled = node("Mul", found, np.array(filters.scales, np.float32) * factor)
+    factor = np.float32(quantization.scales[0]) / np.float32(after.scales[0])
+    scaled = node("Mul", real, np.array(filters.scales, np.float32) * factor)
     zero = after.zero_points[0] if after.zero_points else 0
     limits = {Activation.NONE: (-np.inf, np.inf), Activation.RELU: (0, np.inf),
               Activation.RELU6: (0, 6), Activation.RELU_N1_TO_1: (-1, 1)}  # fmt: skip
@@ -171,8 +173,8 @@ def _by_bytes(
 
 def _as_bytes(x: Output, axes: Sequence[int]) -> tuple[Output, Output]:
     """Real numbers as bytes, and their scale for each place of the other axes."""
-    most = node("Max", node("Abs", x), np.array(axes, np.int32), keep_dims=True)
-    step = node("Div", most, np.float32(127))
+    limit = node("Max", node("Abs", x), np.array(axes, np.int32), keep_dims=True)
+    step = node("Div", limit, np.float32(127))
     tiny = node("Less", step, np.finfo(np.float32).tiny)
     step = node("SelectV2", tiny, np.float32(1), step)  # so small that int8 numbers are zeros
     scaled = node("Rint", node("Mul", x, node("Div", np.float32(1), step)))
@@ -190,8 +192,8 @@ def _real(sums: Output, step: Output, scales: Sequence[float]) -> Output:
 def _images(r: Reader, op: t.Op) -> list[Output]:
     """Quantize images to int8, with a scale for each."""
     x = r.stored(op.inputs[0])
-    found, step = _as_bytes(x, range(1, len(r.tensor(op.inputs[0]).shape)))
-    return [found, node("Reshape", step, np.array([-1], np.int32))]
+    result, step = _as_bytes(x, range(1, len(r.tensor(op.inputs[0]).shape)))
+    return [result, node("Reshape", step, np.array([-1], np.int32))]
 
 
 def _cast(x: Output, dtype: DType) -> Output:
@@ -216,9 +218,9 @@ def _lstm(r: Reader, op: t.Op) -> list[Output]:
     entry, new, forget, leave = create(
         "Split", [convert_to_tensor(np.int32(1)), gates], {"num_split": 4}
     ).outputs
-    kept = node("Sigmoid", node("Add", forget, np.float32(options.forget_bias)))
+    forget_gate = node("Sigmoid", node("Add", forget, np.float32(options.forget_bias)))
     state = node(
-        "Add", node("Mul", kept, c), node("Mul", node("Sigmoid", entry), node("Tanh", new))
+        "Add", node("Mul", forget_gate, c), node("Mul", node("Sigmoid", entry), node("Tanh", new))
     )
     if options.cell_clip:
         clip = np.float32(options.cell_clip)
@@ -233,8 +235,8 @@ def _gru(r: Reader, op: t.Op) -> Output:
     halves = create("Split", [convert_to_tensor(np.int32(1)), gates], {"num_split": 2}).outputs
     reset, update = halves
     fresh = node("Tanh", _gates(r, op, [x, node("Mul", reset, h)], 4, 5))
-    rest = node("Mul", node("Sub", np.float32(1), update), fresh)
-    return node("Add", node("Mul", update, h), rest)
+    remaining = node("Mul", node("Sub", np.float32(1), update), fresh)
+    return node("Add", node("Mul", update, h), remaining)
 
 
 def _gates(r: Reader, op: t.Op, parts: list[Output], weights: int, bias: int) -> Output:
@@ -248,7 +250,7 @@ def _gates(r: Reader, op: t.Op, parts: list[Output], weights: int, bias: int) ->
     halves = matrix[:first], matrix[first + gap :]
     q = r.tensor(number).quantization
     if q is not None and q.scales:
-        found = node(
+        result = node(
             "Add",
             *[
                 _by_bytes(part, half, q.scales, _matmul_integer)
@@ -257,8 +259,8 @@ def _gates(r: Reader, op: t.Op, parts: list[Output], weights: int, bias: int) ->
         )
     else:
         rows = np.concatenate(halves).astype(np.float32)
-        found = node("MatMul", node("ConcatV2", parts, np.int32(1)), rows)
-    return node("BiasAdd", found, r.array(op.inputs[bias])) if r.has(op, bias) else found
+        result = node("MatMul", node("ConcatV2", parts, np.int32(1)), rows)
+    return node("BiasAdd", result, r.array(op.inputs[bias])) if r.has(op, bias) else result
 
 
 def _matmul_integer(x: Output, weights: Array, zero: Any) -> Output:

@@ -52,7 +52,7 @@ class Reader:
         """Add all nodes of the file to a graph and return it with its inputs and outputs."""
         signature = self.model.signatures[0] if self.model.signatures else None
         ends = self.model.subgraphs[0]
-        given = signature.inputs if signature else [t.Binding(f"x{i}", i) for i in ends.inputs]
+        bindings = signature.inputs if signature else [t.Binding(f"x{i}", i) for i in ends.inputs]
         computed = signature.outputs if signature else [t.Binding(f"y{i}", i) for i in ends.outputs]
         for number in ends.inputs:
             tensor = self.model.tensors[number]
@@ -62,13 +62,13 @@ class Reader:
             self._add(op)
         return Source(
             graph,
-            {each.name: self.stored(each.tensor) for each in given},
-            {each.name: self.stored(each.tensor) for each in computed},
+            {item.name: self.stored(item.tensor) for item in bindings},
+            {item.name: self.stored(item.tensor) for item in computed},
         )
 
     def _add(self, op: t.Op) -> None:
-        found = RULES[OpKind(op.kind)](self, op)
-        results = [found] if isinstance(found, Output) else found
+        rules = RULES[OpKind(op.kind)](self, op)
+        results = [rules] if isinstance(rules, Output) else rules
         for number, result in zip(op.outputs, results, strict=True):
             self.values[number] = result
 
@@ -78,9 +78,9 @@ class Reader:
         """Return the description of a tensor in the file."""
         return self.model.tensors[number]
 
-    def has(self, op: t.Op, at: int) -> bool:
+    def has(self, op: t.Op, index: int) -> bool:
         """Return True if an op has an operand at a position."""
-        return at < len(op.inputs) and op.inputs[at] >= 0
+        return index < len(op.inputs) and op.inputs[index] >= 0
 
     def array(self, number: int) -> Array:
         """Return a constant as it is stored, or as an op made it of one.
@@ -94,8 +94,8 @@ class Reader:
             raise errors.UnimplementedError(f"{tensor.name} must be a constant to be compiled")
         dtype = np.dtype(NAMES[DataType(tensor.dtype)]).newbyteorder("<")
         count = int(np.prod(tensor.shape, dtype=np.int64))
-        found = np.frombuffer(self.weights, dtype, count, tensor.offset)
-        return found.reshape(tensor.shape).astype(dtype.newbyteorder("="))
+        result = np.frombuffer(self.weights, dtype, count, tensor.offset)
+        return result.reshape(tensor.shape).astype(dtype.newbyteorder("="))
 
     def is_constant(self, number: int) -> bool:
         """Return True if a tensor is stored in the weights."""
@@ -128,9 +128,9 @@ class Reader:
             return stored.astype(np.float32)
         return real_numbers(stored, tensor.quantization, Layout(tensor.layout))
 
-    def result(self, op: t.Op, x: Output, at: int = 0) -> Output:
+    def result(self, op: t.Op, x: Output, index: int = 0) -> Output:
         """Return a real result, after the op's activation, as the file stores it."""
-        return self.quantised(op.outputs[at], activated(x, activation_of(op)))
+        return self.quantised(op.outputs[index], activated(x, activation_of(op)))
 
     def quantised(self, number: int, x: Output) -> Output:
         """Real numbers as a tensor stores them."""
@@ -141,22 +141,24 @@ class Reader:
         return self.rounded(tensor, node("Div", x, np.float32(q.scales[0])))
 
     def rounded(
-        self, tensor: t.Tensor, x: Output, least: float = -np.inf, most: float = np.inf
+        self, tensor: t.Tensor, x: Output, minimum: float = -np.inf, limit: float = np.inf
     ) -> Output:
         """Round numbers in units of a tensor's scale, without its zero point, to its integers."""
         q = tensor.quantization
         zero = q.zero_points[0] if q and q.zero_points else 0
         kind = np.iinfo(NAMES[DataType(tensor.dtype)])
-        low, high = max(least, kind.min - zero), min(most, kind.max - zero)
+        low, high = max(minimum, kind.min - zero), min(limit, kind.max - zero)
         cut = node("Minimum", node("Maximum", x, np.float32(low)), np.float32(high))
-        whole = node("Add", node("Rint", cut), np.float32(zero))
-        return create("Cast", [whole], {"DstT": dtypes.as_dtype(kind.dtype)}).outputs[0]
+        shifted = node("Add", node("Rint", cut), np.float32(zero))
+        return create("Cast", [shifted], {"DstT": dtypes.as_dtype(kind.dtype)}).outputs[0]
 
 
 def node(op: str, *inputs: Any, **attrs: Any) -> Output:
     """Return the first result of a new node."""
-    given = [each if isinstance(each, list) else convert_to_tensor(each) for each in inputs]
-    return create(op, given, attrs).outputs[0]
+    tensors = [
+        input_ if isinstance(input_, list) else convert_to_tensor(input_) for input_ in inputs
+    ]
+    return create(op, tensors, attrs).outputs[0]
 
 
 def _along(values: Array, q: t.Quantization, rank: int, layout: Layout = Layout.PLAIN) -> Array:

@@ -37,8 +37,8 @@ def plain(node: Node, b: Builder) -> None:
 def identity(node: Node, b: Builder) -> None:
     if is_handle(node.inputs[0]):
         if node.inputs[0].dtype.is_ref:
-            known = b.has(node.inputs[0])
-            source = b.value(node.inputs[0]) if known else variable(node.inputs[0], b)
+            is_available = b.has(node.inputs[0])
+            source = b.value(node.inputs[0]) if is_available else variable(node.inputs[0], b)
             copied(node, source, b)
         return
     b.same(node.outputs[0], b.value(node.inputs[0]))
@@ -81,11 +81,11 @@ def split(node: Node, b: Builder) -> None:
     value, axis = (node.inputs[1], node.inputs[0]) if node.type == "Split" else (
         node.inputs[0], node.inputs[2],
     )  # fmt: skip
-    along = int(b.require_array(axis, "the axis"))
-    op = b.emit(OpKind.Split, node, [b.value(value)], AxisOptions(along))
+    axis_index = int(b.require_array(axis, "the axis"))
+    op = b.emit(OpKind.Split, node, [b.value(value)], AxisOptions(axis_index))
     for result in op.outputs:  # the sizes along the axis are what the results say
         declared = list(result.declared)
-        declared[along] = result.shape[along]
+        declared[axis_index] = result.shape[axis_index]
         if node.type == "SplitV":
             result.declared = tuple(declared)
 
@@ -96,7 +96,7 @@ def gather(node: Node, b: Builder) -> None:
     batch = int(node.attrs.get("batch_dims", 0))
     if batch < 0:
         batch += len(b.value(node.inputs[1]).shape)
-    operands = [b.value(each) for each in node.inputs[:2]]
+    operands = [b.value(input_) for input_ in node.inputs[:2]]
     b.emit(OpKind.Gather, node, [*operands], AxisOptions(axis, batch))
 
 
@@ -119,15 +119,15 @@ def cast(node: Node, b: Builder) -> None:
 @rule("BroadcastArgs")
 def broadcast_args(node: Node, b: Builder) -> None:
     """Lower to select(s0 == 1, s1, s0), the shorter shape with ones in front."""
-    first, second = (b.value(each) for each in node.inputs)
+    first, second = (b.value(input_) for input_ in node.inputs)
     rank = max(first.shape[0], second.shape[0])
     dtype = node.outputs[0].dtype.name
     sizes = []
     for value in (first, second):
         if missing := rank - value.shape[0]:
-            ones = b.constant(f"{node.name}/ones", np.ones(missing, dtype))
+            constant = b.constant(f"{node.name}/ones", np.ones(missing, dtype))
             full = b.new(f"{node.name}/full", dtype, (rank,))
-            b.add(OpKind.Concat, [ones, value], [full], AxisOptions(0), node.name)
+            b.add(OpKind.Concat, [constant, value], [full], AxisOptions(0), node.name)
             value = full
         sizes.append(value)
     one = b.constant(f"{node.name}/one", np.ones((), dtype))

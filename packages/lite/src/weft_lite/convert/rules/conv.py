@@ -60,7 +60,10 @@ def transposed(node: Node, b: Builder) -> None:
     options = conv_options(node, height, width, channels)
     sizes, filters = b.inputs(node)[:2]
     if layout(node) != NHWC:
-        known = b.require_array(node.inputs[0], "the shape of a transposed convolution")
-        sizes = b.ints(f"{node.name}/sizes", known[[0, 2, 3, 1]] if known.size == 4 else known)
+        output_shape = b.require_array(node.inputs[0], "the shape of a transposed convolution")
+        sizes = b.ints(
+            f"{node.name}/sizes",
+            output_shape[[0, 2, 3, 1]] if output_shape.size == 4 else output_shape,
+        )
     x = image(b, node, node.inputs[2])
     emit_image(b, OpKind.Conv2DTranspose, node, [sizes, filters, x], options)

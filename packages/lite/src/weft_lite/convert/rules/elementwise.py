@@ -50,9 +50,9 @@ def bias_add(node: Node, b: Builder) -> None:
         emit_image(b, OpKind.Add, node, [*operands], ElementwiseOptions())
         return
     sizes = b.ints(f"{node.name}/shape", [-1, *[1] * (len(x.shape) - 2)])
-    spread = b.new(f"{node.name}/bias", "float32", (*bias.shape, *[1] * (len(x.shape) - 2)))
-    b.add(OpKind.Reshape, [bias, sizes], [spread], None, node.name)
-    b.emit(OpKind.Add, node, [x, spread], ElementwiseOptions())
+    expanded = b.new(f"{node.name}/bias", "float32", (*bias.shape, *[1] * (len(x.shape) - 2)))
+    b.add(OpKind.Reshape, [bias, sizes], [expanded], None, node.name)
+    b.emit(OpKind.Add, node, [x, expanded], ElementwiseOptions())
 
 
 @rule("Select", "SelectV2")
@@ -70,9 +70,9 @@ def select(node: Node, b: Builder) -> None:
 @rule("ClipByValue")
 def clip(node: Node, b: Builder) -> None:
     x, low, high = b.inputs(node)
-    least = b.new(f"{node.name}/least", node.outputs[0].dtype.name, b.shape_of(node.outputs[0]))
-    b.add(OpKind.Maximum, [x, low], [least], ElementwiseOptions(), node.name)
-    b.emit(OpKind.Minimum, node, [least, high], ElementwiseOptions())
+    minimum = b.new(f"{node.name}/least", node.outputs[0].dtype.name, b.shape_of(node.outputs[0]))
+    b.add(OpKind.Maximum, [x, low], [minimum], ElementwiseOptions(), node.name)
+    b.emit(OpKind.Minimum, node, [minimum, high], ElementwiseOptions())
 
 
 @rule("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
@@ -83,7 +83,9 @@ def batch_norm(node: Node, b: Builder) -> None:
             "batch normalization is in training mode (is_training=True): convert a graph built "
             "with training=False, or with a placeholder that is bound, values={'training': False}"
         )
-    arrays = [b.require_array(each, "a statistic").astype(np.float64) for each in node.inputs[1:5]]
+    arrays = [
+        b.require_array(input_, "a statistic").astype(np.float64) for input_ in node.inputs[1:5]
+    ]
     scale, offset, mean, variance = arrays
     factor = scale / np.sqrt(variance + float(node.attrs["epsilon"]))
     shift = (offset - mean * factor).astype(np.float32)

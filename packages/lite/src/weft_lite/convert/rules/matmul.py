@@ -45,19 +45,19 @@ def integer_product(node: Node, b: Builder) -> None:
     x, y = (_centered(node, b, index) for index in (0, 1))
     whole = b.array(node.inputs[1])
     zero = b.array(node.inputs[3])
-    known = None
+    zero_point = None
     if whole is not None and zero is not None:
-        known = (whole.astype(np.int32) - zero).astype(np.float32)
+        zero_point = (whole.astype(np.int32) - zero).astype(np.float32)
     depth = x.shape[-1]
-    starts = [*_chunks(known, depth), depth]
+    starts = [*_chunks(zero_point, depth), depth]
     total: Value | None = None
     for start, end in pairwise(starts):
         a = _part(node, b, x, len(x.shape) - 1, start, end)
         part = b.new(f"{node.name}/floats", "float32", b.shape_of(result))
-        if known is not None and known.ndim == 2:
-            weights = panels(np.ascontiguousarray(known[start:end])[None])
+        if zero_point is not None and zero_point.ndim == 2:
+            weights = panels(np.ascontiguousarray(zero_point[start:end])[None])
             operand = constant(f"{node.inputs[1].node.name}/{start}", weights, Layout.PANELS)
-            options: Any = MatMulOptions(columns=known.shape[1])
+            options: Any = MatMulOptions(columns=zero_point.shape[1])
             b.add(OpKind.FullyConnected, [a, operand], [part], options, node.name)
         else:
             c = _part(node, b, y, len(y.shape) - 2, start, end)
@@ -110,7 +110,7 @@ def _part(node: Node, b: Builder, value: Value, axis: int, start: int, end: int)
         return value
     begin = [start if i == axis else 0 for i in range(len(value.shape))]
     sizes = [size if i == axis else -1 for i in range(len(value.shape))]
-    shape = tuple(size if i == axis else each for i, each in enumerate(value.shape))
+    shape = tuple(size if i == axis else item for i, item in enumerate(value.shape))
     part = b.new(f"{node.name}/part{start}", "float32", shape)
     operands = [value, b.ints(f"{node.name}/begin", begin), b.ints(f"{node.name}/size", sizes)]
     b.add(OpKind.Slice, [*operands], [part], None, node.name)

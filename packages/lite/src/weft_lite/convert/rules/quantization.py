@@ -15,17 +15,17 @@ def fake_quant(node: Node, b: Builder) -> None:
     if int(node.attrs["num_bits"]) != 8:
         raise NotInLiteError("lite has numbers of 8 bits only: give num_bits=8")
     if node.type == "FakeQuantWithMinMaxVars":
-        low, high = (float(b.require_array(each, "a range")) for each in node.inputs[1:])
+        low, high = (float(b.require_array(input_, "a range")) for input_ in node.inputs[1:])
     else:
         low, high = float(node.attrs["min"]), float(node.attrs["max"])
     if not low < high:
         raise NotInLiteError(f"its range is empty: {low} to {high}")
-    least = 1 if node.attrs["narrow_range"] else 0
-    scale = float(np.float32((high - low) / (255 - least))) or 1.0
-    zero = int(np.clip(np.floor(least - low / scale + 0.5), least, 255))
+    minimum = 1 if node.attrs["narrow_range"] else 0
+    scale = float(np.float32((high - low) / (255 - minimum))) or 1.0
+    zero = int(np.clip(np.floor(minimum - low / scale + 0.5), minimum, 255))
     x = b.value(node.inputs[0])
-    if least:
-        bound = b.constant(f"{node.name}/least", np.float32((least - zero) * scale))
+    if minimum:
+        bound = b.constant(f"{node.name}/least", np.float32((minimum - zero) * scale))
         cut = b.like(x, f"{node.name}/cut")
         b.add(OpKind.Maximum, [x, bound], [cut], ElementwiseOptions(), node.name)
         x = cut

@@ -47,14 +47,14 @@ def copied(node: Node, source: Value, b: Builder) -> None:
 
 @rule(*_UPDATES)
 def update(node: Node, b: Builder) -> None:
-    kept = variable(node.inputs[0], b)
+    state = variable(node.inputs[0], b)
     value = b.value(node.inputs[1])
     kind = _UPDATES[node.type]
     if kind is not None:
-        total = b.like(kept, f"{node.name}/sum")
-        b.add(kind, [kept, value], [total], ElementwiseOptions(), node.name)
+        total = b.like(state, f"{node.name}/sum")
+        b.add(kind, [state, value], [total], ElementwiseOptions(), node.name)
         value = total
-    result = b.like(kept, node.name)
-    b.add(OpKind.Assign, [kept, value], [result], None, node.name)
+    result = b.like(state, node.name)
+    b.add(OpKind.Assign, [state, value], [result], None, node.name)
     for output in node.outputs:
         b.same(output, result)

@@ -30,39 +30,39 @@ def make(node: Node, b: Builder) -> None:
     b.arrays.add(flow)
     b.same(node.outputs[1], flow)
     declared = node.attrs["element_shape"] or (None,) * len(element)
-    begun = [
-        most if known is not None or not b.open else 0
-        for known, most in zip(declared, element, strict=True)
+    started = [
+        limit if static_size is not None or not b.open else 0
+        for static_size, limit in zip(declared, element, strict=True)
     ]
     zero = b.constant(f"{node.name}/zero", np.zeros((), node.attrs["dtype"].as_numpy_dtype))
     if first is not None and (b.array(node.inputs[0]) is not None or not b.open):
-        shape = b.ints(f"{node.name}/shape", [int(first), *begun])
+        shape = b.ints(f"{node.name}/shape", [int(first), *started])
     else:
-        shape = b.new(f"{node.name}/shape", "int32", (1 + len(begun),))
+        shape = b.new(f"{node.name}/shape", "int32", (1 + len(started),))
         shape.declared = shape.shape
         count = b.new(f"{node.name}/size", "int32", (1,))
         count.declared = (1,)
         one = b.ints(f"{node.name}/one", [1])
         b.add(OpKind.Reshape, [b.value(node.inputs[0]), one], [count], None, node.name)
-        rest = b.ints(f"{node.name}/element", begun)
-        b.add(OpKind.Concat, [count, rest], [shape], AxisOptions(0), node.name)
+        remaining = b.ints(f"{node.name}/element", started)
+        b.add(OpKind.Concat, [count, remaining], [shape], AxisOptions(0), node.name)
     b.add(OpKind.Fill, [shape, zero], [flow], None, node.name)
 
 
 def array_of(flow: Output, b: Builder) -> Value:
     """Return the array of a flow."""
-    found = b.value(flow)
-    if found not in b.arrays:
+    value = b.value(flow)
+    if value not in b.arrays:
         raise NotInLiteError("its TensorArray cannot be converted")
-    return found
+    return value
 
 
 def _whole(indices: Output, handle: Output, rows: int | None, b: Builder) -> bool:
     """Return True if indices are those of all elements, in order."""
     node = indices.node
-    known = b.array(indices)
-    if known is not None:
-        return rows is not None and np.array_equal(known, np.arange(rows))
+    constant = b.array(indices)
+    if constant is not None:
+        return rows is not None and np.array_equal(constant, np.arange(rows))
     if node.type != "Range" or b.array(node.inputs[0]) != 0 or b.array(node.inputs[2]) != 1:
         return False
     limit, size = node.inputs[1], producer(handle).inputs[0]
@@ -79,13 +79,13 @@ def write(node: Node, b: Builder) -> None:
     scatters = node.type == "TensorArrayScatterV3"
     fresh = flow.node.role is Role.TENSOR_ARRAY
     if scatters and fresh and _fills(indices, handle, rows, b):
-        whole = rows
-        b.arrays.add(whole)
+        all_rows = rows
+        b.arrays.add(all_rows)
     else:
-        whole = b.like(array, node.name)
+        all_rows = b.like(array, node.name)
         grows = RowsOptions(bool(producer(handle).attrs["dynamic_size"]))
-        b.add(OpKind.SetRows, [array, b.value(indices), rows], [whole], grows, node.name)
-    b.same(node.outputs[0], whole)
+        b.add(OpKind.SetRows, [array, b.value(indices), rows], [all_rows], grows, node.name)
+    b.same(node.outputs[0], all_rows)
 
 
 def _fills(indices: Output, handle: Output, rows: Value, b: Builder) -> bool:
@@ -118,9 +118,9 @@ def gather(node: Node, b: Builder) -> None:
     if _whole(indices, handle, array.shape[0], b):
         result = array
     else:
-        picked = b.value(indices)
-        result = b.new(node.name, node.outputs[0].dtype.name, (*picked.shape, *array.shape[1:]))
-        b.add(OpKind.Gather, [array, picked], [result], AxisOptions(0), node.name)
+        value = b.value(indices)
+        result = b.new(node.name, node.outputs[0].dtype.name, (*value.shape, *array.shape[1:]))
+        b.add(OpKind.Gather, [array, value], [result], AxisOptions(0), node.name)
     b.same(node.outputs[0], result)
 
 
@@ -129,8 +129,8 @@ def concat(node: Node, b: Builder) -> None:
     array = array_of(node.inputs[1], b)
     if b.open or len(array.shape) < 2:
         raise NotInLiteError("elements to concatenate must have one shape that is known")
-    count, length, *rest = array.shape
-    result = b.new(node.name, node.outputs[0].dtype.name, (count * length, *rest))
+    count, length, *remaining = array.shape
+    result = b.new(node.name, node.outputs[0].dtype.name, (count * length, *remaining))
     target = b.ints(f"{node.name}/shape", result.shape)
     b.add(OpKind.Reshape, [array, target], [result], None, node.name)
     b.same(node.outputs[0], result)
@@ -141,13 +141,13 @@ def concat(node: Node, b: Builder) -> None:
 @rule("TensorArraySplitV3")
 def split(node: Node, b: Builder) -> None:
     _, value, lengths, flow = node.inputs
-    known = b.require_array(lengths, "the lengths of a split")
-    if b.open or known.size == 0 or (known != known[0]).any():
+    sizes = b.require_array(lengths, "the lengths of a split")
+    if b.open or sizes.size == 0 or (sizes != sizes[0]).any():
         raise NotInLiteError("pieces must be of equal sizes that are known")
     if flow.node.role is not Role.TENSOR_ARRAY:
         raise NotInLiteError("the pieces of a split must be written to a new array")
     rows = b.value(value)
-    shape = (known.size, int(known[0]), *rows.shape[1:])
+    shape = (sizes.size, int(sizes[0]), *rows.shape[1:])
     result = b.new(node.name, value.dtype.name, shape)
     b.arrays.add(result)
     b.add(OpKind.Reshape, [rows, b.ints(f"{node.name}/shape", shape)], [result], None, node.name)
