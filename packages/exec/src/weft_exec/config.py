@@ -118,10 +118,10 @@ class SessionConfig:
         self.deterministic = deterministic
         self.optimize = optimize
         self.lossy_transfers = lossy_transfers
-        for what, count in (("", measure_every), ("_after", measure_after)):
+        for label, count in (("", measure_every), ("_after", measure_after)):
             if count < 0:
                 raise errors.InvalidArgumentError(
-                    f"graph_options.build_cost_model{what} must be at least 0, got {count}"
+                    f"graph_options.build_cost_model{label} must be at least 0, got {count}"
                 )
         self.gpu = gpu or GpuOptions()
         if not 0 <= self.gpu.memory_fraction <= 1:
@@ -159,7 +159,7 @@ class SessionConfig:
             raise errors.InvalidTypeError(f"config must be a ConfigProto, got {proto!r}")
         level = proto.graph_options.optimizer_options.opt_level
         rewrites = proto.graph_options.rewrite_options
-        made = SessionConfig(
+        session_config = SessionConfig(
             proto.inter_op_parallelism_threads or settings.inter_op_threads,
             proto.intra_op_parallelism_threads or settings.intra_op_threads,
             proto.device_count,
@@ -178,8 +178,8 @@ class SessionConfig:
             _jit(proto.graph_options.optimizer_options),
             proto.experimental.jit_check,
         )
-        made.proto = proto
-        return made
+        session_config.proto = proto
+        return session_config
 
 
 def _optimized() -> bool:

@@ -250,12 +250,12 @@ def jit_environment() -> str:
 
     Raises: InvalidArgumentError: another value.
     """
-    said = os.environ.get("WEFT_JIT", "")
-    if said not in ("", "on", "now", "off", "asked"):
+    setting = os.environ.get("WEFT_JIT", "")
+    if setting not in ("", "on", "now", "off", "asked"):
         raise errors.InvalidArgumentError(
-            f"the environment variable WEFT_JIT must be on, now, off or asked, got {said!r}"
+            f"the environment variable WEFT_JIT must be on, now, off or asked, got {setting!r}"
         )
-    return said
+    return setting
 
 
 def graphs_environment() -> bool:
@@ -263,12 +263,12 @@ def graphs_environment() -> bool:
 
     Raises: InvalidArgumentError: a value other than "on" and "off".
     """
-    said = os.environ.get("WEFT_GPU_GRAPHS", "on")
-    if said not in ("on", "off"):
+    setting = os.environ.get("WEFT_GPU_GRAPHS", "on")
+    if setting not in ("on", "off"):
         raise errors.InvalidArgumentError(
-            f"the environment variable WEFT_GPU_GRAPHS must be on or off, got {said!r}"
+            f"the environment variable WEFT_GPU_GRAPHS must be on or off, got {setting!r}"
         )
-    return said == "on"
+    return setting == "on"
 
 
 def get_jit() -> str:

@@ -38,17 +38,17 @@ class NodeLabel(NamedTuple):
     @classmethod
     def parse(cls, text: str, name: str) -> NodeLabel:
         """Read a label; of one in another form the node's name is all that is known."""
-        found = _LABEL.fullmatch(text)
-        if found is None:
+        match = _LABEL.fullmatch(text)
+        if match is None:
             return cls(name, name)
         return cls(
-            found["name"],
-            found["op"],
-            tuple([each for each in found["inputs"].split(", ") if each]),
-            int(found["iteration"] or 0),
-            found["estimated"] is not None,
-            int(found["waited"] or 0),
-            found["note"] or "",
+            match["name"],
+            match["op"],
+            tuple([part for part in match["inputs"].split(", ") if part]),
+            int(match["iteration"] or 0),
+            match["estimated"] is not None,
+            int(match["waited"] or 0),
+            match["note"] or "",
         )
 
     def __str__(self) -> str:

@@ -245,8 +245,10 @@ class TestCase(unittest.TestCase):
         test = expected_err_re_or_predicate
         with self.assertRaises(exception_type) as caught:
             yield
-        found = test(caught.exception) if callable(test) else re.search(test, str(caught.exception))
-        self.assertTrue(found, f"{caught.exception!r} is not the one wanted: {test!r}")
+        result = (
+            test(caught.exception) if callable(test) else re.search(test, str(caught.exception))
+        )
+        self.assertTrue(result, f"{caught.exception!r} is not the one wanted: {test!r}")
 
     @contextmanager
     def assertRaisesOpError(  # noqa: N802
@@ -349,13 +351,20 @@ def assert_equal_graph_def(
       >>> graph_def = wf.get_default_graph().as_graph_def()
       >>> wf.test.assert_equal_graph_def(graph_def, x.graph.as_graph_def())
     """
-    ours, theirs = ({node.name: node for node in graph.node} for graph in (actual, expected))
-    for what, extra in (("unexpected", ours.keys() - theirs), ("missing", theirs.keys() - ours)):
+    actual_nodes, expected_nodes = (
+        {node.name: node for node in graph.node} for graph in (actual, expected)
+    )
+    for label, extra in (
+        ("unexpected", actual_nodes.keys() - expected_nodes),
+        ("missing", expected_nodes.keys() - actual_nodes),
+    ):
         if extra:
-            raise AssertionError(f"{what} nodes: {', '.join(sorted(extra))}")
-    for name, node in ours.items():
-        if node != theirs[name]:
-            raise AssertionError(f"the node {name!r} is\n{node}and should be\n{theirs[name]}")
+            raise AssertionError(f"{label} nodes: {', '.join(sorted(extra))}")
+    for name, node in actual_nodes.items():
+        if node != expected_nodes[name]:
+            raise AssertionError(
+                f"the node {name!r} is\n{node}and should be\n{expected_nodes[name]}"
+            )
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -206,11 +206,11 @@ class Benchmark:
             sess.run(target, feed_dict)
             times.append(time.perf_counter() - before)
         median = statistics.median(times)
-        told: dict[str, Any] = {"wall_time_mean": statistics.fmean(times), **(extras or {})}
+        results: dict[str, Any] = {"wall_time_mean": statistics.fmean(times), **(extras or {})}
         if store_trace:
-            told["full_trace_chrome_format"] = _trace(sess, target, feed_dict)
+            results["full_trace_chrome_format"] = _trace(sess, target, feed_dict)
         return self.report_benchmark(
-            len(times), wall_time=median, throughput=mbs / median if mbs else 0.0, extras=told,
+            len(times), wall_time=median, throughput=mbs / median if mbs else 0.0, extras=results,
             name=name,
         )  # fmt: skip
 
@@ -235,7 +235,7 @@ class Benchmark:
           metrics: additional metrics.
         Returns: the arguments that were given, by name.
         """
-        told = {
+        results = {
             "name": name or type(self).__name__,
             "iters": iters,
             "cpu_time": cpu_time,
@@ -244,10 +244,10 @@ class Benchmark:
             "extras": extras,
             "metrics": metrics,
         }
-        known = {key: value for key, value in told.items() if value is not None}
-        shown = ", ".join(f"{key}: {value}" for key, value in known.items() if key != "extras")
-        sys.stdout.write(f"{shown}\n")
-        return known
+        reported = {key: value for key, value in results.items() if value is not None}
+        text = ", ".join(f"{key}: {value}" for key, value in reported.items() if key != "extras")
+        sys.stdout.write(f"{text}\n")
+        return reported
 
 
 def _trace(sess: Any, target: Any, feed_dict: Any) -> str:

@@ -113,14 +113,14 @@ class StepTrace:
           values: the outputs that are used outside; other values were never stored in memory.
           iteration: as for `record`.
         """
-        thread, whole = threading.get_ident(), time.time_ns() - start
+        thread, duration = threading.get_ident(), time.time_ns() - start
         for node, part in parts.items():
-            end = start + round(part * whole)
+            end = start + round(part * duration)
             sizes = tuple([_bytes(values.get(output)) for output in node.outputs])
-            known = sizes if all(output in values for output in node.outputs) else ()
+            static_sizes = sizes if all(output in values for output in node.outputs) else ()
             self.records.append(
                 NodeRecord(
-                    node, device, start, end, thread, sum(sizes), known,
+                    node, device, start, end, thread, sum(sizes), static_sizes,
                     iteration=iteration, estimated=True,
                 )
             )  # fmt: skip
@@ -144,7 +144,7 @@ class StepTrace:
     def arrived(self, token: Any, value: Any = None) -> None:
         """Record that an asynchronous node has completed, with its value or None if it failed."""
         node, device, start, iteration, key = self._waiting.pop(token)
-        asked, start = start, max(start, self._sent.pop(key, 0))
+        requested, start = start, max(start, self._sent.pop(key, 0))
         end, thread, sizes = time.time_ns(), threading.get_ident(), _sizes(value)
         computed = node.role is not Role.RECEIVE and parse(device).device_type not in (
             "CPU",
@@ -156,7 +156,7 @@ class StepTrace:
         self.records.append(
             NodeRecord(
                 node, device, start, end, thread, sum(sizes), sizes, not computed, iteration,
-                asked=asked if key and asked < start else 0,
+                asked=requested if key and requested < start else 0,
             )
         )  # fmt: skip
 

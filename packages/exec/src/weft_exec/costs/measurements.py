@@ -49,12 +49,12 @@ class Mean(NamedTuple):
         return estimate + share * (self.value - estimate)
 
 
-def added(found: Mean | None, value: float) -> tuple[Mean, float]:
+def added(result: Mean | None, value: float) -> tuple[Mean, float]:
     """Return a mean with one more value, and the weight of that value."""
-    if found is None:
+    if result is None:
         return Mean(value, WARM_UP), WARM_UP
-    weight = WARM_UP if found.fresh else 1.0
-    return found.add(value, weight), weight
+    weight = WARM_UP if result.fresh else 1.0
+    return result.add(value, weight), weight
 
 
 class Ratio(NamedTuple):

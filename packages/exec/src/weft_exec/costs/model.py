@@ -98,9 +98,9 @@ class CostModel:
         performance = device.performance
         if self._performances.get(device.name) is not performance:
             self._performances[device.name] = self._performances[device.type] = performance
-        known = entry.seconds.get(device.type)
-        if known is not None and known[0] is performance:
-            return known[1]
+        measured = entry.seconds.get(device.type)
+        if measured is not None and measured[0] is performance:
+            return measured[1]
         estimate = self._estimate(node, entry, device, performance)
         entry.seconds[device.type] = performance, estimate
         return estimate
@@ -108,25 +108,25 @@ class CostModel:
     def _estimate(
         self, node: Node, entry: _Entry, device: DeviceDescription, performance: DevicePerformance
     ) -> float:
-        kind, exact, found = device.type, entry.exact, self._found
+        kind, exact, result = device.type, entry.exact, self._found
         estimate = performance.seconds(*exact.work)
-        ratio = found.ratios.get(kind)
+        ratio = result.ratios.get(kind)
         if ratio is not None:
             estimate *= self._factor(kind, ratio)
         if node.role is Role.CALL:
             estimate += self._body_seconds(node, device)
         if exact.shared:
-            mean = found.ops.get((kind, exact.text))
+            mean = result.ops.get((kind, exact.text))
             if mean is not None:
                 estimate = mean.blend(estimate)
-        mean = found.nodes.get((kind, node.name, entry.profile.text))
+        mean = result.nodes.get((kind, node.name, entry.profile.text))
         return estimate if mean is None else mean.blend(estimate)
 
     def _factor(self, kind: str, ratio: Ratio) -> float:
-        known = self._factors.get(kind)
-        if known is None or known[0] is not ratio:
-            known = self._factors[kind] = ratio, ratio.factor
-        return known[1]
+        factor = self._factors.get(kind)
+        if factor is None or factor[0] is not ratio:
+            factor = self._factors[kind] = ratio, ratio.factor
+        return factor[1]
 
     def nbytes(self, output: Output) -> int:
         """Return the estimated size of an output in bytes; exact if its static shape is known.
@@ -219,24 +219,24 @@ class CostModel:
             self._found.unknown, _ = added(self._found.unknown, math.log(size))
 
     def _observe_time(self, record: NodeRecord) -> None:
-        node, found = record.node, self._found
+        node, result = record.node, self._found
         seconds = (record.end - record.start) * 1e-9
         kind = (parse(record.device).device_type if record.device else None) or "CPU"
         entry = self._entry(node)
         exact = entry.exact
         key = (kind, node.name, entry.profile.text)
-        mean, weight = added(found.nodes.get(key), seconds)
-        found.nodes.put(key, mean)
+        mean, weight = added(result.nodes.get(key), seconds)
+        result.nodes.put(key, mean)
         if not exact.shared:
             return
-        shared = found.ops.get((kind, exact.text))
-        found.ops.put(
+        shared = result.ops.get((kind, exact.text))
+        result.ops.put(
             (kind, exact.text),
             Mean(seconds, WARM_UP) if shared is None else shared.add(seconds, weight),
         )
         performance = self._performances.get(record.device) or self._performances.get(kind)
         estimate = (performance or default_performance(kind)).seconds(*exact.work)
-        found.ratios[kind] = found.ratios.get(kind, Ratio()).add(seconds, estimate, weight)
+        result.ratios[kind] = result.ratios.get(kind, Ratio()).add(seconds, estimate, weight)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the measurements to a file, which is replaced atomically.
@@ -293,25 +293,25 @@ class CostModel:
     def _resolved(self, node: Node, signature: Signature) -> Profile:
         """Return the profile of a node with unknown sizes replaced by measured or assumed ones."""
         values = (*node.inputs, *node.outputs)
-        found: list[tuple[int, ...] | None] = []
+        result: list[tuple[int, ...] | None] = []
         typical = None
         for output in values:
             dims = output.dims
             if dims is not None and None not in dims:
-                found.append(dims)  # type: ignore[arg-type]
+                result.append(dims)  # type: ignore[arg-type]
                 continue
             measured = self._measured_dims(output)
-            found.append(measured)
+            result.append(measured)
             if typical is None and measured is not None and dims is not None:
                 typical = measured[dims.index(None)]
-        if None in found:
+        if None in result:
             size = self._assumed() if typical is None else typical
-            found = [
+            result = [
                 filled(output.dims, size) if dims is None else dims
-                for output, dims in zip(values, found, strict=True)
+                for output, dims in zip(values, result, strict=True)
             ]
         count = len(node.inputs)
-        exact = resolved_signature(signature, found[:count], found[count:])
+        exact = resolved_signature(signature, result[:count], result[count:])
         return self._profile(node, exact)
 
     def _measured_dims(self, output: Output) -> tuple[int, ...] | None:

@@ -21,5 +21,5 @@ def parts_of(nodes: Sequence[Node]) -> dict[Node, float]:
             for values in (node.inputs, node.outputs)
         )
         seconds[node] = performance.seconds(*cost_of(node, inputs, outputs))
-    whole = sum(seconds.values())
-    return {node: each / whole for node, each in seconds.items()}
+    total = sum(seconds.values())
+    return {node: second / total for node, second in seconds.items()}

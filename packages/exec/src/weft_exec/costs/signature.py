@@ -85,18 +85,18 @@ def fitted(output: Output, elements: float) -> tuple[int, ...]:
     dims = output.dims
     if dims is None:
         return (round(elements),)
-    at = dims.index(None)
-    rest = tuple([1 if size is None else size for size in dims[at + 1 :]])
-    first: tuple[int, ...] = dims[:at]  # type: ignore[assignment]
-    known = prod(first) * prod(rest)
-    return (*first, round(elements / known) if known else 0, *rest)
+    index = dims.index(None)
+    remaining = tuple([1 if size is None else size for size in dims[index + 1 :]])
+    first: tuple[int, ...] = dims[:index]  # type: ignore[assignment]
+    num_known = prod(first) * prod(remaining)
+    return (*first, round(elements / num_known) if num_known else 0, *remaining)
 
 
 def filled(dims: Dims, size: int) -> tuple[int, ...]:
     """Return a shape with `size` in place of all unknown sizes."""
     if dims is None:
         return (size,)
-    return tuple([size if known is None else known for known in dims])
+    return tuple([size if dim is None else dim for dim in dims])
 
 
 def _text(signature: Signature) -> str:

@@ -38,14 +38,14 @@ class _Damage(Exception):  # noqa: N818 - internal: becomes a DataLossError with
 # --------------------------------------------------------------------------- writing
 
 
-def write(path: str, found: Measurements) -> None:
+def write(path: str, measurements: Measurements) -> None:
     """Write measurements to a file atomically.
 
     Raises:
       ResourceExhaustedError: they exceed the maximum file size.
       NotFoundError: the directory does not exist.
     """
-    body = json.dumps(_to_json(found), separators=(",", ":"), allow_nan=False).encode()
+    body = json.dumps(_to_json(measurements), separators=(",", ":"), allow_nan=False).encode()
     head = (
         f'{{"format":"{_FORMAT}","version":{_VERSION},"bytes":{len(body)},'
         f'"crc32":{zlib.crc32(body)},"measurements":'
@@ -76,25 +76,25 @@ def _replace(path: str, data: bytes) -> None:
         raise
 
 
-def _to_json(found: Measurements) -> dict[str, Any]:
+def _to_json(measurements: Measurements) -> dict[str, Any]:
     texts: dict[str, int] = {}
 
     def row(key: tuple[str, ...], *values: Any) -> list[Any]:
         return [*(texts.setdefault(part, len(texts)) for part in key), *values]
 
-    nodes = [row(key, mean.value, mean.weight) for key, mean in found.nodes.items()]
-    ops = [row(key, mean.value, mean.weight) for key, mean in found.ops.items()]
+    nodes = [row(key, mean.value, mean.weight) for key, mean in measurements.nodes.items()]
+    ops = [row(key, mean.value, mean.weight) for key, mean in measurements.ops.items()]
     sizes = [
         row(key, [part for mean in means for part in mean[:2]])
-        for key, means in found.sizes.items()
+        for key, means in measurements.sizes.items()
     ]
     return {
         "texts": list(texts),
         "nodes": nodes,
         "ops": ops,
         "sizes": sizes,
-        "ratios": {kind: list(ratio) for kind, ratio in found.ratios.items()},
-        "unknown": None if found.unknown is None else list(found.unknown[:2]),
+        "ratios": {kind: list(ratio) for kind, ratio in measurements.ratios.items()},
+        "unknown": None if measurements.unknown is None else list(measurements.unknown[:2]),
     }
 
 
@@ -160,20 +160,20 @@ def _body(path: str, data: bytes) -> bytes:
     return body
 
 
-def _from_json(item: Any, found: Measurements) -> Measurements:
+def _from_json(item: Any, measurements: Measurements) -> Measurements:
     fields = _of_type(item, dict, "measurements")
     texts = [_of_type(text, str, "texts") for text in _field(fields, "texts", list)]
     for key, value in _rows(fields, "nodes", 3, texts):
-        found.nodes.put(key, _mean(value, "nodes"))
+        measurements.nodes.put(key, _mean(value, "nodes"))
     for key, value in _rows(fields, "ops", 2, texts):
-        found.ops.put(key, _mean(value, "ops"))
+        measurements.ops.put(key, _mean(value, "ops"))
     for key, value in _rows(fields, "sizes", 2, texts):
-        found.sizes.put(key, _means(value))
+        measurements.sizes.put(key, _means(value))
     for kind, value in _field(fields, "ratios", dict).items():
-        found.ratios[kind] = Ratio(*_numbers(value, 3, "ratios"))
+        measurements.ratios[kind] = Ratio(*_numbers(value, 3, "ratios"))
     unknown = fields.get("unknown")
-    found.unknown = None if unknown is None else _mean(unknown, "unknown")
-    return found
+    measurements.unknown = None if unknown is None else _mean(unknown, "unknown")
+    return measurements
 
 
 def _rows(

@@ -115,20 +115,22 @@ class DeviceDescription:
         """
         try:
             kernels = data["kernels"]
-            made = cls(
+            result = cls(
                 str(data["name"]),
                 str(data["type"]),
                 DevicePerformance(*map(float, data["performance"])),
                 int(data["memory_limit"]),
                 str(data["memory_space"]),
                 {n: LinkPerformance(*map(float, link)) for n, link in data["links"].items()},
-                None if kernels is None else {op: _kernels(found) for op, found in kernels.items()},
+                None
+                if kernels is None
+                else {op: _kernels(kernel) for op, kernel in kernels.items()},
                 str(data["machine"]),
             )
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
             raise _refused(repr(error)) from error
-        made.check()
-        return made
+        result.check()
+        return result
 
     def check(self) -> None:
         """Validate the description.
@@ -145,26 +147,26 @@ class DeviceDescription:
             raise _refused(f"{self.name} is of type {self.type!r}")
         if self.memory_limit < 0:
             raise _refused(f"the memory limit of {self.name} is {self.memory_limit}")
-        least = self.performance.overhead, *[link.latency for link in self.links.values()]
+        minimum = self.performance.overhead, *[link.latency for link in self.links.values()]
         rates = *self.performance[:2], *[link.bandwidth for link in self.links.values()]
-        if not (all(0 <= n < math.inf for n in least) and all(n > 0 for n in rates)):
+        if not (all(0 <= n < math.inf for n in minimum) and all(n > 0 for n in rates)):
             raise _refused(
                 f"rates of {self.name} and its links must be positive, and times at least 0: "
                 f"got {self.performance}, {dict(self.links)}"
             )
 
 
-def _kernels(told: Any) -> list[KernelDescription]:
-    made = []
-    for kernel in told:
+def _kernels(document: Any) -> list[KernelDescription]:
+    result = []
+    for kernel in document:
         dtypes, asynchronous = kernel["dtypes"], kernel["asynchronous"]
         named = {str(key): [str(name) for name in names] for key, names in dtypes.items()}
-        made.append(KernelDescription(named, bool(asynchronous)))
-    return made
+        result.append(KernelDescription(named, bool(asynchronous)))
+    return result
 
 
-def _refused(why: str) -> errors.InvalidArgumentError:
-    return errors.InvalidArgumentError(f"no description of a device: {why}")
+def _refused(reason: str) -> errors.InvalidArgumentError:
+    return errors.InvalidArgumentError(f"no description of a device: {reason}")
 
 
 def check_all(devices: Sequence[DeviceDescription]) -> None:
@@ -192,8 +194,8 @@ def gates(devices: Sequence[DeviceDescription]) -> dict[str, str]:
         if device.memory_space == HOST:
             hosts.setdefault(device.task, device.name)
     first = devices[0].name
-    found = {d.name: hosts.get(d.task, first) for d in devices if d.memory_space != HOST}
-    return {name: gate for name, gate in found.items() if name != gate}
+    result = {d.name: hosts.get(d.task, first) for d in devices if d.memory_space != HOST}
+    return {name: gate for name, gate in result.items() if name != gate}
 
 
 def link_between(source: DeviceDescription, target: DeviceDescription) -> LinkPerformance:

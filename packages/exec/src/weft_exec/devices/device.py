@@ -157,18 +157,18 @@ class Device:
     @property
     def matmul(self) -> Callable[..., Any]:
         """The matrix product of the array module, `matmul(a, b, out=None)`."""
-        found: Callable[..., Any] = self.xp.matmul
-        return found
+        matmul: Callable[..., Any] = self.xp.matmul
+        return matmul
 
     def new_array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
         """Return an uninitialized array; large ones come from the pool."""
         count = dtype.itemsize
         for size in shape:
             count *= size
-        made: np.ndarray[Any, Any] = (
+        result: np.ndarray[Any, Any] = (
             self.empty(shape, dtype) if count > LARGE_BYTES else self.xp.empty(shape, dtype)
         )
-        return made
+        return result
 
     def maker(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], Any]:
         """Return a function that makes arrays of one shape as `new_array` does."""
@@ -338,10 +338,14 @@ def register_device(
       element_types: its `dtypes`, or their names.
     Raises: AlreadyExistsError: the type is registered already.
     """
-    known = None if element_types is None else frozenset(map(dtypes.as_dtype, element_types))
+    supported_types = (
+        None if element_types is None else frozenset(map(dtypes.as_dtype, element_types))
+    )
     _types.register(
         device_type,
-        DeviceType(device_type, factory, array_module, known, asynchronous, kernels, hardware),
+        DeviceType(
+            device_type, factory, array_module, supported_types, asynchronous, kernels, hardware
+        ),
     )
 
 

@@ -91,22 +91,22 @@ def set_visible_devices(devices: Any, device_type: str | None = None) -> None:
       []
       >>> wf.config.set_visible_devices(wf.config.list_physical_devices("GPU"), "GPU")
     """
-    wanted = [devices] if isinstance(devices, PhysicalDevice) else list(devices)
+    expected = [devices] if isinstance(devices, PhysicalDevice) else list(devices)
     kinds = device_types() if device_type is None else [device_type]
-    chosen: dict[str, list[int]] = {kind: [] for kind in kinds}
-    for device in wanted:
+    selected: dict[str, list[int]] = {kind: [] for kind in kinds}
+    for device in expected:
         index = _index(device)
-        if device.device_type not in chosen:
+        if device.device_type not in selected:
             raise errors.InvalidArgumentError(
                 f"devices must be of the type {device_type!r}, got {device!r}"
             )
-        chosen[device.device_type].append(index)
-    if device_type == "CPU" and not chosen["CPU"]:
+        selected[device.device_type].append(index)
+    if device_type == "CPU" and not selected["CPU"]:
         raise errors.InvalidArgumentError("the CPU cannot be hidden: every session needs it")
-    chosen.pop("CPU", None)
-    hidden = {kind: some for kind, some in settings.visible.items() if kind not in chosen}
-    told = {kind: tuple(some) for kind, some in chosen.items() if len(some) < _count(kind)}
-    settings.visible = hidden | told
+    selected.pop("CPU", None)
+    hidden = {kind: value for kind, value in settings.visible.items() if kind not in selected}
+    visible = {kind: tuple(value) for kind, value in selected.items() if len(value) < _count(kind)}
+    settings.visible = hidden | visible
 
 
 def get_memory_growth(device: PhysicalDevice) -> bool:
@@ -176,10 +176,10 @@ def get_memory_info(device: str) -> dict[str, int]:
       >>> sorted(wf.config.experimental.get_memory_info("CPU:0"))
       ['current', 'peak']
     """
-    found = _statistics_of(*_place_of(device))
-    if found is None:
+    statistics = _statistics_of(*_place_of(device))
+    if statistics is None:
         return {"current": 0, "peak": 0}
-    return {"current": found.bytes_in_use, "peak": found.peak_bytes_in_use}
+    return {"current": statistics.bytes_in_use, "peak": statistics.peak_bytes_in_use}
 
 
 def get_memory_usage(device: str) -> int:
@@ -215,8 +215,8 @@ def _physical(kind: str, index: int) -> PhysicalDevice:
 
 
 def _hardware(kind: str) -> Hardware | None:
-    known = device_type_of(kind)
-    return None if known is None else known.hardware
+    device_type = device_type_of(kind)
+    return None if device_type is None else device_type.hardware
 
 
 def _count(kind: str) -> int:
@@ -234,14 +234,14 @@ def _index(device: Any) -> int:
     for index in range(_count(kind)):
         if device == _physical(kind, index):
             return index
-    there = ", ".join(each.name for each in list_physical_devices())
-    raise errors.InvalidArgumentError(f"this machine has {there}, got {device!r}")
+    names = ", ".join(physical_device.name for physical_device in list_physical_devices())
+    raise errors.InvalidArgumentError(f"this machine has {names}, got {device!r}")
 
 
 def _place_of(device: str) -> tuple[str, int]:
     """Return the type and the number on this machine of a device of sessions."""
-    found = _LOGICAL.fullmatch(device)
-    kind, number = (found[1].upper(), int(found[2])) if found else ("", 0)
+    match = _LOGICAL.fullmatch(device)
+    kind, number = (match[1].upper(), int(match[2])) if match else ("", 0)
     if kind == CPU.device_type and _allocator(kind, number) is not None:
         return kind, number
     numbers = list(_visible(kind))

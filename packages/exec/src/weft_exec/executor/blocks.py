@@ -203,7 +203,7 @@ class LoopCall(Compound):
         elif isinstance(values, ToCompare):
             run(slots)
             last = dict(zip(self._order, slots[self._loop.variables], strict=True))
-            values.compare([last[at] for at in range(len(last))])
+            values.compare([last[index] for index in range(len(last))])
         else:
             slots[self._loop.variables] = self._in_order(values)
             return True

@@ -83,11 +83,11 @@ class Claim(NamedTuple):
         Args:
           where: as of an `Offer`.
         """
-        found = where(member)
+        result = where(member)
         path = self.branches.paths.get(member)
-        if not path or not isinstance(found, tuple):
-            return found
-        frame, guard = found
+        if not path or not isinstance(result, tuple):
+            return result
+        frame, guard = result
         return frame, guard - {(predicate(switch), int(side)) for switch, side in path}
 
 
@@ -111,14 +111,14 @@ class Offer(NamedTuple):
     flow: Flow | None = None
 
 
-def offer_of(step: StepGraph, nodes: Sequence[Node], place: Placement) -> Offer:
+def offer_of(step: StepGraph, nodes: Sequence[Node], placement: Placement) -> Offer:
     """Return the offer to compilers before any claim."""
     flow = Flow(nodes) if has_control_flow(nodes) else None
 
     def where(node: Node) -> object:
         return None if flow is None else (flow.frame[node], flow.guard(node))
 
-    return Offer(step, nodes, place, where, nodes, flow)
+    return Offer(step, nodes, placement, where, nodes, flow)
 
 
 class LoopClaim(NamedTuple):
@@ -168,7 +168,7 @@ def _names() -> list[str]:
 
 
 def compile_loops(
-    step: StepGraph, nodes: Sequence[Node], place: Placement, overlap: Overlap
+    step: StepGraph, nodes: Sequence[Node], placement: Placement, overlap: Overlap
 ) -> dict[Node, LoopClaim]:
     """Let compilers claim loops of a partition.
 
@@ -176,19 +176,19 @@ def compile_loops(
     """
     if overlap is Overlap.EVERYTHING or not has_control_flow(nodes):
         return {}
-    found: dict[Node, LoopClaim] = {}
+    loop_claims: dict[Node, LoopClaim] = {}
     for name in _names():
         claim_loops = getattr(_compilers.lookup(name), "claim_loops", None)
-        claims = () if claim_loops is None else claim_loops(offer_of(step, nodes, place))
+        claims = () if claim_loops is None else claim_loops(offer_of(step, nodes, placement))
         for claim in claims:
-            found.setdefault(claim.whole.loop.frame.cond, claim)
-    return found
+            loop_claims.setdefault(claim.whole.loop.frame.cond, claim)
+    return loop_claims
 
 
 def compile_regions(
     step: StepGraph,
     nodes: Sequence[Node],
-    place: Placement,
+    placement: Placement,
     overlap: Overlap,
     budget: MemoryBudget | None = None,
     loops: Mapping[Node, LoopClaim] = MappingProxyType({}),
@@ -205,30 +205,30 @@ def compile_regions(
     """
     names = [] if overlap is Overlap.EVERYTHING else _names()
     if not names:
-        return nodes, place
-    place = cache(place)  # it is called repeatedly
-    whole = offer_of(step, nodes, place)
-    where = whole.where
+        return nodes, placement
+    placement = cache(placement)  # it is called repeatedly
+    offer = offer_of(step, nodes, placement)
+    where = offer.where
     inside = {node for loop in loops.values() for node in loop.whole.nodes}
-    taken: dict[Node, str] = {}
+    owners: dict[Node, str] = {}
     claims: list[tuple[str, Claim]] = []
     for name in names:
-        rest = [node for node in nodes if node not in taken and node not in inside]
-        offered = set(rest)
-        for claim in _claims(name, whole._replace(nodes=rest)):
+        remaining = [node for node in nodes if node not in owners and node not in inside]
+        offered = set(remaining)
+        for claim in _claims(name, offer._replace(nodes=remaining)):
             for member in claim.members:
-                if member in taken or member not in offered:
+                if member in owners or member not in offered:
                     raise _refused(name, member, "it is not among those that it may choose")
-                taken[member] = name
+                owners[member] = name
             claims.append((name, claim))
     if not claims:
-        return nodes, place
+        return nodes, placement
     order = _order_of(nodes, claims, where)
     for name, claim in claims:
-        _check(name, claim, place, where)
+        _check(name, claim, placement, where)
     if budget is not None:
         claims = _within(StepMemory(step, nodes, budget), claims)
-    return _with_regions(step, nodes, place, claims, order)
+    return _with_regions(step, nodes, placement, claims, order)
 
 
 def _order_of(
@@ -275,7 +275,7 @@ def _within(memory: StepMemory, claims: Sequence[tuple[str, Claim]]) -> list[tup
     ]
 
 
-def _check(name: str, claim: Claim, place: Placement, where: Callable[[Node], object]) -> None:
+def _check(name: str, claim: Claim, placement: Placement, where: Callable[[Node], object]) -> None:
     """Raise InternalError if a claim cannot be a region."""
     if not claim.members:
         raise errors.InternalError(f"the compiler {name!r} claims nothing")
@@ -305,9 +305,9 @@ def _check(name: str, claim: Claim, place: Placement, where: Callable[[Node], ob
         ):
             raise _refused(name, node, "it has state")
         counts = needs_counters(node) and node not in claim.draws
-        if place(node)[1].asynchronous or counts:
+        if placement(node)[1].asynchronous or counts:
             raise _refused(name, node, "it is asynchronous, or may draw random numbers")
-        if place(node)[0] is not place(first)[0]:
+        if placement(node)[0] is not placement(first)[0]:
             raise _refused(name, node, f"it is not on the device of {first.name!r}")
 
 
@@ -319,9 +319,9 @@ def _with_kernel(members: Iterable[Node]) -> Node:
 def _leading(branches: Branches) -> Callable[[Node], bool]:
     """Return a predicate: whether a node leads into a claimed branch, or out of it."""
     ways = [*branches.paths.values(), branches.sides.values()]
-    known = {predicate(switch) for way in ways for switch, _ in way}
+    predicates = {predicate(switch) for way in ways for switch, _ in way}
     return lambda node: (
-        predicate(node) in known if node.role is Role.SWITCH else node in branches.sides
+        predicate(node) in predicates if node.role is Role.SWITCH else node in branches.sides
     )
 
 
@@ -351,61 +351,65 @@ def _is_value(output: Output) -> bool:
 def _with_regions(
     step: StepGraph,
     nodes: Sequence[Node],
-    place: Placement,
+    placement: Placement,
     claims: Sequence[tuple[str, Claim]],
     pairs: Sequence[tuple[Node, Node]],
 ) -> tuple[Sequence[Node], Placement]:
     position: dict[Node, int] = {node: i for i, node in enumerate(nodes)}
-    made: dict[Node, tuple[Device, Kernel]] = {}
-    stands: dict[Node, Node] = {}
+    result: dict[Node, tuple[Device, Kernel]] = {}
+    region_of: dict[Node, Node] = {}
     for name, claim in claims:
         members = sorted(claim.members, key=position.__getitem__)
         region = _replace(step, members, name, claim.updates, claim.branches)
-        stands.update(dict.fromkeys(members, region.node))
-        device = place(_with_kernel(members))[0]
+        region_of.update(dict.fromkeys(members, region.node))
+        device = placement(_with_kernel(members))[0]
         heavy = not claim.shares and any(
-            [place(m)[1].heavy for m in members if not m.traits.routes]
+            [placement(m)[1].heavy for m in members if not m.traits.routes]
         )
-        made[region.node] = device, _kernel(region, claim, place, heavy)
+        result[region.node] = device, _kernel(region, claim, placement, heavy)
         position[region.node] = position[members[-1]]
         for member in members:
             del position[member]
-    waits: dict[Node, list[Node]] = {}
+    controls: dict[Node, list[Node]] = {}
     for first, then in pairs:
-        before, after = stands.get(first, first), stands.get(then, then)
-        if before is not after and (before in made or after in made):
-            waits.setdefault(after, []).append(before)
-    for after, found in waits.items():
-        step.graph.set_control_inputs(after, [*after.controls, *found], reason="region")
+        before, after = region_of.get(first, first), region_of.get(then, then)
+        if before is not after and (before in result or after in result):
+            controls.setdefault(after, []).append(before)
+    for after, matches in controls.items():
+        step.graph.set_control_inputs(after, [*after.controls, *matches], reason="region")
     order = ordered_by(list(position), position.__getitem__)
     if len(order) < len(position):
-        stuck = [node.name for node in made if node not in order]
+        stuck = [node.name for node in result if node not in order]
         raise errors.InternalError(
             f"the claims of the compilers {sorted({name for name, _ in claims})} form a cycle "
             f"through {', '.join(stuck[:5])}"
         )
 
     def place_all(node: Node) -> tuple[Device, Kernel]:
-        return made[node] if node in made else place(node)
+        return result[node] if node in result else placement(node)
 
     return order, place_all
 
 
-def _kernel(region: Region, claim: Claim, place: Placement, heavy: bool) -> Kernel:
+def _kernel(region: Region, claim: Claim, placement: Placement, heavy: bool) -> Kernel:
     def make(node: Node, device: Device) -> RegionCall:
         try:
             function = claim.make(region, device)
         except Exception as error:  # because a compiler may raise anything
             raise_located(compiler_error(region, device, "could not be compiled", error))
-        return RegionCall(region, device, place, function)
+        return RegionCall(region, device, placement, function)
 
-    fresh = [at for at, o in enumerate(region.outputs) if claim.fresh and _is_fresh(o.node, place)]
+    fresh = [
+        index
+        for index, o in enumerate(region.outputs)
+        if claim.fresh and _is_fresh(o.node, placement)
+    ]
     return Kernel(REGION, ANY_DEVICE, make, {}, heavy=heavy, alias=True, fresh=frozenset(fresh))
 
 
-def _is_fresh(member: Node, place: Placement) -> bool:
+def _is_fresh(member: Node, placement: Placement) -> bool:
     """Return True if a member's kernel always allocates its results."""
-    return not member.traits.routes and not place(member)[1].may_share(member)
+    return not member.traits.routes and not placement(member)[1].may_share(member)
 
 
 def _replace(
@@ -445,7 +449,7 @@ def _replace(
             "Tin": tuple([source.dtype for source in inputs]),
             "Tout": tuple([output.dtype for output in outputs]),
             "members": tuple([member.name for member in members]),
-            "updates": tuple([at for at, source in enumerate(inputs) if source in changed]),
+            "updates": tuple([index for index, source in enumerate(inputs) if source in changed]),
         },
         [output.dtype for output in outputs],
         [output.dims for output in outputs],
@@ -458,13 +462,15 @@ def _replace(
 
 def _waiting(members: Collection[Node]) -> set[Node]:
     """Return members, and the nodes after them that only wait for them."""
-    found = set(members)
+    result = set(members)
     waiting = list(members)
     while waiting:
-        users = [user for user in waiting.pop().consumers if only_waits(user) and user not in found]
-        found.update(users)
+        users = [
+            user for user in waiting.pop().consumers if only_waits(user) and user not in result
+        ]
+        result.update(users)
         waiting += users
-    return found
+    return result
 
 
 def _waits(members: Sequence[Node], after: Collection[Node]) -> list[Node]:
@@ -474,7 +480,7 @@ def _waits(members: Sequence[Node], after: Collection[Node]) -> list[Node]:
       after: members, and nodes that only wait for members; their dependencies count instead.
     """
     inside = set(members)
-    found: dict[Node, None] = {}
+    result: dict[Node, None] = {}
     seen: set[Node] = set()
     waiting = [control for member in members for control in member.controls]
     while waiting:
@@ -485,8 +491,8 @@ def _waits(members: Sequence[Node], after: Collection[Node]) -> list[Node]:
         if node in after:
             waiting += node.controls
         else:
-            found.setdefault(node)
-    return list(found)
+            result.setdefault(node)
+    return list(result)
 
 
 def _free(step: StepGraph, constant: Node) -> None:
@@ -504,21 +510,21 @@ def _take_variables(step: StepGraph, member: Node, inside: Collection[Node]) -> 
     All accesses of a variable are ordered by other means. In a loop, the variable comes through its
     Enter.
     """
-    for at, source in enumerate(member.inputs):
+    for index, source in enumerate(member.inputs):
         switched = source.node.role is Role.SWITCH and source.node in inside
         variable = variable_of(source) if source.dtype.is_ref or switched else None
-        apart = switched or source.node not in inside
-        if variable is not None and apart:
-            found = _brought_in(source)
-            if found is not source:
-                step.graph.replace_input(member, at, found, reason="region")
+        is_outside = switched or source.node not in inside
+        if variable is not None and is_outside:
+            brought = _brought_in(source)
+            if brought is not source:
+                step.graph.replace_input(member, index, brought, reason="region")
 
 
 def _brought_in(source: Output) -> Output:
     """Return the original reference or handle of a forwarded variable in the same frame."""
     while source.node.role not in (Role.VARIABLE, Role.ENTER):
-        given = source.node.inputs
-        source = next(i for i in given if i.dtype.is_ref or i.dtype is dtypes.resource)
+        inputs = source.node.inputs
+        source = next(i for i in inputs if i.dtype.is_ref or i.dtype is dtypes.resource)
     return source
 
 
@@ -528,9 +534,9 @@ def _give_variable(step: StepGraph, output: Output, inside: Collection[Node]) ->
     assert variable is not None
     step.forward(output, variable.outputs[0])
     for user in output.consumers():
-        for at, source in enumerate(user.inputs):
+        for index, source in enumerate(user.inputs):
             if source is output and user not in inside:
-                step.graph.replace_input(user, at, variable.outputs[0], reason="region")
+                step.graph.replace_input(user, index, variable.outputs[0], reason="region")
 
 
 def _leaves(output: Output, inside: set[Node], fetched: set[Output]) -> bool:
@@ -557,9 +563,9 @@ def _rewire(step: StepGraph, region: Region, inside: set[Node], after: Collectio
     step.targets = [node if target in inside else target for target in step.targets]
 
 
-def _refused(compiler: str, node: Node, why: str) -> errors.InternalError:
+def _refused(compiler: str, node: Node, reason: str) -> errors.InternalError:
     return errors.InternalError(
-        f"the compiler {compiler!r} cannot claim {node.name!r} ({node.type}): {why}",
+        f"the compiler {compiler!r} cannot claim {node.name!r} ({node.type}): {reason}",
         op=node.type,
         node=node.name,
         line=node.line or None,

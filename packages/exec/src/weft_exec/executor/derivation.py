@@ -45,14 +45,14 @@ class Derivation:
     def __init__(
         self,
         step: StepGraph,
-        place: Placement,
+        placement: Placement,
         overlap: Overlap,
         bring_in: Callable[[Any], Any] | None = None,
         together: bool = False,
     ) -> None:
         self._together = together
         self.step = step
-        self.place = place
+        self.place = placement
         self.overlap = overlap
         self.bring_in = bring_in
         self.template: Slots = [None]
@@ -67,13 +67,13 @@ class Derivation:
         """Return the executable of nodes that are given in execution order."""
         self._visit(nodes)
         fetches = self._fetches()
-        kept = frozenset(fetch.slot for fetch in fetches)
+        fetched_slots = frozenset(fetch.slot for fetch in fetches)
         linear, plan = None, None
         if self._overlaps(self.items):
-            entries, uses = group(self.items, kept, self._together)
+            entries, uses = group(self.items, fetched_slots, self._together)
             plan = StepPlan.of_root(entries, uses.get(None, {}))
         else:
-            linear = in_line(self.items, kept)
+            linear = in_line(self.items, fetched_slots)
         return self._executable(fetches, linear, plan)
 
     def _visit(self, nodes: Sequence[Node]) -> None:
@@ -157,7 +157,9 @@ class Derivation:
         results = [self.slot(node) for _ in node.outputs]
         self.slots.update(zip(node.outputs, results, strict=True))
         if kernel.may_share(node):
-            self.shared.update(o for at, o in enumerate(node.outputs) if at not in kernel.fresh)
+            self.shared.update(
+                o for index, o in enumerate(node.outputs) if index not in kernel.fresh
+            )
         target: int | slice = results[0] if results else 0
         if len(results) > 1:
             target = slice(results[0], results[-1] + 1)

@@ -21,7 +21,7 @@ from weft_graph.passes.flow import Flow, has_control_flow, ordered_by
 
 def derive(
     step: StepGraph,
-    place: Placement,
+    placement: Placement,
     overlap: Overlap,
     nodes: Sequence[Node] | None = None,
     bring_in: Callable[[Any], Any] | None = None,
@@ -33,7 +33,7 @@ def derive(
 
     Args:
       step: a pruned and optimized graph.
-      place: returns the device and kernel of a node.
+      placement: returns the device and kernel of a node.
       overlap: decides which nodes may run in parallel.
       nodes: its live nodes in execution order; `by_priority` by default.
       bring_in: copies constants to a device with memory of its own.
@@ -45,22 +45,22 @@ def derive(
     nodes = by_priority(step.live_nodes()) if nodes is None else nodes
     loops = {}
     if has_regions:
-        loops = compile_loops(step, nodes, place, overlap) if budget is None else {}
-        nodes, place = compile_regions(step, nodes, place, overlap, budget, loops)
+        loops = compile_loops(step, nodes, placement, overlap) if budget is None else {}
+        nodes, placement = compile_regions(step, nodes, placement, overlap, budget, loops)
     if not has_control_flow(nodes):
-        return Derivation(step, place, overlap, bring_in, together).derive(nodes)
+        return Derivation(step, placement, overlap, bring_in, together).derive(nodes)
     flow = Flow(nodes)
     if isolate_fetches(step, flow):
         place_of = {node: i for i, node in enumerate(nodes)}
         isolated = [output.node for output in step.isolated]
         nodes = ordered_by([*nodes, *isolated], lambda node: place_of.get(node, -1))
         flow = Flow(nodes)
-    return FlowDerivation(step, place, overlap, flow, bring_in, loops).derive(nodes)
+    return FlowDerivation(step, placement, overlap, flow, bring_in, loops).derive(nodes)
 
 
 def derive_first(
     step: StepGraph,
-    place: Placement,
+    placement: Placement,
     overlap: Overlap,
     nodes: Sequence[Node] | None = None,
     budget: MemoryBudget | None = None,
@@ -73,8 +73,8 @@ def derive_first(
     """
     nodes = by_priority(step.live_nodes()) if nodes is None else nodes
     if not can_warm_up(nodes):
-        return derive(step, place, overlap, nodes, budget=budget)
-    began = process_time()
-    executable = derive(step, place, overlap, nodes, budget=budget, has_regions=False)
-    executable.warm_up = WarmUp(process_time() - began)
+        return derive(step, placement, overlap, nodes, budget=budget)
+    start = process_time()
+    executable = derive(step, placement, overlap, nodes, budget=budget, has_regions=False)
+    executable.warm_up = WarmUp(process_time() - start)
     return executable

@@ -141,8 +141,8 @@ class Driver:
         start at once. A device with memory of its own has to be served meanwhile.
         """
         busy = len(self._on_pool)
-        beside = self._machine.heavy_ready or self._pending_receives
-        if busy >= (pool.size - 1 if beside else pool.size) or not (beside or busy):
+        heavy_ready = self._machine.heavy_ready or self._pending_receives
+        if busy >= (pool.size - 1 if heavy_ready else pool.size) or not (heavy_ready or busy):
             return False
         return not entry.cost or entry.cost >= WORTH_A_THREAD
 
@@ -307,9 +307,11 @@ class Driver:
         if isinstance(slot, slice):
             count = slot.stop - slot.start
             if type(value) not in (tuple, list) or len(value) != count:
-                wrong = errors.InternalError(f"the kernel must give {count} values, got {value!r}")
+                internal_error = errors.InternalError(
+                    f"the kernel must give {count} values, got {value!r}"
+                )
                 assert entry.node is not None
-                return located(wrong, entry.node, entry.device, entry.arguments(slots))
+                return located(internal_error, entry.node, entry.device, entry.arguments(slots))
         slots[slot] = value
         return None
 
@@ -320,8 +322,10 @@ class Driver:
         assert isinstance(error, errors.OpError)
         _say_where(error, token[1])
         if self._machine.failed(token, error):
-            why = f"the step failed elsewhere: {error.message}"
-            self._context.cancellation.cancel(errors.CancelledError(why, details={ELSEWHERE: True}))
+            reason = f"the step failed elsewhere: {error.message}"
+            self._context.cancellation.cancel(
+                errors.CancelledError(reason, details={ELSEWHERE: True})
+            )
 
     def _patience(self) -> float | None:
         deadline = self._context.deadline

@@ -115,9 +115,9 @@ class Item:
     @property
     def sources(self) -> set[Item]:
         """The items that it may wait for, including those of a Merge's inputs."""
-        found = {item for item, _ in self.needs} | {item for (item, _), _ in self.choices}
-        found.update(self.after)
-        return found
+        result = {item for item, _ in self.needs} | {item for (item, _), _ in self.choices}
+        result.update(self.after)
+        return result
 
     def add(
         self,
@@ -277,7 +277,7 @@ def in_order(items: Sequence[Item]) -> list[Item]:
     users: dict[Item, list[Item]] = {item: [] for item in items}
     pending: dict[Item, int] = {}
     for item in items:
-        needs = {need for need in item.sources if need.kind != NEXT}
+        needs = {source for source in item.sources if source.kind != NEXT}
         pending[item] = len(needs)
         for need in needs:
             users[need].append(item)
@@ -313,8 +313,8 @@ def _connect(entry: Entry, parts: Sequence[Item], entry_of: dict[Item, Entry]) -
         return
     entry.pending += 1
     entry.sources = tuple([slot for _, slot in choices])
-    for k, ((chosen, port), _) in enumerate(choices):
-        source = entry_of[chosen.find()]
+    for k, ((selected, port), _) in enumerate(choices):
+        source = entry_of[selected.find()]
         edges = source.sides[port] if port >= 0 else source.edges
         edges.choices.append((entry, k))
         if source.kind == NEXT:
@@ -327,24 +327,24 @@ def _assign_levels(items: Sequence[Item], together: bool) -> None:
     """Set `level` and `behind` of each item, and join the items that share an entry."""
     step = len(items) + 1  # exceeds the number of levels between transfers
     at_once = {item for item in items if together and _comes_at_once(item)}
-    least = step + 1 if at_once else 0
+    minimum = step + 1 if at_once else 0
     bit = 1
     for item in items:
-        sources = [need for need in item.sources if need.kind != NEXT]
-        item.behind = _union([need.behind for need in sources])
+        sources = [source for source in item.sources if source.kind != NEXT]
+        item.behind = _union([source.behind for source in sources])
         waits = item.kind == RECEIVE or (item.asynchronous and item.node.traits.asynchronous)
         if waits and item not in at_once:
             item.behind |= bit
             bit <<= 1
-        item.level = max([need.level + _rises(need, item) for need in sources], default=0)
+        item.level = max([source.level + _rises(source, item) for source in sources], default=0)
         if item.kind in (RECEIVE, EXIT):
             item.level = max(item.level, item.node.attrs.get(DEPTH, 0) * step)
         if item.alone:
             continue
-        item.level = max(item.level, least)
-        for need in sources:
-            if need.level == item.level and need.behind == item.behind:
-                mine, other = item.find(), need.find()
+        item.level = max(item.level, minimum)
+        for source in sources:
+            if source.level == item.level and source.behind == item.behind:
+                mine, other = item.find(), source.find()
                 if mine is not other:
                     late, early = sorted((mine, other), key=lambda i: -i.position)
                     late.group = early
@@ -360,11 +360,11 @@ def _union(sets: Sequence[int]) -> int:
 
     They may be long, so if the largest contains all others it is returned without a copy.
     """
-    found = max(sets, default=0)
+    result = max(sets, default=0)
     for other in sets:
-        if other & ~found:
-            found |= other
-    return found
+        if other & ~result:
+            result |= other
+    return result
 
 
 def _rises(source: Item, item: Item) -> bool:
@@ -380,24 +380,24 @@ def _users(items: Sequence[Item]) -> dict[Slot, set[Item]]:
     users: dict[Slot, set[Item]] = {}
     for item in items:
         leader = item.find()
-        for *_, made, _ in item.work:
-            for slot in made:
+        for *_, result, _ in item.work:
+            for slot in result:
                 users.setdefault((item.frame, slot), set()).add(leader)
         if item.kind == MERGE and item.slot:
             users.setdefault((item.frame, item.slot), set()).add(leader)
     for item in items:
         leader = item.find()
         for used in _taken(item):
-            found = users.get((item.frame, used))
-            if found is not None:
-                found.add(leader)
+            user = users.get((item.frame, used))
+            if user is not None:
+                user.add(leader)
     return users
 
 
 def touched(item: Item) -> list[int]:
     """Return the slots of its own frame that an item reads or writes."""
-    made = [slot for *_, slots, _ in item.work for slot in slots]
-    return [*_taken(item), *made, item.slot] if item.kind == MERGE else [*_taken(item), *made]
+    result = [slot for *_, slots, _ in item.work for slot in slots]
+    return [*_taken(item), *result, item.slot] if item.kind == MERGE else [*_taken(item), *result]
 
 
 def _taken(item: Item) -> list[int]:
@@ -417,16 +417,16 @@ def _entry(
     last: dict[int, int] = {}
 
     def touch(slot: int, position: int) -> None:
-        found = users.get((frame, slot))
-        if not slot or found is None or (root and slot in kept):
+        user = users.get((frame, slot))
+        if not slot or user is None or (root and slot in kept):
             return
-        if len(found) > 1:
+        if len(user) > 1:
             shared.add(slot)
         elif position >= 0:
             last[slot] = position
 
-    for i, ((_, _, _, uses, made, _), _) in enumerate(work):
-        for slot in (*uses, *made):
+    for i, ((_, _, _, uses, result, _), _) in enumerate(work):
+        for slot in (*uses, *result):
             touch(slot, i)
     lone = parts[0]
     if lone.kind not in (WORK, TRIGGER, SEND, RECEIVE):

@@ -65,13 +65,13 @@ class FlowDerivation(Derivation):
     def __init__(
         self,
         step: StepGraph,
-        place: Placement,
+        placement: Placement,
         overlap: Overlap,
         flow: Flow,
         bring_in: Callable[[Any], Any] | None = None,
         compiled: Mapping[Node, LoopClaim] = MappingProxyType({}),
     ) -> None:
-        super().__init__(step, place, overlap, bring_in)
+        super().__init__(step, placement, overlap, bring_in)
         self.flow = flow
         self._compiled = compiled
         self.templates: dict[Frame, Slots] = {flow.root: self.template}
@@ -139,12 +139,12 @@ class FlowDerivation(Derivation):
 
     def _owner(self, frame: Frame) -> Item | None:
         """Return the linear loop of a frame, or the one that contains it."""
-        around: Frame | None = frame
-        found = None
-        while around is not None:
-            found = self.owners.get(around, found)
-            around = around.parent
-        return found
+        parent: Frame | None = frame
+        owner = None
+        while parent is not None:
+            owner = self.owners.get(parent, owner)
+            parent = parent.parent
+        return owner
 
     def _item(self, node: Node, device: str, heavy: bool, asynchronous: bool) -> Item:
         kind = TRIGGER if node.role is Role.TRIGGER else WORK
@@ -172,18 +172,18 @@ class FlowDerivation(Derivation):
         assert item.frame is not None
         return self._slot_at(source, self._home(item.frame))
 
-    def _slot_at(self, source: Output, home: Frame) -> int:
+    def _slot_at(self, source: Output, frame: Frame) -> int:
         """Return the slot of an output in a frame; each frame has its own copy of a constant."""
         if (
             source.node.role is not Role.CONSTANT
-            or self._home(self.flow.frame[source.node]) is home
+            or self._home(self.flow.frame[source.node]) is frame
         ):
             return self.slots[source]
-        found = self.copies.get((source, home))
-        if found is None:
+        slot = self.copies.get((source, frame))
+        if slot is None:
             value = self.template[self.slots[source]]
-            found = self.copies[source, home] = self._slot_of_frame(home, value)
-        return found
+            slot = self.copies[source, frame] = self._slot_of_frame(frame, value)
+        return slot
 
     def _state(self, source: Output) -> Any:
         home = self._home(self.flow.frame[source.node])
@@ -309,9 +309,9 @@ class FlowDerivation(Derivation):
             self.slots[output] = self.slot(node)
         item.add(value_of, gather(arguments), arguments, self.slots[node.outputs[0]], node)
         if node.outputs[1].consumers() or node.outputs[1] in self.step.fetches:
-            which = (np.int32(not side), np.int32(side))
+            index = (np.int32(not side), np.int32(side))
             item.add(
-                lambda pred: which[1 if pred else 0],
+                lambda pred: index[1 if pred else 0],
                 gather(arguments[:1]),
                 arguments[:1],
                 self.slots[node.outputs[1]],
@@ -335,19 +335,19 @@ class FlowDerivation(Derivation):
 
     def _finish(self, nodes: Sequence[Node]) -> Executable:
         fetches = self._fetches()
-        kept = frozenset(fetch.slot for fetch in fetches)
+        fetched_slots = frozenset(fetch.slot for fetch in fetches)
         structurer = Structurer(nodes, self.flow, updates)
         work: dict[Node, list[Located]] = {}
         for item in self.items:
-            work.setdefault(item.node, []).extend((each, item.device) for each in item.work)
+            work.setdefault(item.node, []).extend((element, item.device) for element in item.work)
         if self.linear_loops.linear:
-            layout = self._layout(self.flow.root, work, kept)
+            layout = self._layout(self.flow.root, work, fetched_slots)
             linear = layout.segment(structurer.block(self.flow.root))
             return self._executable(fetches, linear, None)
         items = self._scheduled()
         for frame in self.templates:
-            self._lay_linear_loops(frame, structurer, work, items, kept)
-        entries, uses = group(in_order(items), kept)
+            self._lay_linear_loops(frame, structurer, work, items, fetched_slots)
+        entries, uses = group(in_order(items), fetched_slots)
         entered = {e: self.flow.frame[e.node] for e in entries if e.kind == ENTER and e.node}
         frames = self.flow.frames
         plan = StepPlan.of_frames(frames, entries, uses, self.templates, entered)
@@ -383,17 +383,17 @@ class FlowDerivation(Derivation):
         return items
 
     def _layout(
-        self, home: Frame, work: dict[Node, list[Located]], kept: Collection[int]
+        self, frame: Frame, work: dict[Node, list[Located]], kept: Collection[int]
     ) -> Layout:
         """Return the layout of work on the slots of a frame."""
-        outlive = kept if home is self.flow.root else ()
+        outlive = kept if frame is self.flow.root else ()
         wholes = {
             cond: (claim.make(), claim.whole)
             for cond, claim in self._compiled.items()
-            if self._home(self.flow.frame[cond]) is home
+            if self._home(self.flow.frame[cond]) is frame
         }
         return Layout(
-            work, lambda source: self._slot_at(source, home), self.variables, outlive, wholes
+            work, lambda source: self._slot_at(source, frame), self.variables, outlive, wholes
         )
 
     def _lay_linear_loops(
@@ -434,11 +434,11 @@ class FlowDerivation(Derivation):
         """Return an item that forwards an output after everything that the output depends on."""
         guard = frozenset({(source.node, -1)})
         passing = Item(source.node, item.position, "", False, False, item.frame, guard)
-        taken = self._slot_in(source, passing)
+        slot = self._slot_in(source, passing)
         assert item.frame is not None
         passing.slot = self._slot_of_frame(item.frame)
         passing.needs |= self._source(source)
-        passing.add(_same_value, gather((taken,)), [taken], passing.slot, source.node)
+        passing.add(_same_value, gather((slot,)), [slot], passing.slot, source.node)
         return passing
 
 

@@ -36,21 +36,21 @@ def located(error: BaseException, node: Node, device: str, inputs: Iterable[Any]
     """
     inputs = tuple(inputs)
     if isinstance(error, errors.OpError):
-        found = error
+        argument_error = error
     elif isinstance(error, MemoryError):
-        found = errors.ResourceExhaustedError(f"out of memory: {error}")
+        argument_error = errors.ResourceExhaustedError(f"out of memory: {error}")
     elif (refused := refusal(node, inputs)) is not None:
-        found = refused
+        argument_error = refused
     elif isinstance(error, np.linalg.LinAlgError):
         words = f"the matrices cannot be decomposed: {error}; are they finite?"
-        found = errors.InvalidArgumentError(words)
+        argument_error = errors.InvalidArgumentError(words)
     elif isinstance(error, _BAD_INPUT):
-        found = errors.InvalidArgumentError(str(error))
+        argument_error = errors.InvalidArgumentError(str(error))
     else:
-        found = errors.InternalError(f"the kernel raised {type(error).__name__}: {error}")
-    if found is not error:
-        found.__cause__ = error
-    return found.with_context(
+        argument_error = errors.InternalError(f"the kernel raised {type(error).__name__}: {error}")
+    if argument_error is not error:
+        argument_error.__cause__ = error
+    return argument_error.with_context(
         op=node.type,
         node=node.name,
         device=device,
@@ -70,10 +70,10 @@ def refusal(node: Node, inputs: Sequence[Any]) -> errors.OpError | None:
         return None
     graph = Graph()
     try:
-        known = [
+        descriptions = [
             _known(graph, source, value) for source, value in zip(node.inputs, inputs, strict=True)
         ]
-        rule(NodeSpec(tuple(known), node.attrs))
+        rule(NodeSpec(tuple(descriptions), node.attrs))
     except errors.OpError as error:
         return error
     except Exception:  # because the kernel's own error is then more useful
@@ -87,22 +87,22 @@ def _known(graph: Graph, source: Output, value: Any) -> Output:
     if dtype.is_ref or not dtype.is_numpy_compatible or not hasattr(value, "shape"):
         return source
     shape = tuple(value.shape)
-    told = isinstance(value, np.ndarray | np.generic) and value.size <= _MOST_ELEMENTS
+    is_small = isinstance(value, np.ndarray | np.generic) and value.size <= _MOST_ELEMENTS
     op, attrs = "Placeholder", {"dtype": dtype, "shape": shape}
-    if told:
+    if is_small:
         op, attrs = "Const", {"dtype": dtype, "value": np.asarray(value)}
     name = f"input_{len(graph.nodes)}"
     node = graph.add_node(lookup_op(op), name, (), attrs, (dtype,), (shape,))
     return node.outputs[0]
 
 
-def raise_located(found: errors.OpError) -> NoReturn:
+def raise_located(op_error: errors.OpError) -> NoReturn:
     """Raise the result of `located` with its cause.
 
     No frame in the traceback may refer to the error, or the kernel's inputs would live until the
     next cyclic garbage collection.
     """
     try:
-        raise found from found.__cause__
+        raise op_error from op_error.__cause__
     finally:
-        del found
+        del op_error

@@ -81,10 +81,10 @@ class Layout:
                 self._total.update(self._around(step))
                 self._made.update(_range(self._variables[step.frame]))
             else:
-                for (_, _, _, uses, made, _), _ in self._work.get(step, ()):
+                for (_, _, _, uses, result, _), _ in self._work.get(step, ()):
                     self._total.update(uses)
-                    self._total.update(made)
-                    self._made.update(made)
+                    self._total.update(result)
+                    self._made.update(result)
 
     def _around(self, loop: Loop) -> list[int]:
         """Return the slots of a loop itself: predicate, variables, initial and next values."""
@@ -163,10 +163,10 @@ class Layout:
         following = self._following(frame)
         variables = self._variables[frame]
         inside = {
-            made
+            slot
             for node in nodes_in(loop.body)
             for (_, _, _, _, slots, _), _ in self._work.get(node, ())
-            for made in slots
+            for slot in slots
         }
         spent = {slot for slot in following if slot in inside} - set(self._kept)
         touches.update(more)
@@ -183,14 +183,14 @@ class Layout:
             variables,
             sorted(spent),
         )
-        made = tuple(_range(variables))
+        result = tuple(_range(variables))
         if node in self._wholes:
             function, loop_as_taken = self._wholes[node]
-            taken = [self._slot_of(enter.outputs[0]) for enter in loop_as_taken.enters]
+            entered_slots = [self._slot_of(enter.outputs[0]) for enter in loop_as_taken.enters]
             order = [loop_as_taken.variables.index(merge) for merge in frame.merges]
-            called = LoopCall(run, function, gather(taken), order)
-            return ((called, whole, 0, tuple(touches), made, node), ""), touches
-        return ((run, whole, 0, tuple(touches), made, node), ""), touches
+            called = LoopCall(run, function, gather(entered_slots), order)
+            return ((called, whole, 0, tuple(touches), result, node), ""), touches
+        return ((run, whole, 0, tuple(touches), result, node), ""), touches
 
 
 def _range(slots: slice) -> range:
@@ -204,16 +204,16 @@ def _source(merge: Node, back: bool) -> Output:
 
 def in_line(items: Sequence[Item], kept: Collection[int]) -> Segment:
     """Return the items of a step without control flow as one segment, in order."""
-    work = [(each, item.device) for item in items for each in item.work]
+    work = [(element, item.device) for item in items for element in item.work]
     last: dict[int, int] = {}
-    makes: set[int] = set()
-    for i, ((_, _, _, uses, made, _), _) in enumerate(work):
+    produced: set[int] = set()
+    for i, ((_, _, _, uses, result, _), _) in enumerate(work):
         last.update(dict.fromkeys(uses, i))
-        last.update(dict.fromkeys(made, i))
-        makes.update(made)
+        last.update(dict.fromkeys(result, i))
+        produced.update(result)
     dead: dict[int, list[int]] = {}
     for slot_index, i in last.items():
-        if slot_index in makes and slot_index not in kept:
+        if slot_index in produced and slot_index not in kept:
             dead.setdefault(i, []).append(slot_index)
     instructions: list[Instruction] = [
         (function, take, slot, tuple(dead.get(i, ())))

@@ -202,18 +202,23 @@ class Segment:
 
     def all_nodes(self) -> list[Node]:
         """Return the nodes that have kernels, including those in loops and branches."""
-        found: list[Node] = []
+        nodes: list[Node] = []
         for node, compound in zip(self.nodes, self._compounds, strict=True):
             if compound is None:
-                found.append(node)
+                nodes.append(node)
             else:
                 for inner in compound.segments:
-                    found += inner.all_nodes()
-        return found
+                    nodes += inner.all_nodes()
+        return nodes
 
     def _segments(self) -> list[Segment]:
         """Return the nested segments of all instructions."""
-        return [inner for each in self._compounds if each is not None for inner in each.segments]
+        return [
+            inner
+            for compound in self._compounds
+            if compound is not None
+            for inner in compound.segments
+        ]
 
     def _located(self, error: Exception, instruction: Instruction, slots: Slots) -> errors.OpError:
         if isinstance(instruction[0], Compound):

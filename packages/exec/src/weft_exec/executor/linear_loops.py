@@ -53,10 +53,10 @@ class LinearLoops:
 
     def home(self, frame: Frame) -> Frame:
         """Return the frame whose slots a frame uses: the innermost non-linear one."""
-        found = frame
-        while found.parent is not None and found not in self._dynamic:
-            found = found.parent
-        return found
+        parent = frame
+        while parent.parent is not None and parent not in self._dynamic:
+            parent = parent.parent
+        return parent
 
     def _note(self, node: Node, kernel: Kernel) -> None:
         frame = self._flow.frame[node]
@@ -68,7 +68,7 @@ class LinearLoops:
     def _overlaps(self, frame: Frame) -> bool:
         if self._overlap is Overlap.EVERYTHING:
             return True
-        if any(inside(frame, whole) for whole in self._whole):
+        if any(inside(frame, loop) for loop in self._whole):
             return False
         if self._overlap is Overlap.NOTHING or frame in self._dynamic:
             return False

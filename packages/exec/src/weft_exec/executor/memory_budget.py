@@ -45,14 +45,14 @@ def unknown_size(feeds: Sequence[Output], values: Iterable[Any]) -> int:
 
     It is the geometric mean of the open sizes of a feed; the maximum over all feeds.
     """
-    found = 0
+    result = 0
     for feed, value in zip(feeds, values, strict=False):
         dims, shape = feed.dims, getattr(value, "shape", None)
         if dims is None or None not in dims or not isinstance(shape, tuple):
             continue
-        sizes = [size for known, size in zip(dims, shape, strict=False) if known is None]
-        found = max(found, round(math.prod(sizes) ** (1 / len(sizes)) if sizes else 0))
-    return found
+        sizes = [size for dim, size in zip(dims, shape, strict=False) if dim is None]
+        result = max(result, round(math.prod(sizes) ** (1 / len(sizes)) if sizes else 0))
+    return result
 
 
 class StepMemory:
@@ -76,9 +76,9 @@ class StepMemory:
         self._reads, self._makes = values.reads, values.makes
         self._sizes, self._kept = list(values.sizes), values.kept
         self._users: dict[int, set[int]] = {}
-        for place, read in enumerate(values.reads):
+        for index, read in enumerate(values.reads):
             for value in read:
-                self._users.setdefault(value, set()).add(place)
+                self._users.setdefault(value, set()).add(index)
         self.spans = lifetimes(values.reads, values.makes, values.kept)
         self.live = [0] * len(nodes)
         for value, span in self.spans.items():
@@ -99,13 +99,13 @@ class StepMemory:
         """
         places = sorted([self._place[member] for member in members])
         last = places[-1]
-        made = {value for place in places for value in self._makes[place]}
-        read = {value for place in places for value in self._reads[place]} - made
-        users = {value: self._users.get(value, set()).difference(places) for value in made | read}
-        leaving = {value for value in made if users[value] or value in self._kept}
-        meanwhile = self._peak_inside(places, made, leaving, peak_bytes)
+        result = {value for place in places for value in self._makes[place]}
+        read = {value for place in places for value in self._reads[place]} - result
+        users = {value: self._users.get(value, set()).difference(places) for value in result | read}
+        leaving = {value for value in result if users[value] or value in self._kept}
+        meanwhile = self._peak_inside(places, result, leaving, peak_bytes)
         self._sizes.append(max(0, meanwhile - sum([self._sizes[value] for value in leaving])))
-        after: dict[int, Span | None] = dict.fromkeys(made)
+        after: dict[int, Span | None] = dict.fromkeys(result)
         after[len(self._sizes) - 1] = (last, last + 1)
         for value in leaving:
             # A user before the last member will run after all of them, while the value is live.
@@ -118,8 +118,8 @@ class StepMemory:
             self._move(after, before)
             self._sizes.pop()
             return False
-        for value, own in users.items():
-            self._users[value] = own | {last}
+        for value, user in users.items():
+            self._users[value] = user | {last}
         for value, span in after.items():
             if span is None:
                 del self.spans[value]
@@ -130,14 +130,14 @@ class StepMemory:
     def _peak_inside(
         self,
         places: Sequence[int],
-        made: set[int],
+        result: set[int],
         leaving: set[int],
         peak_bytes: Callable[[BytesOf], int] | None,
     ) -> int:
         """Return the peak memory of the members besides their inputs."""
         if peak_bytes is None:
-            return sum([self._sizes[value] for value in made])
-        reads = [tuple(made.intersection(self._reads[place])) for place in places]
+            return sum([self._sizes[value] for value in result])
+        reads = [tuple(result.intersection(self._reads[place])) for place in places]
         one_by_one = peaks(reads, [self._makes[place] for place in places], self._sizes, leaving)
         return max(peak_bytes(self._bytes_of), one_by_one[0][0])
 

@@ -130,11 +130,11 @@ class PartedExecutable(Executable):
 
     def results(self, slots: Slots) -> list[Any]:
         """Return the fetched values, which belong to the caller."""
-        found: list[Any] = [None] * self._count
-        for (part, executable), mine in zip(self._parts, slots[-1], strict=True):
-            for position, value in zip(part.fetches, executable.results(mine), strict=True):
-                found[position] = value
-        return found
+        result: list[Any] = [None] * self._count
+        for (part, executable), slot in zip(self._parts, slots[-1], strict=True):
+            for position, value in zip(part.fetches, executable.results(slot), strict=True):
+                result[position] = value
+        return result
 
     def cancel(self) -> None:
         """Cancel running steps at the next node with a CancelledError, and later ones at once."""
@@ -185,8 +185,8 @@ def derive_part(
       budget: memory budget of compiled code; None for no limit.
     Raises: OpError: as `derive`.
     """
-    away = device.memory_space != HOST
-    bring_in = device.from_host if away else None
+    is_remote = device.memory_space != HOST
+    bring_in = device.from_host if is_remote else None
     place = placing_on(device)
     executable = derive(part.step, place, overlap, part.nodes, bring_in, budget, device.in_graphs())
     for segment in executable.segments:
@@ -195,7 +195,7 @@ def derive_part(
         if entry.kind != RECEIVE or entry.node is None or _is_signal(entry.node):
             continue
         source = (neighbours or {}).get(entry.node.attrs["send_device"])
-        if source is None and away:
+        if source is None and is_remote:
             entry.move = partial(_bring_in, device)
         elif source is not None and source.memory_space != device.memory_space:
             entry.move = partial(_receive, device, source)

@@ -72,18 +72,18 @@ class PausedStep(Driver):
         self.ended = False
         self._token = context.cancellation.register(self._wake)
 
-    def advance(self, wanted: Collection[str], to_the_end: bool, timeout: float | None) -> None:
+    def advance(self, names: Collection[str], to_the_end: bool, timeout: float | None) -> None:
         """Run everything that can run now; return once the wanted fetches are available.
 
         Args:
-          wanted: names of fetches. One that needs values not fed yet is not available afterwards.
+          names: names of fetches. One that needs values not fed yet is not available afterwards.
           to_the_end: wait for the whole step, since nothing more will be fed or fetched.
           timeout: in seconds, for this call; when it expires, the step ends.
         Raises: OpError: a kernel failed, or the step was canceled or timed out; the step has ended.
         """
         self._context.deadline = None if timeout is None else time.monotonic() + timeout
         try:
-            quietly(self._advance, wanted, to_the_end)
+            quietly(self._advance, names, to_the_end)
         except BaseException as error:  # because Ctrl-C must not leave kernels running
             self.close(error)
             raise
@@ -91,7 +91,7 @@ class PausedStep(Driver):
         if self.ended and self._machine.error is not None:
             raise_located(self._machine.take_error())
 
-    def _advance(self, wanted: Collection[str], to_the_end: bool) -> None:
+    def _advance(self, names: Collection[str], to_the_end: bool) -> None:
         machine = self._machine
         while True:
             ready = machine.take()
@@ -103,16 +103,16 @@ class PausedStep(Driver):
                 machine.end()
                 self._end()
                 return
-            elif self._may_pause(wanted, to_the_end):
+            elif self._may_pause(names, to_the_end):
                 return
             else:
                 self._wait()
 
-    def _may_pause(self, wanted: Collection[str], to_the_end: bool) -> bool:
+    def _may_pause(self, names: Collection[str], to_the_end: bool) -> bool:
         """Return True if the wanted fetches are available or the rest waits for the caller."""
         if self._on_pool:
             return False
-        if not to_the_end and all([key in self.rendezvous.fetched for key in wanted]):
+        if not to_the_end and all([key in self.rendezvous.fetched for key in names]):
             return True
         return self._mailbox.empty() and len(self._machine.running) == self.rendezvous.waiting
 

@@ -40,13 +40,13 @@ def updates(node: Node) -> bool:
 def changed_by(node: Node) -> Sequence[Output]:
     """Return the references and handles whose variables a node changes."""
     if node.type == REGION:
-        return [node.inputs[at] for at in node.attrs["updates"]]
+        return [node.inputs[index] for index in node.attrs["updates"]]
     if not updates(node):
         return ()
     return [
         source
-        for at, source in enumerate(node.inputs)
-        if not source.dtype.is_ref or takes_reference(node, at)
+        for index, source in enumerate(node.inputs)
+        if not source.dtype.is_ref or takes_reference(node, index)
     ]
 
 

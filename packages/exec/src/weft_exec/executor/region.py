@@ -66,7 +66,7 @@ class Region:
     @property
     def updated(self) -> list[Output]:
         """The inputs whose variables the members change: references and handles."""
-        return [self.node.inputs[at] for at in self.node.attrs["updates"]]
+        return [self.node.inputs[index] for index in self.node.attrs["updates"]]
 
     @property
     def inputs(self) -> tuple[Output, ...]:
@@ -90,14 +90,18 @@ class RegionCall(Compound):
     """The function of a region's node.
 
     Args:
-      place: returns the kernels of the members, for steps that are checked or traced.
+      placement: returns the kernels of the members, for steps that are checked or traced.
       function: computes all members. It returns NotImplemented or a `ByKernels` to run them as
         kernels; None to always do so. Its optional method `stop` is called when the session is
         closed, to end running calls.
     """
 
     def __init__(
-        self, region: Region, device: Device, place: Placement, function: Callable[..., Any] | None
+        self,
+        region: Region,
+        device: Device,
+        placement: Placement,
+        function: Callable[..., Any] | None,
     ) -> None:
         self._region = region
         self._device = device
@@ -105,7 +109,7 @@ class RegionCall(Compound):
         self._expected = tuple(map(_expected, region.outputs))
         self._one = self._expected[0] if len(self._expected) == 1 else None
         self._changed = set(map(variable_of, region.updated))
-        self._kernels = [self._kernel(member, place) for member in region.members]
+        self._kernels = [self._kernel(member, placement) for member in region.members]
         self._work: list[tuple[Node, Instruction, Sequence[int]]] = []
         self._slots: dict[Output, int] = {}
         self._own: set[int] = set()
@@ -121,29 +125,32 @@ class RegionCall(Compound):
         self._take, self._results = gather(inputs), results
         self._inputs = tuple(inputs)
         slots = self._slots = dict(zip(region.inputs, inputs, strict=True))
-        wanted = dict(zip(region.outputs, results, strict=True))
+        expected = dict(zip(region.outputs, results, strict=True))
         reads: dict[tuple[Node | None, Path], int] = {}
         for member, kernel in zip(region.members, self._kernels, strict=True):
-            taken = [
-                self._argument(member, at, slots, reads, new) for at in range(len(member.inputs))
+            arguments = [
+                self._argument(member, index, slots, reads, new)
+                for index in range(len(member.inputs))
             ]
             target: int | slice = 0
             if member.role is Role.SWITCH:
-                slots.update(dict.fromkeys(member.outputs, taken[0]))
+                slots.update(dict.fromkeys(member.outputs, arguments[0]))
                 continue
             if member.role is Role.MERGE:
-                taken = [slots[region.predicate(region.branches.sides[member][0])], *taken]
-            if len(member.outputs) == 1 and member.outputs[0] in wanted:
-                target = wanted[member.outputs[0]]
+                arguments = [slots[region.predicate(region.branches.sides[member][0])], *arguments]
+            if len(member.outputs) == 1 and member.outputs[0] in expected:
+                target = expected[member.outputs[0]]
             elif member.outputs:
-                made = [new() for _ in member.outputs]
-                self._own.update(made)
-                target = made[0] if len(made) == 1 else slice(made[0], made[-1] + 1)
+                new_value = [new() for _ in member.outputs]
+                self._own.update(new_value)
+                target = (
+                    new_value[0] if len(new_value) == 1 else slice(new_value[0], new_value[-1] + 1)
+                )
             slots.update(zip(member.outputs, slot_range(target), strict=bool(target)))
             for changed in changed_by(member):  # later members read it again
                 for key in [key for key in reads if key[0] is variable_of(changed)]:
                     del reads[key]
-            self._work.append((member, (kernel, gather(taken), target, ()), taken))
+            self._work.append((member, (kernel, gather(arguments), target, ()), arguments))
         for output, result in zip(region.outputs, results, strict=True):
             if slots[output] != result:  # one of several outputs of its node
                 move: Instruction = (_same, gather([slots[output]]), result, ())
@@ -159,9 +166,9 @@ class RegionCall(Compound):
             self._members = self._in_branches()
             return
         last: dict[int, int] = {}
-        for i, (_, (_, _, target, _), taken) in enumerate(self._work):
+        for i, (_, (_, _, target, _), arguments) in enumerate(self._work):
             last.update(dict.fromkeys(slot_range(target), i))
-            last.update(dict.fromkeys(taken, i))
+            last.update(dict.fromkeys(arguments, i))
         dead: list[list[int]] = [[] for _ in self._work]
         for slot in self._own.union(slots).difference(self._results).intersection(last):
             dead[last[slot]].append(slot)
@@ -180,9 +187,11 @@ class RegionCall(Compound):
         """Return the members as a segment, with a `Choice` for each branch."""
         region, name = self._region, self._device.name
         work: dict[Node, list[Located]] = {}
-        for node, (function, take, target, _), taken in self._work:
-            made = slot_range(target)
-            work.setdefault(node, []).append(((function, take, target, taken, made, node), name))
+        for node, (function, take, target, _), arguments in self._work:
+            result = slot_range(target)
+            work.setdefault(node, []).append(
+                ((function, take, target, arguments, result, node), name)
+            )
         paths = region.branches.paths
         steps = [
             (tuple([(region.predicate(s), int(side)) for s, side in paths.get(node, ())]), node)
@@ -236,7 +245,7 @@ class RegionCall(Compound):
     def deciding(self) -> frozenset[int]:
         """The slots whose values, and not only shapes, determine what the function does."""
         positions: Sequence[int] = getattr(self._function, "deciding", range(len(self._inputs)))
-        return frozenset([self._inputs[at] for at in positions])
+        return frozenset([self._inputs[index] for index in positions])
 
     def by_function(self, slots: Slots) -> bool:
         """Compute the results by the function alone; return True if it did.
@@ -263,8 +272,8 @@ class RegionCall(Compound):
             from weft_exec.costs.shares import parts_of
 
             if clock is not None:  # ends when earlier work in the stream has ended
-                taken = clock.nanoseconds()
-                started = time.time_ns() - taken
+                nanoseconds = clock.nanoseconds()
+                started = time.time_ns() - nanoseconds
             parts = parts_of(self._region.members)
             trace.share(parts, self._device.name, started, sizes, current.tag)
 
@@ -279,11 +288,11 @@ class RegionCall(Compound):
         """The members."""
         return (self._members,)
 
-    def _timed(self, asked: ByKernels, slots: Slots, run: Callable[[Slots], None]) -> None:
+    def _timed(self, by_kernels: ByKernels, slots: Slots, run: Callable[[Slots], None]) -> None:
         started = time.thread_time()
         run(slots)
-        asked.took(time.thread_time() - started)
-        self._skips = asked.skips
+        by_kernels.took(time.thread_time() - started)
+        self._skips = by_kernels.skips
 
     def _put(self, slots: Slots, values: Any) -> None:
         if len(self._results) == 1:
@@ -313,11 +322,11 @@ class RegionCall(Compound):
             if dims is not None and value.shape != dims and not _fits(value.shape, dims):
                 raise self._wrong(i, f"shape {list(dims)}", describe(value))
 
-    def _wrong(self, position: int, required: str, got: str) -> errors.InternalError:
+    def _wrong(self, position: int, required: str, actual: str) -> errors.InternalError:
         output = self._region.outputs[position]
         node = output.node
         return errors.InternalError(
-            f"for {output.name!r} {required} was required, got {got}",
+            f"for {output.name!r} {required} was required, got {actual}",
             op=node.type,
             node=node.name,
             line=node.line or None,
@@ -330,24 +339,24 @@ class RegionCall(Compound):
         kernels contradict the graph too, as after a wrong `set_shape`, these results are used.
         """
         _clear_tracebacks(error)
-        given = ", ".join(map(describe, self._take(slots)))
+        arguments = ", ".join(map(describe, self._take(slots)))
         run(slots)
         if isinstance(error, errors.UnimplementedError):
             return
-        found = [slots[result] for result in self._results]
+        result = [slots[result] for result in self._results]
         try:
-            self._check(found[0] if len(found) == 1 else found)
+            self._check(result[0] if len(result) == 1 else result)
         except errors.InternalError:
             return
-        said = f"failed on {given}, and no kernel of these does"
-        raise_located(compiler_error(self._region, self._device, said, error))
+        message = f"failed on {arguments}, and no kernel of these does"
+        raise_located(compiler_error(self._region, self._device, message, error))
 
-    def _kernel(self, node: Node, place: Placement) -> Callable[..., Any]:
+    def _kernel(self, node: Node, placement: Placement) -> Callable[..., Any]:
         if node.role is Role.SWITCH:
             return _same
         if node.role is Role.MERGE:
             return partial(_joined, self._region.branches.sides[node][1])
-        return self._made(node, *place(node))
+        return self._made(node, *placement(node))
 
     def _made(self, node: Node, device: Device, kernel: Any) -> Callable[..., Any]:
         try:
@@ -376,12 +385,12 @@ class RegionCall(Compound):
         for end in range(len(path), -1, -1):  # also if it was read before the branch
             if (variable, path[:end]) in reads:
                 return reads[variable, path[:end]]
-        made = reads[variable, path] = new()
-        self._own.add(made)
-        read: Instruction = (_read, gather([slot]), made, ())
+        result = reads[variable, path] = new()
+        self._own.add(result)
+        read: Instruction = (_read, gather([slot]), result, ())
         in_order = bool(self._region.branches.paths)
         self._work.append((node if in_order else source.node, read, [slot]))
-        return made
+        return result
 
 
 def _same(value: Any) -> Any:
@@ -390,31 +399,33 @@ def _same(value: Any) -> Any:
 
 def _joined(side: bool, predicate: Any, *values: Any) -> tuple[Any, np.int32]:
     """Return the outputs of a Merge, which selects input 1 if the predicate is `side`."""
-    at = int(bool(predicate) == side)
-    return values[at], np.int32(at)
+    index = int(bool(predicate) == side)
+    return values[index], np.int32(index)
 
 
 def _read(state: Any) -> Any:
     return state.read()
 
 
-def compiler_error(region: Region, device: Device, said: str, error: Exception) -> errors.OpError:
+def compiler_error(
+    region: Region, device: Device, message: str, error: Exception
+) -> errors.OpError:
     """Return the error of a compiler whose members do not fail: at the last member by default.
 
     Args:
-      said: what happened to the compiled code.
+      message: what happened to the compiled code.
       error: the exception of the compiler or its function.
     """
     names = ", ".join([member.name for member in region.members[:5]])
     more = ", ..." if len(region.members) > 5 else ""
     out_of_memory = isinstance(error, MemoryError | errors.ResourceExhaustedError)
-    found = (errors.ResourceExhaustedError if out_of_memory else errors.InternalError)(
-        f"the code of the compiler {region.compiler!r} for {names}{more} {said}: {error!r}"
+    result = (errors.ResourceExhaustedError if out_of_memory else errors.InternalError)(
+        f"the code of the compiler {region.compiler!r} for {names}{more} {message}: {error!r}"
     )
-    found.__cause__ = error
+    result.__cause__ = error
     named = getattr(error, "node", None)
     node = next((m for m in region.members if m.name == named), region.members[-1])
-    return located(found, node, device.name, ())
+    return located(result, node, device.name, ())
 
 
 def _expected(output: Output) -> tuple[np.dtype[Any] | None, Dims]:
@@ -425,7 +436,7 @@ def _expected(output: Output) -> tuple[np.dtype[Any] | None, Dims]:
 
 def _fits(shape: tuple[int, ...], dims: tuple[int | None, ...]) -> bool:
     return len(shape) == len(dims) and all(
-        [known is None or size == known for size, known in zip(shape, dims, strict=True)]
+        [dim is None or size == dim for size, dim in zip(shape, dims, strict=True)]
     )
 
 
@@ -434,11 +445,11 @@ def _clear_tracebacks(error: BaseException) -> None:
 
     The same is done for its causes.
     """
-    found: list[BaseException | None] = [error]
+    base_exceptions: list[BaseException | None] = [error]
     seen = {id(sys.exception())}  # the program's own
-    while found:
-        raised = found.pop()
+    while base_exceptions:
+        raised = base_exceptions.pop()
         if raised is not None and id(raised) not in seen:
             seen.add(id(raised))
             clear_frames(raised.__traceback__)
-            found += raised.__cause__, raised.__context__
+            base_exceptions += raised.__cause__, raised.__context__

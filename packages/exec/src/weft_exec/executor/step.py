@@ -86,8 +86,8 @@ class Iteration:
     @property
     def tag(self) -> int:
         """A unique tag of the iteration, for random numbers."""
-        around = self.frame.parent
-        return 0 if around is None else iteration_tag(around.tag, self.index)
+        parent = self.frame.parent
+        return 0 if parent is None else iteration_tag(parent.tag, self.index)
 
 
 class Instance:
@@ -296,14 +296,14 @@ class StepMachine:
             pending[entry.local] -= 1
             if not pending[entry.local]:
                 self._ripe(entry, iteration)
-        for entry, which in edges.choices:
-            self._choose(iteration, entry, which, dead, values)
+        for entry, port in edges.choices:
+            self._choose(iteration, entry, port, dead, values)
 
     def _choose(
         self,
         iteration: Iteration,
         entry: Entry,
-        which: int,
+        port: int,
         dead: bool,
         values: Mapping[int, Any] | Slots,
     ) -> None:
@@ -321,8 +321,8 @@ class StepMachine:
             iteration.dead[local] = _ALIVE
             slot = entry.slot
             assert isinstance(slot, int)
-            iteration.slots[slot] = values[entry.sources[which]]
-            iteration.slots[slot + 1] = np.int32(which)
+            iteration.slots[slot] = values[entry.sources[port]]
+            iteration.slots[slot + 1] = np.int32(port)
         iteration.pending[local] -= 1
         if not iteration.pending[local]:
             self._ripe(entry, iteration)
@@ -361,7 +361,7 @@ class StepMachine:
             self._ended(entry, iteration)
 
     def _switch(self, entry: Entry, iteration: Iteration, dead: bool) -> None:
-        taken = -1
+        branch = -1
         slots = iteration.slots
         if not dead:
             pred = slots[entry.pred]
@@ -372,9 +372,9 @@ class StepMachine:
                 except errors.OpError as error:
                     self.abort(error)
                     return
-            taken = 1 if pred else 0
+            branch = 1 if pred else 0
         for side, edges in enumerate(entry.sides):
-            self._tell(iteration, edges, side != taken, slots)
+            self._tell(iteration, edges, side != branch, slots)
         self._tell(iteration, entry.edges, dead, slots)
 
     def _enter(self, entry: Entry, iteration: Iteration, dead: bool) -> None:

@@ -33,12 +33,12 @@ class StepCheck:
 
     def calling(self, stop: Callable[[], None]) -> ExitStack:
         """Return a context in which `stop` is called, on any thread, when the step must end."""
-        context, within = self._context, ExitStack()
+        context, stack = self._context, ExitStack()
         if context.deadline is not None:
-            within.callback(call_at(context.deadline, stop).cancel)
+            stack.callback(call_at(context.deadline, stop).cancel)
         token = context.cancellation.register(lambda _: stop())
-        within.callback(context.cancellation.deregister, token)
-        return within
+        stack.callback(context.cancellation.deregister, token)
+        return stack
 
 
 class _Running(threading.local):

@@ -127,8 +127,8 @@ def key_of(transfer: Entry, iteration: Iteration) -> str:
     if iteration.frame.parent is None:
         return transfer.key
     parts = [transfer.key]
-    around: Iteration | None = iteration
-    while around is not None and around.frame.parent is not None:
-        parts.append(f"{around.frame.plan.name}:{around.index}")
-        around = around.frame.parent
+    parent: Iteration | None = iteration
+    while parent is not None and parent.frame.parent is not None:
+        parts.append(f"{parent.frame.plan.name}:{parent.index}")
+        parent = parent.frame.parent
     return ";".join(parts)

@@ -22,15 +22,15 @@ def touches(nodes: Sequence[Node]) -> dict[Node, list[Touch]]:
     Args:
       nodes: in execution order.
     """
-    found: dict[Node, list[Touch]] = {}
+    touches: dict[Node, list[Touch]] = {}
     for node in nodes:
         variables = {variable_of(source) for source in node.inputs} - {None}
         if variables:
             changed = {variable_of(source) for source in changed_by(node)}
             for variable in variables:
                 if variable is not None:
-                    found.setdefault(variable, []).append(Touch(node, variable in changed))
-    return {variable: order for variable, order in found.items() if any(t.changes for t in order)}
+                    touches.setdefault(variable, []).append(Touch(node, variable in changed))
+    return {variable: order for variable, order in touches.items() if any(t.changes for t in order)}
 
 
 def in_order(order: Sequence[Touch]) -> list[tuple[Node, Node]]:

@@ -57,9 +57,9 @@ class FunctionBody:
         warm_up = executable.warm_up
         if warm_up is None:
             return self._runner.run(executable, executable.slots(values))
-        began = warm_up.begin()
+        start = warm_up.begin()
         results = self._runner.run(executable, executable.slots(values))
-        warm_up.end(began)
+        warm_up.end(start)
         if warm_up.is_over:
             self._replace(executable, values)
         return results
@@ -102,13 +102,13 @@ class FunctionBody:
         device = self.device
         costs = CostModel()
         inputs = self.function.inputs
-        given = zip(inputs, values, strict=False)
-        of_any_rank = [getattr(value, "size", 0) for arg, value in given if arg.dims is None]
+        pairs = zip(inputs, values, strict=False)
+        of_any_rank = [getattr(value, "size", 0) for arg, value in pairs if arg.dims is None]
         costs.assume(max(unknown_size(inputs, values), *of_any_rank, 0))
         used = device.allocator.statistics().bytes_in_use
         return MemoryBudget(left_for_values(device.memory_limit, used), costs.nbytes)
 
     def _executable_of(
-        self, step: StepGraph, place: Placement, budget: MemoryBudget | None, make: Derive
+        self, step: StepGraph, placement: Placement, budget: MemoryBudget | None, make: Derive
     ) -> Executable:
-        return make(step, place, Overlap.NOTHING, budget=budget)
+        return make(step, placement, Overlap.NOTHING, budget=budget)

@@ -47,15 +47,15 @@ class KeptBody(FunctionBody):
     @property
     def segments(self) -> Sequence[Segment]:
         """Return the segments of the body; empty before it is derived."""
-        found = self._executable
-        return () if found is None or found.linear is None else (found.linear,)
+        executable = self._executable
+        return () if executable is None or executable.linear is None else (executable.linear,)
 
     def _executable_of(
-        self, step: StepGraph, place: Placement, budget: MemoryBudget | None, make: Derive
+        self, step: StepGraph, placement: Placement, budget: MemoryBudget | None, make: Derive
     ) -> Executable:
         def place_here(node: Node) -> tuple[Device, Kernel]:
             try:
-                return place(node)
+                return placement(node)
             except errors.OpError as error:
                 error.message += (
                     f"; the calls of {self.function.name!r} stay calls, which run on one device, "
@@ -64,10 +64,12 @@ class KeptBody(FunctionBody):
                 raise
 
         _bodies[step.graph] = self._bodies
-        found = super()._executable_of(step, place_here, budget, derive)  # it is never replaced
-        if found.linear is None:
+        executable = super()._executable_of(
+            step, place_here, budget, derive
+        )  # it is never replaced
+        if executable.linear is None:
             raise _not_in_line(step.live_nodes(), self.device, self.function)
-        return found
+        return executable
 
 
 class Bodies:
@@ -81,10 +83,10 @@ class Bodies:
         """Return the body of a function on a device."""
         with self._lock:
             key = (function, outputs, device.name)
-            found = self._found.get(key)
-            if found is None:
-                found = self._found[key] = KeptBody(function, device, outputs, self)
-            return found
+            kept_body = self._found.get(key)
+            if kept_body is None:
+                kept_body = self._found[key] = KeptBody(function, device, outputs, self)
+            return kept_body
 
 
 _bodies: WeakKeyDictionary[Graph, Bodies] = WeakKeyDictionary()
@@ -152,8 +154,8 @@ class KeptCall(Compound):
         if not self._count:
             return None
         results: list[Any] = [None] * self._count
-        for place, value in zip(self._body.outputs, values, strict=True):
-            results[place] = value
+        for output, value in zip(self._body.outputs, values, strict=True):
+            results[output] = value
         return results[0] if self._count == 1 else tuple(results)
 
 
@@ -187,17 +189,17 @@ def _not_in_line(
         for node in nodes
         if not node.traits.routes and node.role is not Role.CALL and _waits(node, device)
     ]
-    why = (
+    reason = (
         f"{', '.join(waiting[:5])} may wait for something"
         if waiting
         else "its control flow is not that of cond and while_loop"
     )
     return errors.UnimplementedError(
         f"the function {function.name!r} cannot stay a call, as its recursion or _noinline asks: "
-        f"{why}"
+        f"{reason}"
     )
 
 
 def _waits(node: Node, device: Device) -> bool:
-    found = find_kernel(node, device.type)
-    return found is not None and found.asynchronous
+    kernel = find_kernel(node, device.type)
+    return kernel is not None and kernel.asynchronous

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 @kernel("AccumulateNV2", device=ARRAY_DEVICE)
 def _accumulate_n(node: Node, device: Device) -> KernelFunction:
-    add, wanted = _add_n(node, device), node.attrs["shape"]
-    if wanted is None or any([value.dims == wanted for value in node.inputs]):
+    add, expected = _add_n(node, device), node.attrs["shape"]
+    if expected is None or any([value.dims == expected for value in node.inputs]):
         return add
 
     def run(*values: Any) -> Any:
         shape = values[0].shape
-        if not compatible_dims(shape, wanted):
+        if not compatible_dims(shape, expected):
             raise errors.InvalidArgumentError(
-                f"the tensors must fit shape {format_dims(wanted)}, got {format_dims(shape)}"
+                f"the tensors must fit shape {format_dims(expected)}, got {format_dims(shape)}"
             )
         return add(*values)
 

@@ -36,8 +36,8 @@ def _spectrogram(node: Node, device: Device) -> KernelFunction:
         hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(window) / window)
         frames = np.lib.stride_tricks.sliding_window_view(samples.T, window, 1)[:, ::stride]
         spectra = np.fft.rfft(frames * hann, length)
-        found = spectra.real**2 + spectra.imag**2
-        return (found if squared else np.sqrt(found)).astype(np.float32)
+        result = spectra.real**2 + spectra.imag**2
+        return (result if squared else np.sqrt(result)).astype(np.float32)
 
     return run
 
@@ -65,8 +65,8 @@ def _bands(bins: int, rate: float, low: float, high: float, count: int) -> Array
 def _mfcc(node: Node, device: Device) -> KernelFunction:
     attrs = node.attrs
     low, high = attrs["lower_frequency_limit"], attrs["upper_frequency_limit"]
-    count, kept = attrs["filterbank_channel_count"], attrs["dct_coefficient_count"]
-    cosines = np.cos(np.pi / count * np.outer(np.arange(count) + 0.5, np.arange(kept)))
+    count, num_coefficients = attrs["filterbank_channel_count"], attrs["dct_coefficient_count"]
+    cosines = np.cos(np.pi / count * np.outer(np.arange(count) + 0.5, np.arange(num_coefficients)))
     cosines *= np.sqrt(2 / count)
 
     def run(spectrogram: Array, rate: Array) -> Any:

@@ -22,8 +22,8 @@ def _scaled(x: Array, small: Sequence[float], large: Sequence[float]) -> Any:
     near = chebyshev(small, np.minimum(size, 8) / 8, 16 if x.dtype == np.float32 else len(small))
     if not (size > 8).any():
         return near
-    at = np.maximum(size, 8)
-    far = chebyshev(large, 8 / at, 9 if x.dtype == np.float32 else len(large)) / np.sqrt(at)
+    index = np.maximum(size, 8)
+    far = chebyshev(large, 8 / index, 9 if x.dtype == np.float32 else len(large)) / np.sqrt(index)
     return np.where(size > 8, far, near)
 
 

@@ -40,8 +40,8 @@ def _refuse_unless(fits: bool, node: Node, values: Sequence[Array]) -> None:
     if not fits:
         shapes = [format_dims(np.shape(value)) for value in values]
         names = [arg.name for arg in node.op_def.inputs]
-        got = ", ".join(f"{name} {dims}" for name, dims in zip(names, shapes, strict=True))
-        raise errors.InvalidArgumentError(f"the shapes of {node.type} do not fit: got {got}")
+        actual = ", ".join(f"{name} {dims}" for name, dims in zip(names, shapes, strict=True))
+        raise errors.InvalidArgumentError(f"the shapes of {node.type} do not fit: got {actual}")
 
 
 # --------------------------------------------------------------------------- LSTM, forward
@@ -73,17 +73,17 @@ class _Steps:
         self.parts = [self.space[..., k * width : (k + 1) * width] for k in range(4)]
         self.peepholes = list(zip(self.parts, peepholes[:2], strict=False))
 
-    def step(self, at: int, gates: Array, cs: Array, h: Array | None) -> tuple[Array, Array]:
+    def step(self, index: int, gates: Array, cs: Array, h: Array | None) -> tuple[Array, Array]:
         """Write one step's outputs and return the new states.
 
         Args:
-          at: the number of the step.
+          index: the number of the step.
           gates: the contribution of input and bias to the gates, arranged.
           cs, h: the states; h is None if `gates` includes its contribution.
         """
         xp, space, scratch = self.xp, self.space, self.scratch
         add, multiply, one = xp.add, xp.multiply, self.one
-        i, new, f, o, ci, co, shown = [output[at] for output in self.outputs]
+        i, new, f, o, ci, co, output_value = [output[index] for output in self.outputs]
         if h is None:
             space[...] = gates
         else:
@@ -111,8 +111,8 @@ class _Steps:
             add(negated_o, one, out=negated_o)
         xp.divide(one, negated_o, out=o)
         xp.tanh(new, out=co)
-        multiply(co, o, out=shown)
-        return new, shown
+        multiply(co, o, out=output_value)
+        return new, output_value
 
 
 def _arranged(xp: Any, columns: Array, order: str) -> Array:
@@ -121,21 +121,21 @@ def _arranged(xp: Any, columns: Array, order: str) -> Array:
     result = xp.empty(columns.shape, columns.dtype)
     minus = columns.dtype.type(-1)
     for to, gate in enumerate("ifoc"):
-        at = order.index(gate) * width
+        index = order.index(gate) * width
         part = result[..., to * width : (to + 1) * width]
         if gate == "c":
-            part[...] = columns[..., at : at + width]
+            part[...] = columns[..., index : index + width]
         else:
             # Not np.negative, which reads wrong elements of a column of four.
-            xp.multiply(columns[..., at : at + width], minus, out=part)
+            xp.multiply(columns[..., index : index + width], minus, out=part)
     return result
 
 
 def _with_bias(bias: Array, amount: float, order: str) -> Array:
     """Return the bias with `amount` added to that of the forget gate."""
-    width, at = bias.shape[0] // 4, order.index("f")
+    width, index = bias.shape[0] // 4, order.index("f")
     result = bias.copy()
-    result[at * width : (at + 1) * width] += amount
+    result[index * width : (index + 1) * width] += amount
     return result
 
 
@@ -148,19 +148,19 @@ def _lstm_fits(x: Array, cs: Array, h: Array, w: Array, vectors: Sequence[Array]
         h.shape == cs.shape == (batch, width)
         and w.shape == (depth + width, 4 * width)
         and bias.shape == (4 * width,)
-        and all(each.shape == (width,) for each in peepholes)
+        and all(peephole.shape == (width,) for peephole in peepholes)
     )
 
 
-def _number_of_steps(node: Node, given: Array, there: int) -> int:
+def _number_of_steps(node: Node, array: Array, num_steps: int) -> int:
     """Return `seq_len_max`.
 
     Raises: InvalidArgumentError: it is negative, or x has fewer steps.
     """
-    count = int(given)
-    if not 0 <= count <= there:
+    count = int(array)
+    if not 0 <= count <= num_steps:
         raise errors.InvalidArgumentError(
-            f"{node.type} requires seq_len_max from 0 to {there}, the steps of x, got {count}"
+            f"{node.type} requires seq_len_max from 0 to {num_steps}, the steps of x, got {count}"
         )
     return count
 
@@ -173,13 +173,13 @@ def _lstm(node: Node, device: Device) -> KernelFunction:
     forget, clip, peephole = attrs.get("forget_bias", 0), attrs["cell_clip"], attrs["use_peephole"]
     layer = len(node.inputs) == 9
 
-    def run(*given: Array) -> tuple[Array, ...]:
-        x, cs, h, w, *vectors = _widened(given[-8:], narrow)
+    def run(*array: Array) -> tuple[Array, ...]:
+        x, cs, h, w, *vectors = _widened(array[-8:], narrow)
         x = x if layer else x[None]
-        _refuse_unless(_lstm_fits(x, cs, h, w, vectors), node, given)
-        (there, batch, depth), width = x.shape, h.shape[1]
-        count = _number_of_steps(node, given[0], there) if layer else 1
-        outputs = [new_array(device, (there, batch, width), x.dtype) for _ in range(7)]
+        _refuse_unless(_lstm_fits(x, cs, h, w, vectors), node, array)
+        (num_steps, batch, depth), width = x.shape, h.shape[1]
+        count = _number_of_steps(node, array[0], num_steps) if layer else 1
+        outputs = [new_array(device, (num_steps, batch, width), x.dtype) for _ in range(7)]
         bias = _with_bias(vectors[3], forget, order)
         if layer:
             w, bias = _arranged(xp, w, order), _arranged(xp, bias, order)
@@ -188,8 +188,8 @@ def _lstm(node: Node, device: Device) -> KernelFunction:
             gates = new_array(device, (count * batch, 4 * width), x.dtype)
             xp.matmul(x[:count].reshape(count * batch, depth), w[:depth], out=gates)
             gates = xp.add(gates, bias, out=gates).reshape(count, batch, 4 * width)
-            for at in range(count):
-                cs, h = steps.step(at, gates[at], cs, h)
+            for index in range(count):
+                cs, h = steps.step(index, gates[index], cs, h)
         else:  # too few rows: arranging the weights would take longer than the product
             product = xp.matmul(xp.concatenate([x[0], h], 1), w)
             steps.step(0, _arranged(xp, xp.add(product, bias, out=product), order), cs, None)
@@ -247,21 +247,21 @@ class _Backward:
         through = xp.empty(cs.shape, cs.dtype)
         transposed = None if weights is None else weights.T
         rows = gates.reshape(*gates.shape[:2], 4 * gates.shape[3])
-        for at in reversed(range(len(gates))):
-            add(h, h_grad[at], out=h)
-            to_o = gates[at, :, 3]
-            multiply(h, self._to_o[at], out=to_o)
-            multiply(h, self._to_cell[at], out=through)
-            add(cs, cs_grad[at], out=cs)
+        for index in reversed(range(len(gates))):
+            add(h, h_grad[index], out=h)
+            to_o = gates[index, :, 3]
+            multiply(h, self._to_o[index], out=to_o)
+            multiply(h, self._to_cell[index], out=through)
+            add(cs, cs_grad[index], out=cs)
             add(cs, through, out=cs)
             if self.peepholes:
                 cs += to_o * self.peepholes[2]
-            multiply(self._to_gates[at], cs[:, None], out=gates[at, :, :3])
-            multiply(cs, f[at], out=cs)
+            multiply(self._to_gates[index], cs[:, None], out=gates[index, :, :3])
+            multiply(cs, f[index], out=cs)
             for gate, weight in zip("if", self.peepholes, strict=False):
-                cs += gates[at, :, self.order.index(gate)] * weight
+                cs += gates[index, :, self.order.index(gate)] * weight
             if transposed is not None:
-                xp.dot(rows[at], transposed, out=h)
+                xp.dot(rows[index], transposed, out=h)
 
     def by_peepholes(self) -> list[Array]:
         """Return the gradients of wci, wcf and wco."""
@@ -280,8 +280,8 @@ def _behind(xp: Any, first: Array, values: Array) -> Array:
     return xp.concatenate([first[None], values])[: len(values)]
 
 
-def _checked_values(node: Node, given: Sequence[Array], begin: int, shape: Any) -> None:
-    _refuse_unless(all(value.shape == shape for value in given[begin:]), node, given)
+def _checked_values(node: Node, arrays: Sequence[Array], begin: int, shape: Any) -> None:
+    _refuse_unless(all(value.shape == shape for value in arrays[begin:]), node, arrays)
 
 
 @kernel("LSTMBlockCellGrad", device=ARRAY_DEVICE, heavy=True)
@@ -289,11 +289,11 @@ def _lstm_cell_grad(node: Node, device: Device) -> KernelFunction:
     xp, order, peephole = device.xp, _ORDER["LSTMBlockCell"], node.attrs["use_peephole"]
     narrow = node.outputs[0].dtype in NARROW
 
-    def run(*given: Array) -> tuple[Array, ...]:
-        x, cs, h, w, *vectors = _widened(given[:8], narrow)
-        _refuse_unless(_lstm_fits(x[None], cs, h, w, vectors), node, given)
-        _checked_values(node, given, 8, h.shape)
-        *values, cs_grad, h_grad = [value[None] for value in _widened(given[8:], narrow)]
+    def run(*array: Array) -> tuple[Array, ...]:
+        x, cs, h, w, *vectors = _widened(array[:8], narrow)
+        _refuse_unless(_lstm_fits(x[None], cs, h, w, vectors), node, array)
+        _checked_values(node, array, 8, h.shape)
+        *values, cs_grad, h_grad = [value[None] for value in _widened(array[8:], narrow)]
         back = _Backward(xp, order, values, cs[None], vectors[:3] if peephole else ())
         back.run(cs_grad, h_grad, None)
         gates = back.gates.reshape(h.shape[0], 4 * h.shape[1])
@@ -307,14 +307,14 @@ def _lstm_grad(node: Node, device: Device) -> KernelFunction:
     order = _ORDER[node.type.replace("Grad", "")]
     xp, peephole, narrow = device.xp, node.attrs["use_peephole"], node.outputs[0].dtype in NARROW
 
-    def run(*given: Array) -> tuple[Array, ...]:
-        x, cs, h, w, *vectors = _widened(given[1:9], narrow)
-        _refuse_unless(_lstm_fits(x, cs, h, w, vectors), node, given)
-        (there, batch, depth), width = x.shape, h.shape[1]
-        _checked_values(node, given, 9, (there, batch, width))
-        count = _number_of_steps(node, given[0], there)
-        cut = _widened([value[:count] for value in given[9:]], narrow)
-        *values, shown, cs_grad, h_grad = cut
+    def run(*array: Array) -> tuple[Array, ...]:
+        x, cs, h, w, *vectors = _widened(array[1:9], narrow)
+        _refuse_unless(_lstm_fits(x, cs, h, w, vectors), node, array)
+        (num_steps, batch, depth), width = x.shape, h.shape[1]
+        _checked_values(node, array, 9, (num_steps, batch, width))
+        count = _number_of_steps(node, array[0], num_steps)
+        cut = _widened([value[:count] for value in array[9:]], narrow)
+        *values, hidden, cs_grad, h_grad = cut
         back = _Backward(
             xp, order, values, _behind(xp, cs, values[1]), vectors[:3] if peephole else ()
         )
@@ -325,7 +325,7 @@ def _lstm_grad(node: Node, device: Device) -> KernelFunction:
         x_grad[count:] = 0
         w_grad = new_array(device, w.shape, w.dtype)
         xp.matmul(x[:count].reshape(count * batch, depth).T, rows, out=w_grad[:depth])
-        states = _behind(xp, h, shown).reshape(count * batch, width)
+        states = _behind(xp, h, hidden).reshape(count * batch, width)
         xp.matmul(states.T, rows, out=w_grad[depth:])
         by_vectors = [*back.by_peepholes(), rows.sum(0)]
         return _narrowed([x_grad, back.cs, back.h, w_grad, *by_vectors], node)
@@ -362,9 +362,9 @@ def _gru_fits(x: Array, h: Array, w_ru: Array, w_c: Array, b_ru: Array, b_c: Arr
 def _gru(node: Node, device: Device) -> KernelFunction:
     xp, narrow = device.xp, node.outputs[0].dtype in NARROW
 
-    def run(*given: Array) -> tuple[Array, ...]:
-        x, h, w_ru, w_c, b_ru, b_c = values = _widened(given, narrow)
-        _refuse_unless(_gru_fits(*values), node, given)
+    def run(*array: Array) -> tuple[Array, ...]:
+        x, h, w_ru, w_c, b_ru, b_c = values = _widened(array, narrow)
+        _refuse_unless(_gru_fits(*values), node, array)
         depth, width = x.shape[1], h.shape[1]
         both = xp.concatenate([x, h], 1)
         gates = xp.matmul(both, w_ru)
@@ -384,10 +384,10 @@ def _gru(node: Node, device: Device) -> KernelFunction:
 def _gru_grad(node: Node, device: Device) -> KernelFunction:
     xp, narrow = device.xp, node.outputs[0].dtype in NARROW
 
-    def run(*given: Array) -> tuple[Array, ...]:
-        values = _widened(given, narrow)
-        _refuse_unless(_gru_fits(*values[:6]), node, given)
-        _checked_values(node, given, 6, given[1].shape)
+    def run(*array: Array) -> tuple[Array, ...]:
+        values = _widened(array, narrow)
+        _refuse_unless(_gru_fits(*values[:6]), node, array)
+        _checked_values(node, array, 6, array[1].shape)
         x, h, w_ru, w_c, _, _, r, u, c, d_h = values
         depth, width = x.shape[1], h.shape[1]
         one = xp.ones((), h.dtype)

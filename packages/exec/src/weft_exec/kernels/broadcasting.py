@@ -32,12 +32,12 @@ def _broadcast_to(node: Node, device: Device) -> KernelFunction:
                 filled = np.empty(target, x.dtype)  # quicker than a view, and to work with
                 filled[...] = x
                 return filled
-            found = xp.broadcast_to(x, target)
+            result = xp.broadcast_to(x, target)
         except ValueError:
             raise errors.InvalidArgumentError(
                 f"shape {format_dims(x.shape)} cannot be broadcast to {format_dims(target)}"
             ) from None
-        return found if xp is np else found.copy()
+        return result if xp is np else result.copy()
 
     return run
 
@@ -68,17 +68,17 @@ def _broadcast_gradient_args(node: Node, device: Device) -> KernelFunction:
 
     def run(a: Any, b: Any) -> tuple[Any, Any]:
         nonlocal last
-        known_a, known_b, known, found = last
+        known_a, known_b, known, result = last
         # Shape returns one array for each shape; a fed array may have changed meanwhile.
         if a is known_a and b is known_b and not (a.flags.writeable or b.flags.writeable):
-            return found  # type: ignore[no-any-return]  # because `last` has no types
+            return result  # type: ignore[no-any-return]  # because `last` has no types
         shapes = (a.tobytes(), b.tobytes())  # which rarely change from step to step
         if shapes != known:
             sizes = sizes_of(a), sizes_of(b)
-            whole = _broadcast(*sizes)
-            first, second = [np.array(repeated_axes(shape, whole), dtype) for shape in sizes]
-            found = (first, second)
-        last = (a, b, shapes, found)
-        return found  # type: ignore[no-any-return]  # because `last` has no types
+            full_shape = _broadcast(*sizes)
+            first, second = [np.array(repeated_axes(shape, full_shape), dtype) for shape in sizes]
+            result = (first, second)
+        last = (a, b, shapes, result)
+        return result  # type: ignore[no-any-return]  # because `last` has no types
 
     return run

@@ -52,8 +52,8 @@ class _LogUniform(_Distribution):
         self._log_range = np.log1p(float(limit))
 
     def draw(self, uniform: Array) -> Array:
-        found = np.exp(uniform * self._log_range).astype(np.int64) - 1
-        return np.asarray(found % self._limit)
+        result = np.exp(uniform * self._log_range).astype(np.int64) - 1
+        return np.asarray(result % self._limit)
 
     def probability(self, classes: Array) -> Array:
         wide = classes.astype(np.float64)
@@ -68,8 +68,8 @@ class _Weighted(_Distribution):
         self._weights = weights / max(self._sums[-1], np.finfo(np.float64).tiny)
 
     def draw(self, uniform: Array) -> Array:
-        found = np.searchsorted(self._sums, uniform * self._sums[-1], side="right")
-        return np.asarray(np.minimum(found, len(self._sums) - 1), np.int64)
+        result = np.searchsorted(self._sums, uniform * self._sums[-1], side="right")
+        return np.asarray(np.minimum(result, len(self._sums) - 1), np.int64)
 
     def probability(self, classes: Array) -> Array:
         inside = (classes >= 0) & (classes < len(self._weights))
@@ -84,14 +84,14 @@ def _draws(words: philox.Words, count: int, unique: bool, source: _Distribution)
         philox.fill_uniform(words, uniform, np)
         return source.draw(uniform)
 
-    drawn = fresh(count)
+    samples = fresh(count)
     if not unique:
-        return drawn, count
+        return samples, count
     while True:
-        first = np.sort(np.unique(drawn, return_index=True)[1])
+        first = np.sort(np.unique(samples, return_index=True)[1])
         if len(first) >= count:
-            return drawn[first[:count]], int(first[count - 1]) + 1
-        drawn = np.concatenate([drawn, fresh(len(drawn))])
+            return samples[first[:count]], int(first[count - 1]) + 1
+        samples = np.concatenate([samples, fresh(len(samples))])
 
 
 def _expected(probability: Array, tries: int, count: int, unique: bool) -> Array:
@@ -229,9 +229,9 @@ def _hits(true_classes: Array, sampled: Array) -> tuple[Array, Array]:
     flat, ordered = true_classes.reshape(-1), sampled[order]
     first = np.searchsorted(ordered, flat, "left")
     counts = np.searchsorted(ordered, flat, "right") - first
-    which = np.repeat(np.arange(flat.size), counts)
-    steps = np.arange(which.size) - np.repeat(np.cumsum(counts) - counts, counts)
-    return which // true_classes.shape[1], order[first[which] + steps]
+    row = np.repeat(np.arange(flat.size), counts)
+    steps = np.arange(row.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    return row // true_classes.shape[1], order[first[row] + steps]
 
 
 @kernel("ComputeAccidentalHits")

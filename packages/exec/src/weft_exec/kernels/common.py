@@ -147,11 +147,13 @@ def over_rows(function: Function, x: Array, row: Array, out: Array) -> Array:
         return function(x, row, out=out)  # type: ignore[no-any-return]  # because ufuncs are Any
     wide = np.empty((fold, width), row.dtype)
     wide[...] = row
-    whole = rows // fold * fold * width
+    full_count = rows // fold * fold * width
     flat, into = x.reshape(-1), out.reshape(-1)
     shape = (-1, fold * width)
-    function(flat[:whole].reshape(shape), wide.reshape(-1), out=into[:whole].reshape(shape))
-    function(flat[whole:].reshape(-1, width), row, out=into[whole:].reshape(-1, width))
+    function(
+        flat[:full_count].reshape(shape), wide.reshape(-1), out=into[:full_count].reshape(shape)
+    )
+    function(flat[full_count:].reshape(-1, width), row, out=into[full_count:].reshape(-1, width))
     return out
 
 
@@ -210,17 +212,19 @@ def choose_into(condition: Array, t: Any, e: Any, out: Array) -> None:
     target = out.view(word)
     operands = [condition.view(np.int8), t.view(word), e.view(word)]
     operands = [
-        np.broadcast_to(each, out.shape) if each.ndim and each.shape != out.shape else each
-        for each in operands
+        np.broadcast_to(operand, out.shape)
+        if operand.ndim and operand.shape != out.shape
+        else operand
+        for operand in operands
     ]
-    if not all(each.flags.c_contiguous or not each.ndim for each in (*operands, target)):
+    if not all(operand.flags.c_contiguous or not operand.ndim for operand in (*operands, target)):
         _choose_bits(operands[0], operands[1], operands[2], target)
         return
-    flat = [each.reshape(-1) if each.ndim else each for each in (*operands, target)]
+    flat = [operand.reshape(-1) if operand.ndim else operand for operand in (*operands, target)]
     for start in range(0, out.size, _BLOCK):
         part = slice(start, start + _BLOCK)
-        which, ones, others, into = [each[part] if each.ndim else each for each in flat]
-        _choose_bits(which, ones, others, into)
+        mask, ones, others, into = [item[part] if item.ndim else item for item in flat]
+        _choose_bits(mask, ones, others, into)
 
 
 def _choose_bits(condition: Array, t: Any, e: Any, out: Array) -> None:

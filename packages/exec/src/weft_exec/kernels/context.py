@@ -63,11 +63,11 @@ class StepContext:
     @property
     def rendezvous(self) -> Rendezvous:
         """The rendezvous of the partitions of the step."""
-        found = self._rendezvous
-        if found is None:
-            found = self._rendezvous = Rendezvous()
-            self.cancellation.register(found.abort)
-        return found
+        rendezvous = self._rendezvous
+        if rendezvous is None:
+            rendezvous = self._rendezvous = Rendezvous()
+            self.cancellation.register(rendezvous.abort)
+        return rendezvous
 
     def at_end(self, callback: Callable[[], None]) -> int:
         """Call `callback()` when the step has ended, with or without an error; at once if it has.

@@ -49,8 +49,8 @@ def _assert(node: Node, device: Device) -> KernelFunction:
 
     def run(condition: Any, *data: Any) -> None:
         if not condition:
-            shown = " ".join(f"[{summarize(value, limit)}]" for value in data)
-            raise errors.InvalidArgumentError(f"assertion failed: {shown}")
+            text = " ".join(f"[{summarize(value, limit)}]" for value in data)
+            raise errors.InvalidArgumentError(f"assertion failed: {text}")
 
     return run
 
@@ -88,8 +88,8 @@ def _print(node: Node, device: Device) -> KernelFunction:
 
     def run(x: Any, *data: Any) -> Any:
         if count is None or count.next() < first:
-            shown = "".join(f"[{summarize(value, limit)}]" for value in data)
-            _write(sys.stderr, f"{message}{shown}\n")
+            text = "".join(f"[{summarize(value, limit)}]" for value in data)
+            _write(sys.stderr, f"{message}{text}\n")
         return x
 
     return run
@@ -162,9 +162,9 @@ def _py_func(node: Node, device: Device) -> KernelFunction:
         if len(types) == 1 and isinstance(result, list | tuple) and len(values) != 1:
             values = [result]
         if result is None or len(values) != len(types):
-            given = "None" if result is None else f"{len(values)} values"
+            received = "None" if result is None else f"{len(values)} values"
             raise errors.InvalidArgumentError(
-                f"the Python function must return {len(types)} values, got {given}"
+                f"the Python function must return {len(types)} values, got {received}"
             )
         results = [
             _from_python(v, t, i) for i, (v, t) in enumerate(zip(values, types, strict=True))

@@ -78,13 +78,13 @@ class Convolution:
 
     def geometry(self, inner: Sizes, taps: Sizes) -> tuple[Sizes, Sizes, Sizes]:
         """Return number of windows, zeros before and zeros after, for each spatial axis."""
-        found = [
+        result = [
             slide(n, k, stride, dilation, self.padding, pads)
             for n, k, stride, dilation, pads in zip(
                 inner, taps, self.strides, self.dilations, self.pads, strict=True
             )
         ]
-        counts, before, after = zip(*found, strict=True)
+        counts, before, after = zip(*result, strict=True)
         return counts, before, after
 
     def is_product(self, inner: Sizes, taps: Sizes, geometry: tuple[Sizes, Sizes, Sizes]) -> bool:
@@ -100,12 +100,12 @@ class Convolution:
                 f"{filter_shape[-2]}"
             )
 
-    def check_grad(self, got: Sizes, batch: int, counts: Sizes, depth: int) -> None:
+    def check_grad(self, sizes: Sizes, batch: int, counts: Sizes, depth: int) -> None:
         """Raise InvalidArgumentError unless out_backprop has the output's shape."""
-        if got != (batch, *counts, depth):
+        if sizes != (batch, *counts, depth):
             raise errors.InvalidArgumentError(
                 f"{self.op} requires out_backprop of {[batch, *counts, depth]} "
-                f"(channels last), got {list(got)}"
+                f"(channels last), got {list(sizes)}"
             )
 
     def last_shape(self, sizes: Any) -> Sizes:
@@ -193,20 +193,20 @@ def forward(conv: Convolution) -> KernelFunction:
     def run(x: Any, filters: Any) -> Any:
         nonlocal sizes
         x = channels_last(x, conv.data_format)
-        known = sizes
-        if known is None or (x.shape, filters.shape) != known.shapes:
-            sizes = known = _Sizes(conv, x.shape, filters.shape)
+        last_sizes = sizes
+        if last_sizes is None or (x.shape, filters.shape) != last_sizes.shapes:
+            sizes = last_sizes = _Sizes(conv, x.shape, filters.shape)
         filters = contiguous(filters, conv.wide, device)
-        x = known.margins.around(x, conv.wide, device)
-        if known.at_once:
-            if known.view is not None:
-                x = strided(xp, x, *known.view)
-            result = new_array(device, known.result, conv.wide)
-            into = result.reshape(known.rows, known.result[-1])
-            matrix = filters.reshape(known.depth, known.result[-1])
-            xp.dot(x.reshape(known.rows, known.depth), matrix, out=into)
+        x = last_sizes.margins.around(x, conv.wide, device)
+        if last_sizes.at_once:
+            if last_sizes.view is not None:
+                x = strided(xp, x, *last_sizes.view)
+            result = new_array(device, last_sizes.result, conv.wide)
+            into = result.reshape(last_sizes.rows, last_sizes.result[-1])
+            matrix = filters.reshape(last_sizes.depth, last_sizes.result[-1])
+            xp.dot(x.reshape(last_sizes.rows, last_sizes.depth), matrix, out=into)
         else:
-            result = _convolve(x, filters, conv.strides, conv.dilations, known.counts, device)
+            result = _convolve(x, filters, conv.strides, conv.dilations, last_sizes.counts, device)
         return from_channels_last(result, conv.data_format, conv.dtype, device)
 
     return run
@@ -332,8 +332,8 @@ class _Runs:
             run *= taps[axis]
         self.first = run < FEW_CHANNELS
         self.side_by_side = conv.device.xp is np and self.taps == list(taps)
-        every = zip(conv.strides, conv.dilations, self._merged, strict=True)
-        self._steps = [d if one else s for s, d, one in every]
+        interval = zip(conv.strides, conv.dilations, self._merged, strict=True)
+        self._steps = [d if one else s for s, d, one in interval]
         self._dilations = conv.dilations
 
     def merged(self, shares: Array, windows: int, taps: int) -> Array:
@@ -350,8 +350,8 @@ class _Runs:
 
     def places(self, tap: Sizes, sizes: Sizes) -> tuple[slice, ...]:
         """Return the slices of the image to which a tap's contributions are added."""
-        every = zip(tap, self._dilations, self._steps, sizes, strict=True)
-        return tuple(slice(t * d, t * d + (n - 1) * step + 1, step) for t, d, step, n in every)
+        interval = zip(tap, self._dilations, self._steps, sizes, strict=True)
+        return tuple(slice(t * d, t * d + (n - 1) * step + 1, step) for t, d, step, n in interval)
 
 
 def _scatter_side_by_side(
@@ -377,17 +377,17 @@ def _scatter_side_by_side(
     width = channels * (prod(taps) if runs.first else 1) + depth
     row_bytes = prod(counts[1:]) * width * conv.wide.itemsize
     limit = COLUMN_BYTES if runs.first else SHARE_BYTES
-    whole: Array = np.empty(0, conv.wide)
+    array: Array = np.empty(0, conv.wide)
     for images, rows in blocks(np, grad.shape[0], counts[0], row_bytes, limit):
         count = images.stop - images.start
         if not rows.start:
             full = (channels, *sizes, count) if runs.first else (*sizes, count, channels)
-            whole = new_array(device, full, conv.wide)
-            whole.fill(0)
+            array = new_array(device, full, conv.wide)
+            array.fill(0)
         block = contiguous(np.moveaxis(grad[images, rows], 0, -2), conv.wide, device)
         flat, places = block.reshape(-1, depth), block.shape[:-1]
         lead = (slice(None),) if runs.first else ()
-        target = whole[(*lead, slice(rows.start * conv.strides[0], None))]
+        target = array[(*lead, slice(rows.start * conv.strides[0], None))]
         if runs.first:
             shares = np.matmul(matrix, flat.T).reshape(*taps, channels, *places)
         else:
@@ -400,8 +400,10 @@ def _scatter_side_by_side(
             view = target[(*lead, *runs.places(tap, places[:-1]))]
             np.add(view, share, out=view)
         if rows.stop == counts[0]:
-            found = np.moveaxis(whole, (-1, 0) if runs.first else -2, (0, -1) if runs.first else 0)
-            np.copyto(result[images], found[(slice(None), *inside)])
+            matches = np.moveaxis(
+                array, (-1, 0) if runs.first else -2, (0, -1) if runs.first else 0
+            )
+            np.copyto(result[images], matches[(slice(None), *inside)])
     return result
 
 
@@ -419,9 +421,9 @@ def _scatter(
     taps, channels, axes = filters.shape[:-2], filters.shape[-2], len(counts)
     sizes = [b + n + a for b, n, a in zip(before, shape[1:-1], after, strict=True)]
     full = (channels, batch, *sizes) if runs.first else (batch, *sizes, channels)
-    whole = new_array(conv.device, full, conv.wide)
-    whole.fill(0)
-    last = xp.moveaxis(whole, 0, -1) if runs.first else whole
+    output = new_array(conv.device, full, conv.wide)
+    output.fill(0)
+    last = xp.moveaxis(output, 0, -1) if runs.first else output
     matrix = filters.reshape(prod(filters.shape[:-1]), depth)
     row_bytes = prod(counts[1:]) * prod(taps) * channels * conv.wide.itemsize
     for images, rows in (
@@ -438,12 +440,12 @@ def _scatter(
         shares = runs.merged(shares, 1, 1 + axes)
         target = last[images, rows.start * conv.strides[0] :]
         for tap in product(*map(range, runs.taps)):
-            chosen: tuple[Any, ...] = (*(slice(None),) * (1 + axes), *tap)
-            share = shares[chosen]
+            selected: tuple[Any, ...] = (*(slice(None),) * (1 + axes), *tap)
+            share = shares[selected]
             view = target[(slice(None), *runs.places(tap, share.shape[1:-1]))]
             xp.add(view, share, out=view)
     if not runs.first and not any(before) and not any(after):
-        return whole
+        return output
     inside = tuple(slice(b, b + n) for b, n in zip(before, shape[1:-1], strict=True))
     return contiguous(last[(slice(None), *inside)], conv.wide, conv.device)
 
@@ -472,7 +474,7 @@ class Depthwise(Convolution):
         self, inner: Sizes, taps: Sizes, counts: Sizes, before: Sizes
     ) -> list[tuple[Sizes, tuple[slice, ...], tuple[slice, ...]]]:
         """Return each tap that meets the input, with the slices of outputs and inputs."""
-        found = []
+        result = []
         for tap in product(*map(range, taps)):
             places = [
                 tap_slices(t * d, n, s, b, c)
@@ -482,8 +484,8 @@ class Depthwise(Convolution):
             ]
             if all(out.stop > out.start for out, _ in places):
                 outs, ins = zip(*places, strict=True)
-                found.append((tap, (_ALL, *outs), (_ALL, *ins)))
-        return found
+                result.append((tap, (_ALL, *outs), (_ALL, *ins)))
+        return result
 
 
 def _along_rows(weights: Array, width: int, xp: Any) -> Array:
@@ -512,20 +514,20 @@ def depthwise_forward(conv: Depthwise) -> KernelFunction:
     def run(x: Any, filters: Any) -> Any:
         nonlocal sizes
         x, filters = widened(channels_last(x, conv.data_format)), widened(filters)
-        known = sizes
-        if known is None or (x.shape, filters.shape) != known.shapes:
-            sizes = known = _Sizes(conv, x.shape, filters.shape)
+        last_sizes = sizes
+        if last_sizes is None or (x.shape, filters.shape) != last_sizes.shapes:
+            sizes = last_sizes = _Sizes(conv, x.shape, filters.shape)
         channels, multiplier = filters.shape[2:]
-        counts = known.counts
+        counts = last_sizes.counts
         result = new_array(device, (x.shape[0], *counts, channels, multiplier), conv.wide)
         flat = result.reshape(*result.shape[:3], channels * multiplier)
         parts = conv.parts(x.shape[0], prod(x.shape[1:]) + prod(result.shape[1:]))
         if xp is np and result.size and in_one_pass.fits:
             for images in parts:
-                source = known.margins.around(x[images], conv.wide, device)
+                source = last_sizes.margins.around(x[images], conv.wide, device)
                 in_one_pass.into(result[images], source, filters)
             return from_channels_last(flat, conv.data_format, conv.dtype, device)
-        taps = conv.taps(x.shape[1:-1], filters.shape[:2], counts, known.before)
+        taps = conv.taps(x.shape[1:-1], filters.shape[:2], counts, last_sizes.before)
         scratch: Any = None
         for images in parts:
             source, target = x[images], result[images]

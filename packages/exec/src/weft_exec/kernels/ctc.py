@@ -120,10 +120,10 @@ def _without_nulls(op: str, rows: Array, values: Array, classes: int) -> tuple[A
         return rows, values
     bad = (rows[1:] == rows[:-1]) & null[:-1] & ~null[1:]
     if bad.any():
-        at = int(np.argmax(bad)) + 1
+        index = int(np.argmax(bad)) + 1
         raise errors.InvalidArgumentError(
-            f"{op} requires labels below {classes - 1}, that of the blank, got {values[at - 1]} "
-            f"before {values[at]} in sequence {rows[at]}"
+            f"{op} requires labels below {classes - 1}, that of the blank, got {values[index - 1]} "
+            f"before {values[index]} in sequence {rows[index]}"
         )
     return rows[~null], values[~null]
 
@@ -135,10 +135,10 @@ def _enough_time(op: str, labels: _Labels, lengths: Array, ignore: bool) -> Arra
     """
     fits = np.asarray(labels.counts <= lengths)
     if not fits.all() and not ignore:
-        at = int(np.argmin(fits))
+        index = int(np.argmin(fits))
         raise errors.InvalidArgumentError(
-            f"{op} requires a sequence_length of {labels.counts[at]} or more for the labels of "
-            f"sequence {at}, got {lengths[at]}"
+            f"{op} requires a sequence_length of {labels.counts[index]} or more for the labels of "
+            f"sequence {index}, got {lengths[index]}"
         )
     return fits
 
@@ -190,7 +190,7 @@ class _Lattice:
         """Return the log-probability of all paths from each state to the end, less its emission."""
         beta = np.empty(emitted.shape)
         end = np.where(self.last, 0.0, -np.inf)
-        ended = lengths == np.arange(1, len(emitted) + 1)[:, None]
+        is_last = lengths == np.arange(1, len(emitted) + 1)[:, None]
         following = np.full((len(lengths), emitted.shape[2] + 2), -np.inf)
         skip = np.full(self.skip.shape, -np.inf)
         skip[:, :-2] = self.skip[:, 2:]
@@ -199,7 +199,7 @@ class _Lattice:
             np.add(following[:, 2:], skip, out=ways)
             np.logaddexp(ways, following[:, 1:-1], out=ways)
             np.logaddexp(ways, self._kept(following[:, :-2]), out=ways)
-            np.copyto(ways, end, where=ended[t][:, None])
+            np.copyto(ways, end, where=is_last[t][:, None])
             np.add(ways, emitted[t], out=following[:, :-2])
         return beta
 
@@ -233,7 +233,7 @@ def _loss(node: Node, device: Device) -> KernelFunction:
         times, batch, classes = x.shape
         blank = classes - 1 if op == "CTCLoss" else 0
         labels = _labels(op, indices, values, batch, node, classes)
-        counted = _enough_time(op, labels, lengths, ignore) & (lengths > 0)
+        is_counted = _enough_time(op, labels, lengths, ignore) & (lengths > 0)
         if not batch or not times:
             return np.zeros(batch, exact), np.zeros(shape, exact)
         log_y = _log_softmax(x)
@@ -241,14 +241,16 @@ def _loss(node: Node, device: Device) -> KernelFunction:
         emitted = np.take_along_axis(log_y, lattice.symbols[None], 2)
         passed = lattice.forward(emitted)
         ends = np.take_along_axis(passed, np.maximum(lengths - 1, 0)[None, :, None], 0)[0]
-        whole = _log_sum(*np.where(lattice.last, ends, -np.inf).T) if ends.shape[1] else ends[:, 0]
+        log_likelihood = (
+            _log_sum(*np.where(lattice.last, ends, -np.inf).T) if ends.shape[1] else ends[:, 0]
+        )
         passed += lattice.backward(emitted, lengths)
-        passed -= np.where(np.isneginf(whole), 0.0, whole)[:, None]
+        passed -= np.where(np.isneginf(log_likelihood), 0.0, log_likelihood)[:, None]
         np.exp(passed, out=passed)
-        inside = (np.arange(times)[:, None] < lengths) & counted
+        inside = (np.arange(times)[:, None] < lengths) & is_counted
         grad = np.zeros(shape, exact)
         grad[:times] = _gradient(lattice, passed, log_y, inside, blank)
-        loss = np.where(counted, -whole, 0.0)
+        loss = np.where(is_counted, -log_likelihood, 0.0)
         return loss.astype(exact), grad
 
     return run
@@ -257,11 +259,11 @@ def _loss(node: Node, device: Device) -> KernelFunction:
 # ------------------------------------------------------------------------------- decoders
 
 
-def _sparse(table: Array, kept: Array) -> tuple[Array, Array, Array]:
+def _sparse(table: Array, array: Array) -> tuple[Array, Array, Array]:
     """Return the kept entries of each row as a sparse matrix, moved to the left."""
-    rows, columns = np.nonzero(kept)
-    counts = kept.sum(1)
-    places = (np.cumsum(kept, 1) - 1)[rows, columns]
+    rows, columns = np.nonzero(array)
+    counts = array.sum(1)
+    places = (np.cumsum(array, 1) - 1)[rows, columns]
     indices = np.stack([rows, places], 1).astype(np.int64)
     shape = np.array([len(table), counts.max(initial=0)], np.int64)
     return indices, table[rows, columns].astype(np.int64), shape
@@ -282,11 +284,11 @@ def _greedy(node: Node, device: Device) -> KernelFunction:
             )
         best = x.argmax(2).T
         inside = np.arange(times) < lengths[:, None]
-        kept = inside & (best != index)
+        mask = inside & (best != index)
         if merge:
-            kept[:, 1:] &= best[:, 1:] != best[:, :-1]
+            mask[:, 1:] &= best[:, 1:] != best[:, :-1]
         top = np.where(inside, x.max(2).T, 0).sum(1, dtype=np.float64)
-        return (*_sparse(best, kept), -top[:, None].astype(x.dtype))
+        return (*_sparse(best, mask), -top[:, None].astype(x.dtype))
 
     return run
 
@@ -318,26 +320,26 @@ class _Beams:
         total = _log_sum(self.blank, self.label)
         labels = _best_labels(log_y[:, :-1], 2 * width + 1)
         scores = np.take_along_axis(log_y, labels, 1)
-        there = total > -np.inf
-        child = (self.parent[:, None, :] == self.own[:, :, None]) & there[:, :, None]
-        child &= there[:, None, :] & (self.last >= 0)[:, None, :]
+        is_possible = total > -np.inf
+        child = (self.parent[:, None, :] == self.own[:, :, None]) & is_possible[:, :, None]
+        child &= is_possible[:, None, :] & (self.last >= 0)[:, None, :]
         blank, label = self._stay(log_y, total, child)
         grown = self._grow(labels, scores, total, child)
         both = np.concatenate([_log_sum(blank, label), grown.reshape(batch, -1)], 1)
         order = _largest(both, width)
-        stays = order < width
-        slot = np.where(stays, order, (order - width) // max(labels.shape[1], 1))
-        choice = np.where(stays, 0, (order - width) % max(labels.shape[1], 1))
+        is_surviving = order < width
+        slot = np.where(is_surviving, order, (order - width) // max(labels.shape[1], 1))
+        choice = np.where(is_surviving, 0, (order - width) % max(labels.shape[1], 1))
         added = np.take_along_axis(labels, choice, 1) if labels.size else np.full_like(order, -1)
-        added = np.where(stays, -1, added)
+        added = np.where(is_surviving, -1, added)
         best = np.take_along_axis(both, order, 1)
-        own = np.take_along_axis(self.own, slot, 1)
+        text = np.take_along_axis(self.own, slot, 1)
         updates = {
-            "blank": np.where(stays, np.take_along_axis(blank, slot, 1), -np.inf),
-            "label": np.where(stays, np.take_along_axis(label, slot, 1), best),
-            "last": np.where(stays, np.take_along_axis(self.last, slot, 1), added),
-            "own": np.where(stays, own, _mixed(own, added)),
-            "parent": np.where(stays, np.take_along_axis(self.parent, slot, 1), own),
+            "blank": np.where(is_surviving, np.take_along_axis(blank, slot, 1), -np.inf),
+            "label": np.where(is_surviving, np.take_along_axis(label, slot, 1), best),
+            "last": np.where(is_surviving, np.take_along_axis(self.last, slot, 1), added),
+            "own": np.where(is_surviving, text, _mixed(text, added)),
+            "parent": np.where(is_surviving, np.take_along_axis(self.parent, slot, 1), text),
         }
         for key, value in updates.items():
             setattr(self, key, np.where(running[:, None], value, getattr(self, key)))
@@ -347,21 +349,21 @@ class _Beams:
     def _stay(self, log_y: Array, total: Array, child: Array) -> tuple[Array, Array]:
         """Return the unchanged prefixes: after a blank, or after a repetition of the last label."""
         repeated = self.last[:, :, None] == self.last[:, None, :]
-        given = np.where(repeated, self.blank[:, :, None], total[:, :, None])
-        given = np.where(child, given, -np.inf).max(1)  # a prefix has one parent
+        previous = np.where(repeated, self.blank[:, :, None], total[:, :, None])
+        previous = np.where(child, previous, -np.inf).max(1)  # a prefix has one parent
         score = np.take_along_axis(log_y, np.maximum(self.last, 0), 1)
-        label = np.where(self.last < 0, -np.inf, _log_sum(self.label, given) + score)
+        label = np.where(self.last < 0, -np.inf, _log_sum(self.label, previous) + score)
         return total + log_y[:, -1:], label
 
     def _grow(self, labels: Array, scores: Array, total: Array, child: Array) -> Array:
         """Return the prefixes extended by each label, except those that are kept anyway."""
-        same = labels[:, None, :] == self.last[:, :, None]
-        before = np.where(same, self.blank[:, :, None], total[:, :, None])
+        is_repeat = labels[:, None, :] == self.last[:, :, None]
+        before = np.where(is_repeat, self.blank[:, :, None], total[:, :, None])
         grown = before + scores[:, None, :]
         row, origin, kept = np.nonzero(child)
         hit = labels[row] == self.last[row, kept][:, None]
-        found, column = np.nonzero(hit)
-        grown[row[found], origin[found], column] = -np.inf
+        result, column = np.nonzero(hit)
+        grown[row[result], origin[result], column] = -np.inf
         return grown
 
     def paths(self, count: int) -> tuple[Array, Array, Array]:
@@ -369,16 +371,16 @@ class _Beams:
         total = _log_sum(self.blank, self.label)
         order = np.argsort(-total, 1, kind="stable")[:, :count]
         score = np.take_along_axis(total, order, 1)
-        found = np.full((*order.shape, len(self.origins)), -1, np.intp)
+        result = np.full((*order.shape, len(self.origins)), -1, np.intp)
         for t in range(len(self.origins) - 1, -1, -1):
-            found[:, :, t] = np.take_along_axis(self.appended[t], order, 1)
+            result[:, :, t] = np.take_along_axis(self.appended[t], order, 1)
             order = np.take_along_axis(self.origins[t], order, 1)
-        return found, found >= 0, score
+        return result, result >= 0, score
 
 
-def _mixed(own: Array, label: Array) -> Array:
+def _mixed(array: Array, label: Array) -> Array:
     """Return the hash of an extended prefix; 64 bits make collisions unlikely."""
-    x = own * np.uint64(0x9E3779B97F4A7C15) + (label + 1).astype(np.uint64)
+    x = array * np.uint64(0x9E3779B97F4A7C15) + (label + 1).astype(np.uint64)
     x ^= x >> np.uint64(30)
     x *= np.uint64(0xBF58476D1CE4E5B9)
     x ^= x >> np.uint64(27)
@@ -416,26 +418,26 @@ def _beam_search(node: Node, device: Device) -> KernelFunction:
         log_y = _log_softmax(x)
         for t in range(times):
             beams.step(log_y[t], t < lengths)
-        found, kept, score = beams.paths(paths)
+        result, kept, score = beams.paths(paths)
         if np.isneginf(score).any():
             raise errors.InvalidArgumentError(
                 f"{op} requires top_paths up to the number of sequences that are possible, got "
                 f"{paths}"
             )
         if merge and times:
-            kept = kept & ~_repeats(found, kept)
-        parts = [_sparse(found[:, p], kept[:, p]) for p in range(paths)]
+            kept = kept & ~_repeats(result, kept)
+        parts = [_sparse(result[:, p], kept[:, p]) for p in range(paths)]
         lists = [part[i] for i in range(3) for part in parts]
         return (*lists, score.astype(x.dtype))
 
     return run
 
 
-def _repeats(found: Array, kept: Array) -> Array:
+def _repeats(array: Array, kept: Array) -> Array:
     """Return where a label equals the previous one in its path."""
-    times = np.where(kept, np.arange(found.shape[2]), -1)
+    times = np.where(kept, np.arange(array.shape[2]), -1)
     before = np.maximum.accumulate(times, 2)[:, :, :-1]
-    earlier = np.take_along_axis(found, np.maximum(before, 0), 2)
-    result = np.zeros(found.shape, np.bool_)
-    result[:, :, 1:] = (before >= 0) & (earlier == found[:, :, 1:])
+    earlier = np.take_along_axis(array, np.maximum(before, 0), 2)
+    result = np.zeros(array.shape, np.bool_)
+    result[:, :, 1:] = (before >= 0) & (earlier == array[:, :, 1:])
     return result & kept

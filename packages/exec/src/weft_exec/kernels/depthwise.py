@@ -72,15 +72,15 @@ class InOnePass:
         if last is not None and last[0] is filters and last[1] == pixels:
             return last[2]
         high, width, channels, multiplier = filters.shape
-        found = []
+        result = []
         for phase in range(min(self._strides[1], width)):
             taps = filters[:, phase :: self._strides[1]].transpose(3, 0, 1, 2)
             weights = np.empty((multiplier, high, taps.shape[2], pixels, channels), filters.dtype)
             weights[...] = taps[..., None, :]
-            found.append(weights.reshape(*taps.shape[:3], pixels * channels))
+            result.append(weights.reshape(*taps.shape[:3], pixels * channels))
         if not filters.flags.writeable:
-            self._last = (filters, pixels, found)
-        return found
+            self._last = (filters, pixels, result)
+        return result
 
 
 def _divisors(n: int) -> Iterator[int]:

@@ -38,8 +38,8 @@ def runs_on(device: DeviceDescription, node: Node) -> bool:
 def waits_on(device: DeviceDescription, node: Node) -> bool:
     """Return True if a node would wait on a device for something other than its inputs."""
     if device.kernels is None:
-        found = find_kernel(node, device.type)
-        return found is not None and found.asynchronous
+        kernel = find_kernel(node, device.type)
+        return kernel is not None and kernel.asynchronous
     return any(k.asynchronous for k in kernels_on(device, node.type) if _accepts(k, node))
 
 

@@ -48,8 +48,8 @@ def _matrix_diag(device: Device, diagonal: Any) -> Any:
     size = diagonal.shape[-1]
     result = new_array(device, (*diagonal.shape, size), diagonal.dtype)
     result[...] = 0
-    at = device.xp.arange(size)
-    result[..., at, at] = diagonal
+    index = device.xp.arange(size)
+    result[..., index, index] = diagonal
     return result
 
 
@@ -65,8 +65,8 @@ def _matrix_set_diag(device: Device, x: Any, diagonal: Any) -> Any:
         )
     result = new_array(device, x.shape, x.dtype)
     result[...] = x
-    at = device.xp.arange(size)
-    result[..., at, at] = diagonal
+    index = device.xp.arange(size)
+    result[..., index, index] = diagonal
     return result
 
 
@@ -82,10 +82,10 @@ def _bounds(k: Any) -> tuple[int, int]:
     return int(k.reshape(-1)[0]), int(k.reshape(-1)[-1])
 
 
-def _check_rank(value: Any, least: int, name: str, most: int | None = None) -> None:
-    if value.ndim < least or (most is not None and value.ndim > most):
-        wanted = f"rank {least}" if most == least else f"rank {least} or more"
-        raise errors.InvalidArgumentError(f"{name} must have {wanted}, got {list(value.shape)}")
+def _check_rank(value: Any, minimum: int, name: str, limit: int | None = None) -> None:
+    if value.ndim < minimum or (limit is not None and value.ndim > limit):
+        expected = f"rank {minimum}" if limit == minimum else f"rank {minimum} or more"
+        raise errors.InvalidArgumentError(f"{name} must have {expected}, got {list(value.shape)}")
 
 
 def _places(
@@ -103,12 +103,12 @@ def _places(
     offset = np.arange(upper, lower - 1, -1)[:, None]
     length = np.minimum(rows + np.minimum(offset, 0), columns - np.maximum(offset, 0))
     right = np.where(offset >= 0, above == "RIGHT", below == "RIGHT")
-    at = np.arange(longest) - np.where(right, longest - length, 0)
-    which, place = np.nonzero((at >= 0) & (at < length))
-    at = at[which, place]
-    offset = offset[which, 0]
+    index = np.arange(longest) - np.where(right, longest - length, 0)
+    diagonal, place = np.nonzero((index >= 0) & (index < length))
+    index = index[diagonal, place]
+    offset = offset[diagonal, 0]
     shape = (longest,) if lower == upper else (upper - lower + 1, longest)
-    return (at + np.maximum(-offset, 0), at + np.maximum(offset, 0)), (which, place), shape
+    return (index + np.maximum(-offset, 0), index + np.maximum(offset, 0)), (diagonal, place), shape
 
 
 def _filled_array(device: Device, shape: tuple[int, ...], value: Any) -> Any:

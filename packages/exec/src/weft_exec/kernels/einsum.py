@@ -23,16 +23,16 @@ def _einsum(node: Node, device: Device) -> KernelFunction:
     distinct = "".join(dict.fromkeys(letters))
     if len(distinct) < len(letters) and "..." in result:
         distinct = f"...{distinct}"
-    wanted = result if len(distinct) == len(letters) else distinct
-    plain = f"{','.join(terms)}->{wanted}"
+    expected = result if len(distinct) == len(letters) else distinct
+    plain = f"{','.join(terms)}->{expected}"
 
     def run(*inputs: Any) -> Any:
         dims = einsum_dims(equation, [x.shape for x in inputs])  # where NumPy would broadcast
-        found = np.einsum(plain, *[widened(x) for x in inputs], optimize=len(inputs) > 1)
-        if wanted is not result:
-            whole = np.zeros([size or 0 for size in dims or ()], found.dtype)
-            np.einsum(f"{result}->{wanted}", whole)[...] = found
-            found = whole
-        return as_exact(found, dtype, device)
+        matches = np.einsum(plain, *[widened(x) for x in inputs], optimize=len(inputs) > 1)
+        if expected is not result:
+            output = np.zeros([size or 0 for size in dims or ()], matches.dtype)
+            np.einsum(f"{result}->{expected}", output)[...] = matches
+            matches = output
+        return as_exact(matches, dtype, device)
 
     return run

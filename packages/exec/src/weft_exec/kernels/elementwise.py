@@ -124,19 +124,19 @@ def may_alias(definition: Definition) -> bool:
 
 def _single(part: Scalar, op: str) -> KernelFactory | None:
     """Return a factory for one primitive of the inputs in order, or of one input and constants."""
-    found = computation(part, op)
+    result = computation(part, op)
     args = [(arg.name, arg.value) for arg in part.args]
     if any(arg.dtype.numpy.kind == "O" for arg in part.args):
-        return exact(found.array)
+        return exact(result.array)
     if part.name in ("real", "imag"):  # views of any size
-        return lambda node, device: found.array
+        return lambda node, device: result.array
     if args == [("input", 0)]:
-        return unary(found.array, found.scalar)
+        return unary(result.array, result.scalar)
     if args == [("input", 0), ("input", 1)]:
-        return binary(found.array, found.scalar)
+        return binary(result.array, result.scalar)
     if len(args) == 2 and args[0] == ("input", 0) and args[1][0] != "input":
         number = part.args[1]
-        return lambda node, device: unary(_bound(found.array, leaf(number, node)))(node, device)
+        return lambda node, device: unary(_bound(result.array, leaf(number, node)))(node, device)
     return None
 
 
@@ -179,19 +179,19 @@ class _Chain:
         fixed = len(node.inputs) + len(numbers)
         types = [part.dtype.numpy for part in parts]
         registers, self._types = _reused(operands, types, fixed)
-        found = [computation(part, node.type) for part in parts]
-        self._in_new = _steps([each.array for each in found], operands)
+        result = [computation(part, node.type) for part in parts]
+        self._in_new = _steps([item.array for item in result], operands)
         # On complex numbers, Python's operators differ from NumPy's functions in the last bit.
         self._of_scalars = self._in_new
         if not any(arg.dtype.is_complex for part in parts for arg in part.args):
-            of_scalars = [each.scalar or each.array for each in found]
+            of_scalars = [item.scalar or item.array for item in result]
             self._of_scalars = _steps(of_scalars, operands)
         places = [[registers[number] for number in numbers] for numbers in operands]
-        self._in_place = _steps([each.into for each in found], places)
-        self._results = [registers[fixed + at] for at in range(len(parts))]
+        self._in_place = _steps([item.into for item in result], places)
+        self._results = [registers[fixed + index] for index in range(len(parts))]
         self._first = fixed
         self._few = LARGE // types[-1].itemsize
-        if any(each.into is not each.array for each in found):
+        if any(item.into is not item.array for item in result):
             self._few = FEW
 
     def function(self) -> KernelFunction:
@@ -246,17 +246,17 @@ class _Chain:
     def _spread(self, inputs: tuple[Any, ...], shape: tuple[int, ...]) -> Any:
         """Compute in place for results of the whole shape, in new arrays for smaller results."""
         values = [*inputs, *self._arrays, *[None] * len(self._types)]
-        whole: dict[int, Array] = {}
+        arrays: dict[int, Array] = {}
         steps = zip(self._in_place, self._in_new, self._results, strict=True)
         for (into, *operands), (function, *_), result in steps:
-            args = [values[at] for at in operands if at is not None]
+            args = [values[index] for index in operands if index is not None]
             if np.broadcast_shapes(*[arg.shape for arg in args]) != shape:
                 values[result] = function(*args)
                 continue
-            if result not in whole:
+            if result not in arrays:
                 dtype = self._types[result - self._first]
-                whole[result] = new_array(self._device, shape, dtype)
-            values[result] = whole[result]
+                arrays[result] = new_array(self._device, shape, dtype)
+            values[result] = arrays[result]
             into(*args, out=values[result])
         return values[self._first]
 
@@ -301,24 +301,24 @@ def _numbered(parts: list[Scalar], node: Node) -> tuple[list[list[int]], list[An
                 number(arg, leaf(arg, node))
         given = [place.get(id(arg), -1) - inputs for arg in part.args]
         if min(given) >= 0:
-            number(part, computation(part, node.type).array(*[numbers[at] for at in given]))
+            number(part, computation(part, node.type).array(*[numbers[index] for index in given]))
         elif id(part) not in masks:
             left.append(part)
-    for at, part in enumerate(left):
-        place[id(part)] = inputs + len(numbers) + at
+    for index, part in enumerate(left):
+        place[id(part)] = inputs + len(numbers) + index
     operands = [[place[id(masks.get(id(arg), arg))] for arg in part.args] for part in left]
     return operands, numbers, left
 
 
 def _masks(parts: list[Scalar]) -> dict[int, Scalar]:
     """Return the bools behind conversions that are only multiplied with, by identity."""
-    found: dict[int, Scalar] = {}
+    scalars: dict[int, Scalar] = {}
     for part in parts:
         if part.name == "cast" and part.args[0].dtype.is_bool and part.dtype not in NARROW:
             users = [user for user in parts if any(arg is part for arg in user.args)]
             if users and all(user.name == "mul" for user in users):
-                found[id(part)] = part.args[0]
-    return found
+                scalars[id(part)] = part.args[0]
+    return scalars
 
 
 def _reused(
@@ -329,21 +329,25 @@ def _reused(
     Returns: the register of each number, and the types of those from `fixed` on; the first of these
     is that of the result.
     """
-    last = {number: at for at, numbers in enumerate(operands) for number in numbers}
+    last = {number: index for index, numbers in enumerate(operands) for number in numbers}
     registers = dict(enumerate(range(fixed)))
     kinds, free = [types[-1]], {fixed}
-    for at, (numbers, wanted) in enumerate(zip(operands, types, strict=True)):
+    for index, (numbers, expected) in enumerate(zip(operands, types, strict=True)):
         # A selection works in place of its last operand.
-        ended = [registers[n] for n in reversed(numbers) if n >= fixed and last[n] == at]
-        free.update(ended)
-        fitting = [each for each in (*ended, *sorted(free)) if kinds[each - fixed] == wanted]
-        chosen = fitting[0] if fitting else fixed + len(kinds)
-        if at == len(types) - 1:
-            chosen = fixed
+        free_registers = [
+            registers[n] for n in reversed(numbers) if n >= fixed and last[n] == index
+        ]
+        free.update(free_registers)
+        fitting = [
+            item for item in (*free_registers, *sorted(free)) if kinds[item - fixed] == expected
+        ]
+        selected = fitting[0] if fitting else fixed + len(kinds)
+        if index == len(types) - 1:
+            selected = fixed
         elif not fitting:
-            kinds.append(wanted)
-        free.discard(chosen)
-        registers[fixed + at] = chosen
+            kinds.append(expected)
+        free.discard(selected)
+        registers[fixed + index] = selected
     return registers, kinds
 
 

@@ -28,7 +28,7 @@ def _whole(op: str, rank: int) -> None:
     def make(node: Node, device: Device) -> KernelFunction:
         xp, dtype = device.xp, node.outputs[0].dtype.numpy
         line = np.fft.ifft if op[0] == "I" else np.fft.fft
-        whole = xp.fft.ifftn if op[0] == "I" else xp.fft.fftn
+        function = xp.fft.ifftn if op[0] == "I" else xp.fft.fftn
         axes = tuple(range(-rank, 0))
 
         def run(x: Any) -> Any:
@@ -39,7 +39,7 @@ def _whole(op: str, rank: int) -> None:
             if not x.size:
                 return xp.zeros(x.shape, dtype)
             if xp is not np:
-                return as_exact(whole(x, axes=axes), dtype, device)
+                return as_exact(function(x, axes=axes), dtype, device)
             result = new_array(device, x.shape, dtype)
             inner = x.shape[x.ndim - rank :]
             _by_blocks(line, x.reshape(-1, *inner), result.reshape(-1, *inner))
@@ -51,9 +51,9 @@ def _whole(op: str, rank: int) -> None:
 def _by_blocks(line: Callable[..., Any], x: Any, result: Any) -> None:
     """Apply `line` to all axes except the first, block by block so that data stays in the cache."""
     step = max(1, len(x) * BLOCK_BYTES // x.nbytes)
-    for at in range(0, len(x), step):
-        part = result[at : at + step]
-        line(x[at : at + step], axis=-1, out=part)
+    for index in range(0, len(x), step):
+        part = result[index : index + step]
+        line(x[index : index + step], axis=-1, out=part)
         for axis in range(x.ndim - 2, 0, -1):
             line(part, axis=axis, out=part)
 
@@ -104,13 +104,13 @@ def _cropped(x: Any, axes: Sequence[int], sizes: Sequence[int], halved: bool) ->
     """
     index = [slice(None)] * x.ndim
     for axis, size in zip(axes, sizes, strict=True):
-        needs = half(size) if halved and axis == axes[-1] else size
-        if x.shape[axis] < needs:
+        num_kept = half(size) if halved and axis == axes[-1] else size
+        if x.shape[axis] < num_kept:
             raise errors.InvalidArgumentError(
-                f"a transform of length {size} requires at least {needs} elements along axis "
+                f"a transform of length {size} requires at least {num_kept} elements along axis "
                 f"{axis}, got shape {list(x.shape)}"
             )
-        index[axis] = slice(needs)
+        index[axis] = slice(num_kept)
     return x[tuple(index)]
 
 

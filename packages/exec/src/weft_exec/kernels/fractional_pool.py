@@ -139,9 +139,9 @@ def _max_gradient(node: Node, device: Device) -> KernelFunction:
         _require(op, x.shape, grad, rows, columns)
         _require(op, x.shape, y, rows, columns)
         result, left = np.zeros(x.shape, grad.dtype), np.ones(y.shape, np.bool_)
-        every = slice(None)
+        interval = slice(None)
         for (down, right), (at_row, at_column) in _positions(rows, columns, overlapping):
-            outs, ins = (every, down, right), (every, at_row, at_column)
+            outs, ins = (interval, down, right), (interval, at_row, at_column)
             hit = left[outs] & (x[ins] == y[outs])
             result[ins] += np.where(hit, grad[outs], grad.dtype.type(0))
             left[outs] &= ~hit
@@ -162,9 +162,9 @@ def _avg_gradient(node: Node, device: Device) -> KernelFunction:
         _require(op, sizes, grad, rows, columns)
         part = grad / _counts(rows, columns, overlapping).astype(wide)
         result = np.zeros(sizes, wide)
-        every = slice(None)
+        interval = slice(None)
         for (down, right), (at_row, at_column) in _positions(rows, columns, overlapping):
-            result[every, at_row, at_column] += part[every, down, right]
+            result[interval, at_row, at_column] += part[interval, down, right]
         return result.astype(exact, copy=False)
 
     return run

@@ -42,10 +42,10 @@ def take(params: Any, indices: Any, axis: int, device: Device) -> Any:
     """Slices of `params` along an axis."""
     size = params.shape[axis]
     if indices.ndim == 0:
-        at = int(indices)
-        if not 0 <= at < size:
+        index = int(indices)
+        if not 0 <= index < size:
             check_bounds(np.asarray(indices), size)
-        key = (slice(None),) * axis + (at,)
+        key = (slice(None),) * axis + (index,)
         return params[(*key, ...)] if params.dtype.kind == "O" else params[key]
     checked(indices, size)
     shape = (*params.shape[:axis], *indices.shape, *params.shape[axis + 1 :])
@@ -77,12 +77,12 @@ def _gather_v2(node: Node, device: Device) -> KernelFunction:
     take = _taking(device)
     batch: int = node.attrs["batch_dims"]
     known = constant_input(node, 2)
-    at = -1 if known is None else int(known.reshape(-1)[0])
-    if not batch and at >= 0 and node.inputs[0].dims is not None:
-        normal_axis(at, len(node.inputs[0].dims))
+    index = -1 if known is None else int(known.reshape(-1)[0])
+    if not batch and index >= 0 and node.inputs[0].dims is not None:
+        normal_axis(index, len(node.inputs[0].dims))
 
         def run_static(params: Any, indices: Any, axis: Any) -> Any:
-            return take(params, indices, at, device)
+            return take(params, indices, index, device)
 
         return run_static
 
@@ -110,13 +110,13 @@ def _take_batched(params: Any, indices: Any, axis: int, batch: int, device: Devi
         return rows.take_batched(params, indices, axis, b, device)
     checked(indices, params.shape[axis])
     grid = np.ogrid[tuple([slice(n) for n in indices.shape])]
-    moved = np.moveaxis(params, axis, b)
-    picked = moved[(*grid[:b], indices, ...)]
+    transposed = np.moveaxis(params, axis, b)
+    selected = transposed[(*grid[:b], indices, ...)]
     inner, middle = indices.ndim - b, axis - b
     order = [*range(b), *range(b + inner, b + inner + middle), *range(b, b + inner)]
-    order += range(len(order), picked.ndim)
-    result = new_array(device, tuple([picked.shape[i] for i in order]), params.dtype)
-    result[...] = picked.transpose(order)
+    order += range(len(order), selected.ndim)
+    result = new_array(device, tuple([selected.shape[i] for i in order]), params.dtype)
+    result[...] = selected.transpose(order)
     return result
 
 
@@ -160,27 +160,27 @@ def _gather_nd(node: Node, device: Device) -> KernelFunction:
 def _rows_of(xp: Any, indices: Any, shape: tuple[int, ...]) -> tuple[Any, int]:
     """Return the numbers of the slices that points address, and how many slices there are."""
     if xp is not np:
-        found, count = rows.rows_of_points(xp, indices, shape)
-        return found.reshape(-1), count
+        result, count = rows.rows_of_points(xp, indices, shape)
+        return result.reshape(-1), count
     columns, count = columns_of(indices, shape), 1
-    found = np.zeros(indices.shape[:-1], np.int64)
+    result = np.zeros(indices.shape[:-1], np.int64)
     for column, size in zip(columns, shape, strict=False):
-        found = found * size + column
+        result = result * size + column
         count *= size
-    return found.reshape(-1), count
+    return result.reshape(-1), count
 
 
 def _flat(xp: Any, target: Any, indices: Any, updates: Any) -> tuple[Any, Any, Any]:
     """Target and updates as rows, and the row of each update."""
     ids, count = _rows_of(xp, indices, target.shape)
-    rest = target.shape[indices.shape[-1] :]
-    wanted = (*indices.shape[:-1], *rest)
-    if updates.shape != wanted:
+    remaining = target.shape[indices.shape[-1] :]
+    expected = (*indices.shape[:-1], *remaining)
+    if updates.shape != expected:
         raise errors.InvalidArgumentError(
-            f"updates must have shape {format_dims(wanted)}, got {format_dims(updates.shape)}"
+            f"updates must have shape {format_dims(expected)}, got {format_dims(updates.shape)}"
         )
     inner = 1
-    for n in rest:
+    for n in remaining:
         inner *= n
     return target.reshape(count, inner), ids, xp.asarray(updates).reshape(ids.size, inner)
 
@@ -199,7 +199,7 @@ def _combining(xp: Any, combine: np.ufunc) -> Callable[[Any, Any, Any], None]:
 @kernel("ScatterNd", device=ARRAY_DEVICE, host=("shape",))
 def _scatter_nd(node: Node, device: Device) -> KernelFunction:
     dtype, xp = node.outputs[0].dtype.numpy, device.xp
-    put = _combining(xp, np.logical_or if dtype.kind == "b" else np.add)
+    combining = _combining(xp, np.logical_or if dtype.kind == "b" else np.add)
     zero = b"" if dtype.kind == "O" else dtype.type(0)
 
     def run(indices: Any, updates: Any, shape: Any) -> Any:
@@ -207,7 +207,7 @@ def _scatter_nd(node: Node, device: Device) -> KernelFunction:
         if any(size < 0 for size in sizes):
             raise errors.InvalidArgumentError(f"sizes must be at least 0, got {list(sizes)}")
         result = xp.asarray(filled(device, sizes, zero, dtype))
-        put(*_flat(xp, result, indices, updates))
+        combining(*_flat(xp, result, indices, updates))
         return result
 
     return run
@@ -225,12 +225,12 @@ _COMBINE: dict[str, np.ufunc] = {
 @kernel(*_COMBINE, device=ARRAY_DEVICE)
 def _tensor_scatter(node: Node, device: Device) -> KernelFunction:
     xp = device.xp
-    put = _combining(xp, _COMBINE[node.type])
+    combining = _combining(xp, _COMBINE[node.type])
 
     def run(tensor: Any, indices: Any, updates: Any) -> Any:
         result = new_array(device, tensor.shape, tensor.dtype)
         result[...] = tensor
-        put(*_flat(xp, result, indices, updates))
+        combining(*_flat(xp, result, indices, updates))
         return result
 
     return run
@@ -239,12 +239,12 @@ def _tensor_scatter(node: Node, device: Device) -> KernelFunction:
 @kernel("TensorScatterUpdate", device=ARRAY_DEVICE)
 def _tensor_scatter_update(node: Node, device: Device) -> KernelFunction:
     xp = device.xp
-    put = scatter.set_rows if xp is np else rows.writing(xp, "Update")
+    set_rows = scatter.set_rows if xp is np else rows.writing(xp, "Update")
 
     def run(tensor: Any, indices: Any, updates: Any) -> Any:
         result = new_array(device, tensor.shape, tensor.dtype)
         result[...] = tensor
-        put(*_flat(xp, result, indices, updates))
+        set_rows(*_flat(xp, result, indices, updates))
         return result
 
     return run
@@ -280,27 +280,29 @@ def _dynamic_partition(node: Node, device: Device) -> KernelFunction:
 @kernel("DynamicStitch", "ParallelDynamicStitch", device=ARRAY_DEVICE)
 def _dynamic_stitch(node: Node, device: Device) -> KernelFunction:
     xp = device.xp
-    put = scatter.set_rows if xp is np else rows.writing(xp, "Update")
+    set_rows = scatter.set_rows if xp is np else rows.writing(xp, "Update")
     count: int = node.attrs["N"]
     dtype = node.outputs[0].dtype.numpy
     zero = b"" if dtype.kind == "O" else dtype.type(0)
 
     def run(*inputs: Any) -> Any:
         indices, data = inputs[:count], inputs[count:]
-        size = 1 + max([int(which.max()) for which in indices if which.size], default=-1)
+        size = 1 + max([int(index.max()) for index in indices if index.size], default=-1)
         if size < 0:
             raise errors.InvalidArgumentError(f"indices must be at least 0, got {size - 1}")
         inner = data[0].shape[indices[0].ndim :]
         result = xp.asarray(filled(device, (size, *inner), zero, dtype))
-        for which, part in zip(indices, data, strict=True):
-            if part.shape != (*which.shape, *inner):
+        for index, part in zip(indices, data, strict=True):
+            if part.shape != (*index.shape, *inner):
                 raise errors.InvalidArgumentError(
-                    f"data must have shape {format_dims((*which.shape, *inner))} for indices of "
-                    f"shape {format_dims(which.shape)}, got {format_dims(part.shape)}"
+                    f"data must have shape {format_dims((*index.shape, *inner))} for indices of "
+                    f"shape {format_dims(index.shape)}, got {format_dims(part.shape)}"
                 )
-            if xp is np and which.size and which.min() < 0:
-                check_bounds(np.asarray(which), size)
-            put(result, xp.asarray(which).reshape(-1), xp.asarray(part).reshape(which.size, *inner))
+            if xp is np and index.size and index.min() < 0:
+                check_bounds(np.asarray(index), size)
+            set_rows(
+                result, xp.asarray(index).reshape(-1), xp.asarray(part).reshape(index.size, *inner)
+            )
         return result
 
     return run
@@ -318,16 +320,16 @@ def _one_hot(node: Node, device: Device) -> KernelFunction:
         size = int(depth)
         if size < 0:
             raise errors.InvalidArgumentError(f"depth must be at least 0, got {size}")
-        at = normal_axis(axis, indices.ndim + 1)
+        index = normal_axis(axis, indices.ndim + 1)
         if xp is not np:  # places that are few would have to be waited for
-            classes = xp.arange(size).reshape(-1, *(1,) * (indices.ndim - at))
-            return xp.where(xp.expand_dims(indices, at) == classes, on, off)
+            classes = xp.arange(size).reshape(-1, *(1,) * (indices.ndim - index))
+            return xp.where(xp.expand_dims(indices, index) == classes, on, off)
         shape = indices.shape
-        result = np.asarray(filled(device, (*shape[:at], size, *shape[at:]), off, dtype))
+        result = np.asarray(filled(device, (*shape[:index], size, *shape[index:]), off, dtype))
         before, after = 1, 1
-        for n in shape[:at]:
+        for n in shape[:index]:
             before *= n
-        for n in shape[at:]:
+        for n in shape[index:]:
             after *= n
         table = np.asarray(indices).reshape(before, after)
         i, j = np.nonzero((table >= 0) & (table < size))

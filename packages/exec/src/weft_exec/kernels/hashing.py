@@ -22,8 +22,8 @@ def fingerprint64(text: bytes) -> int:
     return _long(text, size)
 
 
-def _word(text: bytes, at: int) -> int:
-    return int.from_bytes(text[at : at + 8], "little")
+def _word(text: bytes, index: int) -> int:
+    return int.from_bytes(text[index : index + 8], "little")
 
 
 def _rotate(value: int, by: int) -> int:
@@ -90,9 +90,9 @@ def _up_to_64(text: bytes, size: int) -> int:
     return _mix(u, v, mul)
 
 
-def _weak(text: bytes, at: int, a: int, b: int) -> tuple[int, int]:
+def _weak(text: bytes, index: int, a: int, b: int) -> tuple[int, int]:
     """32 bytes into two words."""
-    w, x, y, z = (_word(text, at + i) for i in (0, 8, 16, 24))
+    w, x, y, z = (_word(text, index + i) for i in (0, 8, 16, 24))
     a += w
     b = _rotate(b + a + z, 21)
     c = a
@@ -108,8 +108,8 @@ def _long(text: bytes, size: int) -> int:
     z = (_shift_mix(y * _K2 + 113) * _K2) & _MASK
     v = w = (0, 0)
     end = (size - 1) // 64 * 64
-    for at in range(0, end, 64):
-        x, y, z, v, w = _block(text, at, (x, y, z), v, w, (_K1, 1))
+    for index in range(0, end, 64):
+        x, y, z, v, w = _block(text, index, (x, y, z), v, w, (_K1, 1))
     mul = _K1 + ((z & 0xFF) << 1)
     last = end + ((size - 1) & 63) - 63
     first = w[0] + ((size - 1) & 63)
@@ -123,7 +123,7 @@ def _long(text: bytes, size: int) -> int:
 
 def _block(
     text: bytes,
-    at: int,
+    index: int,
     state: tuple[int, int, int],
     v: tuple[int, int],
     w: tuple[int, int],
@@ -132,13 +132,13 @@ def _block(
     """64 bytes into the state."""
     x, y, z = state
     mul, nine = factors
-    x = _rotate(x + y + v[0] + _word(text, at + 8), 37) * mul
-    y = _rotate(y + v[1] + _word(text, at + 48), 42) * mul
+    x = _rotate(x + y + v[0] + _word(text, index + 8), 37) * mul
+    y = _rotate(y + v[1] + _word(text, index + 48), 42) * mul
     x = (x ^ (w[1] * nine)) & _MASK
-    y = (y + v[0] * nine + _word(text, at + 40)) & _MASK
+    y = (y + v[0] * nine + _word(text, index + 40)) & _MASK
     z = (_rotate(z + w[0], 33) * mul) & _MASK
-    v = _weak(text, at, v[1] * mul, x + w[0])
-    w = _weak(text, at + 32, z + w[1], y + _word(text, at + 16))
+    v = _weak(text, index, v[1] * mul, x + w[0])
+    w = _weak(text, index + 32, z + w[1], y + _word(text, index + 16))
     return z, y, x, v, w
 
 
@@ -149,13 +149,13 @@ _MURMUR_SEED = 0xDECAFCAFFE
 def murmur64(text: bytes) -> int:
     """MurmurHash64A with TensorFlow's seed, an unsigned number of 64 bits."""
     size = len(text)
-    whole = size - size % 8
+    full_bytes = size - size % 8
     h = _MURMUR_SEED ^ (size * _MURMUR & _MASK)
-    for at in range(0, whole, 8):
-        k = _shift_mix(_word(text, at) * _MURMUR) * _MURMUR & _MASK
+    for index in range(0, full_bytes, 8):
+        k = _shift_mix(_word(text, index) * _MURMUR) * _MURMUR & _MASK
         h = (h ^ k) * _MURMUR & _MASK
-    if size > whole:
-        h = (h ^ int.from_bytes(text[whole:], "little")) * _MURMUR & _MASK
+    if size > full_bytes:
+        h = (h ^ int.from_bytes(text[full_bytes:], "little")) * _MURMUR & _MASK
     return _shift_mix(_shift_mix(h) * _MURMUR)
 
 

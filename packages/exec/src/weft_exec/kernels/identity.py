@@ -51,14 +51,14 @@ def _check_numerics(node: Node, device: Device) -> KernelFunction:
         # The sum is finite unless an element is not, or large ones overflow: then look closely.
         if not np.isfinite(np.sum(widened(x))):
             values = widened(x)
-            found = [
-                what
-                for what, test in (("NaN", np.isnan), ("Inf", np.isinf))
+            result = [
+                label
+                for label, test in (("NaN", np.isnan), ("Inf", np.isinf))
                 if bool(np.any(test(values)))
             ]
-            if found:
+            if result:
                 raise errors.InvalidArgumentError(
-                    f"{message} : Tensor had {' and '.join(found)} values"
+                    f"{message} : Tensor had {' and '.join(result)} values"
                 )
         return x
 
@@ -67,12 +67,12 @@ def _check_numerics(node: Node, device: Device) -> KernelFunction:
 
 @kernel("EnsureShape", device=ARRAY_DEVICE)
 def _ensure_shape(node: Node, device: Device) -> KernelFunction:
-    wanted = node.attrs["shape"]
+    attr = node.attrs["shape"]
 
     def run(x: Any) -> Any:
-        if not compatible_dims(x.shape, wanted):
+        if not compatible_dims(x.shape, attr):
             raise errors.InvalidArgumentError(
-                f"the shape must fit {format_dims(wanted)}, got {format_dims(x.shape)}"
+                f"the shape must fit {format_dims(attr)}, got {format_dims(x.shape)}"
             )
         return x
 

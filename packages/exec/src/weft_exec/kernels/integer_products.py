@@ -37,29 +37,29 @@ def _type_for(count: int, weights: Array | None, axes: Sequence[int]) -> DType:
       count: terms of a sum.
       weights: known numbers, without their zero points, that are summed over axes.
     """
-    most = count * _LARGEST
+    limit = count * _LARGEST
     if weights is not None:
-        most = int(np.abs(weights).sum(tuple(axes), dtype=np.int64).max(initial=0))
-    return dtypes.float32 if most * _LARGEST < _EXACT else dtypes.float64
+        limit = int(np.abs(weights).sum(tuple(axes), dtype=np.int64).max(initial=0))
+    return dtypes.float32 if limit * _LARGEST < _EXACT else dtypes.float64
 
 
 def _less(x: Array, zero: Array, dtype: DType) -> Array:
     """Numbers without their zero point, as floats."""
-    found = x.astype(dtype.numpy)
+    result = x.astype(dtype.numpy)
     if zero.ndim or zero:
-        found -= zero.astype(dtype.numpy)
-    return found
+        result -= zero.astype(dtype.numpy)
+    return result
 
 
 @kernel("MatMulInteger", device=ARRAY_DEVICE, heavy=True)
 def _matmul(node: Node, device: Device) -> KernelFunction:
     matmul: Any = device.xp.matmul
     b, b_zero = constant_value(node.inputs[1]), constant_value(node.inputs[3])
-    known: Array = None
+    array: Array = None
     if b is not None and b_zero is not None:
-        whole = b.astype(np.int32) - b_zero
-        dtype = _type_for(0, whole, [-2])
-        known = device.xp.asarray(whole.astype(dtype.numpy))
+        shifted = b.astype(np.int32) - b_zero
+        dtype = _type_for(0, shifted, [-2])
+        array = device.xp.asarray(shifted.astype(dtype.numpy))
 
     def run(a: Array, b: Array, a_zero: Array, b_zero: Array) -> Array:
         if a.ndim < 2 or b.ndim < 2 or a.shape[-1] != b.shape[-2]:
@@ -67,11 +67,11 @@ def _matmul(node: Node, device: Device) -> KernelFunction:
                 f"MatMulInteger requires matrices with equal inner sizes, got shapes "
                 f"{list(a.shape)} and {list(b.shape)}"
             )
-        if known is not None:
-            return (matmul(_less(a, a_zero, dtype), known)).astype(np.int32)
+        if array is not None:
+            return (matmul(_less(a, a_zero, dtype), array)).astype(np.int32)
         wide = _type_for(a.shape[-1], None, ())
-        found = matmul(_less(a, a_zero, wide), _less(b, b_zero, wide))
-        return found.astype(np.int32)
+        result = matmul(_less(a, a_zero, wide), _less(b, b_zero, wide))
+        return result.astype(np.int32)
 
     return run
 
@@ -86,19 +86,19 @@ def _convolution(
       axes: those of filters that are summed over.
     """
     filters = constant_value(node.inputs[1])
-    known: Array = None
+    array: Array = None
     if filters is not None:
         dtype = _type_for(0, filters.astype(np.int32), axes)
-        known = device.xp.asarray(filters.astype(dtype.numpy))
-    made: dict[DType, KernelFunction] = {}
+        array = device.xp.asarray(filters.astype(dtype.numpy))
+    kernel_functions: dict[DType, KernelFunction] = {}
 
     def run(x: Array, filters: Array, zero: Array) -> Array:
         count = prod(filters.shape[axis] for axis in axes)
-        wide = dtype if known is not None else _type_for(count, None, ())
-        if wide not in made:
-            made[wide] = make(wide)
-        weights = filters.astype(wide.numpy) if known is None else known
-        return made[wide](_less(x, zero, wide), weights).astype(np.int32)
+        wide = dtype if array is not None else _type_for(count, None, ())
+        if wide not in kernel_functions:
+            kernel_functions[wide] = make(wide)
+        weights = filters.astype(wide.numpy) if array is None else array
+        return kernel_functions[wide](_less(x, zero, wide), weights).astype(np.int32)
 
     return run
 

@@ -26,20 +26,21 @@ def _concatenate(parts: tuple[Any, ...], axis: int, device: Device) -> Any:
     rank = first.ndim
     if rank == 0:
         raise errors.InvalidArgumentError("tensors of rank 0 cannot be concatenated")
-    at = normal_axis(axis, rank)
+    index = normal_axis(axis, rank)
     if len(parts) == 1:
         return first
     try:
         if sum([part.nbytes for part in parts]) <= LARGE or device.xp is not np:
-            return device.xp.concatenate(parts, at)
+            return device.xp.concatenate(parts, index)
         shape = list(first.shape)
-        shape[at] = sum([part.shape[at] for part in parts])
+        shape[index] = sum([part.shape[index] for part in parts])
         result = new_array(device, tuple(shape), first.dtype)
-        return np.concatenate(parts, at, out=result)
+        return np.concatenate(parts, index, out=result)
     except (ValueError, IndexError):
         shapes = ", ".join(format_dims(part.shape) for part in parts)
         raise errors.InvalidArgumentError(
-            f"concatenated tensors must have equal sizes except at axis {at}, got shapes {shapes}"
+            f"concatenated tensors must have equal sizes except at axis {index}, got shapes "
+            f"{shapes}"
         ) from None
 
 
@@ -71,21 +72,21 @@ def _concat(node: Node, device: Device) -> KernelFunction:
 @kernel("ConcatOffset", device=ARRAY_DEVICE, host=ALL)
 def _concat_offset(node: Node, device: Device) -> KernelFunction:
     def run(axis: Any, *shapes: Any) -> Any:
-        at = normal_axis(int(axis), len(shapes[0]))
+        index = normal_axis(int(axis), len(shapes[0]))
         offsets = []
         position = 0
         for shape in shapes:
-            rest = [
-                a == b for i, (a, b) in enumerate(zip(shape, shapes[0], strict=False)) if i != at
+            remaining = [
+                a == b for i, (a, b) in enumerate(zip(shape, shapes[0], strict=False)) if i != index
             ]
-            if len(shape) != len(shapes[0]) or not all(rest):
+            if len(shape) != len(shapes[0]) or not all(remaining):
                 raise errors.InvalidArgumentError(
-                    f"shapes must agree except at axis {at}, got {shapes[0].tolist()} and "
+                    f"shapes must agree except at axis {index}, got {shapes[0].tolist()} and "
                     f"{shape.tolist()}"
                 )
             offset = np.zeros(len(shape), np.int32)
-            offset[at] = position
-            position += int(shape[at])
+            offset[index] = position
+            position += int(shape[index])
             offsets.append(offset)
         return tuple(offsets) if len(offsets) > 1 else offsets[0]
 
@@ -113,11 +114,11 @@ def _pack(node: Node, device: Device) -> KernelFunction:
                     f"stacked tensors must have one shape, got {format_dims(shape)} and "
                     f"{format_dims(value.shape)}"
                 )
-        at = normal_axis(axis, len(shape) + 1)
+        index = normal_axis(axis, len(shape) + 1)
         if xp is not np:
-            return xp.stack(values, at)
-        result = new_array(device, (*shape[:at], count, *shape[at:]), dtype)
-        lead: tuple[Any, ...] = (slice(None),) * at
+            return xp.stack(values, index)
+        result = new_array(device, (*shape[:index], count, *shape[index:]), dtype)
+        lead: tuple[Any, ...] = (slice(None),) * index
         for i, value in enumerate(values):
             result[(*lead, i)] = value[()] if value.ndim == 0 else value
         return result
@@ -139,8 +140,8 @@ def _tile(node: Node, device: Device) -> KernelFunction:
         shape = tuple([n * count for n, count in zip(x.shape, counts, strict=True)])
         result = new_array(device, shape, x.dtype)
         pairs = [size for pair in zip(counts, x.shape, strict=True) for size in pair]
-        spread = [size for n in x.shape for size in (1, n)]
-        result.reshape(pairs)[...] = x.reshape(spread)
+        expanded = [size for n in x.shape for size in (1, n)]
+        result.reshape(pairs)[...] = x.reshape(expanded)
         return result
 
     return run
@@ -154,16 +155,16 @@ def _split(node: Node, device: Device) -> KernelFunction:
     count: int = node.attrs["num_split"]
 
     def run(axis: Any, value: Any) -> Any:
-        at = normal_axis(int(axis), value.ndim)
+        index = normal_axis(int(axis), value.ndim)
         if count == 1:
             return value
-        size, rest = divmod(value.shape[at], count)
-        if rest:
+        size, remaining = divmod(value.shape[index], count)
+        if remaining:
             raise errors.InvalidArgumentError(
-                f"the size at axis {at} must be a multiple of {count} to be split evenly, got "
+                f"the size at axis {index} must be a multiple of {count} to be split evenly, got "
                 f"shape {format_dims(value.shape)}"
             )
-        lead = (slice(None),) * at
+        lead = (slice(None),) * index
         return tuple([value[(*lead, slice(i * size, (i + 1) * size))] for i in range(count)])
 
     return run
@@ -174,15 +175,15 @@ def _split_v(node: Node, device: Device) -> KernelFunction:
     count: int = node.attrs["num_split"]
 
     def run(value: Any, sizes: Any, axis: Any) -> Any:
-        at = normal_axis(int(axis), value.ndim)
+        index = normal_axis(int(axis), value.ndim)
         if sizes.shape != (count,):
             raise errors.InvalidArgumentError(
                 f"size_splits must have shape [{count}], got {format_dims(sizes.shape)}"
             )
-        lead = (slice(None),) * at
+        lead = (slice(None),) * index
         parts = []
         start = 0
-        for size in split_sizes(sizes.tolist(), value.shape[at], at):
+        for size in split_sizes(sizes.tolist(), value.shape[index], index):
             assert size is not None
             parts.append(value[(*lead, slice(start, start + size))])
             start += size
@@ -199,13 +200,13 @@ def _unpack(node: Node, device: Device) -> KernelFunction:
     tail: tuple[Any, ...] = (Ellipsis,) if node.inputs[0].dtype.numpy.kind == "O" else ()
 
     def run(value: Any) -> Any:
-        at = normal_axis(axis, value.ndim)
-        if value.shape[at] != count:
+        index = normal_axis(axis, value.ndim)
+        if value.shape[index] != count:
             raise errors.InvalidArgumentError(
-                f"num must be the size at axis {at} of shape {format_dims(value.shape)}, "
+                f"num must be the size at axis {index} of shape {format_dims(value.shape)}, "
                 f"got {count}"
             )
-        lead: tuple[Any, ...] = (slice(None),) * at
+        lead: tuple[Any, ...] = (slice(None),) * index
         parts = [value[(*lead, i, *tail)] for i in range(count)]
         return parts[0] if count == 1 else tuple(parts)
 

@@ -28,11 +28,11 @@ def _not_invertible() -> errors.InvalidArgumentError:
     return errors.InvalidArgumentError("a matrix is singular, it has no inverse")
 
 
-def _finite(xp: Any, found: Any, error: Callable[[], errors.OpError]) -> Any:
+def _finite(xp: Any, result: Any, error: Callable[[], errors.OpError]) -> Any:
     """Raise `error()` for non-finite results: CuPy's solvers do not report singular matrices."""
-    if xp is not np and not bool(xp.all(xp.isfinite(found))):
+    if xp is not np and not bool(xp.all(xp.isfinite(result))):
         raise error()
-    return found
+    return result
 
 
 @kernel("MatrixInverse", device=ARRAY_DEVICE, heavy=True)
@@ -150,11 +150,11 @@ def _substitute(a: Array, b: Array, lower: bool, x: Array) -> None:
     n = a.shape[-1]
     triangle: Function = np.tril if lower else np.triu
     starts = range(0, n, _BLOCK)
-    for at in starts if lower else reversed(starts):
-        rows = slice(at, min(at + _BLOCK, n))
-        known = slice(0, at) if lower else slice(rows.stop, n)
-        rest = b[..., rows, :] - a[..., rows, known] @ x[..., known, :]
-        x[..., rows, :] = np.linalg.solve(triangle(a[..., rows, rows]), rest)
+    for index in starts if lower else reversed(starts):
+        rows = slice(index, min(index + _BLOCK, n))
+        solved = slice(0, index) if lower else slice(rows.stop, n)
+        remaining = b[..., rows, :] - a[..., rows, solved] @ x[..., solved, :]
+        x[..., rows, :] = np.linalg.solve(triangle(a[..., rows, rows]), remaining)
 
 
 @kernel("MatrixSolveLs", heavy=True)

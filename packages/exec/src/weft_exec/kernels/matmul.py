@@ -91,9 +91,9 @@ def _batch_matmul(node: Node, device: Device) -> KernelFunction:
         lead = x.shape[:-2]
         if y.ndim == 2 and x.ndim > 2 and x.flags.c_contiguous:  # one product, not one each
             rows = math.prod(x.shape[:-1])
-            found = new_array(device, (rows, y.shape[-1]), element)
-            matmul(x.reshape(rows, x.shape[-1]), y, out=found)
-            return found.reshape(*x.shape[:-1], y.shape[-1])
+            array = new_array(device, (rows, y.shape[-1]), element)
+            matmul(x.reshape(rows, x.shape[-1]), y, out=array)
+            return array.reshape(*x.shape[:-1], y.shape[-1])
         if lead != y.shape[:-2]:
             lead = np.broadcast_shapes(lead, y.shape[:-2])
         result = new_array(device, (*lead, x.shape[-2], y.shape[-1]), element)

@@ -58,9 +58,9 @@ def _evaluated(a: Array, general: Callable[[Array], Array], scalar: Callable[[An
         values = np.where(tiny & (values < 0), 0, values)  # rounding errors of 0
         values = values.astype(a.dtype)
         result[selfadjoint] = (vectors * scalar(values)[..., None, :]) @ adjoint(np, vectors)
-    rest = finite & ~selfadjoint
-    if rest.any():
-        result[rest] = general(a[rest])
+    remaining = finite & ~selfadjoint
+    if remaining.any():
+        result[remaining] = general(a[remaining])
     return result
 
 
@@ -70,17 +70,17 @@ def _by_eigenvectors(
     """Compute by `np.linalg.eig`; NaN if it cannot be undone or is not real as it should be."""
     values, vectors = np.linalg.eig(a)
     vectors = vectors.astype(np.complex128)
-    found = vectors * scalar(values.astype(np.complex128))[..., None, :]
+    real = vectors * scalar(values.astype(np.complex128))[..., None, :]
     usable = np.linalg.cond(vectors) < 1e13
-    found[~usable] = np.nan
+    real[~usable] = np.nan
     vectors[~usable] = np.eye(a.shape[-1])
-    found = found @ np.linalg.inv(vectors)
+    real = real @ np.linalg.inv(vectors)
     size = np.abs(a).max((-1, -2), keepdims=True)
-    off = np.abs(undo(found) - a) > 1e-6 * size
+    off = np.abs(undo(real) - a) > 1e-6 * size
     if a.dtype.kind != "c":
-        off |= np.abs(found.imag) > 1e-8 * np.abs(found).max((-1, -2), keepdims=True)
-        found = found.real
-    return np.where(off.any((-1, -2), keepdims=True), np.nan, found)
+        off |= np.abs(real.imag) > 1e-8 * np.abs(real).max((-1, -2), keepdims=True)
+        real = real.real
+    return np.where(off.any((-1, -2), keepdims=True), np.nan, real)
 
 
 # ------------------------------------------------------------------------- square roots
@@ -108,8 +108,8 @@ def _iterated(a: Array) -> tuple[Array, Array]:
         root[working] = scale * (root[working] @ step)
         product[working] = (unit + (scale**2 * m + inverse / scale**2) / 2) / 2
         done[working] = np.abs(product[working] - unit).max((-1, -2)) < 1e-15 * a.shape[-1]
-        still = np.abs(product - unit).max((-1, -2)) < 1e-10
-        done |= still & ~working
+        is_converged = np.abs(product - unit).max((-1, -2)) < 1e-10
+        done |= is_converged & ~working
     settled = np.isfinite(root).all((-1, -2))
     size = np.abs(a).max((-1, -2))
     with np.errstate(all="ignore"):

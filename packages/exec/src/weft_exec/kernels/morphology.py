@@ -39,15 +39,15 @@ class _Dilation:
             )
         size, window = x.shape[1:3], taps.shape[:2]
         strides, rates = attrs["strides"][1:3], attrs["rates"][1:3]
-        found = [
+        result = [
             slide(n, k, s, r, attrs["padding"])
             for n, k, s, r in zip(size, window, strides, rates, strict=True)
         ]
-        self.counts = (x.shape[0], found[0][0], found[1][0], x.shape[3])
+        self.counts = (x.shape[0], result[0][0], result[1][0], x.shape[3])
         self.places: list[tuple[Place, Place, Place]] = []
         for tap in product(range(window[0]), range(window[1])):
             rows, columns = (
-                tap_slices(tap[i] * rates[i], size[i], strides[i], found[i][1], found[i][0])
+                tap_slices(tap[i] * rates[i], size[i], strides[i], result[i][1], result[i][0])
                 for i in range(2)
             )
             outs, ins = ((slice(None), r, c) for r, c in zip(rows, columns, strict=True))
@@ -77,8 +77,8 @@ def _dilation(node: Node, device: Device) -> KernelFunction:
     exact = node.outputs[0].dtype.numpy
 
     def run(x: Any, taps: Any) -> Any:
-        found = _Dilation(node, widened(x), widened(taps))
-        return found.best.astype(exact, copy=False)
+        dilation = _Dilation(node, widened(x), widened(taps))
+        return dilation.best.astype(exact, copy=False)
 
     return run
 
@@ -89,11 +89,13 @@ def _gradient(node: Node, device: Device) -> KernelFunction:
     by_input = op.endswith("Input")
 
     def run(x: Any, taps: Any, grad: Any) -> Any:
-        found = _Dilation(node, widened(x), widened(taps))
-        found.require(op, grad)
+        dilation = _Dilation(node, widened(x), widened(taps))
+        dilation.require(op, grad)
         result = np.zeros((x if by_input else taps).shape, wide(dtype))
-        for number, (tap, outs, ins) in enumerate(found.places):
-            part = np.where(found.taken[outs] == number, widened(grad[outs]), result.dtype.type(0))
+        for number, (tap, outs, ins) in enumerate(dilation.places):
+            part = np.where(
+                dilation.taken[outs] == number, widened(grad[outs]), result.dtype.type(0)
+            )
             if by_input:
                 result[ins] += part
             else:

@@ -47,12 +47,12 @@ def _make_leaky_grad(node: Node, device: Device) -> KernelFunction:
         if grad.shape != x.shape:
             raise shapes_differ(node, (grad, x))
         grad, x = widened(grad), widened(x)
-        kept, slope = np.greater(x, 0), grad.dtype.type(alpha)
+        is_positive, slope = np.greater(x, 0), grad.dtype.type(alpha)
         if not 0 <= alpha <= 1:
-            return as_exact(np.where(kept, grad, grad * slope), exact, device)
+            return as_exact(np.where(is_positive, grad, grad * slope), exact, device)
         # 1 or alpha, by a bound: choosing by a mask takes twice as long.
         factor = new_array(device, x.shape, grad.dtype)
-        np.copyto(factor, kept)
+        np.copyto(factor, is_positive)
         maximum(factor, slope, out=factor)
         np.multiply(grad, factor, out=factor)
         return contiguous(factor, exact, device)
@@ -99,8 +99,8 @@ def _make_bias_grad(node: Node, device: Device) -> KernelFunction:
             return xp.sum(grad, axis=axes, dtype=grad.dtype).astype(exact)
         if channels_first:
             batch, channels = grad.shape[:2]
-            rest = -1 if grad.size else 0
-            inner = summed(grad.reshape(batch, channels, rest), 2, 3)
+            remaining = -1 if grad.size else 0
+            inner = summed(grad.reshape(batch, channels, remaining), 2, 3)
             return column_sums(inner).astype(exact)
         matrix = grad.reshape(-1, grad.shape[-1]) if grad.size else grad.reshape(0, grad.shape[-1])
         return column_sums(matrix).astype(exact)
@@ -126,7 +126,7 @@ def _make_l2(node: Node, device: Device) -> KernelFunction:
         """Return the sum of squares; on the host that of blocks, so that errors do not add up."""
         if flat.size <= _SQUARES or type(flat) is not np.ndarray:
             return dot(flat, flat)
-        blocks = [flat[at : at + _SQUARES] for at in range(0, flat.size, _SQUARES)]
+        blocks = [flat[index : index + _SQUARES] for index in range(0, flat.size, _SQUARES)]
         return np.add.reduce(np.array([dot(block, block) for block in blocks], flat.dtype))
 
     return run
@@ -142,11 +142,11 @@ _SHORT = 48
 def _maxima(logits: Array) -> Array:
     """Return the maximum of each row, on an axis of its own."""
     if logits.shape[-1] > _SHORT or logits.size < 4 * _SHORT or not logits.flags.c_contiguous:
-        found: Array = np.maximum.reduce(logits, axis=-1, keepdims=True)
-        return found
+        array: Array = np.maximum.reduce(logits, axis=-1, keepdims=True)
+        return array
     columns = np.ascontiguousarray(logits.reshape(-1, logits.shape[-1]).T)
-    found = np.maximum.reduce(columns, axis=0)
-    return found.reshape(*logits.shape[:-1], 1)
+    array = np.maximum.reduce(columns, axis=0)
+    return array.reshape(*logits.shape[:-1], 1)
 
 
 def row_sums(values: Array) -> Array:
@@ -238,16 +238,16 @@ def _make_sparse_cross_entropy(node: Node, device: Device) -> KernelFunction:
     def run(logits: Any, labels: Any) -> Any:
         _check_labels(logits, labels)
         batch, classes = logits.shape
-        at = np.arange(0, batch * classes, classes or 1, dtype=np.intp)
-        np.add(at, labels, out=at, casting="unsafe")
+        index = np.arange(0, batch * classes, classes or 1, dtype=np.intp)
+        np.add(index, labels, out=index, casting="unsafe")
         backprop = _shifted(logits, device)
         flat = backprop.reshape(-1)
-        chosen = flat.take(at)
+        selected = flat.take(index)
         np.exp(backprop, out=backprop)
         total = row_sums(backprop)
-        loss = np.log(total[:, 0]) - chosen
+        loss = np.log(total[:, 0]) - selected
         np.divide(backprop, total, out=backprop)
-        flat[at] -= 1
+        flat[index] -= 1
         return contiguous(loss, exact, device), contiguous(backprop, exact, device)
 
     return run
@@ -267,8 +267,8 @@ def _check_labels(logits: Array, labels: Array) -> None:
     batch, classes = logits.shape
     if batch and not (labels.min() >= 0 and labels.max() < classes):
         bad = labels[(labels < 0) | (labels >= classes)][0]
-        shown = " ".join(map(str, labels[:32])) + (" ..." if batch > 32 else "")
+        text = " ".join(map(str, labels[:32])) + (" ..." if batch > 32 else "")
         raise errors.InvalidArgumentError(
             f"Received a label value of {bad} which is outside the valid range of "
-            f"[0, {classes}).  Label values: {shown}"
+            f"[0, {classes}).  Label values: {text}"
         )

@@ -78,12 +78,12 @@ def _mirror_pad(node: Node, device: Device) -> KernelFunction:
         for axis, (n, (b, a)) in enumerate(zip(x.shape, margins, strict=True)):
             # Axes before this one are complete, those behind still lack their margins.
             part = result[(slice(None),) * (axis + 1) + inner[axis + 1 :]]
-            moved = xp.moveaxis(part, axis, 0)
+            transposed = xp.moveaxis(part, axis, 0)
             if b:
-                moved[:b] = moved[b + edge : 2 * b + edge][::-1]
+                transposed[:b] = transposed[b + edge : 2 * b + edge][::-1]
             if a:
                 stop = b + n - edge
-                moved[b + n :] = moved[stop - a : stop][::-1]
+                transposed[b + n :] = transposed[stop - a : stop][::-1]
         return result
 
     return run
@@ -104,12 +104,12 @@ def _mirror_pad_grad(node: Node, device: Device) -> KernelFunction:
             )
         _check_mirror(sizes, margins, edge)
         for axis, (n, (b, a)) in enumerate(zip(sizes, margins, strict=True)):
-            moved = xp.moveaxis(total, axis, 0)
-            inner = moved[b : b + n]
+            transposed = xp.moveaxis(total, axis, 0)
+            inner = transposed[b : b + n]
             if b:
-                inner[edge : b + edge] += moved[:b][::-1]
+                inner[edge : b + edge] += transposed[:b][::-1]
             if a:
-                inner[n - edge - a : n - edge] += moved[b + n :][::-1]
+                inner[n - edge - a : n - edge] += transposed[b + n :][::-1]
             total = xp.moveaxis(inner, 0, axis)
         return pooled(total, device)
 

@@ -36,21 +36,21 @@ class Pattern:
         options.log_errors = False
         options.never_capture = not grouping
         try:
-            made = re2.compile(text, options)
+            result = re2.compile(text, options)
         except re2.error as error:
             reason = error.args[0].decode(errors="replace")
             raise errors.InvalidArgumentError(
                 f"{_shown(text)} is not a regular expression in RE2's syntax: {reason}"
             ) from None
         self.text = text
-        self.groups: int = made.groups
+        self.groups: int = result.groups
         # The package's wrapper costs several times as much as the match.
-        self._match = made._regexp.Match
+        self._match = result._regexp.Match
         self._anywhere, self._whole = re2._Anchor.UNANCHORED, re2._Anchor.ANCHOR_BOTH
 
-    def search(self, item: bytes, at: int) -> Sequence[Span] | None:
-        """Return the spans of the first match from `at` on and its groups, or None."""
-        spans: Sequence[Span] = self._match(self._anywhere, item, at, len(item))
+    def search(self, item: bytes, index: int) -> Sequence[Span] | None:
+        """Return the spans of the first match from `index` on and its groups, or None."""
+        spans: Sequence[Span] = self._match(self._anywhere, item, index, len(item))
         return None if spans[0] == _NOWHERE else spans
 
     def matches(self, item: bytes) -> bool:
@@ -75,17 +75,17 @@ def replacer(pattern: bytes, rewrite: bytes, everywhere: bool) -> Callable[[byte
 
     def replace(item: bytes) -> bytes:
         parts: list[bytes] = []
-        at = end = 0
+        index = end = 0
         last = -1
-        while spans := expression.search(item, at):
+        while spans := expression.search(item, index):
             start, stop = spans[0]
             if start == stop == last:  # no empty match right after another match
-                if at == len(item):
+                if index == len(item):
                     break
-                at = _behind_character(item, at)
+                index = _behind_character(item, index)
                 continue
             parts += item[end:start], apply(item, spans)
-            at = end = last = stop
+            index = end = last = stop
             if not everywhere:
                 break
         return b"".join((*parts, item[end:])) if parts else item
@@ -94,15 +94,15 @@ def replacer(pattern: bytes, rewrite: bytes, everywhere: bool) -> Callable[[byte
 
 
 def _rewriter(rewrite: bytes, pattern: Pattern) -> Callable[[bytes, Sequence[Span]], bytes]:
-    first, *rest = rewrite.split(b"\\")
+    first, *remaining = rewrite.split(b"\\")
     parts: list[bytes | int] = [first]
-    while rest:
-        text = rest.pop(0)
+    while remaining:
+        text = remaining.pop(0)
         mark = text[:1]
         if mark.isdigit() and int(mark) <= pattern.groups:
             parts += int(mark), text[1:]
-        elif not mark and rest:  # an escaped backslash
-            parts.append(b"\\" + rest.pop(0))
+        elif not mark and remaining:  # an escaped backslash
+            parts.append(b"\\" + remaining.pop(0))
         else:
             raise errors.InvalidArgumentError(
                 f"the rewrite {_shown(rewrite)} has \\{_shown(mark)[1:-1]}, but may have two "
@@ -120,12 +120,12 @@ def _rewriter(rewrite: bytes, pattern: Pattern) -> Callable[[bytes, Sequence[Spa
     return apply
 
 
-def _behind_character(item: bytes, at: int) -> int:
+def _behind_character(item: bytes, index: int) -> int:
     """Return the end of the character at a position; an invalid byte counts as a character."""
-    lead = item[at]
+    lead = item[index]
     size = 1 if lead < 0xC2 else 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
     try:
-        item[at : at + size].decode("utf-8", "surrogatepass")
+        item[index : index + size].decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
-        return at + 1
-    return at + size
+        return index + 1
+    return index + size

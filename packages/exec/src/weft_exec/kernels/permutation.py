@@ -31,16 +31,16 @@ def _transpose(node: Node, device: Device) -> KernelFunction:
         order = sizes_of(known)
 
         def run_static(x: Any, perm: Any) -> Any:
-            moved = x.transpose(order)
-            return xp.conjugate(moved) if conjugate else moved
+            transposed = x.transpose(order)
+            return xp.conjugate(transposed) if conjugate else transposed
 
         return run_static
 
     def run(x: Any, perm: Any) -> Any:
         order = sizes_of(perm)
         check_permutation(order, x.ndim)
-        moved = x.transpose(order)
-        return xp.conjugate(moved) if conjugate else moved
+        transposed = x.transpose(order)
+        return xp.conjugate(transposed) if conjugate else transposed
 
     return run
 
@@ -87,11 +87,11 @@ def _reverse_v2(node: Node, device: Device) -> KernelFunction:
 def _reversed_rows(xp: Any, x: Any, lengths: Any, batch: int, along: int) -> Any:
     """Reverse the elements before each row's length, for all rows in one launch."""
     rows = xp.moveaxis(x, (batch, along), (0, 1))
-    at = xp.arange(x.shape[along])[None, :]
+    index = xp.arange(x.shape[along])[None, :]
     ends = lengths.astype(np.int64)[:, None]
-    source = xp.where(at < ends, ends - 1 - at, at)
-    picked = rows[xp.arange(x.shape[batch])[:, None], source]
-    return xp.ascontiguousarray(xp.moveaxis(picked, (0, 1), (batch, along)))
+    source = xp.where(index < ends, ends - 1 - index, index)
+    row = rows[xp.arange(x.shape[batch])[:, None], source]
+    return xp.ascontiguousarray(xp.moveaxis(row, (0, 1), (batch, along)))
 
 
 def _sources(lengths: Any, size: int, by_row: bool) -> Any:
@@ -113,27 +113,27 @@ def _reverse_sequence(node: Node, device: Device) -> KernelFunction:
 
     def run(x: Any, lengths: Any) -> Any:
         batch = normal_axis(batch_dim, x.ndim, "batch_dim")
-        along = normal_axis(seq_dim, x.ndim, "seq_dim")
-        size = x.shape[along]
+        axis = normal_axis(seq_dim, x.ndim, "seq_dim")
+        size = x.shape[axis]
         if lengths.shape != (x.shape[batch],):
             raise errors.InvalidArgumentError(
                 f"seq_lengths must have shape [{x.shape[batch]}], got {format_dims(lengths.shape)}"
             )
         if device.xp is not np:
-            return _reversed_rows(device.xp, x, lengths, batch, along)
+            return _reversed_rows(device.xp, x, lengths, batch, axis)
         if lengths.size and (lengths.min() < 0 or lengths.max() > size):
             raise errors.InvalidArgumentError(
                 f"seq_lengths must be in [0, {size}], got {lengths.tolist()}"
             )
         result = new_array(device, x.shape, x.dtype)
-        if batch + along == 1 and x.flags.c_contiguous:
-            index = _sources(lengths, size, by_row=along == 1)
+        if batch + axis == 1 and x.flags.c_contiguous:
+            index = _sources(lengths, size, by_row=axis == 1)
             flat = (index.size, prod(x.shape[2:]))
             np.take(x.reshape(flat), index.reshape(-1), 0, result.reshape(flat), "clip")
             return result
         result[...] = x
-        rows = np.moveaxis(result, (batch, along), (0, 1))
-        sources = np.moveaxis(x, (batch, along), (0, 1))
+        rows = np.moveaxis(result, (batch, axis), (0, 1))
+        sources = np.moveaxis(x, (batch, axis), (0, 1))
         for row, source, length in zip(rows, sources, lengths.tolist(), strict=True):
             row[:length] = source[:length][::-1]
         return result
@@ -151,8 +151,8 @@ def _roll(node: Node, device: Device) -> KernelFunction:
             raise errors.InvalidArgumentError(
                 f"shift and axis must have one length, got {shifts} and {axes}"
             )
-        for at in axes:
-            normal_axis(at, x.ndim)
+        for index in axes:
+            normal_axis(index, x.ndim)
         return pooled(xp.roll(x, tuple(shifts), tuple(axes)), device) if axes else x
 
     return run

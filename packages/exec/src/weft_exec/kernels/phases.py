@@ -50,12 +50,12 @@ class Phases:
         shift = phase - self._before
         low = max(0, -(shift // self._stride))
         high = max(low, min(self.width, (self._size - 1 - shift) // self._stride + 1))
-        found = np.empty((rows, self.width, run), x.dtype)
-        found[:, :low] = fill
-        found[:, high:] = fill
+        result = np.empty((rows, self.width, run), x.dtype)
+        result[:, :low] = fill
+        result[:, high:] = fill
         start = low * self._stride + shift
-        found[:, low:high] = x[:, start : start + (high - low) * self._stride : self._stride]
-        return found.reshape(-1)
+        result[:, low:high] = x[:, start : start + (high - low) * self._stride : self._stride]
+        return result.reshape(-1)
 
     def shifted(self, phases: list[Array], run: int) -> Iterator[Array]:
         """Yield the input of every window for each of its taps, all of one length."""
@@ -90,8 +90,8 @@ def fold(
         folded = total[: len(first)]
         if not others:
             folded[...] = first
-        for at, other in enumerate(others):
-            function(folded if at else first, other, out=folded)
+        for index, other in enumerate(others):
+            function(folded if index else first, other, out=folded)
         yield part, total.reshape(-1, phases.width, run)
 
 
@@ -111,20 +111,20 @@ def largest(
     taps = phases.shifted(phases.split(x, lowest(x.dtype)), run)
     marks = None if codes is None else phases.shifted(phases.split(codes, 0), run)
     shape = (rows, phases.width, run)
-    best, which = np.empty(prod(shape), x.dtype), np.zeros(prod(shape), code)
+    best, argmax = np.empty(prod(shape), x.dtype), np.zeros(prod(shape), code)
     better: Array = np.empty(0)
     for tap, values in enumerate(taps):
-        top, found = best[: len(values)], which[: len(values)]
+        top, result = best[: len(values)], argmax[: len(values)]
         mark = None if marks is None else next(marks)
         if not tap:
             np.copyto(top, values)
             if mark is not None:
-                np.copyto(found, mark)
+                np.copyto(result, mark)
             better = np.empty(len(values), np.bool_)
             continue
         np.greater(values, top, out=better)
         np.maximum(values, top, out=top)
         # Codes of a later tap are larger than all earlier ones.
-        there = code.type(tap * step) if mark is None else np.add(mark, code.type(tap * step))
-        np.maximum(found, np.multiply(better.view(np.uint8), there, dtype=code), out=found)
-    return best.reshape(shape), which.reshape(shape)
+        candidate = code.type(tap * step) if mark is None else np.add(mark, code.type(tap * step))
+        np.maximum(result, np.multiply(better.view(np.uint8), candidate, dtype=code), out=result)
+    return best.reshape(shape), argmax.reshape(shape)

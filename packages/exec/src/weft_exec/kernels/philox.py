@@ -169,11 +169,11 @@ def fill_uniform(words: Words, result: Any, xp: Any) -> None:
         flat[...] = bits
         flat *= 2.0**-53
         return
-    kept = {_FLOAT16: 11, _BFLOAT16: 8}.get(dtype, 24)
+    num_bits = {_FLOAT16: 11, _BFLOAT16: 8}.get(dtype, 24)
     bits = _halves(words, flat.size)
-    bits >>= np.uint32(32 - kept)
+    bits >>= np.uint32(32 - num_bits)
     flat[...] = bits
-    flat *= dtype.type(2.0**-kept)
+    flat *= dtype.type(2.0**-num_bits)
 
 
 def fill_normal(words: Words, result: Any, xp: Any) -> None:
@@ -216,12 +216,12 @@ def fill_truncated_normal(words: Words, result: Any, xp: Any) -> None:
     """Fill a floating-point array in C order with standard normal numbers within [-2, 2]."""
     fill_normal(words, result, xp)
     flat = result.reshape(-1)
-    beyond = xp.nonzero(xp.absolute(flat) > 2)[0]
-    while beyond.size:
-        fresh = xp.empty(beyond.size, result.dtype)
+    rejected = xp.nonzero(xp.absolute(flat) > 2)[0]
+    while rejected.size:
+        fresh = xp.empty(rejected.size, result.dtype)
         fill_normal(words, fresh, xp)
-        flat[beyond] = fresh
-        beyond = beyond[xp.absolute(fresh) > 2]
+        flat[rejected] = fresh
+        rejected = rejected[xp.absolute(fresh) > 2]
 
 
 def fill_integers(words: Words, result: Any, low: int, high: int) -> None:

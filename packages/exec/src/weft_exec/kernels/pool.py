@@ -47,14 +47,14 @@ class Fit:
             raise errors.InvalidArgumentError(
                 f"{pool.op} requires an input of rank {len(pool.ksize)}, got shape {list(shape)}"
             )
-        found = [
+        result = [
             slide(n, k, s, 1, pool.padding)
             for n, k, s in zip(shape, pool.ksize, pool.strides, strict=True)
         ]
         self.pool = pool
         self.shape = shape
-        self.counts = tuple(count for count, _, _ in found)
-        self.before = tuple(before for _, before, _ in found)
+        self.counts = tuple(count for count, _, _ in result)
+        self.before = tuple(before for _, before, _ in result)
 
     @cached_property
     def offsets(self) -> tuple[Array, Array]:
@@ -68,8 +68,8 @@ class Fit:
         table = [sum(t * s for t, s in zip(tap, steps, strict=True)) for tap in taps]
         origins: Any = np.zeros((), np.intp)
         for axis in range(1 if self.pool.per_image else 0, len(steps)):
-            at = np.arange(self.counts[axis]) * self.pool.strides[axis] - self.before[axis]
-            origins = origins[..., None] + at * steps[axis]
+            index = np.arange(self.counts[axis]) * self.pool.strides[axis] - self.before[axis]
+            origins = origins[..., None] + index * steps[axis]
         return np.array(table, np.intp), origins
 
     @cached_property
@@ -78,15 +78,15 @@ class Fit:
 
         They cover all images, unless windows span images: these are processed block by block.
         """
-        found = []
+        result = []
         for tap in self.pool.taps:
             axes = zip(tap, self.shape, self.pool.strides, self.before, self.counts, strict=True)
             slices = [tap_slices(t, n, s, b, c) for t, n, s, b, c in axes]
             if self.pool.per_image:
                 slices[0] = (slice(None), slice(None))
             outs, ins = zip(*slices, strict=True)
-            found.append((outs, ins))
-        return found
+            result.append((outs, ins))
+        return result
 
     def phases(self, axis: int) -> Phases:
         """Return the phases of windows along an axis."""
@@ -96,11 +96,11 @@ class Fit:
             self.counts[axis],
         )  # fmt: skip
 
-    def require(self, what: str, got: Sizes, wanted: Sizes) -> None:
+    def require(self, label: str, sizes: Sizes, expected: Sizes) -> None:
         """Raise InvalidArgumentError unless the shapes are equal."""
-        if got != wanted:
+        if sizes != expected:
             raise errors.InvalidArgumentError(
-                f"{self.pool.op} requires {what} of shape {list(wanted)}, got {list(got)}"
+                f"{self.pool.op} requires {label} of shape {list(expected)}, got {list(sizes)}"
             )
 
 
@@ -130,10 +130,10 @@ class Pool:
 
     def fit(self, shape: Sizes) -> Fit:
         """Return the geometry for inputs of this shape, which is usually the cached one."""
-        found = self._last
-        if found is None or found.shape != shape:
-            found = self._last = Fit(self, shape)
-        return found
+        result = self._last
+        if result is None or result.shape != shape:
+            result = self._last = Fit(self, shape)
+        return result
 
 
 def fold_windows(fit: Fit, x: Array, function: Callable[..., Any]) -> Array:
@@ -154,19 +154,19 @@ def _fold_axis(fit: Fit, x: Array, axis: int, function: Callable[..., Any]) -> A
         fill = x.dtype.type(0) if function is np.add else lowest(x.dtype)
         into = result.reshape(-1, count, run)
         flat = x.reshape(-1, size, run)
-        for rows, found in fold(fit.phases(axis), flat, function, fill, _BLOCK_BYTES):
-            into[rows] = found[:, :count]
+        for rows, matches in fold(fit.phases(axis), flat, function, fill, _BLOCK_BYTES):
+            into[rows] = matches[:, :count]
         return result
     lead = (slice(None),) * axis
     places = [tap_slices(tap, size, stride, before, count) for tap in range(pool.ksize[axis])]
-    whole = [ins for outs, ins in places if outs == slice(0, count)]
+    full_windows = [ins for outs, ins in places if outs == slice(0, count)]
     partial = [(outs, ins) for outs, ins in places if outs != slice(0, count)]
     # The tap at `before` is inside the input for every window, so `whole` is never empty.
-    if len(whole) == 1:
-        np.copyto(result, x[(*lead, whole[0])])
+    if len(full_windows) == 1:
+        np.copyto(result, x[(*lead, full_windows[0])])
     else:
-        function(x[(*lead, whole[0])], x[(*lead, whole[1])], out=result)
-    for ins in whole[2:]:
+        function(x[(*lead, full_windows[0])], x[(*lead, full_windows[1])], out=result)
+    for ins in full_windows[2:]:
         function(result, x[(*lead, ins)], out=result)
     for outs, ins in partial:
         view = result[(*lead, outs)]
@@ -191,11 +191,11 @@ def _with_window(make: Callable[[Pool, Node, Device], KernelFunction]) -> Any:
             if ksize.ndim != 1 or strides.ndim != 1:
                 check_window(node.type, rank, ksize.tolist(), strides.tolist())
             window = tuple(ksize.tolist()), tuple(strides.tolist())
-            found = last
-            if found is None or found[0] != window:
+            result = last
+            if result is None or result[0] != window:
                 check_window(node.type, rank, *window)
-                found = last = window, make(Pool(node, device, *window), node, device)
-            return found[1](*values)
+                result = last = window, make(Pool(node, device, *window), node, device)
+            return result[1](*values)
 
         return run
 
@@ -258,8 +258,8 @@ class _Winners:
         """Add each window's entry of `grad` to `target` at its maximum."""
         places, values = self._in_all(target), grad.reshape(-1)
         if self.lost is not None:
-            kept = ~self.lost.reshape(-1)
-            places, values = places[kept], values[kept]
+            mask = ~self.lost.reshape(-1)
+            places, values = places[mask], values[mask]
         np.add.at(target.reshape(-1), places, values)
 
     def gather(self, source: Array, target: Array) -> None:
@@ -293,23 +293,23 @@ def _first_largest(fit: Fit, x: Array, y: Array) -> Array | None:
     if pool.device.xp is not np or x.size < _FEW:
         return None
     code = np.dtype(np.uint8 if len(pool.taps) < 256 else np.int32)
-    best, which = np.ascontiguousarray(x), None
+    best, argmax = np.ascontiguousarray(x), None
     step, shape = 1, list(x.shape)
     crop = [slice(None)] * x.ndim
     for axis in reversed(pool.active):
         flat = (prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :]))
-        marks = None if which is None else which.reshape(flat)
+        marks = None if argmax is None else argmax.reshape(flat)
         phases = fit.phases(axis)
-        best, which = largest(phases, best.reshape(flat), marks, step, code)
+        best, argmax = largest(phases, best.reshape(flat), marks, step, code)
         shape[axis] = phases.width
         crop[axis] = slice(fit.counts[axis])
         step *= pool.ksize[axis]
-    if which is None:
+    if argmax is None:
         return None
-    found = best.reshape(shape)[tuple(crop)]
-    if not np.array_equal(found, y) or (y == lowest(y.dtype)).any():
+    result = best.reshape(shape)[tuple(crop)]
+    if not np.array_equal(result, y) or (y == lowest(y.dtype)).any():
         return None
-    return which.reshape(shape)[tuple(crop)]
+    return argmax.reshape(shape)[tuple(crop)]
 
 
 def _first_match(fit: Fit, x: Array, y: Array, differ: Callable[..., Any]) -> tuple[Array, Array]:

@@ -124,8 +124,8 @@ def _conversion(source: DType, target: DType) -> Function:
 def _scalar_conversion(source: DType, target: DType) -> Function | None:
     # Python's constructors reject NaN and infinities.
     plain = target.is_floating and not source.is_complex
-    made: Function | None = target.numpy.type if plain else None
-    return made
+    function: Function | None = target.numpy.type if plain else None
+    return function
 
 
 # --------------------------------------------------------------------- parts and bits

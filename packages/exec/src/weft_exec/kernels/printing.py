@@ -45,8 +45,8 @@ def summarize(value: Any, limit: int) -> str:
 
 def _rows(array: Array, budget: int) -> tuple[str, int]:
     if array.ndim == 1:
-        shown = array[:budget]
-        return " ".join(element(item) for item in shown), budget - len(shown)
+        head = array[:budget]
+        return " ".join(element(item) for item in head), budget - len(head)
     parts = []
     for row in array:
         if budget <= 0:
@@ -66,8 +66,8 @@ def _nested(array: Array, ends: int, depth: int) -> str:
     if array.ndim == 0:
         return element(array[()], quote=True)
     count = len(array)
-    whole = ends < 0 or count <= 2 * ends
-    places = list(range(count)) if whole else [*range(ends), -1, *range(count - ends, count)]
+    is_complete = ends < 0 or count <= 2 * ends
+    places = list(range(count)) if is_complete else [*range(ends), -1, *range(count - ends, count)]
     parts = ["..." if i < 0 else _nested(array[i, ...], ends, depth + 1) for i in places]
     between = " " if array.ndim == 1 else "\n" * (array.ndim - 1) + " " * depth
     return f"[{between.join(parts)}]"

@@ -66,12 +66,12 @@ def ndtri(p: Array) -> Any:
     """Compute the quantile function of the normal distribution; infinite at 0 and 1, NaN beyond."""
     wide, steps = p.astype(np.float64), _STEPS[p.dtype]
     result = np.where(wide == 0, -np.inf, np.where(wide == 1, np.inf, np.nan))
-    away = wide - 0.5
-    near = np.abs(away) <= 0.25
+    centered = wide - 0.5
+    near = np.abs(centered) <= 0.25
     far = ~near & (wide > 0) & (wide < 1)
-    result[near] = math.sqrt(2) * _central(2 * away[near], steps)
+    result[near] = math.sqrt(2) * _central(2 * centered[near], steps)
     outer = wide[far]
-    result[far] = np.copysign(_tail(np.minimum(outer, 1 - outer), steps), away[far])
+    result[far] = np.copysign(_tail(np.minimum(outer, 1 - outer), steps), centered[far])
     return result
 
 
@@ -114,12 +114,12 @@ def _fraction(a: Array, b: Array, x: Array) -> Any:
 def _moderate(a: Array, b: Array, x: Array) -> Any:
     flip = x > (a + 1) / (a + b + 2)
     first, second = np.where(flip, b, a), np.where(flip, a, b)
-    at, rest = np.where(flip, 1 - x, x), np.where(flip, x, 1 - x)
-    log = first * np.log(at) + second * np.log(rest)
+    index, remaining = np.where(flip, 1 - x, x), np.where(flip, x, 1 - x)
+    log = first * np.log(index) + second * np.log(remaining)
     log = log + lgamma(a + b) - lgamma(a) - lgamma(b)
     part = np.exp(log) / first
     some = part > 0  # where the factor vanishes, the fraction is irrelevant
-    part[some] *= _fraction(first[some], second[some], at[some])
+    part[some] *= _fraction(first[some], second[some], index[some])
     return np.where(flip, 1 - part, part)
 
 
@@ -129,12 +129,12 @@ def _both_large(a: Array, b: Array, x: Array) -> Any:
     half = -(mean * np.log(x / mean) + (1 - mean) * np.log((1 - x) / (1 - mean)))
     eta = np.copysign(np.sqrt(2 * np.maximum(half, 0)), x - mean)
     flat = np.abs(eta) < 1e-4
-    spread = np.sqrt(mean * (1 - mean))
+    deviation = np.sqrt(mean * (1 - mean))
     steep = np.where(flat, 1, eta)
-    away = np.where(flat, 1, x - mean)
-    rest = np.where(flat, (1 - 2 * mean) / (3 * spread), 1 / steep - spread / away)
+    difference = np.where(flat, 1, x - mean)
+    remaining = np.where(flat, (1 - 2 * mean) / (3 * deviation), 1 / steep - deviation / difference)
     density = np.exp(-total * np.minimum(half, 800 / total)) / np.sqrt(2 * np.pi * total)
-    return np.clip(erfc(-eta * np.sqrt(total / 2)) / 2 + rest * density, 0, 1)
+    return np.clip(erfc(-eta * np.sqrt(total / 2)) / 2 + remaining * density, 0, 1)
 
 
 def _beta(a: Array, b: Array, x: Array) -> Any:
@@ -143,17 +143,17 @@ def _beta(a: Array, b: Array, x: Array) -> Any:
     result = np.empty_like(x)
     moderate = larger < LARGE
     both = ~moderate & (smaller >= 1e3)
-    for chosen, function in ((moderate, _moderate), (both, _both_large)):
-        if chosen.any():
-            result[chosen] = function(a[chosen], b[chosen], x[chosen])
+    for selected, function in ((moderate, _moderate), (both, _both_large)):
+        if selected.any():
+            result[selected] = function(a[selected], b[selected], x[selected])
     one = ~moderate & ~both & (b >= a)
     if one.any():
-        few, many, at = a[one], b[one], x[one]
-        result[one] = igamma(few, -(many + (few - 1) / 2) * np.log1p(-at))
+        few, many, index = a[one], b[one], x[one]
+        result[one] = igamma(few, -(many + (few - 1) / 2) * np.log1p(-index))
     other = ~moderate & ~both & (b < a)
     if other.any():
-        few, many, at = b[other], a[other], x[other]
-        result[other] = igammac(few, -(many + (few - 1) / 2) * np.log(at))
+        few, many, index = b[other], a[other], x[other]
+        result[other] = igammac(few, -(many + (few - 1) / 2) * np.log(index))
     return result
 
 

@@ -27,11 +27,12 @@ F32 = np.float32
 Array = np.ndarray[Any, Any]
 
 
-def require_shape(op: str, what: str, got: Any, wanted: tuple[int, ...]) -> None:
+def require_shape(op: str, label: str, actual: Any, expected: tuple[int, ...]) -> None:
     """Raise InvalidArgumentError for an array of another shape."""
-    if got.shape != wanted:
+    if actual.shape != expected:
         raise errors.InvalidArgumentError(
-            f"{op} requires {what} of shape {format_dims(wanted)}, got {format_dims(got.shape)}"
+            f"{op} requires {label} of shape {format_dims(expected)}, got "
+            f"{format_dims(actual.shape)}"
         )
 
 
@@ -41,9 +42,9 @@ def round_away(xp: Any, x: Any) -> Any:
     # 0.5 to 1, since the sum is rounded.
     kind = x.dtype.type
     half = np.nextafter(kind(0.5), kind(0))
-    moved = with_sign_of(half, x) if xp is np else xp.sign(x) * half  # NumPy's sign is slow
-    moved += x
-    return xp.trunc(moved)
+    offset = with_sign_of(half, x) if xp is np else xp.sign(x) * half  # NumPy's sign is slow
+    offset += x
+    return xp.trunc(offset)
 
 
 def clip(xp: Any, x: Any, low: Any, high: Any, out: Any = None) -> Any:
@@ -121,8 +122,8 @@ def _fake(device: Device, x: Any, nudged: _Nudged) -> Any:
 def _require_channels(op: str, x: Any, low: Any, high: Any, per_channel: bool) -> None:
     if per_channel and not x.ndim:
         raise errors.InvalidArgumentError(f"{op} requires inputs of rank 1 or more, got a scalar")
-    for what, end in (("min", low), ("max", high)):
-        require_shape(op, what, end, x.shape[-1:] if per_channel else ())
+    for label, end in (("min", low), ("max", high)):
+        require_shape(op, label, end, x.shape[-1:] if per_channel else ())
 
 
 @kernel("FakeQuantWithMinMaxArgs", device=ARRAY_DEVICE)
@@ -166,8 +167,8 @@ def _fake_vars_gradient(node: Node, device: Device) -> KernelFunction:
         require_shape(op, "gradients", grad, x.shape)
         _require_channels(op, x, low, high, per_channel)
         nudged = _nudge(xp, node, low, high)
-        nothing = (low == 0) & (high == 0)  # such a range passes all gradients on
-        ends = xp.where(nothing, -inf, nudged.low), xp.where(nothing, inf, nudged.high)
+        is_empty = (low == 0) & (high == 0)  # such a range passes all gradients on
+        ends = xp.where(is_empty, -inf, nudged.low), xp.where(is_empty, inf, nudged.high)
         inside, sums = new_array(device, x.shape, np.dtype(F32)), list[Any]()
 
         def fill(grad: Any, x: Any, inside: Any, low: Any, high: Any) -> None:
@@ -203,12 +204,12 @@ def along(op: str, axis: int, x: Any, *ends: Any) -> list[Any]:
         raise errors.InvalidArgumentError(
             f"{op} requires an input with axis {axis}, got shape {format_dims(x.shape)}"
         )
-    wanted = () if axis < 0 else x.shape[axis : axis + 1]
+    expected = () if axis < 0 else x.shape[axis : axis + 1]
     for end in ends:
-        require_shape(op, "ends of ranges", end, wanted)
+        require_shape(op, "ends of ranges", end, expected)
     if axis < 0:
         return list(ends)
-    return [end.reshape(wanted + (1,) * (x.ndim - axis - 1)) for end in ends]
+    return [end.reshape(expected + (1,) * (x.ndim - axis - 1)) for end in ends]
 
 
 def to_integers(xp: Any, x: Any, dtype: DType) -> Any:
@@ -266,8 +267,8 @@ which are scalars or rows."""
 
 
 def _combined(xp: Any, node: Node, low: Any, high: Any) -> _Way:
-    least, most = limits(node.attrs["T"])
-    half = F32(0) if least == 0 else F32((most - least + 1) / 2)
+    minimum, limit = limits(node.attrs["T"])
+    half = F32(0) if minimum == 0 else F32((limit - minimum + 1) / 2)
 
     def round_all(x: Any, low: Any, high: Any, scale: Any) -> Any:
         y = clip(xp, x, low, high)
@@ -276,27 +277,27 @@ def _combined(xp: Any, node: Node, low: Any, high: Any) -> _Way:
         y -= half
         return round_away(xp, y)
 
-    scale = (F32(most - least) / (high - low)).astype(F32)
+    scale = (F32(limit - minimum) / (high - low)).astype(F32)
     return low, high, round_all, [low, high, scale]
 
 
 def _min_first(xp: Any, node: Node, low: Any, high: Any) -> _Way:
-    least, most = limits(node.attrs["T"])
-    steps = most - least + 1
+    minimum, limit = limits(node.attrs["T"])
+    steps = limit - minimum + 1
     span = (high - low).astype(np.float64) * (steps / (steps - 1))
     scale = (xp.where(span == 0, 0, steps / xp.where(span == 0, 1, span))).astype(F32)
-    first = round_away(xp, low * scale) - F32(least)
+    first = round_away(xp, low * scale) - F32(minimum)
     return low, high, lambda x, scale, first: round_away(xp, x * scale) - first, [scale, first]
 
 
 def _scaled(xp: Any, node: Node, low: Any, high: Any) -> _Way:
     lowest, highest = limits(node.attrs["T"])
-    least, most = F32(lowest + node.attrs["narrow_range"]), F32(highest)
+    minimum, limit = F32(lowest + node.attrs["narrow_range"]), F32(highest)
     huge = np.finfo(F32).max
-    from_low = xp.where(least * low > 0, least / xp.where(low == 0, 1, low), huge).astype(F32)
-    from_high = xp.where(high > 0, most / xp.where(high == 0, 1, high), huge).astype(F32)
+    from_low = xp.where(minimum * low > 0, minimum / xp.where(low == 0, 1, low), huge).astype(F32)
+    from_high = xp.where(high > 0, limit / xp.where(high == 0, 1, high), huge).astype(F32)
     scale = xp.minimum(from_low, from_high)
-    low, high = least / scale, most / scale
+    low, high = minimum / scale, limit / scale
     half_even = node.attrs["round_mode"] == "HALF_TO_EVEN"
 
     def round_all(x: Any, low: Any, high: Any, scale: Any) -> Any:
@@ -311,24 +312,24 @@ def _scaled(xp: Any, node: Node, low: Any, high: Any) -> _Way:
 def _dequantize(node: Node, device: Device) -> KernelFunction:
     xp, attrs, dtype = device.xp, node.attrs, node.attrs["T"]
     axis, mode, exact = attrs["axis"], attrs["mode"], node.outputs[0].dtype.numpy
-    least, most = limits(dtype)
+    minimum, limit = limits(dtype)
 
     def run(x: Any, low: Any, high: Any) -> Any:
         low, high = along("Dequantize", axis, x, low, high)
         y = x.astype(F32)
         if mode == "SCALED":
-            first = F32(least + 1 if attrs["narrow_range"] else least)
-            scale = high / F32(most)
-            if least:
+            first = F32(minimum + 1 if attrs["narrow_range"] else minimum)
+            scale = high / F32(limit)
+            if minimum:
                 scale = xp.maximum(low / first, scale)
             y *= scale
         elif mode == "MIN_FIRST":
-            scale = ((high - low).astype(np.float64) / (most - least)).astype(F32)
-            whole = round_away(xp, low / xp.where(scale == 0, F32(1), scale)) * scale
-            y = y * scale + (xp.where(high == low, low, whole) - F32(least) * scale)
+            scale = ((high - low).astype(np.float64) / (limit - minimum)).astype(F32)
+            rounded = round_away(xp, low / xp.where(scale == 0, F32(1), scale)) * scale
+            y = y * scale + (xp.where(high == low, low, rounded) - F32(minimum) * scale)
         else:
-            scale = (high - low) / F32(most - least)
-            half = F32(0) if least == 0 else F32((most - least + 1) / 2)
+            scale = (high - low) / F32(limit - minimum)
+            half = F32(0) if minimum == 0 else F32((limit - minimum + 1) / 2)
             y = (y + half) * scale + low
         return as_exact(y, exact, device)
 
@@ -339,28 +340,28 @@ def _dequantize(node: Node, device: Device) -> KernelFunction:
 
 
 def _round_to(
-    device: Device, attrs: Any, x: Any, low: Any, high: Any, bits: int, given: bool
+    device: Device, attrs: Any, x: Any, low: Any, high: Any, bits: int, has_range: bool
 ) -> Any:
     """Round x to the values that `bits`-bit integers represent in a range."""
     xp, kind = device.xp, x.dtype.type
     if attrs["signed_input"]:
-        least, most = -(2.0 ** (bits - 1)), 2.0 ** (bits - 1) - 1
-        least += 1 if attrs.get("narrow_range") else 0
+        minimum, limit = -(2.0 ** (bits - 1)), 2.0 ** (bits - 1) - 1
+        minimum += 1 if attrs.get("narrow_range") else 0
     else:
-        least, most = 0.0, 2.0**bits - 1
-    least, most = kind(least), kind(most)
+        minimum, limit = 0.0, 2.0**bits - 1
+    minimum, limit = kind(minimum), kind(limit)
     huge, one = np.finfo(kind).max, kind(1)
-    by_low, by_high = least * low > 0, most * high > 0
-    from_low = xp.where(by_low, least / xp.where(by_low, low, one), huge)
-    from_high = xp.where(by_high, most / xp.where(by_high, high, one), huge)
+    by_low, by_high = minimum * low > 0, limit * high > 0
+    from_low = xp.where(by_low, minimum / xp.where(by_low, low, one), huge)
+    from_high = xp.where(by_high, limit / xp.where(by_high, high, one), huge)
     lower = from_low < from_high
     scale = xp.where(lower, from_low, from_high)
-    inverse = xp.where(lower, low / (least if least else one), high / most)
-    low, high = xp.where(lower, low, least * inverse), xp.where(lower, most * inverse, high)
+    inverse = xp.where(lower, low / (minimum if minimum else one), high / limit)
+    low, high = xp.where(lower, low, minimum * inverse), xp.where(lower, limit * inverse, high)
     half_up = attrs.get("round_mode") == "HALF_UP"
 
     def fill(x: Any, y: Any, scale: Any, inverse: Any, low: Any, high: Any) -> None:
-        if given:
+        if has_range:
             x = clip(xp, x, low, high, y)
         xp.multiply(x, scale, out=y)
         if half_up:
@@ -378,21 +379,21 @@ def _round_to(
 @kernel("QuantizeAndDequantizeV3", device=ARRAY_DEVICE, host=("num_bits",))
 def _round(node: Node, device: Device) -> KernelFunction:
     op, attrs, exact = node.type, node.attrs, node.outputs[0].dtype.numpy
-    given, axis, kind = attrs["range_given"], attrs.get("axis", -1), wide(node.outputs[0].dtype)
+    has_range, axis, kind = attrs["range_given"], attrs.get("axis", -1), wide(node.outputs[0].dtype)
     ends = [exact.type(attrs[key]) for key in ("input_min", "input_max") if key in attrs]
-    least = 2 if attrs["signed_input"] else 1
+    minimum = 2 if attrs["signed_input"] else 1
 
-    def run(x: Any, *rest: Any) -> Any:
-        low, high, bits = [*ends, *rest, attrs.get("num_bits")][:3]
-        if not least <= int(bits) < 64:
+    def run(x: Any, *remaining: Any) -> Any:
+        low, high, bits = [*ends, *remaining, attrs.get("num_bits")][:3]
+        if not minimum <= int(bits) < 64:
             raise errors.InvalidArgumentError(
-                f"{op} requires num_bits from {least} to 63, got {int(bits)}"
+                f"{op} requires num_bits from {minimum} to 63, got {int(bits)}"
             )
         low, high = along(op, axis, x, low, high)
         x = x.astype(kind, copy=False)
         if not x.size:
             return x.astype(exact)
-        if given:
+        if has_range:
             low, high = low.astype(kind), high.astype(kind)
             if not bool((low <= high).all()):
                 raise errors.InvalidArgumentError(
@@ -401,7 +402,7 @@ def _round(node: Node, device: Device) -> KernelFunction:
         else:
             axes = None if axis < 0 else tuple(i for i in range(x.ndim) if i != axis)
             low, high = x.min(axes, keepdims=axis >= 0), x.max(axes, keepdims=axis >= 0)
-        return as_exact(_round_to(device, attrs, x, low, high, int(bits), given), exact, device)
+        return as_exact(_round_to(device, attrs, x, low, high, int(bits), has_range), exact, device)
 
     return run
 
@@ -423,32 +424,32 @@ def _round_grad(node: Node, device: Device) -> KernelFunction:
 # ------------------------------------------------------------------------------ joining
 
 
-def requantize(xp: Any, x: Any, dtype: DType, ends: Any, target: DType, wanted: Any) -> Any:
+def requantize(xp: Any, x: Any, dtype: DType, ends: Any, target: DType, expected: Any) -> Any:
     """Convert integers of one range to the integers of another range with the nearest values."""
-    return to_integers(xp, integers(xp, numbers(xp, x, dtype, *ends), target, *wanted), target)
+    return to_integers(xp, integers(xp, numbers(xp, x, dtype, *ends), target, *expected), target)
 
 
 def numbers(xp: Any, x: Any, dtype: DType, low: Any, high: Any) -> Any:
     """Return the values of integers in a range whose step divides it evenly."""
-    least, most = limits(dtype)
+    minimum, limit = limits(dtype)
     kind = np.float64 if dtype.size == 4 else F32
     low, high = kind(low), kind(high)
     if low == high:
         return xp.full(x.shape, low, kind)
-    scale = (high - low) / kind(most - least)
+    scale = (high - low) / kind(limit - minimum)
     first = kind(round_away(np, low / scale)) * scale
-    return x.astype(kind) * scale + (first - kind(least) * scale)
+    return x.astype(kind) * scale + (first - kind(minimum) * scale)
 
 
 def integers(xp: Any, x: Any, target: DType, low: Any, high: Any) -> Any:
     """Quantize values of a range to floating-point integers."""
-    least, most = limits(target)
+    minimum, limit = limits(target)
     low, high = x.dtype.type(low), x.dtype.type(high)
     if low == high:
-        return xp.full(x.shape, least, x.dtype)
-    steps = most - least + 1
+        return xp.full(x.shape, minimum, x.dtype)
+    steps = limit - minimum + 1
     scale = x.dtype.type(steps / ((float(high) - float(low)) * (steps / (steps - 1))))
-    y = round_away(xp, x * scale) - (round_away(np, low * scale) - x.dtype.type(least))
+    y = round_away(xp, x * scale) - (round_away(np, low * scale) - x.dtype.type(minimum))
     return y
 
 
@@ -457,9 +458,9 @@ def _concat(node: Node, device: Device) -> KernelFunction:
     count, dtype = node.attrs["N"], node.attrs["T"]
     signed = limits(dtype)[0] < 0
 
-    def run(axis: Any, *rest: Any) -> Any:
-        values = rest[:count]
-        lows, highs = [[float(v) for v in rest[count * i :][:count]] for i in (1, 2)]
+    def run(axis: Any, *remaining: Any) -> Any:
+        values = remaining[:count]
+        lows, highs = [[float(v) for v in remaining[count * i :][:count]] for i in (1, 2)]
         low, high = min(0.0, *lows), max(highs)
         if signed:
             high = max(abs(low), abs(high))

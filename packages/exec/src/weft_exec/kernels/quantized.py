@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 def _as_integer(value: float, dtype: DType, low: Any, high: Any) -> float:
     """Return the integer that represents a number in a range; it may exceed the type's limits."""
-    least, most = limits(dtype)
+    minimum, limit = limits(dtype)
     low, high = np.float64(low), np.float64(high)
     if low == high:
-        return least
-    scale = (most - least) / (high - low)
-    return float(round_away(np, value * scale) - round_away(np, low * scale) + least)
+        return minimum
+    scale = (limit - minimum) / (high - low)
+    return float(round_away(np, value * scale) - round_away(np, low * scale) + minimum)
 
 
 def _centered(x: Any, dtype: DType, low: Any, high: Any) -> Any:
@@ -47,15 +47,15 @@ def _centered(x: Any, dtype: DType, low: Any, high: Any) -> Any:
 
 
 def _step(dtype: DType, low: Any, high: Any) -> float:
-    least, most = limits(dtype)
-    return (float(high) - float(low)) / (most - least)
+    minimum, limit = limits(dtype)
+    return (float(high) - float(low)) / (limit - minimum)
 
 
 def _range_of_products(node: Node, types: tuple[DType, DType], ends: Any) -> tuple[Any, Any]:
     """Return the range in which one integer step is the product of a step of each operand."""
-    least, most = limits(node.outputs[0].dtype)
+    minimum, limit = limits(node.outputs[0].dtype)
     step = _step(types[0], *ends[:2]) * _step(types[1], *ends[2:])
-    return F32(step * least), F32(step * most)
+    return F32(step * minimum), F32(step * limit)
 
 
 def _check_ends(op: str, *ends: Any) -> None:
@@ -127,12 +127,12 @@ def _add(node: Node, device: Device) -> KernelFunction:
             require_shape(op, "bias", y, x.shape[-1:])
         _check_broadcast(op, x, y)
         high = max(abs(float(end)) for end in ends) * (ROOM[op] if target.size == 4 else 2)
-        wanted = (F32(-high), F32(high))
+        expected = (F32(-high), F32(high))
         parts = [
-            requantize(np, value, dtype, given, target, wanted).astype(np.float64)
+            requantize(np, value, dtype, given, target, expected).astype(np.float64)
             for value, dtype, given in ((x, types[0], ends[:2]), (y, types[1], ends[2:]))
         ]
-        return (to_integers(np, parts[0] + parts[1], target), *wanted)
+        return (to_integers(np, parts[0] + parts[1], target), *expected)
 
     return run
 
@@ -149,11 +149,11 @@ def _conv2d(node: Node, device: Device) -> KernelFunction:
                 f"{op} requires an input of shape [N, H, W, C] and a filter of shape "
                 f"[KH, KW, C, O], got {list(x.shape)} and {list(taps.shape)}"
             )
-        found = [
+        matches = [
             slide(n, k, s, d, attrs["padding"])
             for n, k, s, d in zip(x.shape[1:3], taps.shape[:2], strides, gaps, strict=True)
         ]
-        counts, before, after = zip(*found, strict=True)
+        counts, before, after = zip(*matches, strict=True)
         image = _centered(x, types[0], *ends[:2])
         image = padded(image, before, after, image.dtype, device)
         view = windows(np, image, taps.shape[:2], strides, gaps, counts)
@@ -173,10 +173,10 @@ def _relu(node: Node, device: Device) -> KernelFunction:
             f"{dtype.name}"
         )
 
-    def run(x: Any, *rest: Any) -> Any:
-        low, high = rest[-2:]
+    def run(x: Any, *remaining: Any) -> Any:
+        low, high = remaining[-2:]
         _check_ends(op, low, high)
-        top = rest[0] if len(rest) > 2 else F32(6)
+        top = remaining[0] if len(remaining) > 2 else F32(6)
         bounds = [
             np.clip(_as_integer(float(v), dtype, low, high), *limits(dtype)) for v in (0, top)
         ]
@@ -198,8 +198,8 @@ def _pool(node: Node, device: Device) -> KernelFunction:
         if 0 in fit.counts:
             return np.empty(fit.counts, exact), low, high
         if op == "QuantizedMaxPool":
-            found = fold_windows(fit, x, np.maximum)
-            return found.copy() if found is x else found, low, high
+            result = fold_windows(fit, x, np.maximum)
+            return result.copy() if result is x else result, low, high
         total = fold_windows(fit, x.astype(np.float64), np.add)
         count = fold_windows(fit, np.ones(x.shape), np.add)
         return np.trunc(total / count).astype(exact), low, high
@@ -230,9 +230,9 @@ def _requantization_range(node: Node, device: Device) -> KernelFunction:
 def _requantize(node: Node, device: Device) -> KernelFunction:
     op, dtype, target = node.type, node.inputs[0].dtype.base_dtype, node.outputs[0].dtype
 
-    def run(x: Any, low: Any, high: Any, *wanted: Any) -> Any:
-        _check_ends(op, low, high, *wanted)
-        ends = wanted or _actual(x, dtype, low, high)
+    def run(x: Any, low: Any, high: Any, *expected: Any) -> Any:
+        _check_ends(op, low, high, *expected)
+        ends = expected or _actual(x, dtype, low, high)
         return (requantize(np, x, dtype, (low, high), target, ends), *ends)
 
     return run

@@ -30,13 +30,13 @@ def checked_levels(splits: Sequence[Array], count: int) -> list[Array]:
 
     Raises: InvalidArgumentError: they do not match.
     """
-    for i, each in enumerate(splits):
+    for i, item in enumerate(splits):
         inner = splits[i + 1] if i + 1 < len(splits) else None
         if inner is not None and (inner.ndim != 1 or not inner.size):
             raise errors.InvalidArgumentError(
                 f"row splits must have shape [nrows + 1], got {format_dims(inner.shape)}"
             )
-        check_splits(each, count if inner is None else len(inner) - 1)
+        check_splits(item, count if inner is None else len(inner) - 1)
     return list(splits)
 
 
@@ -69,8 +69,8 @@ def _range(node: Node, device: Device) -> KernelFunction:
             )
         values = new_array(device, (int(ends[-1]),), parts[0].dtype)
         row = row_ids(lengths)
-        within = np.arange(len(values)) - ends[:-1][row]
-        values[...] = parts[0][row] + within.astype(parts[0].dtype) * parts[2][row]
+        offset = np.arange(len(values)) - ends[:-1][row]
+        values[...] = parts[0][row] + offset.astype(parts[0].dtype) * parts[2][row]
         return ends.astype(splits_type), values
 
     return run
@@ -117,23 +117,23 @@ def _gather(node: Node, device: Device) -> KernelFunction:
         values, indices = inputs[levels], np.asarray(inputs[levels + 1])
         splits = checked_levels(inputs[:levels], len(values))
         rows = len(splits[0]) - 1
-        which = indices.reshape(-1)
-        if which.size and (which.min() < 0 or which.max() >= rows):
-            bad = which[(which < 0) | (which >= rows)]
+        flat_indices = indices.reshape(-1)
+        if flat_indices.size and (flat_indices.min() < 0 or flat_indices.max() >= rows):
+            bad = flat_indices[(flat_indices < 0) | (flat_indices >= rows)]
             raise errors.InvalidArgumentError(
                 f"indices must be in [0, {rows}), got {int(bad[0])}",
                 details={"index": int(bad[0]), "size": rows},
             )
-        made = [_uniform(indices.shape, axis) for axis in range(1, indices.ndim)]
-        for each in splits:
-            lengths = each[which + 1] - each[which]
-            made.append(np.concatenate([[0], np.cumsum(lengths)]))
-            which = places_of(each[which], lengths)
-        found = new_array(device, (len(which), *values.shape[1:]), values.dtype)
-        np.take(values, which, axis=0, out=found, mode="clip")
+        result = [_uniform(indices.shape, axis) for axis in range(1, indices.ndim)]
+        for item in splits:
+            lengths = item[flat_indices + 1] - item[flat_indices]
+            result.append(np.concatenate([[0], np.cumsum(lengths)]))
+            flat_indices = places_of(item[flat_indices], lengths)
+        array = new_array(device, (len(flat_indices), *values.shape[1:]), values.dtype)
+        np.take(values, flat_indices, axis=0, out=array, mode="clip")
         if not indices.ndim:  # a single row: its own level is removed
-            made = made[1:]
-        return _outputs([each.astype(splits_type) for each in made], found)
+            result = result[1:]
+        return _outputs([item.astype(splits_type) for item in result], array)
 
     return run
 
@@ -169,7 +169,7 @@ def _to_sparse(node: Node, device: Device) -> KernelFunction:
             indices[:, axis] = np.repeat(column, width)
         grid = np.indices(inner).reshape(len(inner), width)
         indices[:, levels + 1 :] = np.tile(grid.T, (len(values), 1))
-        longest = [int(np.diff(each).max(initial=0)) for each in splits]
+        longest = [int(np.diff(item).max(initial=0)) for item in splits]
         shape = np.array([len(splits[0]) - 1, *longest, *inner], np.int64)
         return indices, values.flatten(), shape
 
@@ -180,9 +180,9 @@ def _places_within(splits: Sequence[Array], count: int) -> list[Array]:
     """Return the index of each flat value along the first axis and each ragged one."""
     row = np.arange(count)
     places = []
-    for each in reversed(splits):
-        owner = row_ids(np.diff(each))[row]
-        places.append(row - each[owner])
+    for item in reversed(splits):
+        owner = row_ids(np.diff(item))[row]
+        places.append(row - item[owner])
         row = owner
     return [row, *reversed(places)]
 
@@ -196,18 +196,18 @@ def _to_tensor(node: Node, device: Device) -> KernelFunction:
         default = np.asarray(default)
         splits = _splits_of(kinds, partitions, len(values))
         inner = values.shape[1:]
-        longest = [int(np.diff(each).max(initial=0)) for each in splits]
-        wanted = _sizes(shape, [len(splits[0]) - 1, *longest, *inner], len(splits) + 1)
+        longest = [int(np.diff(item).max(initial=0)) for item in splits]
+        sizes = _sizes(shape, [len(splits[0]) - 1, *longest, *inner], len(splits) + 1)
         if not _broadcasts(default.shape, inner):
             raise errors.InvalidArgumentError(
                 f"default_value must broadcast to {format_dims(inner)}, got shape "
                 f"{format_dims(default.shape)}"
             )
-        result = new_array(device, tuple(wanted), values.dtype)
+        result = new_array(device, tuple(sizes), values.dtype)
         result[...] = default
         places = _places_within(splits, len(values))
         fits = np.ones(len(values), np.bool_)
-        for column, size in zip(places, wanted, strict=False):
+        for column, size in zip(places, sizes, strict=False):
             fits &= column < size
         if fits.all():
             result[tuple(places)] = values
@@ -224,7 +224,7 @@ def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
     return len(shape) <= len(to) and all(own in (1, size) for own, size in pairs)
 
 
-def _sizes(shape: Any, have: list[int], outer: int) -> list[int]:
+def _sizes(shape: Any, sizes: list[int], outer: int) -> list[int]:
     """Return the sizes of the result, by default those of the rows.
 
     Raises: InvalidArgumentError: they have another rank, or those of inner values differ.
@@ -233,19 +233,22 @@ def _sizes(shape: Any, have: list[int], outer: int) -> list[int]:
     if not given.ndim:
         if int(given) != -1:
             raise errors.InvalidArgumentError(f"a shape of rank 0 must be -1, got {int(given)}")
-        return have
-    if given.ndim != 1 or len(given) != len(have):
+        return sizes
+    if given.ndim != 1 or len(given) != len(sizes):
         raise errors.InvalidArgumentError(
-            f"shape must have {len(have)} sizes, got {given.tolist()}"
+            f"shape must have {len(sizes)} sizes, got {given.tolist()}"
         )
     if (given < -1).any():
         raise errors.InvalidArgumentError(f"sizes must be at least -1, got {given.tolist()}")
-    wanted = [n if want < 0 else int(want) for want, n in zip(given.tolist(), have, strict=True)]
-    if wanted[outer:] != have[outer:]:
+    expected = [
+        n if expected < 0 else int(expected)
+        for expected, n in zip(given.tolist(), sizes, strict=True)
+    ]
+    if expected[outer:] != sizes[outer:]:
         raise errors.InvalidArgumentError(
-            f"shape must end with that of inner values, {have[outer:]}, got {given.tolist()}"
+            f"shape must end with that of inner values, {sizes[outer:]}, got {given.tolist()}"
         )
-    return wanted
+    return expected
 
 
 def _splits_of(kinds: list[str], partitions: Sequence[Any], count: int) -> list[Array]:
@@ -259,22 +262,22 @@ def _splits_of(kinds: list[str], partitions: Sequence[Any], count: int) -> list[
                 f"a row partition {kind} does not have the shape {format_dims(part.shape)}"
             )
     if kinds[0] != FIRST_DIM_SIZE:
-        found = [
+        result = [
             np.concatenate([[0], np.cumsum(part)]) if kind == ROW_LENGTHS else part
             for kind, part in zip(kinds, partitions, strict=True)
         ]
-        return checked_levels(found, count)
+        return checked_levels(result, count)
     rows = int(np.asarray(partitions[0]).reshape(-1)[0])
-    found = []
+    result = []
     for kind, part in zip(kinds[1:], partitions[1:], strict=True):
         if kind == VALUE_ROWIDS:
-            found.append(_splits_by_ids(part, rows))
+            result.append(_splits_by_ids(part, rows))
             rows = len(part)
         else:
             ends = np.concatenate([[0], np.cumsum(part)]) if kind == ROW_LENGTHS else part
-            found.append(ends)
+            result.append(ends)
             rows = int(ends[-1]) if len(ends) else 0
-    return checked_levels(found, count)
+    return checked_levels(result, count)
 
 
 def _splits_by_ids(ids: Array, rows: int) -> Array:
@@ -316,12 +319,12 @@ def _bincount(node: Node, device: Device) -> KernelFunction:
         result = new_array(device, (len(splits) - 1, width), weights.dtype)
         result[...] = 0
         row = row_ids(np.diff(splits))
-        kept = values < width
-        at = (row[kept], values[kept])
+        mask = values < width
+        index = (row[mask], values[mask])
         if binary:
-            result[at] = 1
+            result[index] = 1
         else:
-            np.add.at(result, at, weights[kept] if weights.size else weights.dtype.type(1))
+            np.add.at(result, index, weights[mask] if weights.size else weights.dtype.type(1))
         return result
 
     return run
@@ -335,9 +338,9 @@ def _to_variant(node: Node, device: Device) -> KernelFunction:
         values = np.asarray(inputs[levels])
         splits = checked_levels(inputs[:levels], len(values)) if levels else []
         if not batched:
-            whole = np.empty((), object)
-            whole[()] = RaggedVariant([each.copy() for each in splits], values.copy())
-            return whole
+            variant = np.empty((), object)
+            variant[()] = RaggedVariant([item.copy() for item in splits], values.copy())
+            return variant
         if not values.ndim:
             raise errors.InvalidArgumentError(
                 "values must have rank 1 or more to be a batch, got a scalar"
@@ -357,8 +360,8 @@ def _one_row(splits: list[Array], values: Array, row: int) -> RaggedVariant:
         return RaggedVariant([], values[row].copy())
     begin, end = int(splits[0][row]), int(splits[0][row + 1])
     inner = []
-    for each in splits[1:]:
-        part = each[begin : end + 1]
+    for item in splits[1:]:
+        part = item[begin : end + 1]
         inner.append(part - part[0])
         begin, end = int(part[0]), int(part[-1])
     return RaggedVariant(inner, values[begin:end].copy())
@@ -366,16 +369,16 @@ def _one_row(splits: list[Array], values: Array, row: int) -> RaggedVariant:
 
 @kernel("RaggedTensorFromVariant")
 def _from_variant(node: Node, device: Device) -> KernelFunction:
-    given, made = node.attrs["input_ragged_rank"], node.attrs["output_ragged_rank"]
+    input_rank, result = node.attrs["input_ragged_rank"], node.attrs["output_ragged_rank"]
     dtype = node.attrs["Tvalues"].numpy
     splits_type = node.attrs["Tsplits"].numpy
 
     def run(encoded: Any) -> Any:
         variants = np.asarray(encoded, object)
-        inner = made - variants.ndim if given < 0 else given
-        if inner < 0 or inner + variants.ndim != made:
+        inner = result - variants.ndim if input_rank < 0 else input_rank
+        if inner < 0 or inner + variants.ndim != result:
             raise errors.InvalidArgumentError(
-                f"variants of shape {format_dims(variants.shape)} cannot make {made} ragged axes"
+                f"variants of shape {format_dims(variants.shape)} cannot make {result} ragged axes"
             )
         rows = variants.reshape(-1).tolist()
         for row in rows:
@@ -389,9 +392,9 @@ def _from_variant(node: Node, device: Device) -> KernelFunction:
                 )
         if not variants.ndim:
             (only,) = rows
-            return _outputs([each.astype(splits_type) for each in only.splits], only.values)
+            return _outputs([item.astype(splits_type) for item in only.splits], only.values)
         splits = [_uniform(variants.shape, axis) for axis in range(1, variants.ndim)]
-        return *[each.astype(splits_type) for each in splits], *_stacked(
+        return *[item.astype(splits_type) for item in splits], *_stacked(
             rows, inner, dtype, splits_type
         )
 
@@ -401,12 +404,12 @@ def _from_variant(node: Node, device: Device) -> KernelFunction:
 def _stacked(rows: list[RaggedVariant], inner: int, dtype: Any, splits_type: Any) -> list[Array]:
     """Return the concatenated splits and values of variants."""
     levels = [[row.splits[level] for row in rows] for level in range(inner)]
-    counts = [[len(each) - 1 for each in level] for level in levels]
+    counts = [[len(item) - 1 for item in level] for level in levels]
     counts.append([len(row.values) if row.values.ndim else 1 for row in rows])
-    ends = [np.concatenate([[0], np.cumsum(each, dtype=np.int64)]) for each in counts]
+    ends = [np.concatenate([[0], np.cumsum(count, dtype=np.int64)]) for count in counts]
     splits = [ends[0]]
     for level, inner_ends in zip(levels, ends[1:], strict=True):
-        shifted = [each[1:] + start for each, start in zip(level, inner_ends[:-1], strict=True)]
+        shifted = [item[1:] + start for item, start in zip(level, inner_ends[:-1], strict=True)]
         splits.append(np.concatenate([[0], *shifted]))
     shapes = {row.values.shape[1:] for row in rows}
     if len(shapes) > 1:
@@ -414,7 +417,7 @@ def _stacked(rows: list[RaggedVariant], inner: int, dtype: Any, splits_type: Any
             f"the inner values of all variants must have one shape, got {sorted(shapes)}"
         )
     values = [row.values for row in rows] or [np.zeros(0, dtype)]
-    return [*[each.astype(splits_type) for each in splits], np.concatenate(values)]
+    return [*[item.astype(splits_type) for item in splits], np.concatenate(values)]
 
 
 @kernel("RaggedFillEmptyRows")
@@ -434,8 +437,8 @@ def _fill(node: Node, device: Device) -> KernelFunction:
         all_ids = np.concatenate([ids, empty])
         order = np.argsort(all_ids, kind="stable")
         filled = np.concatenate([values, np.full(len(empty), default, values.dtype)])
-        back = np.empty(len(order), np.int64)
-        back[order] = np.arange(len(order))
-        return all_ids[order], filled[order], flags, back[: len(ids)]
+        order_back = np.empty(len(order), np.int64)
+        order_back[order] = np.arange(len(order))
+        return all_ids[order], filled[order], flags, order_back[: len(ids)]
 
     return run

@@ -80,10 +80,12 @@ class _Layer:
 
     def _activation(self, name: str) -> Activation:
         """Return a function that writes an activation of its first argument to the second."""
-        found: Activation = {"sigmoid": self._sigmoid, "tanh": self.xp.tanh, "relu": self._relu}[
-            name
-        ]
-        return found
+        activation: Activation = {
+            "sigmoid": self._sigmoid,
+            "tanh": self.xp.tanh,
+            "relu": self._relu,
+        }[name]
+        return activation
 
     def _plus_one(self, x: Array, out: Array) -> None:
         self.xp.exp(x, out)
@@ -213,7 +215,7 @@ def _lstm(layer: _Layer, quantized: bool) -> Step:
     _, g, last = layer.activations
     space = layer.space(4 * width)
     gates, entry = space[..., : 3 * width], space[..., 3 * width :]
-    given, shown, kept = (space[..., i * width : (i + 1) * width] for i in range(3))
+    inputs_space, hidden, kept = (space[..., i * width : (i + 1) * width] for i in range(3))
 
     def step(x: Array, old: Array, new: Array) -> None:
         product(old, weights, space)
@@ -221,10 +223,10 @@ def _lstm(layer: _Layer, quantized: bool) -> Step:
         f(gates, gates)
         g(entry, entry)
         apply(cell, kept, cell)
-        apply(entry, given, entry)
+        apply(entry, inputs_space, entry)
         add(cell, entry, cell)
         last(cell, new)
-        apply(new, shown, new)
+        apply(new, hidden, new)
 
     return step
 
@@ -253,33 +255,33 @@ def _recurrent_layer(node: Node, device: Device) -> KernelFunction:
         if quantized:
             weights = floats(weights, scales, zeros)
         if dtype in NARROW:
-            rows, weights, bias = (each.astype(np.float32) for each in (rows, weights, bias))
-            states = tuple([each.astype(np.float32) for each in states])
+            rows, weights, bias = (item.astype(np.float32) for item in (rows, weights, bias))
+            states = tuple([state.astype(np.float32) for state in states])
         (steps, batch), (count, width) = rows.shape[:2], weights.shape[:2]
-        whole = new_array(device, (steps, count, batch, width), weights.dtype)
+        output = new_array(device, (steps, count, batch, width), weights.dtype)
         number = weights.dtype.type(sign)
-        lasts = [xp.empty(each.shape, each.dtype) for each in states]
+        lasts = [xp.empty(state.shape, state.dtype) for state in states]
 
         def go(part: slice) -> None:
             order = _Order(xp, part, GATES[kind], backward, lengths, number)
             matrix = weights[part.start] if order.count == 1 else joined(weights)
             of_bias = order.row(bias) if bias.size else None
-            layer = _Layer(xp, names, matrix, of_bias, [order.row(each) for each in states])
-            found = xp.empty((steps, *layer.state.shape), weights.dtype)
+            layer = _Layer(xp, names, matrix, of_bias, [order.row(state) for state in states])
+            result = xp.empty((steps, *layer.state.shape), weights.dtype)
             step = cell(layer, quantized)
-            last = _run(layer, step, order.steps(rows, width), found, lengths, quantized)
-            order.write(found, whole)
-            for each, into in zip(last, lasts, strict=True):
-                order.write_row(each, into)
+            last = _run(layer, step, order.steps(rows, width), result, lengths, quantized)
+            order.write(result, output)
+            for item, into in zip(last, lasts, strict=True):
+                order.write_row(item, into)
 
         parts = _parts(count, width, quantized)
         for part in parts:
             go(part)
         # A zero between two directions times a non-finite value is not zero.
-        if len(parts) < count and not all(bool(xp.isfinite(each).all()) for each in lasts):
-            for at in range(count):
-                go(slice(at, at + 1))
-        return tuple([each.astype(dtype.numpy, copy=False) for each in (whole, *lasts)])
+        if len(parts) < count and not all(bool(xp.isfinite(item).all()) for item in lasts):
+            for index in range(count):
+                go(slice(index, index + 1))
+        return tuple([item.astype(dtype.numpy, copy=False) for item in (output, *lasts)])
 
     return run
 
@@ -291,7 +293,7 @@ def _parts(directions: int, width: int, quantized: bool) -> list[slice]:
     """
     if width <= _TOGETHER and not quantized:
         return [slice(0, directions)]
-    return [slice(each, each + 1) for each in range(directions)]
+    return [slice(i, i + 1) for i in range(directions)]
 
 
 class _Floats:
@@ -302,14 +304,14 @@ class _Floats:
         self._last: tuple[tuple[Array, ...], Array] | None = None
 
     def __call__(self, weights: Array, scales: Array, zeros: Array) -> Array:
-        given, last = (weights, scales, zeros), self._last
-        if last is not None and all(a is b for a, b in zip(last[0], given, strict=True)):
+        key, last = (weights, scales, zeros), self._last
+        if last is not None and all(a is b for a, b in zip(last[0], key, strict=True)):
             return last[1]
         points = zeros[:, None].astype(scales.dtype)
-        found = (weights.astype(scales.dtype) - points) * scales[:, None]
-        if self._xp is np and not any(each.flags.writeable for each in given):
-            self._last = (given, found)
-        return found
+        result = (weights.astype(scales.dtype) - points) * scales[:, None]
+        if self._xp is np and not any(item.flags.writeable for item in key):
+            self._last = (key, result)
+        return result
 
 
 class _Joined:
@@ -328,13 +330,13 @@ class _Joined:
         if last is not None and last[0] is weights:
             return last[1]
         count, width, gates = weights.shape
-        found = self._xp.zeros((count, width, gates // width, count, width), weights.dtype)
-        for at in range(count):
-            found[at, :, :, at] = weights[at].reshape(width, -1, width)
-        found = found.reshape(count * width, count * gates)
+        result = self._xp.zeros((count, width, gates // width, count, width), weights.dtype)
+        for index in range(count):
+            result[index, :, :, index] = weights[index].reshape(width, -1, width)
+        result = result.reshape(count * width, count * gates)
         if self._xp is np and not weights.flags.writeable:
-            self._last = (weights, found)
-        return found
+            self._last = (weights, result)
+        return result
 
 
 class _Order:
@@ -368,30 +370,30 @@ class _Order:
             return part.reshape(width)
         return self._xp.ascontiguousarray(part.swapaxes(0, 1)).reshape(part.shape[1], width)
 
-    def write_row(self, x: Array, whole: Array) -> None:
+    def write_row(self, x: Array, array: Array) -> None:
         """Write a state back to its position in all directions."""
-        _, batch, width = whole.shape
+        _, batch, width = array.shape
         parts = x.reshape(batch, self.count, width).swapaxes(0, 1)
-        self._xp.multiply(parts, self._sign, whole[self._part])
+        self._xp.multiply(parts, self._sign, array[self._part])
 
     def steps(self, rows: Array, width: int) -> Array:
         """Return the contributions to the gates, (steps, batch, gates), in step order."""
         (steps, batch), gates = rows.shape[:2], self._gates * width
-        found = self._xp.empty((steps, batch, self._gates, self.count, width), rows.dtype)
-        for at, (direction, turned) in enumerate(self._directions):
+        result = self._xp.empty((steps, batch, self._gates, self.count, width), rows.dtype)
+        for index, (direction, is_reversed) in enumerate(self._directions):
             part = rows[..., direction * gates : (direction + 1) * gates]
-            part = self._turned(part) if turned else part
+            part = self._turned(part) if is_reversed else part
             part = part.reshape(steps, batch, self._gates, width)
-            self._xp.multiply(part, self._sign, found[:, :, :, at])
-        flat = found.reshape(steps, batch, self.count * gates)
+            self._xp.multiply(part, self._sign, result[:, :, :, index])
+        flat = result.reshape(steps, batch, self.count * gates)
         return flat[:, 0] if batch == 1 else flat
 
-    def write(self, found: Array, whole: Array) -> None:
+    def write(self, array: Array, whole: Array) -> None:
         """Write the results of all steps, (steps, batch, width), to their positions."""
         steps, _, batch, width = whole.shape
-        found = found.reshape(steps, batch, self.count, width)
-        for at, (direction, turned) in enumerate(self._directions):
-            part = self._turned(found[:, :, at]) if turned else found[:, :, at]
+        array = array.reshape(steps, batch, self.count, width)
+        for index, (direction, is_reversed) in enumerate(self._directions):
+            part = self._turned(array[:, :, index]) if is_reversed else array[:, :, index]
             self._xp.multiply(part, self._sign, whole[:, direction])
 
     def _turned(self, x: Array) -> Array:
@@ -410,14 +412,16 @@ def _run(
     steps, state = len(rows), layer.state
     first, end = (int(lengths.min()), int(lengths.max())) if lengths.size else (steps, steps)
     end = min(end, steps)
-    for at in range(min(first, end)):
-        new = results[at]
-        step(rows[at], state, new)
+    for index in range(min(first, end)):
+        new = results[index]
+        step(rows[index], state, new)
         state = new
-    for at in range(max(min(first, end), 0), end):  # some sequences have ended
+    for position in range(max(min(first, end), 0), end):  # some sequences have ended
         # The previous result is quantized; it is 0 for a sequence that had ended before.
-        seen = results[at - 1] if quantized and at else state
-        state = _masked(layer, step, rows[at], (state, seen), results[at], lengths > at)
+        seen = results[position - 1] if quantized and position else state
+        state = _masked(
+            layer, step, rows[position], (state, seen), results[position], lengths > position
+        )
     results[max(end, 0) :] = 0
     return [state] if layer.cell is None else [state, layer.cell]
 
@@ -428,7 +432,7 @@ def _masked(
     x: Array,
     states: tuple[Array, Array],
     result: Array,
-    there: Array,
+    array: Array,
 ) -> Array:
     """Run a step for the sequences that have not ended; the others keep their states.
 
@@ -436,13 +440,13 @@ def _masked(
       states: the previous states, and their values as the step reads them.
     """
     state, seen = states
-    xp, there = layer.xp, there[:, None] if x.ndim > 1 else there
+    xp, array = layer.xp, array[:, None] if x.ndim > 1 else array
     before = None if layer.cell is None else layer.cell.copy()
     step(x, seen, result)
-    state = xp.where(there, result, state)
-    xp.copyto(result, layer.zero, where=~there)
+    state = xp.where(array, result, state)
+    xp.copyto(result, layer.zero, where=~array)
     if before is not None:
-        xp.copyto(layer.cell, before, where=~there)
+        xp.copyto(layer.cell, before, where=~array)
     return state
 
 
@@ -462,8 +466,8 @@ def _check(
     fits = rows.ndim == 3 and weights.shape == (directions, width, gates)
     fits = fits and rows.shape[2] == directions * gates
     fits = fits and (not bias.size or bias.shape == (directions, width))
-    if not fits or any(each.shape != (directions, rows.shape[1], width) for each in states):
-        shapes = ", ".join(format_dims(each.shape) for each in (rows, weights, bias, *states))
+    if not fits or any(state.shape != (directions, rows.shape[1], width) for state in states):
+        shapes = ", ".join(format_dims(state.shape) for state in (rows, weights, bias, *states))
         raise errors.InvalidArgumentError(
             f"a recurrent layer of {GATES[kind]} gates and {directions} directions cannot take "
             f"rows, weights, bias and states of the shapes {shapes}"

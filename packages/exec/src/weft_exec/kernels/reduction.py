@@ -173,10 +173,10 @@ def _sums(x: Array, axes: Axes, keep: bool, into: Array | None) -> Any:
     if axes[-1] - axes[0] != len(axes) - 1:
         return _sums_over_apart(x, axes, keep, into)
     bare = into.reshape(_reduced_shape(x.shape, axes, False)) if keep and into is not None else into
-    found = summed(x, axes[0], axes[-1] + 1, bare)
+    result = summed(x, axes[0], axes[-1] + 1, bare)
     if into is not None:
         return into
-    return found.reshape(_reduced_shape(x.shape, axes, True)) if keep else found
+    return result.reshape(_reduced_shape(x.shape, axes, True)) if keep else result
 
 
 def _sums_over_apart(x: Array, axes: Axes, keep: bool, into: Array | None) -> Any:
@@ -210,9 +210,9 @@ def _product_of_all(reduce: Reduce) -> Reduce:
     def run(x: Any, axes: Axes, keep: bool, into: Array | None) -> Any:
         if len(axes) == x.ndim and x.size >= 4 * _WIDE and x.flags.c_contiguous:
             flat = x.reshape(-1)
-            whole = flat.size // _WIDE * _WIDE
-            wide = np.multiply.reduce(flat[:whole].reshape(-1, _WIDE), axis=0)
-            x = np.concatenate([wide, flat[whole:]]).reshape((-1, *(1,) * (x.ndim - 1)))
+            full_count = flat.size // _WIDE * _WIDE
+            wide = np.multiply.reduce(flat[:full_count].reshape(-1, _WIDE), axis=0)
+            x = np.concatenate([wide, flat[full_count:]]).reshape((-1, *(1,) * (x.ndim - 1)))
         return reduce(x, axes, keep, into)
 
     return run

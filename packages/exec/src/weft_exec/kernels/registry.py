@@ -196,8 +196,8 @@ def _add(entry: Kernel) -> None:
     global _count
     key = f"{entry.op} on {entry.device_type}"
     with _lock:
-        known = _tables.get(key)
-        table = [] if known is None else known
+        kernel = _tables.get(key)
+        table = [] if kernel is None else kernel
         if any(_overlap(other.dtypes, entry.dtypes) for other in table):
             raise errors.AlreadyRegisteredError(
                 f"a kernel of {entry.op} for {entry.device_type} is registered already"
@@ -206,7 +206,7 @@ def _add(entry: Kernel) -> None:
         _tables[key] = table
         _count += 1
         _found.clear()
-    if known is None:
+    if kernel is None:
         _registered.register(key, table)
 
 
@@ -251,23 +251,23 @@ def require_kernel(node: Node, device_type: str, where: str = "") -> Kernel:
       where: the end of the message.
     Raises: UnimplementedError: there is none.
     """
-    found = find_kernel(node, device_type)
-    if found is None:
+    kernel = find_kernel(node, device_type)
+    if kernel is None:
         raise errors.UnimplementedError(
             f"no kernel of {node.type} for {device_type}{where}",
             op=node.type,
             node=node.name,
             line=node.line or None,
         )
-    return found
+    return kernel
 
 
 def kernels_of(op: str, device_type: str) -> tuple[Kernel, ...]:
     """Return the kernels of an op on a device type in order, except those for any device."""
-    found = _found.get((op, device_type))
-    if found is None:
-        found = _put_together(op, device_type)
-    return found
+    put_together = _found.get((op, device_type))
+    if put_together is None:
+        put_together = _put_together(op, device_type)
+    return put_together
 
 
 def _put_together(op: str, device_type: str) -> tuple[Kernel, ...]:
@@ -328,7 +328,7 @@ def _derived(op: str, origins: Sequence[str]) -> list[Kernel]:
 def derivable_ops() -> list[str]:
     """Return the op types for which kernels may be derived, sorted."""
     scalars = {op: loaded_traits(op).scalar for op in registered_ops()}
-    return [op for op, found in scalars.items() if found is not None and not found.by_kernel]
+    return [op for op, scalar in scalars.items() if scalar is not None and not scalar.by_kernel]
 
 
 def _origins(device_type: str, known: DeviceType | None) -> list[str]:
@@ -337,36 +337,36 @@ def _origins(device_type: str, known: DeviceType | None) -> list[str]:
         return [device_type]
     if known.kernels is not None:
         _device_kernels.setdefault(known.kernels, PackageModules(known.kernels)).load()
-    found = [device_type]
+    result = [device_type]
     if known.array_module is not None:
-        found.append(ARRAY_DEVICE)
+        result.append(ARRAY_DEVICE)
     if known.array_module == "numpy" and device_type != "CPU":
-        found.append("CPU")
-    return found
+        result.append("CPU")
+    return result
 
 
-def _on(entry: Kernel, known: DeviceType) -> Kernel | None:
+def _on(entry: Kernel, device_type: DeviceType) -> Kernel | None:
     """Return a kernel as used by a device type; None if it does not support its values."""
-    own = entry.device_type == known.name
-    if own and known.dtypes is None:
+    is_own = entry.device_type == device_type.name
+    if is_own and device_type.dtypes is None:
         return entry
     op_def = lookup_op(entry.op)
-    if entry.device_type == "CPU" and not own and not _computes_with_arrays(entry, op_def):
+    if entry.device_type == "CPU" and not is_own and not _computes_with_arrays(entry, op_def):
         return None
     allowed = dict(entry.dtypes)
-    if known.dtypes is not None:
+    if device_type.dtypes is not None:
         for name, attr in op_def.attrs.items():
             if attr.type == "type":
-                chosen = allowed.get(name) or attr.allowed or known.dtypes
-                allowed[name] = chosen & known.dtypes & (attr.allowed or chosen)
+                selected = allowed.get(name) or attr.allowed or device_type.dtypes
+                allowed[name] = selected & device_type.dtypes & (attr.allowed or selected)
     if not all(allowed.values()):
         return None
-    on_stream = known.asynchronous and not own and not _finds(entry.op)
+    on_stream = device_type.asynchronous and not is_own and not _finds(entry.op)
     return replace(
         entry,
-        device_type=known.name,
+        device_type=device_type.name,
         dtypes=MappingProxyType(allowed),
-        heavy=entry.heavy and known.name == "CPU",
+        heavy=entry.heavy and device_type.name == "CPU",
         asynchronous=entry.asynchronous or on_stream,
     )
 
@@ -390,6 +390,6 @@ def registered_kernels() -> list[tuple[str, str]]:
         kernels_of("NoOp", device_type)  # imports the kernels of the type
     keys = [key.split(" on ") for key in _registered.keys()]  # noqa: SIM118 (it imports)
     ops = sorted({op for op, _ in keys}.union(derivable_ops()))
-    found = {(op, where) for op, where in keys if where == ANY_DEVICE}
-    found |= {(op, where) for op in ops for where in types if kernels_of(op, where)}
-    return sorted(found)
+    result = {(op, where) for op, where in keys if where == ANY_DEVICE}
+    result |= {(op, where) for op in ops for where in types if kernels_of(op, where)}
+    return sorted(result)

@@ -40,9 +40,9 @@ def take(params: Any, indices: Any, axis: int, device: Device) -> Any:
     if not size or not indices.size:
         return xp.zeros(shape, params.dtype)
     inside = (indices >= 0) & (indices < size)
-    found = xp.take(params, xp.where(inside, indices, indices.dtype.type(0)), axis=axis)
+    result = xp.take(params, xp.where(inside, indices, indices.dtype.type(0)), axis=axis)
     around = (1,) * axis + indices.shape + (1,) * (params.ndim - axis - 1)
-    return xp.where(inside.reshape(around), found, xp.zeros((), params.dtype))
+    return xp.where(inside.reshape(around), result, xp.zeros((), params.dtype))
 
 
 def take_batched(params: Any, indices: Any, axis: int, batch: int, device: Device) -> Any:
@@ -50,18 +50,18 @@ def take_batched(params: Any, indices: Any, axis: int, batch: int, device: Devic
     if not batch:
         return take(params, indices, axis, device)
     xp = device.xp
-    moved = xp.moveaxis(params, axis, batch)
-    lead = moved.shape[:batch]
+    transposed = xp.moveaxis(params, axis, batch)
+    lead = transposed.shape[:batch]
     count = int(np.prod(lead, dtype=np.int64))
-    size, rest = moved.shape[batch], moved.shape[batch + 1 :]
+    size, remaining = transposed.shape[batch], transposed.shape[batch + 1 :]
     base = (xp.arange(count) * size).reshape(*lead, *(1,) * (indices.ndim - batch))
     wide = indices.astype(np.int64)
-    at = xp.where((wide >= 0) & (wide < size), wide + base, -1)
-    picked = take(moved.reshape(count * size, *rest), at, 0, device)
+    index = xp.where((wide >= 0) & (wide < size), wide + base, -1)
+    selected = take(transposed.reshape(count * size, *remaining), index, 0, device)
     middle, inner = axis - batch, indices.ndim - batch
     order = [*range(batch), *range(batch + inner, batch + inner + middle)]
-    order += [*range(batch, batch + inner), *range(batch + inner + middle, picked.ndim)]
-    return xp.ascontiguousarray(picked.transpose(order)) if picked.ndim else picked
+    order += [*range(batch, batch + inner), *range(batch + inner + middle, selected.ndim)]
+    return xp.ascontiguousarray(selected.transpose(order)) if selected.ndim else selected
 
 
 def take_points(params: Any, indices: Any, device: Device) -> Any:
@@ -108,8 +108,8 @@ def set_rows(xp: Any, array: Any, rows: Any, updates: Any) -> None:
     order = xp.argsort(rows, kind="stable")
     ordered = rows[order]
     last = xp.concatenate([ordered[1:] != ordered[:-1], xp.ones(1, np.bool_)])
-    chosen = order[xp.nonzero(last)[0]]
-    array[rows[chosen]] = updates[chosen]
+    selected = order[xp.nonzero(last)[0]]
+    array[rows[selected]] = updates[selected]
 
 
 def add_rows(xp: Any, array: Any, rows: Any, updates: Any) -> None:
@@ -131,10 +131,10 @@ def combine_rows(xp: Any, array: Any, rows: Any, updates: Any, name: str) -> Non
     if not rows.size:
         return
     function = getattr(xp, name)
-    for which in turns(xp, rows):
-        at = rows[which]
-        found = function(_wide(array[at]), updates[which])
-        array[at] = found.astype(array.dtype)
+    for selected in turns(xp, rows):
+        row = rows[selected]
+        result = function(_wide(array[row]), updates[selected])
+        array[row] = result.astype(array.dtype)
 
 
 def _wide(values: Any) -> Any:
@@ -150,8 +150,8 @@ def turns(xp: Any, rows: Any) -> list[Any]:
     if starts.size == rows.size:
         return [order]
     group = xp.cumsum(first.astype(np.int64)) - 1
-    turn = xp.arange(rows.size) - starts[group]
-    return [order[xp.nonzero(turn == i)[0]] for i in range(int(xp.max(turn)) + 1)]
+    occurrence = xp.arange(rows.size) - starts[group]
+    return [order[xp.nonzero(occurrence == i)[0]] for i in range(int(xp.max(occurrence)) + 1)]
 
 
 def writing(xp: Any, how: str) -> Callable[[Any, Any, Any], None]:

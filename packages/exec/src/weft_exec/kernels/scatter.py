@@ -45,10 +45,10 @@ def row_updates(xp: Any, array: Array, indices: Any, updates: Any) -> tuple[Arra
     rows = checked_rows(indices, array.shape[0]) if xp is np else indices.reshape(-1)
     if updates.shape == ():
         return rows, updates
-    wanted = (*indices.shape, *array.shape[1:])
-    if updates.shape != wanted:
+    expected = (*indices.shape, *array.shape[1:])
+    if updates.shape != expected:
         raise errors.InvalidArgumentError(
-            f"updates must have shape indices.shape + ref.shape[1:] = {format_dims(wanted)}, got "
+            f"updates must have shape indices.shape + ref.shape[1:] = {format_dims(expected)}, got "
             f"{format_dims(updates.shape)}"
         )
     return rows, updates.reshape(rows.shape + array.shape[1:])
@@ -66,11 +66,11 @@ def slice_updates(xp: Any, array: Array, indices: Any, updates: Any) -> tuple[Ar
             f"the last size of indices, {depth}, must not exceed the variable's rank, {array.ndim}"
         )
     outer, inner = array.shape[:depth], array.shape[depth:]
-    wanted = indices.shape[:-1] + inner
-    if updates.shape != wanted:
+    expected = indices.shape[:-1] + inner
+    if updates.shape != expected:
         raise errors.InvalidArgumentError(
             f"updates must have shape indices.shape[:-1] + ref.shape[{depth}:] = "
-            f"{format_dims(wanted)}, got {format_dims(updates.shape)}"
+            f"{format_dims(expected)}, got {format_dims(updates.shape)}"
         )
     if xp is np:
         rows, count = _rows_of_slices(indices.reshape(-1, depth), outer)
@@ -167,14 +167,14 @@ def _by_rows(array: Array, rows: Array, updates: Any, combine: np.ufunc) -> None
         updates = np.broadcast_to(updates, rows.shape + array.shape[1:])
     targets = ordered[starts]
     result = widened(array[targets])
-    turns = int(counts.max())
-    if turns > _TURNS:
+    num_rounds = int(counts.max())
+    if num_rounds > _TURNS:
         places = np.empty(len(rows), np.intp)
         places[order] = np.cumsum(first) - 1
         _in_turn(result, places, widened(updates), combine)
     else:
         result = combine(result, updates.take(order[starts], 0))
-        for turn in range(1, turns):
-            left = (counts > turn).nonzero()[0]
-            result[left] = combine(result[left], updates.take(order[starts[left] + turn], 0))
+        for i in range(1, num_rounds):
+            left = (counts > i).nonzero()[0]
+            result[left] = combine(result[left], updates.take(order[starts[left] + i], 0))
     array[targets] = result

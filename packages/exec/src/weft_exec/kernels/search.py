@@ -24,16 +24,16 @@ FEW = 8
 """The k largest are selected rather than sorted out when the row is this many times longer."""
 
 
-def _vector(x: Any, what: str) -> None:
+def _vector(x: Any, label: str) -> None:
     if x.ndim != 1:
         raise errors.InvalidArgumentError(
-            f"{what} must be a vector, got shape {format_dims(x.shape)}"
+            f"{label} must be a vector, got shape {format_dims(x.shape)}"
         )
 
 
 @kernel("Unique", "UniqueWithCounts", device=ARRAY_DEVICE, host=ALL)
 def _unique(node: Node, device: Device) -> KernelFunction:
-    counted = node.type == "UniqueWithCounts"
+    has_counts = node.type == "UniqueWithCounts"
     dtype = node.outputs[1].dtype.numpy
 
     def run(x: Any) -> Any:
@@ -44,8 +44,8 @@ def _unique(node: Node, device: Device) -> KernelFunction:
         order = np.argsort(first)
         place = np.empty(len(order), dtype)
         place[order] = np.arange(len(order), dtype=dtype)
-        found = values[order], place[inverse.reshape(-1)]
-        return (*found, counts[order].astype(dtype)) if counted else found
+        result = values[order], place[inverse.reshape(-1)]
+        return (*result, counts[order].astype(dtype)) if has_counts else result
 
     return run
 
@@ -58,8 +58,8 @@ def _list_diff(node: Node, device: Device) -> KernelFunction:
         _vector(x, "x")
         _vector(y, "y")
         if x.dtype.kind == "O":
-            there = set(y.tolist())
-            missing = np.array([item not in there for item in x.tolist()], np.bool_)
+            excluded = set(y.tolist())
+            missing = np.array([item not in excluded for item in x.tolist()], np.bool_)
         else:
             missing = ~np.isin(x, y)
         positions = np.flatnonzero(missing)
@@ -102,10 +102,10 @@ def _top_k(node: Node, device: Device) -> KernelFunction:
         # NumPy has no order of bfloat16 where some are no numbers.
         keys = (~x if x.dtype.kind in "iu" else -widened(x)).reshape(prod(x.shape[:-1]), size)
         if xp is np and len(keys) and count and size >= FEW * count:
-            chosen = _smallest(keys, count)
+            smallest = _smallest(keys, count)
         else:
-            chosen = xp.argsort(keys, axis=-1, kind="stable")[:, :count]
-        indices = chosen.reshape(*x.shape[:-1], count)
+            smallest = xp.argsort(keys, axis=-1, kind="stable")[:, :count]
+        indices = smallest.reshape(*x.shape[:-1], count)
         return xp.take_along_axis(x, indices, axis=-1), indices.astype(np.int32)
 
     return run
@@ -121,25 +121,25 @@ def _nth_element(node: Node, device: Device) -> KernelFunction:
                 f"n must be at least 0 and below the last size of shape {format_dims(x.shape)}, "
                 f"got {n}"
             )
-        at = x.shape[-1] - 1 - int(n) if reverse else int(n)
-        found = np.partition(widened(x), at, -1)[..., at]
-        return found.astype(x.dtype)  # a copy, without the other elements
+        index = x.shape[-1] - 1 - int(n) if reverse else int(n)
+        result = np.partition(widened(x), index, -1)[..., index]
+        return result.astype(x.dtype)  # a copy, without the other elements
 
     return run
 
 
 def _smallest(keys: Array, count: int) -> Array:
     """Positions of the smallest elements of each row, ascending, the first of equal ones first."""
-    found = np.argpartition(keys, count - 1, axis=1)[:, :count]
-    limits = np.take_along_axis(keys, found[:, -1:], 1)
+    result = np.argpartition(keys, count - 1, axis=1)[:, :count]
+    limits = np.take_along_axis(keys, result[:, -1:], 1)
     # Where more elements are equal to the last, or some are no numbers, others may come first.
     unclear = np.flatnonzero(np.count_nonzero(keys <= limits, axis=1) != count)
-    found.sort(axis=1)
-    order = np.argsort(np.take_along_axis(keys, found, 1), axis=1, kind="stable")
-    found = np.take_along_axis(found, order, 1)
+    result.sort(axis=1)
+    order = np.argsort(np.take_along_axis(keys, result, 1), axis=1, kind="stable")
+    result = np.take_along_axis(result, order, 1)
     for row in unclear:
-        found[row] = _smallest_of(keys[row], count)
-    return found
+        result[row] = _smallest_of(keys[row], count)
+    return result
 
 
 def _smallest_of(row: Array, count: int) -> Array:
@@ -165,8 +165,8 @@ def _in_top_k(node: Node, device: Device) -> KernelFunction:
         valid = (targets >= 0) & (targets < classes)
         if not classes:
             return valid
-        own = predictions[np.arange(rows), np.where(valid, targets, 0)]
-        above = np.count_nonzero(predictions > own[:, None], axis=1)
+        target_scores = predictions[np.arange(rows), np.where(valid, targets, 0)]
+        above = np.count_nonzero(predictions > target_scores[:, None], axis=1)
         return valid & np.isfinite(predictions).all(axis=1) & (above < int(k))
 
     return run
@@ -198,11 +198,11 @@ def _unravel_index(node: Node, device: Device) -> KernelFunction:
     def run(indices: Any, dims: Any) -> Any:
         shape = sizes_of(dims)
         try:
-            found = np.unravel_index(indices, shape)
+            result = np.unravel_index(indices, shape)
         except ValueError:
             raise errors.InvalidArgumentError(
                 f"positions must be inside shape {list(shape)}, got {np.asarray(indices).tolist()}"
             ) from None
-        return np.array(found, dtype).reshape(len(shape), *indices.shape)
+        return np.array(result, dtype).reshape(len(shape), *indices.shape)
 
     return run

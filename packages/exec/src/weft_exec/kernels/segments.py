@@ -34,9 +34,10 @@ def _check_sorted(ids: Array) -> int:
         raise errors.InvalidArgumentError(f"segment ids must be at least 0, got {ids[0]}")
     steps = np.flatnonzero(ids[1:] < ids[:-1])
     if steps.size:
-        at = int(steps[0])
+        index = int(steps[0])
         raise errors.InvalidArgumentError(
-            f"segment ids must not decrease, got {ids[at]} at {at} and {ids[at + 1]} at {at + 1}"
+            f"segment ids must not decrease, got {ids[index]} at {index} and {ids[index + 1]} at "
+            f"{index + 1}"
         )
     return int(ids[-1]) + 1
 
@@ -131,9 +132,9 @@ def _unsorted_segment(node: Node, device: Device) -> KernelFunction:
     def run(data: Any, ids: Any, num: Any) -> Any:
         count, rows, flat = flat_rows(data, ids, num)
         if flat.size and flat.max() >= count:
-            at = int(np.argmax(flat >= count))
+            index = int(np.argmax(flat >= count))
             raise errors.InvalidArgumentError(
-                f"segment_ids[{at}] = {flat[at]} is out of range [0, {count})"
+                f"segment_ids[{index}] = {flat[index]} is out of range [0, {count})"
             )
         if flat.size and flat.min() < 0:
             rows, flat = rows[flat >= 0], flat[flat >= 0]
@@ -165,9 +166,9 @@ def _checked_rows(data: Array, indices: Array, ids: Array) -> Array:
         )
     bad = (indices < 0) | (indices >= len(data))
     if bad.any():
-        at = int(np.argmax(bad))
+        index = int(np.argmax(bad))
         raise errors.InvalidArgumentError(
-            f"indices[{at}] = {indices[at]} is out of range [0, {len(data)})"
+            f"indices[{index}] = {indices[index]} is out of range [0, {len(data)})"
         )
     return data[indices]
 
@@ -183,11 +184,11 @@ def _sparse_segment(node: Node, device: Device) -> KernelFunction:
 
     def run(data: Any, indices: Any, ids: Any, num: Any = None) -> Any:
         rows = _checked_rows(data, indices, ids)
-        least = _check_sorted(ids)
-        count = least if num is None else int(num)
-        if count < least:
+        minimum = _check_sorted(ids)
+        count = minimum if num is None else int(num)
+        if count < minimum:
             raise errors.InvalidArgumentError(
-                f"segment id {least - 1} is out of range [0, {count})"
+                f"segment id {minimum - 1} is out of range [0, {count})"
             )
         result = reduce_sorted(np.add, rows, ids, count, 0, element)
         if kind != "Sum" and count:

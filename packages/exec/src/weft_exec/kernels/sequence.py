@@ -78,11 +78,11 @@ def _bincount(node: Node, device: Device) -> KernelFunction:
                 f"the weights must have the shape of the values, got {list(weights.shape)} and "
                 f"{list(arr.shape)}"
             )
-        chosen = np.reshape(weights, -1)[inside]
+        selected = np.reshape(weights, -1)[inside]
         if not is_integer:
-            return np.bincount(values[inside], chosen, minlength=count).astype(element)
+            return np.bincount(values[inside], selected, minlength=count).astype(element)
         result = np.zeros(count, element)
-        np.add.at(result, values[inside], chosen)
+        np.add.at(result, values[inside], selected)
         return result
 
     return run

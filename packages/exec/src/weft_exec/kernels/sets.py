@@ -40,10 +40,10 @@ def _checked_sets(node: Node, indices: Any, values: Any, shape: Any, *, what: st
         (key,) = keys(sparse.sizes, sparse.places)
         steps = np.flatnonzero(key[1:] <= key[:-1])
         if steps.size:
-            at = int(steps[0]) + 1
-            word = "repeated" if key[at] == key[at - 1] else "out of order"
+            index = int(steps[0]) + 1
+            word = "repeated" if key[index] == key[index - 1] else "out of order"
             raise errors.InvalidArgumentError(
-                f"{what}indices[{at}] = {indices[at].tolist()} is {word}"
+                f"{what}indices[{index}] = {indices[index].tolist()} is {word}"
             )
     return sparse
 
@@ -69,13 +69,17 @@ def _set_operation(node: Node, device: Device) -> KernelFunction:
     first, second = node.type.removesuffix("SetOperation").split("To")
 
     def run(*inputs: Any) -> Any:
-        rest = inputs[1:] if first == "Dense" else inputs[3:]
+        remaining = inputs[1:] if first == "Dense" else inputs[3:]
         a = (
             _as_sparse(inputs[0])
             if first == "Dense"
             else _checked_sets(node, *inputs[:3], what="set1_")
         )
-        b = _as_sparse(rest[0]) if second == "Dense" else _checked_sets(node, *rest, what="set2_")
+        b = (
+            _as_sparse(remaining[0])
+            if second == "Dense"
+            else _checked_sets(node, *remaining, what="set2_")
+        )
         if a.sizes[:-1] != b.sizes[:-1] or len(a.sizes) < 2:
             raise errors.InvalidArgumentError(
                 "sets need equal sizes of rank 2 or more but for the last axis, got "
@@ -93,12 +97,12 @@ def _combined(operation: Any, a: Sparse, b: Sparse) -> tuple[Array, Array, Array
     _, first, group = np.unique(group, return_index=True, return_inverse=True)
     different, code = np.unique(values, return_inverse=True)
     pair = group * max(len(different), 1) + code
-    found = operation(pair[: len(a.values)], pair[len(a.values) :])
-    group, code = np.divmod(found, max(len(different), 1))
+    result = operation(pair[: len(a.values)], pair[len(a.values) :])
+    group, code = np.divmod(result, max(len(different), 1))
     counts = np.bincount(group, minlength=len(first))
-    places = np.empty((len(found), len(a.sizes)), np.int64)
+    places = np.empty((len(result), len(a.sizes)), np.int64)
     places[:, :-1] = groups[first][group]
-    places[:, -1] = np.arange(len(found)) - (np.cumsum(counts) - counts)[group]
+    places[:, -1] = np.arange(len(result)) - (np.cumsum(counts) - counts)[group]
     widest = int(counts.max()) if counts.size else 0
     return places, different[code], np.array([*a.sizes[:-1], widest], np.int64)
 
@@ -112,8 +116,8 @@ def _set_size(node: Node, device: Device) -> KernelFunction:
         result[...] = 0
         group = flat(sets.places[:, :-1], lead)
         _, code = np.unique(sets.values, return_inverse=True)
-        found = np.unique(np.stack([group, code], 1), axis=0)
-        np.add.at(result.reshape(-1), found[:, 0], 1)
+        matches = np.unique(np.stack([group, code], 1), axis=0)
+        np.add.at(result.reshape(-1), matches[:, 0], 1)
         return result
 
     return run
@@ -149,14 +153,14 @@ def _edit_distance(node: Node, device: Device) -> KernelFunction:
         different, group = np.unique(flat(groups, lead), return_inverse=True)
         _, codes = np.unique(np.concatenate((a.values, b.values)), return_inverse=True)
         count = len(a.values)
-        said = _sequences(a, group[:count], codes[:count], len(different))
+        sequences = _sequences(a, group[:count], codes[:count], len(different))
         meant = _sequences(b, group[count:], codes[count:], len(different))
-        found = np.zeros(len(different), np.float32)
-        for chosen in _batches(said.lengths, meant.lengths):
-            found[chosen] = _distances(said, meant, chosen)
+        matches = np.zeros(len(different), np.float32)
+        for batch in _batches(sequences.lengths, meant.lengths):
+            matches[batch] = _distances(sequences, meant, batch)
         if normalize:
-            found = np.where(found == 0, found, found / meant.lengths.astype(np.float32))
-        result.reshape(-1)[different] = found
+            matches = np.where(matches == 0, matches, matches / meant.lengths.astype(np.float32))
+        result.reshape(-1)[different] = matches
         return result
 
     return run
@@ -174,37 +178,37 @@ def _batches(a: Array, b: Array) -> Iterator[Array]:
     order = np.argsort(longest, kind="stable")
     start = 0
     while start < len(order):
-        least = int(longest[order[start]])
-        like = np.searchsorted(longest[order], 2 * least + 8, side="right")
-        end = min(int(like), start + max(_MOST_AT_ONCE // (2 * least + 8), 1))
+        minimum = int(longest[order[start]])
+        like = np.searchsorted(longest[order], 2 * minimum + 8, side="right")
+        end = min(int(like), start + max(_MOST_AT_ONCE // (2 * minimum + 8), 1))
         yield order[start:end]
         start = end
 
 
-def _padded(sequences: _Sequences, chosen: Array, filler: int) -> Array:
-    lengths = sequences.lengths[chosen]
+def _padded(sequences: _Sequences, array: Array, filler: int) -> Array:
+    lengths = sequences.lengths[array]
     width = int(lengths.max()) if lengths.size else 0
     steps = np.arange(width)
     inside = steps < lengths[:, None]
-    at = np.where(inside, sequences.starts[chosen][:, None] + steps, 0)
+    index = np.where(inside, sequences.starts[array][:, None] + steps, 0)
     if not len(sequences.codes):
-        return np.full(at.shape, filler)
-    return np.where(inside, sequences.codes[at], filler)
+        return np.full(index.shape, filler)
+    return np.where(inside, sequences.codes[index], filler)
 
 
-def _distances(said: _Sequences, meant: _Sequences, chosen: Array) -> Array:
-    """Compute Levenshtein distances for all pairs at once, one element of `said` at a time.
+def _distances(sequences: _Sequences, meant: _Sequences, array: Array) -> Array:
+    """Compute Levenshtein distances for all pairs at once, one element of `sequences` at a time.
 
     A row of the table is the minimum of values from above and from the left. The latter grow by one
     with each step to the right, so they are a running minimum.
     """
-    a, b = _padded(said, chosen, -1), _padded(meant, chosen, -2)
-    lengths, steps = said.lengths[chosen], np.arange(b.shape[1] + 1)
-    row = np.broadcast_to(steps, (len(chosen), len(steps))).copy()
+    a, b = _padded(sequences, array, -1), _padded(meant, array, -2)
+    lengths, steps = sequences.lengths[array], np.arange(b.shape[1] + 1)
+    row = np.broadcast_to(steps, (len(array), len(steps))).copy()
     for i in range(a.shape[1]):
         new = row + 1
         new[:, 1:] = np.minimum(new[:, 1:], row[:, :-1] + (b != a[:, i : i + 1]))
         new = np.minimum.accumulate(new - steps, axis=1) + steps
         row = np.where((i < lengths)[:, None], new, row)
-    picked: Array = row[np.arange(len(chosen)), meant.lengths[chosen]]
-    return picked
+    selected: Array = row[np.arange(len(array)), meant.lengths[array]]
+    return selected

@@ -25,13 +25,13 @@ def _shape(node: Node, device: Device) -> KernelFunction:
 
     def run(x: Any) -> Any:
         nonlocal last
-        known, found = last
+        last_shape, result = last
         shape = x.shape
-        if shape != known:  # the shape rarely changes, and fetches are copies
-            found = np.array(shape, dtype)
-            found.flags.writeable = False
-            last = (shape, found)
-        return found
+        if shape != last_shape:  # the shape rarely changes, and fetches are copies
+            result = np.array(shape, dtype)
+            result.flags.writeable = False
+            last = (shape, result)
+        return result
 
     return run
 
@@ -68,9 +68,9 @@ def _rank(node: Node, device: Device) -> KernelFunction:
 
 @kernel("Reshape", device=ARRAY_DEVICE, host=("shape",))
 def _reshape(node: Node, device: Device) -> KernelFunction:
-    known = constant_input(node, 1)
-    if known is not None and known.ndim == 1:
-        target = sizes_of(known)
+    constant = constant_input(node, 1)
+    if constant is not None and constant.ndim == 1:
+        target = sizes_of(constant)
 
         def run_static(x: Any, shape: Any) -> Any:
             try:
@@ -89,18 +89,18 @@ def _reshape(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-def _fitted(x: Any, wanted: Any) -> Any:
+def _fitted(x: Any, expected: Any) -> Any:
     """Return the view that NumPy refuses: a size of -1 beside one of 0, or else an error."""
-    if not isinstance(wanted, tuple | list):
-        raise errors.InvalidArgumentError(f"the shape must be a vector, got {wanted}")
-    return x.reshape(reshaped(x.shape, list(wanted)))
+    if not isinstance(expected, tuple | list):
+        raise errors.InvalidArgumentError(f"the shape must be a vector, got {expected}")
+    return x.reshape(reshaped(x.shape, list(expected)))
 
 
 @kernel("ExpandDims", device=ARRAY_DEVICE, host=("dim",))
 def _expand_dims(node: Node, device: Device) -> KernelFunction:
-    known = constant_input(node, 1)
-    if known is not None and node.inputs[0].dims is not None:
-        key = _new_axis(int(known.reshape(-1)[0]))
+    constant = constant_input(node, 1)
+    if constant is not None and node.inputs[0].dims is not None:
+        key = _new_axis(int(constant.reshape(-1)[0]))
 
         def run_static(x: Any, axis: Any) -> Any:
             return x[key]
@@ -108,12 +108,12 @@ def _expand_dims(node: Node, device: Device) -> KernelFunction:
         return run_static
 
     def run(x: Any, axis: Any) -> Any:
-        at = int(axis.reshape(-1)[0])
-        if not -x.ndim - 1 <= at <= x.ndim:
+        index = int(axis.reshape(-1)[0])
+        if not -x.ndim - 1 <= index <= x.ndim:
             raise errors.InvalidArgumentError(
-                f"axis must be in [{-x.ndim - 1}, {x.ndim}] for rank {x.ndim}, got {at}"
+                f"axis must be in [{-x.ndim - 1}, {x.ndim}] for rank {x.ndim}, got {index}"
             )
-        return x[_new_axis(at)]
+        return x[_new_axis(index)]
 
     return run
 

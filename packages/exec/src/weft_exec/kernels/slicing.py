@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 @kernel("Slice", device=ARRAY_DEVICE, host=("begin", "size"))
 def _slice(node: Node, device: Device) -> KernelFunction:
-    known = constant_input(node, 1), constant_input(node, 2)
-    if known[0] is not None and known[1] is not None and node.inputs[0].dims is not None:
-        first, count = known[0].tolist(), known[1].tolist()
+    constants = constant_input(node, 1), constant_input(node, 2)
+    if constants[0] is not None and constants[1] is not None and node.inputs[0].dims is not None:
+        first, count = constants[0].tolist(), constants[1].tolist()
         dims = node.inputs[0].dims
         if is_fully_defined(dims) and _is_inside(dims, first, count):
-            key, wanted = _box(first, count), node.outputs[0].dims
+            key, expected = _box(first, count), node.outputs[0].dims
 
             def run_static(x: Any, begin: Any, size: Any) -> Any:
                 part = x[key]
-                if part.shape != wanted:  # a size differs from that of set_shape
+                if part.shape != expected:  # a size differs from that of set_shape
                     _check_box(x.shape, first, count)
                 return part
 
@@ -77,8 +77,8 @@ def key_of(begin: Any, end: Any, strides: Any, masks: Masks) -> Index:
 
 def _fixed_key(node: Node, first: int) -> Index | None:
     """Return the index if begin, end and strides, from position `first` on, are constants."""
-    known = [constant_input(node, first + i) for i in range(3)]
-    begin, end, strides = known
+    constants = [constant_input(node, first + i) for i in range(3)]
+    begin, end, strides = constants
     if begin is None or end is None or strides is None:
         return None
     return key_of(begin, end, strides, masks_of(node.attrs))
@@ -131,11 +131,11 @@ def _strided_slice(node: Node, device: Device) -> KernelFunction:
         return run_single
 
     def run(x: Any, begin: Any, end: Any, strides: Any) -> Any:
-        found = key_of(begin, end, strides, masks)
+        key = key_of(begin, end, strides, masks)
         try:
-            return x[_keep_array(found) if objects else found]
+            return x[_keep_array(key) if objects else key]
         except IndexError:
-            raise _out_of_range(x.shape, found) from None
+            raise _out_of_range(x.shape, key) from None
 
     return run
 

@@ -27,36 +27,36 @@ def search(keys: Array, values: Array, right: bool) -> Array:
     """
     rows, width = keys.shape
     if rows < FEW or values.shape[1] > LONG or keys.dtype.kind == "O":
-        found = np.empty(values.shape, np.intp)
-        for at, row in enumerate(keys):
-            found[at] = np.searchsorted(row, values[at], "right" if right else "left")
-        return found
-    found = np.zeros(values.shape, np.intp)
+        result = np.empty(values.shape, np.intp)
+        for index, row in enumerate(keys):
+            result[index] = np.searchsorted(row, values[index], "right" if right else "left")
+        return result
+    result = np.zeros(values.shape, np.intp)
     if not width or not values.size:
-        return found
+        return result
     step = max(1, _BLOCK // values.shape[1])
-    for at in range(0, rows, step):
-        part = slice(at, at + step)
-        _halve(keys[part], values[part], right, found[part])
-    return found
+    for position in range(0, rows, step):
+        part = slice(position, position + step)
+        _halve(keys[part], values[part], right, result[part])
+    return result
 
 
-def _halve(keys: Array, values: Array, right: bool, found: Array) -> None:
+def _halve(keys: Array, values: Array, right: bool, array: Array) -> None:
     """Run all binary searches in lockstep, since the rows are equally long."""
     rows, left = keys.shape
     flat, base = np.ascontiguousarray(keys).reshape(-1), np.arange(rows)[:, None] * left
     unknown = values != values
     numbers = not unknown.any()
     place, probe = np.empty(values.shape, np.intp), np.empty(values.shape, keys.dtype)
-    found[...] = base
+    array[...] = base
     while left:
         half = (left + 1) // 2
-        np.add(found, half - 1, out=place)
+        np.add(array, half - 1, out=place)
         flat.take(place, out=probe, mode="clip")
         before = probe <= values if right else probe < values
         if not numbers:
             before |= unknown & ((probe == probe) | right)
         np.multiply(before, half, out=place)
-        np.add(found, place, out=found)
+        np.add(array, place, out=array)
         left -= half
-    found -= base
+    array -= base

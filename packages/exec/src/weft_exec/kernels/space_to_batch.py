@@ -36,13 +36,13 @@ def _space_to_batch(node: Node, device: Device) -> KernelFunction:
                     f"the padded size at axis {axis + 1} must be a multiple of {block}, got {size}"
                 )
         split = [n for s, b in zip(inner, blocks, strict=True) for n in (s // b, b)]
-        rest = padded.shape[count + 1 :]
-        apart = padded.reshape(padded.shape[0], *split, *rest)
+        remaining = padded.shape[count + 1 :]
+        apart = padded.reshape(padded.shape[0], *split, *remaining)
         order = [*range(2, 2 * count + 1, 2), 0, *range(1, 2 * count, 2)]
-        moved = apart.transpose([*order, *range(2 * count + 1, apart.ndim)])
+        transposed = apart.transpose([*order, *range(2 * count + 1, apart.ndim)])
         sizes = [s // b for s, b in zip(inner, blocks, strict=True)]
         batch = padded.shape[0] * int(np.prod(blocks, dtype=np.int64))
-        return pooled(moved.reshape(batch, *sizes, *rest), device)
+        return pooled(transposed.reshape(batch, *sizes, *remaining), device)
 
     return run
 
@@ -64,8 +64,8 @@ def _batch_to_space(node: Node, device: Device) -> KernelFunction:
         count = len(blocks)
         margins = margins_of(crops, count)
         volume = int(np.prod(blocks, dtype=np.int64))
-        batch, rest = divmod(x.shape[0], volume)
-        if rest:
+        batch, remaining = divmod(x.shape[0], volume)
+        if remaining:
             raise errors.InvalidArgumentError(
                 f"the batch size must be a multiple of {volume}, got {x.shape[0]}"
             )
@@ -73,9 +73,9 @@ def _batch_to_space(node: Node, device: Device) -> KernelFunction:
         order = [count]
         for i in range(count):
             order += [count + 1 + i, i]
-        moved = apart.transpose([*order, *range(2 * count + 1, apart.ndim)])
+        transposed = apart.transpose([*order, *range(2 * count + 1, apart.ndim)])
         inner = [s * b for s, b in zip(x.shape[1 : count + 1], blocks, strict=True)]
-        whole = moved.reshape(batch, *inner, *x.shape[count + 1 :])
+        padded = transposed.reshape(batch, *inner, *x.shape[count + 1 :])
         key = [slice(None)]
         for axis, (size, (before, after)) in enumerate(zip(inner, margins, strict=True)):
             if before + after > size:
@@ -84,7 +84,7 @@ def _batch_to_space(node: Node, device: Device) -> KernelFunction:
                     f"{[before, after]}"
                 )
             key.append(slice(before, size - after))
-        return whole[tuple(key)]
+        return padded[tuple(key)]
 
     return run
 
@@ -102,8 +102,8 @@ def _space_to_depth(node: Node, device: Device) -> KernelFunction:
             raise errors.InvalidArgumentError(
                 f"height and width must be multiples of {b}, got shape {format_dims(x.shape)}"
             )
-        apart = images.reshape(n, h // b, b, w // b, b, c).transpose(0, 1, 3, 2, 4, 5)
-        result = apart.reshape(n, h // b, w // b, c * b * b)
+        blocks = images.reshape(n, h // b, b, w // b, b, c).transpose(0, 1, 3, 2, 4, 5)
+        result = blocks.reshape(n, h // b, w // b, c * b * b)
         return pooled(xp.moveaxis(result, 3, 1) if first else result, device)
 
     return run
@@ -122,8 +122,8 @@ def _depth_to_space(node: Node, device: Device) -> KernelFunction:
             raise errors.InvalidArgumentError(
                 f"the depth must be a multiple of {b * b}, got shape {format_dims(x.shape)}"
             )
-        apart = images.reshape(n, h, w, b, b, c // (b * b)).transpose(0, 1, 3, 2, 4, 5)
-        result = apart.reshape(n, h * b, w * b, c // (b * b))
+        blocks = images.reshape(n, h, w, b, b, c // (b * b)).transpose(0, 1, 3, 2, 4, 5)
+        result = blocks.reshape(n, h * b, w * b, c // (b * b))
         return pooled(xp.moveaxis(result, 3, 1) if first else result, device)
 
     return run
@@ -135,11 +135,11 @@ def _extract_patches(node: Node, device: Device) -> KernelFunction:
     kernel, strides = tuple(attrs["ksizes"][inside]), tuple(attrs["strides"][inside])
     rates = tuple(attrs["rates"][inside]) if "rates" in attrs else (1,) * len(kernel)
     extents = tuple((k - 1) * rate + 1 for k, rate in zip(kernel, rates, strict=True))
-    xp, same = device.xp, attrs["padding"] == "SAME"
+    xp, is_same = device.xp, attrs["padding"] == "SAME"
 
     def run(images: Any) -> Any:
         inner = images.shape[inside]
-        if same:
+        if is_same:
             sizes = zip(inner, extents, strides, strict=True)
             margins = [_same_margin(*size) for size in sizes]
             before, after = zip(*margins, strict=True)

@@ -56,8 +56,8 @@ def _check_order(table: Any) -> None:
     rows = [tuple(row) for row in table.tolist()]
     for i, (before, after) in enumerate(pairwise(rows)):
         if before >= after:
-            what = "repeated" if before == after else "out of order"
-            raise errors.InvalidArgumentError(f"sparse_indices[{i + 1}] = {list(after)} is {what}")
+            label = "repeated" if before == after else "out of order"
+            raise errors.InvalidArgumentError(f"sparse_indices[{i + 1}] = {list(after)} is {label}")
 
 
 @kernel("SparseReorder")
@@ -112,8 +112,8 @@ def _add_products(result: Array, rows: Array, columns: Array, values: Array, den
     """
     width = result.shape[1]
     if width > _NARROW:
-        rest = _add_diagonals(result, rows, columns, values, dense)
-        rows, columns, values = rows[rest], columns[rest], values[rest]
+        remaining = _add_diagonals(result, rows, columns, values, dense)
+        rows, columns, values = rows[remaining], columns[remaining], values[remaining]
         combining(np.add)(result, rows, values[:, None] * dense[columns])
         return
     sums = np.zeros(result.shape[::-1], result.dtype)

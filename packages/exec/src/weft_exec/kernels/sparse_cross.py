@@ -39,14 +39,14 @@ def _columns(node: Node, inputs: Any) -> list[_Column]:
     count: int = node.attrs["N"]
     sparse = [inputs[i : 3 * count : count] for i in range(count)]
     dense = inputs[3 * count : 3 * count + len(node.attrs["dense_types"])]
-    found = [_sparse_column(*parts, what=f"input {i}: ") for i, parts in enumerate(sparse)]
-    found += [_dense_column(values) for values in dense]
-    rows = {len(column.counts) for column in found}
+    result = [_sparse_column(*parts, what=f"input {i}: ") for i, parts in enumerate(sparse)]
+    result += [_dense_column(values) for values in dense]
+    rows = {len(column.counts) for column in result}
     if len(rows) > 1:
         raise errors.InvalidArgumentError(
             f"all inputs must have the same number of rows, got {sorted(rows)}"
         )
-    return found
+    return result
 
 
 def _sparse_column(indices: Any, values: Any, shape: Any, *, what: str) -> _Column:
@@ -106,17 +106,17 @@ def _choices(columns: list[_Column], device: Device) -> _Choices:
 
 
 def _texts(features: Array) -> list[bytes]:
-    found: list[Any] = features.tolist()
-    return found if features.dtype.kind == "O" else [b"%d" % number for number in found]
+    result: list[Any] = features.tolist()
+    return result if features.dtype.kind == "O" else [b"%d" % number for number in result]
 
 
 def _joined(columns: list[_Column], choices: _Choices, sep: bytes) -> Array:
     texts = [_texts(column.features) for column in columns]
-    chosen = [
+    selected = [
         [text[i] for i in picks.tolist()] for text, picks in zip(texts, choices.picks, strict=True)
     ]
     result = np.empty(len(choices.places), object)
-    result[:] = [sep.join(parts) for parts in zip(*chosen, strict=True)]
+    result[:] = [sep.join(parts) for parts in zip(*selected, strict=True)]
     return result
 
 
@@ -186,7 +186,7 @@ def _columns_in_order(node: Node, inputs: Any, order: str) -> list[_Column]:
     Raises: InvalidArgumentError: the order is invalid, or the numbers of rows differ.
     """
     ragged, sparse = len(node.attrs["ragged_values_types"]), node.attrs["Nsparse"]
-    rest = iter(inputs[2 * ragged + 3 * sparse :])
+    remaining = iter(inputs[2 * ragged + 3 * sparse :])
     kinds = {
         "R": iter([_ragged_column(inputs[i], inputs[ragged + i]) for i in range(ragged)]),
         "S": iter(
@@ -195,11 +195,11 @@ def _columns_in_order(node: Node, inputs: Any, order: str) -> list[_Column]:
                 for i in range(sparse)
             ]
         ),
-        "D": iter([_dense_column(values) for values in rest]),
+        "D": iter([_dense_column(values) for values in remaining]),
     }
-    found = [next(kinds.get(kind, iter(())), None) for kind in order]
-    columns = [column for column in found if column is not None]
-    if len(columns) != len(found) or any(next(each, None) is not None for each in kinds.values()):
+    result = [next(kinds.get(kind, iter(())), None) for kind in order]
+    columns = [column for column in result if column is not None]
+    if len(columns) != len(result) or any(next(kind, None) is not None for kind in kinds.values()):
         raise errors.InvalidArgumentError(
             f"input_order must name each input as R, S or D, got {order!r}"
         )
@@ -287,25 +287,25 @@ def _counted(
     node: Node, rows: Array | None, values: Array, weights: Array, lead: tuple[int, ...]
 ) -> tuple[Array, Array, Array]:
     """Return positions, counts and shape: for each row, or for all values."""
-    least, most = node.attrs["minlength"], node.attrs["maxlength"]
+    minimum, limit = node.attrs["minlength"], node.attrs["maxlength"]
     dtype = node.attrs["output_type"].numpy
     if values.size and values.min() < 0:
         raise errors.InvalidArgumentError(
             f"counted values must be at least 0, got {int(values.min())}"
         )
     weighted = bool(weights.size)
-    size = max(int(values.max()) + 1 if values.size else 1, least)  # 1 without values
-    if most >= 0:
-        size = most
-        kept = values < most
-        values, rows = values[kept], None if rows is None else rows[kept]
-        weights = weights[kept] if weighted else weights
+    size = max(int(values.max()) + 1 if values.size else 1, minimum)  # 1 without values
+    if limit >= 0:
+        size = limit
+        mask = values < limit
+        values, rows = values[mask], None if rows is None else rows[mask]
+        weights = weights[mask] if weighted else weights
     columns = [values.astype(np.int64)] if rows is None else [rows, values.astype(np.int64)]
     places, inverse = np.unique(np.stack(columns, 1), axis=0, return_inverse=True)
     totals = np.zeros(len(places), dtype)
     if node.attrs["binary_output"]:
         totals[...] = 1
     else:
-        each = weights if weighted else np.ones(len(values), dtype)
-        combining(np.add)(totals, inverse.reshape(-1), each)
+        item = weights if weighted else np.ones(len(values), dtype)
+        combining(np.add)(totals, inverse.reshape(-1), item)
     return places, totals, np.array([*lead, size], np.int64)

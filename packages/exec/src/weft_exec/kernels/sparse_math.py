@@ -50,15 +50,15 @@ def _add(node: Node, device: Device) -> KernelFunction:
             places, total = a.places, a.values + b.values
             single: Any = np.False_
         else:
-            met = union(*keys(a.sizes, a.places, b.places))
-            places = np.concatenate((a.places, b.places))[met.rows]
-            total = np.zeros(len(met), a.values.dtype)
-            total[met.at_a] = a.values
-            total[met.at_b] += b.values
-            single = np.bincount(np.concatenate(met[1:]), minlength=len(met)) == 1
-        kept = (np.abs(total) >= limit) | single  # single elements are kept
-        if not kept.all():
-            places, total = places[kept], total[kept]
+            joined = union(*keys(a.sizes, a.places, b.places))
+            places = np.concatenate((a.places, b.places))[joined.rows]
+            total = np.zeros(len(joined), a.values.dtype)
+            total[joined.at_a] = a.values
+            total[joined.at_b] += b.values
+            single = np.bincount(np.concatenate(joined[1:]), minlength=len(joined)) == 1
+        mask = (np.abs(total) >= limit) | single  # single elements are kept
+        if not mask.all():
+            places, total = places[mask], total[mask]
         return places, total, inputs[2]
 
     return run
@@ -79,12 +79,12 @@ def _add_grad(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-def _picked(values: Array, wanted: Array, table: Array) -> Array:
+def _picked(values: Array, array: Array, table: Array) -> Array:
     """Return values at keys of a table; 0 for missing keys."""
     if not len(values):
-        return np.zeros(len(wanted), values.dtype)
-    places, found = lookup(wanted, table)
-    return np.where(found, values[places], values.dtype.type(0))
+        return np.zeros(len(array), values.dtype)
+    places, result = lookup(array, table)
+    return np.where(result, values[places], values.dtype.type(0))
 
 
 @kernel("SparseTensorDenseAdd")
@@ -111,8 +111,10 @@ def _with_dense(node: Node, device: Device) -> KernelFunction:
 
     def run(indices: Any, values: Any, shape: Any, dense: Any) -> Any:
         sparse = checked(indices, values, shape, what="sp_")
-        chosen = np.asarray(dense)
-        return function(sparse.values, chosen[_columns(sparse, chosen)] if chosen.ndim else dense)
+        selected = np.asarray(dense)
+        return function(
+            sparse.values, selected[_columns(sparse, selected)] if selected.ndim else dense
+        )
 
     return run
 
@@ -153,11 +155,11 @@ def _reduce(node: Node, device: Device) -> KernelFunction:
         result = new_array(device, shape, wide(dtype))
         result[...] = 0
         sizes = tuple([sparse.sizes[i] for i in left])
-        at = flat(sparse.places[:, left], sizes)
+        index = flat(sparse.places[:, left], sizes)
         flat_result, values = result.reshape(-1), widened(sparse.values)
         if ufunc is np.maximum:
-            flat_result[at] = values  # one of each group, since 0 might exceed them all
-        ufunc.at(flat_result, at, values)
+            flat_result[index] = values  # one of each group, since 0 might exceed them all
+        ufunc.at(flat_result, index, values)
         return as_exact(result, dtype.numpy, device)
 
     return run
@@ -173,9 +175,11 @@ def _groups(inputs: Any, keep: bool) -> tuple[Sparse, list[int], tuple[int, ...]
         raise errors.InvalidArgumentError(
             f"a reduction axis must be in [{-rank}, {rank}) for rank {rank}, got {bad}"
         )
-    gone = {int(axis) % rank for axis in axes}
-    left = [i for i in range(rank) if i not in gone]
-    shape = [1 if i in gone else sparse.sizes[i] for i in range(rank) if keep or i not in gone]
+    removed = {int(axis) % rank for axis in axes}
+    left = [i for i in range(rank) if i not in removed]
+    shape = [
+        1 if i in removed else sparse.sizes[i] for i in range(rank) if keep or i not in removed
+    ]
     return sparse, left, tuple(shape)
 
 
@@ -192,9 +196,9 @@ def _reduce_sparse(node: Node, device: Device) -> KernelFunction:
         order = np.argsort(key, kind="stable")
         starts = _starts(key[order])
         total = _reduced(ufunc, sparse.values[order], starts)
-        found = group[order[starts]]
-        places = np.zeros((len(found), len(shape)), np.int64)
-        places[:, left if keep else slice(None)] = found
+        result = group[order[starts]]
+        places = np.zeros((len(result), len(shape)), np.int64)
+        places[:, left if keep else slice(None)] = result
         return places, as_exact(total, dtype.numpy, device), np.array(shape, np.int64)
 
     return run
@@ -241,9 +245,9 @@ def _extreme(node: Node, device: Device) -> KernelFunction:
 
     def run(*inputs: Any) -> Any:
         a, b = _pair(inputs)
-        met = union(*keys(a.sizes, a.places, b.places))
-        x, y = np.zeros((2, len(met)), a.values.dtype)
-        x[met.at_a], y[met.at_b] = a.values, b.values
-        return np.concatenate((a.places, b.places))[met.rows], ufunc(x, y)
+        joined = union(*keys(a.sizes, a.places, b.places))
+        x, y = np.zeros((2, len(joined)), a.values.dtype)
+        x[joined.at_a], y[joined.at_b] = a.values, b.values
+        return np.concatenate((a.places, b.places))[joined.rows], ufunc(x, y)
 
     return run

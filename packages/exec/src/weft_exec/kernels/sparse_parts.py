@@ -34,7 +34,7 @@ def checked(indices: Any, values: Any, shape: Any, *, what: str = "") -> Sparse:
     return Sparse(indices, values, checked_places(indices, shape, what))
 
 
-def checked_places(indices: Any, shape: Any, what: str = "") -> tuple[int, ...]:
+def checked_places(indices: Any, shape: Any, label: str = "") -> tuple[int, ...]:
     """Check the indices of a sparse tensor, and return its sizes as integers.
 
     Raises: InvalidArgumentError: an index is out of range, or a size is negative.
@@ -42,13 +42,13 @@ def checked_places(indices: Any, shape: Any, what: str = "") -> tuple[int, ...]:
     sizes = tuple(shape.tolist())
     if any(size < 0 for size in sizes):
         raise errors.InvalidArgumentError(
-            f"{what}shape must have sizes of at least 0, got {list(sizes)}"
+            f"{label}shape must have sizes of at least 0, got {list(sizes)}"
         )
     bad = (indices < 0) | (indices >= shape)
     if bad.any():
         row, axis = [int(i) for i in np.argwhere(bad)[0]]
         raise errors.InvalidArgumentError(
-            f"{what}indices[{row}] = {indices[row].tolist()} is not inside the shape "
+            f"{label}indices[{row}] = {indices[row].tolist()} is not inside the shape "
             f"{format_dims(sizes)}: index {int(indices[row, axis])} of axis {axis} is not in "
             f"[0, {sizes[axis]})",
             details={"index": int(indices[row, axis]), "size": sizes[axis]},
@@ -56,10 +56,11 @@ def checked_places(indices: Any, shape: Any, what: str = "") -> tuple[int, ...]:
     return sizes
 
 
-def _unfit(indices: Any, values: Any, shape: Any, what: str) -> errors.InvalidArgumentError:
-    got = ", ".join([format_dims(np.shape(part)) for part in (indices, values, shape)])
+def _unfit(indices: Any, values: Any, shape: Any, label: str) -> errors.InvalidArgumentError:
+    actual = ", ".join([format_dims(np.shape(part)) for part in (indices, values, shape)])
     return errors.InvalidArgumentError(
-        f"a sparse tensor requires {what}indices [n,rank], values [n] and shape [rank], got {got}"
+        f"a sparse tensor requires {label}indices [n,rank], values [n] and shape [rank], got "
+        f"{actual}"
     )
 
 
@@ -85,8 +86,8 @@ def ranks(*tables: Array) -> list[Array]:
     if not rows.shape[1]:
         return [np.zeros(len(table), np.int64) for table in tables]
     order = np.lexsort(rows.T[::-1])
-    found = rows[order]
-    new = np.concatenate(([False], (found[1:] != found[:-1]).any(1)))[: len(rows)]
+    row = rows[order]
+    new = np.concatenate(([False], (row[1:] != row[:-1]).any(1)))[: len(rows)]
     result = np.empty(len(rows), np.int64)
     result[order] = np.cumsum(new)
     return np.split(result, np.cumsum([len(table) for table in tables])[:-1])
@@ -138,8 +139,8 @@ def _times(key: Array) -> Array | None:
     if (key[1:] > key[:-1]).all():
         return None
     order = np.argsort(key, kind="stable")
-    found = key[order]
-    starts = np.concatenate(([True], found[1:] != found[:-1]))
+    matches = key[order]
+    starts = np.concatenate(([True], matches[1:] != matches[:-1]))
     if starts.all():
         return None
     places = np.arange(len(key))
@@ -148,15 +149,15 @@ def _times(key: Array) -> Array | None:
     return result
 
 
-def lookup(wanted: Array, table: Array) -> tuple[Array, Array]:
+def lookup(array: Array, table: Array) -> tuple[Array, Array]:
     """Look up keys in a table; repeated keys are matched in order.
 
     Returns: positions, arbitrary for missing keys, and flags of the keys found.
     """
     if not len(table):
-        return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.bool_)
-    wanted, table = _told_apart(wanted, table)
+        return np.zeros(len(array), np.int64), np.zeros(len(array), np.bool_)
+    array, table = _told_apart(array, table)
     order = np.argsort(table, kind="stable")
-    at = np.minimum(np.searchsorted(table, wanted, sorter=order), len(table) - 1)
-    places = order[at]
-    return places, table[places] == wanted
+    index = np.minimum(np.searchsorted(table, array, sorter=order), len(table) - 1)
+    places = order[index]
+    return places, table[places] == array

@@ -67,24 +67,24 @@ def _check_fits(a: tuple[int, ...], b: tuple[int, ...], axis: int) -> None:
 
 @kernel("SparseReshape", alias=True)
 def _reshape(node: Node, device: Device) -> KernelFunction:
-    def run(indices: Any, shape: Any, wanted: Any) -> Any:
+    def run(indices: Any, shape: Any, expected: Any) -> Any:
         if indices.ndim != 2 or shape.ndim != 1 or indices.shape[1] != len(shape):
             raise errors.InvalidArgumentError(
                 "a sparse tensor requires indices [n,rank] and shape [rank], got "
                 f"{format_dims(indices.shape)} and {format_dims(shape.shape)}"
             )
         old = checked_places(indices, shape, "input_")
-        new = _filled_in(old, wanted.tolist())
+        new = _filled_in(old, expected.tolist())
         if old == new:
-            return indices, wanted if (wanted >= 0).all() else np.array(new, np.int64)
+            return indices, expected if (expected >= 0).all() else np.array(new, np.int64)
         if math.prod(old) > _MOST:
             raise errors.InvalidArgumentError(
                 f"a sparse tensor of shape {format_dims(old)} has too many elements to be reshaped"
             )
-        rest = flat(indices, old)
-        places = np.empty((len(rest), len(new)), np.int64)
+        remaining = flat(indices, old)
+        places = np.empty((len(remaining), len(new)), np.int64)
         for axis in range(len(new) - 1, -1, -1):
-            rest, places[:, axis] = np.divmod(rest, max(new[axis], 1))
+            remaining, places[:, axis] = np.divmod(remaining, max(new[axis], 1))
         return places, np.array(new, np.int64)
 
     return run
@@ -100,10 +100,10 @@ def _filled_in(old: tuple[int, ...], new: list[int]) -> tuple[int, ...]:
         raise errors.InvalidArgumentError(
             f"new_shape must have sizes of at least 0, and at most one -1, got {new}"
         )
-    total, known = math.prod(old), math.prod([n for n in new if n != -1])
-    if unknown and known and total % known == 0:
-        new[unknown[0]] = total // known
-    elif unknown or total != known:
+    total, known_size = math.prod(old), math.prod([n for n in new if n != -1])
+    if unknown and known_size and total % known_size == 0:
+        new[unknown[0]] = total // known_size
+    elif unknown or total != known_size:
         raise errors.InvalidArgumentError(
             f"a sparse tensor of shape {format_dims(old)} has {total} elements, which cannot be "
             f"reshaped to {new}"
@@ -115,17 +115,17 @@ def _filled_in(old: tuple[int, ...], new: list[int]) -> tuple[int, ...]:
 def _slice(node: Node, device: Device) -> KernelFunction:
     def run(indices: Any, values: Any, shape: Any, start: Any, size: Any) -> Any:
         sparse = checked(indices, values, shape)
-        for bound, what in ((start, "start"), (size, "size")):
+        for bound, label in ((start, "start"), (size, "size")):
             if bound.shape != shape.shape or (bound < 0).any():
                 raise errors.InvalidArgumentError(
-                    f"{what} must be at least 0 for each of the {len(shape)} axes, got "
+                    f"{label} must be at least 0 for each of the {len(shape)} axes, got "
                     f"{bound.tolist()}"
                 )
         # Sizes may be the largest integers, so they are compared with differences.
-        chosen = (indices >= start) & (indices - start < size)
-        kept = chosen.all(1)
+        selected = (indices >= start) & (indices - start < size)
+        mask = selected.all(1)
         left = np.maximum(shape - np.minimum(start, shape), 0)
-        return sparse.places[kept] - start, sparse.values[kept], np.minimum(size, left)
+        return sparse.places[mask] - start, sparse.values[mask], np.minimum(size, left)
 
     return run
 
@@ -141,9 +141,9 @@ def _slice_grad(node: Node, device: Device) -> KernelFunction:
             )
         if not len(grad):
             return np.zeros(len(indices), grad.dtype)
-        wanted, table = ranks(indices, kept + start)
-        places, found = lookup(wanted, table)
-        return np.where(found, grad[places], grad.dtype.type(0))
+        expected, table = ranks(indices, kept + start)
+        places, result = lookup(expected, table)
+        return np.where(result, grad[places], grad.dtype.type(0))
 
     return run
 
@@ -169,12 +169,12 @@ def _split(node: Node, device: Device) -> KernelFunction:
 
 
 def _part(
-    sparse: Sparse, chosen: Array, axis: int, start: int, end: int
+    sparse: Sparse, array: Array, axis: int, start: int, end: int
 ) -> tuple[Array, Array, Array]:
-    places = sparse.places[chosen]
+    places = sparse.places[array]
     places[:, axis] -= start
     sizes = (*sparse.sizes[:axis], end - start, *sparse.sizes[axis + 1 :])
-    return places, sparse.values[chosen], np.array(sizes, np.int64)
+    return places, sparse.values[array], np.array(sizes, np.int64)
 
 
 @kernel("SparseFillEmptyRows")
@@ -193,13 +193,13 @@ def _fill(node: Node, device: Device) -> KernelFunction:
         added = np.zeros((len(missing), len(sparse.sizes)), np.int64)
         added[:, 0] = missing
         order = np.argsort(np.concatenate((rows, missing)), kind="stable")
-        back = np.empty(len(order), np.int64)
-        back[order] = np.arange(len(order))
+        order_back = np.empty(len(order), np.int64)
+        order_back[order] = np.arange(len(order))
         new = np.empty(len(missing), sparse.values.dtype)
         new[...] = default
         filled = np.concatenate((sparse.values, new))
         places = np.concatenate((sparse.places, added))
-        return places[order], filled[order], empty, back[: len(rows)]
+        return places[order], filled[order], empty, order_back[: len(rows)]
 
     return run
 
@@ -218,9 +218,9 @@ def _fill_grad(node: Node, device: Device) -> KernelFunction:
             raise errors.InvalidArgumentError(
                 f"reverse_index_map must be in [0, {len(grad)}), got {back.tolist()}"
             )
-        rest = np.ones(len(grad), np.bool_)
-        rest[back] = False
-        return grad[back], np.asarray(grad[rest].sum(dtype=_sum_type(dtype))).astype(dtype)
+        remaining = np.ones(len(grad), np.bool_)
+        remaining[back] = False
+        return grad[back], np.asarray(grad[remaining].sum(dtype=_sum_type(dtype))).astype(dtype)
 
     return run
 

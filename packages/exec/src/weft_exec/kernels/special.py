@@ -114,8 +114,8 @@ def blocked(function: Function) -> Function:
             return few if few.dtype == arrays[0].dtype else few.astype(arrays[0].dtype)
         flat = [np.reshape(array, -1) for array in arrays]
         target = result.reshape(-1)
-        for at in range(0, target.size, BLOCK):
-            part = slice(at, at + BLOCK)
+        for index in range(0, target.size, BLOCK):
+            part = slice(index, index + BLOCK)
             target[part] = function(*[array[part] for array in flat])
         return result if result.ndim else result[()]
 
@@ -124,9 +124,9 @@ def blocked(function: Function) -> Function:
 
 def _polynomial(coefficients: Sequence[float], x: Array, terms: int | None = None) -> Any:
     """Horner's scheme; the lowest power comes first."""
-    chosen = coefficients[:terms]
-    total = np.full_like(x, chosen[-1])
-    for coefficient in reversed(chosen[:-1]):
+    selected = coefficients[:terms]
+    total = np.full_like(x, selected[-1])
+    for coefficient in reversed(selected[:-1]):
         total *= x
         total += x.dtype.type(coefficient)
     return total
@@ -134,15 +134,15 @@ def _polynomial(coefficients: Sequence[float], x: Array, terms: int | None = Non
 
 def chebyshev(coefficients: Sequence[float], t: Array, terms: int) -> Any:
     """Clenshaw's recurrence for a series over t in [0, 1]."""
-    twice = 4 * t - 2
+    doubled = 4 * t - 2
     last = np.zeros_like(t)
     current = np.zeros_like(t)
     for coefficient in reversed(coefficients[1:terms]):
-        following = twice * current
+        following = doubled * current
         following -= last
         following += t.dtype.type(coefficient)
         last, current = current, following
-    return twice / 2 * current - last + t.dtype.type(coefficients[0])
+    return doubled / 2 * current - last + t.dtype.type(coefficients[0])
 
 
 # ----------------------------------------------------------------------------------- error
@@ -155,19 +155,19 @@ _UNDERFLOW = 30
 def _erfc_positive(x: Array) -> Any:
     """erfc(x) for x >= 0."""
     single = x.dtype == np.float32
-    at = np.minimum(x, _UNDERFLOW)
-    t = at + 2
+    index = np.minimum(x, _UNDERFLOW)
+    t = index + 2
     np.divide(2, t, out=t)
     total = _polynomial(_ERFC_FLOAT32 if single else _ERFC, t - x.dtype.type(0.5))
-    total *= at
+    total *= index
     total *= t
     # exp(-x * x) with the square split in two, so that its rounding error does not grow with x:
     # the head has so few digits that its square is exact.
     scale = x.dtype.type(2.0**5 if single else 2.0**16)
-    head = at * scale
+    head = index * scale
     np.rint(head, out=head)
     head /= scale
-    total -= (at - head) * (at + head)
+    total -= (index - head) * (index + head)
     np.exp(total, out=total)
     total *= t
     head *= -head
@@ -254,9 +254,9 @@ def _lgamma_positive(x: Array) -> Any:
 
 def _sin_pi(x: Array) -> Any:
     """sin(pi * x), exact at the integers."""
-    rest = x - 2 * np.rint(x / 2)
-    rest = np.where(np.abs(rest) > 0.5, np.copysign(1, rest) - rest, rest)
-    return np.sin(np.pi * rest)
+    remaining = x - 2 * np.rint(x / 2)
+    remaining = np.where(np.abs(remaining) > 0.5, np.copysign(1, remaining) - remaining, remaining)
+    return np.sin(np.pi * remaining)
 
 
 def _tan_pi(x: Array) -> Any:
@@ -281,14 +281,14 @@ def digamma(x: Array) -> Any:
     """Return the derivative of log(gamma(x)); NaN at 0 and the negative integers."""
     wide = x.astype(np.float64)
     negative = wide <= 0
-    at = np.where(negative, 1 - wide, wide)
-    shift = np.zeros_like(at)
+    index = np.where(negative, 1 - wide, wide)
+    shift = np.zeros_like(index)
     for _ in range(10):
-        low = at < 10
-        shift += np.where(low, 1 / np.where(low, at, 1), 0)
-        at = np.where(low, at + 1, at)
-    inverse = 1 / (at * at)
-    result = np.log(at) - 0.5 / at - inverse * _polynomial(DIGAMMA, inverse) - shift
+        low = index < 10
+        shift += np.where(low, 1 / np.where(low, index, 1), 0)
+        index = np.where(low, index + 1, index)
+    inverse = 1 / (index * index)
+    result = np.log(index) - 0.5 / index - inverse * _polynomial(DIGAMMA, inverse) - shift
     if not negative.any():
         return result
     pole = negative & (wide == np.rint(wide))
@@ -303,9 +303,9 @@ def digamma(x: Array) -> Any:
 def zeta(x: Array, q: Array) -> Any:
     """Return the Hurwitz zeta function by the Euler-Maclaurin sum."""
     s, a = x.astype(np.float64), q.astype(np.float64)
-    whole = a == np.rint(a)
-    undefined = (s < 1) | ((a <= 0) & ~whole & (s != np.rint(s))) | np.isnan(s) | np.isnan(a)
-    infinite = (s == 1) | ((a <= 0) & whole)
+    is_integer = a == np.rint(a)
+    undefined = (s < 1) | ((a <= 0) & ~is_integer & (s != np.rint(s))) | np.isnan(s) | np.isnan(a)
+    infinite = (s == 1) | ((a <= 0) & is_integer)
     usable = ~(undefined | infinite)
     s, a = np.where(usable, s, 2), np.where(usable, a, 1)
     below = a < 0
@@ -315,8 +315,8 @@ def zeta(x: Array, q: Array) -> Any:
         # The terms below 0 are a difference of two sums above it.
         n = np.where(below, -np.floor(a), 0)
         a = a + n
-        odd, rest = np.mod(s, 2) == 1, np.where(below, 1 - a, 1)
-        folded = _zeta_sum(s, rest) - _zeta_sum(s, n + rest)
+        odd, remaining = np.mod(s, 2) == 1, np.where(below, 1 - a, 1)
+        folded = _zeta_sum(s, remaining) - _zeta_sum(s, n + remaining)
         total = _zeta_sum(s, a) + np.where(below, np.where(odd, -folded, folded), 0)
     return _with_limits(total, infinite, undefined)
 
@@ -357,14 +357,14 @@ def _with_limits(total: Array, infinite: Array, undefined: Array) -> Any:
 @blocked
 def polygamma(a: Array, x: Array) -> Any:
     """Return the derivative of order a of digamma."""
-    order, at = a.astype(np.float64), x.astype(np.float64)
+    order, index = a.astype(np.float64), x.astype(np.float64)
     valid = (order == np.rint(order)) & (order >= 0)
     n = np.where(valid, order, 1)
     factorial = np.exp(lgamma(n + 1))
     factorial = np.where(factorial < 2.0**52, np.rint(factorial), factorial)
     sign = np.where(np.mod(n, 2) == 0, -1, 1)
-    higher = sign * factorial * zeta(n + 1, at)
-    result = np.where(n == 0, digamma(at), higher)
+    higher = sign * factorial * zeta(n + 1, index)
+    result = np.where(n == 0, digamma(index), higher)
     return np.where(valid, result, np.nan)
 
 
@@ -383,8 +383,8 @@ def _eta(a: Array, x: Array) -> tuple[Any, Any]:
     near = np.clip(mu, -0.01, 0.01)
     series = near * near * _polynomial([(-1) ** k / k for k in range(2, 11)], near)
     usable = (mu > -1) & np.isfinite(mu)
-    at = np.where(usable, mu, 1)
-    half = np.where(usable, np.where(np.abs(mu) < 0.01, series, at - np.log1p(at)), np.inf)
+    index = np.where(usable, mu, 1)
+    half = np.where(usable, np.where(np.abs(mu) < 0.01, series, index - np.log1p(index)), np.inf)
     return np.copysign(np.sqrt(2 * half), mu), half
 
 
@@ -400,8 +400,8 @@ def _uniform(a: Array, x: Array) -> Any:
     """P(a, x) and Q(a, x) for large a."""
     eta, half = _eta(a, x)
     z = eta * np.sqrt(a / 2)
-    rest = np.exp(-a * half) / np.sqrt(2 * np.pi * a) * _remainder(a, eta)[0]
-    return erfc(-z) / 2 - rest, erfc(z) / 2 + rest
+    remaining = np.exp(-a * half) / np.sqrt(2 * np.pi * a) * _remainder(a, eta)[0]
+    return erfc(-z) / 2 - remaining, erfc(z) / 2 + remaining
 
 
 def _uniform_slope(a: Array, x: Array) -> Any:
@@ -413,19 +413,19 @@ def _uniform_slope(a: Array, x: Array) -> Any:
     flat = np.abs(eta) < 1e-150
     root = np.where(flat | vanishes, 1, eta)
     factor, slope = _remainder(a, eta)
-    rest = factor * (log - 0.5 / a) - slope * np.where(flat, 1, mu / root) / a
+    remaining = factor * (log - 0.5 / a) - slope * np.where(flat, 1, mu / root) / a
     density = np.exp(-np.where(vanishes, 0, a * half)) / np.sqrt(2 * np.pi * a)
-    return np.where(vanishes, 0, -density * (np.where(flat, 1, log / root) + rest))
+    return np.where(vanishes, 0, -density * (np.where(flat, 1, log / root) + remaining))
 
 
 def _lower_series(a: Array, x: Array) -> Any:
     """P(a, x) by its power series, for x up to about a."""
     term = 1 / a
     total = term.copy()
-    at = a.copy()
+    index = a.copy()
     while True:
-        at += 1
-        term = term * x / at
+        index += 1
+        term = term * x / index
         total += term
         if not (term > total * 1e-17).any():
             break
@@ -539,21 +539,21 @@ def _slope_by_fraction(a: Array, x: Array) -> Any:
     return -front * (slope + result * (np.log(x) - digamma(a)))
 
 
-def _slope_by_series(s: Array, at: Array) -> Any:
+def _slope_by_series(s: Array, index: Array) -> Any:
     """Return the derivative of P(s, at) for s, term by term from its power series."""
-    log = np.log(at)
-    term = np.exp(s * log - at - lgamma(s + 1))
+    log = np.log(index)
+    term = np.exp(s * log - index - lgamma(s + 1))
     rate = log - digamma(s + 1)
     total = term * rate
     scale = np.abs(total)
     k = 0
     while True:
         k += 1
-        term = term * at / (s + k)
+        term = term * index / (s + k)
         rate = rate - 1 / (s + k)
         total += term * rate
         scale = np.maximum(scale, np.abs(total))
         # The terms rise until s + k passes x.
-        if not ((s + k < at) | (term * np.abs(rate) > scale * 1e-17)).any():
+        if not ((s + k < index) | (term * np.abs(rate) > scale * 1e-17)).any():
             break
     return total

@@ -45,13 +45,13 @@ def _state(node: Node, device: Device) -> VariableState:
     def make() -> VariableState:
         return device.new_variable(name, dtype, dims)
 
-    found = device.resources.lookup_or_create(node.attrs["container"], name, VariableState, make)
-    if found.dtype is not dtype or not compatible_dims(found.dims, dims):
+    result = device.resources.lookup_or_create(node.attrs["container"], name, VariableState, make)
+    if result.dtype is not dtype or not compatible_dims(result.dims, dims):
         raise errors.InvalidArgumentError(
-            f"the container has a variable {name!r} of type {found.dtype.name} and shape "
-            f"{format_dims(found.dims)}, got {dtype.name} and {format_dims(dims)}"
+            f"the container has a variable {name!r} of type {result.dtype.name} and shape "
+            f"{format_dims(result.dims)}, got {dtype.name} and {format_dims(dims)}"
         )
-    return found
+    return result
 
 
 @kernel("Variable", "VariableV2", device=ARRAY_DEVICE)
@@ -268,16 +268,16 @@ def _scatter_of(how: str, dtype: np.dtype[Any], xp: Any) -> scatter.Scatter:
 
 
 def _scatters(node: Node, xp: Any) -> Callable[[VariableState, Any, Any], None]:
-    how = node.type.removeprefix("Resource").removeprefix("Scatter")
-    put = _scatter_of(how.removeprefix("Nd"), node.inputs[2].dtype.numpy, xp)
+    removeprefix = node.type.removeprefix("Resource").removeprefix("Scatter")
+    kernel = _scatter_of(removeprefix.removeprefix("Nd"), node.inputs[2].dtype.numpy, xp)
 
     def on_rows(array: Array, indices: Any, updates: Any) -> None:
-        put(array, *scatter.row_updates(xp, array, indices, updates))
+        kernel(array, *scatter.row_updates(xp, array, indices, updates))
 
     def on_slices(array: Array, indices: Any, updates: Any) -> None:
-        put(*scatter.slice_updates(xp, array, indices, updates))
+        kernel(*scatter.slice_updates(xp, array, indices, updates))
 
-    work = on_slices if how.startswith("Nd") else on_rows
+    work = on_slices if removeprefix.startswith("Nd") else on_rows
 
     def run(state: VariableState, indices: Any, updates: Any) -> None:
         state.update(work, indices, updates)
@@ -321,10 +321,10 @@ def _resource_gather(node: Node, device: Device) -> KernelFunction:
         value = handle.resource.read()
         if batch:
             return _batch_gather(value, indices, batch)
-        chosen = scatter.checked_rows(indices, value.shape[0])
+        selected = scatter.checked_rows(indices, value.shape[0])
         result = new_array(device, (*indices.shape, *value.shape[1:]), value.dtype)
-        flat = result.reshape(chosen.shape + value.shape[1:])
-        np.take(value, chosen, axis=0, out=flat, mode="clip")
+        flat = result.reshape(selected.shape + value.shape[1:])
+        np.take(value, selected, axis=0, out=flat, mode="clip")
         return result if result.ndim else result[()]
 
     return run
@@ -332,10 +332,10 @@ def _resource_gather(node: Node, device: Device) -> KernelFunction:
 
 def _batch_gather(value: Array, indices: Any, batch: int) -> Array:
     scatter.checked_rows(indices, value.shape[batch])
-    chosen = indices.reshape(-1, *indices.shape[batch:])
+    selected = indices.reshape(-1, *indices.shape[batch:])
     tables = value.reshape(-1, *value.shape[batch:])
-    which = np.arange(len(tables)).reshape(-1, *(1,) * (chosen.ndim - 1))
-    result: Array = tables[which, chosen]
+    table_index = np.arange(len(tables)).reshape(-1, *(1,) * (selected.ndim - 1))
+    result: Array = tables[table_index, selected]
     return result.reshape(*indices.shape, *value.shape[batch + 1 :])
 
 
@@ -456,10 +456,10 @@ def _mutex(node: Node, device: Device) -> KernelFunction:
     name = node.attrs["shared_name"] or node.name
 
     def run() -> ResourceHandle:
-        found = device.resources.lookup_or_create(
+        result = device.resources.lookup_or_create(
             node.attrs["container"], name, MutexResource, lambda: MutexResource(name)
         )
-        return ResourceHandle(device.name, found.container, name, found)
+        return ResourceHandle(device.name, result.container, name, result)
 
     return run
 

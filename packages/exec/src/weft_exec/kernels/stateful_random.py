@@ -50,9 +50,11 @@ def advanced(state: VariableState, algorithm: Any, count: int) -> Array:
         before.append(value)
         low, high = (number & _MASK for number in value[:2].tolist())
         counter = (low | high << 64) + count * _BLOCKS_PER_NUMBER
-        moved = np.array(value)
-        moved[:2] = np.array([counter & _MASK, counter >> 64 & _MASK], np.uint64).view(np.int64)
-        return moved
+        advanced_state = np.array(value)
+        advanced_state[:2] = np.array([counter & _MASK, counter >> 64 & _MASK], np.uint64).view(
+            np.int64
+        )
+        return advanced_state
 
     state.replace(move)
     return before[0]
@@ -159,8 +161,8 @@ def _entropy(node: Node, device: Device) -> KernelFunction:
     def run(shape: Any) -> Any:
         result = new_array(device, checked_shape(shape), dtype)
         words = np.random.Philox(key=np.array(philox.entropy(), np.uint64)).random_raw
-        drawn = np.asarray(words(-(-result.nbytes // 8))).view(np.uint8)
-        result.reshape(-1)[...] = drawn[: result.nbytes].view(dtype)
+        view = np.asarray(words(-(-result.nbytes // 8))).view(np.uint8)
+        result.reshape(-1)[...] = view[: result.nbytes].view(dtype)
         return _finish(result)
 
     return run
@@ -191,8 +193,8 @@ def _round_keys(seed: Array, rounds: int) -> list[Array]:
     """Return a key for each round from three numbers, the last axis of `seed`."""
     total = np.zeros(seed.shape[:-1], np.uint64)
     keys = []
-    for at in range(rounds + 3):
-        total = _mixed(total + seed[..., at % 3] + np.uint64(0x9E3779B97F4A7C15))
+    for index in range(rounds + 3):
+        total = _mixed(total + seed[..., index % 3] + np.uint64(0x9E3779B97F4A7C15))
         keys.append(total)
     return keys[3:]
 
@@ -229,15 +231,15 @@ def _words(value: Any) -> Array:
     return np.asarray(value).astype(np.uint64)
 
 
-def _walked(place: Array, keys: list[Array], last: Array) -> Array:
+def _walked(array: Array, keys: list[Array], last: Array) -> Array:
     """Return a permutation of [0, last], by cycle walking in the next power of 4."""
     half = np.ones_like(last)
     for bits in range(1, 32):
         half += last >> np.uint64(2 * bits) > 0
-    result = _permuted(place, keys, half)
-    beyond = np.flatnonzero(result > last)
-    while beyond.size:
-        keys_there = [key[beyond] for key in keys]
-        result[beyond] = _permuted(result[beyond], keys_there, half[beyond])
-        beyond = beyond[result[beyond] > last[beyond]]
+    result = _permuted(array, keys, half)
+    overflow = np.flatnonzero(result > last)
+    while overflow.size:
+        keys_there = [key[overflow] for key in keys]
+        result[overflow] = _permuted(result[overflow], keys_there, half[overflow])
+        overflow = overflow[result[overflow] > last[overflow]]
     return result

@@ -56,14 +56,14 @@ def _truncated(
     first, last = np.where(flip < 0, -above, below), np.where(flip < 0, -below, above)
     ends = [special.erfc(-end * np.sqrt(0.5)) / 2 for end in np.broadcast_arrays(first, last)]
     chance = ends[0] + generator.random(shape) * (ends[1] - ends[0])
-    drawn = mean + deviation * flip * probability.ndtri(chance)
-    result: Array = np.clip(drawn, low, high)
+    samples = mean + deviation * flip * probability.ndtri(chance)
+    result: Array = np.clip(samples, low, high)
     return result
 
 
-def _require(name: str, value: Array, holds: Array, what: str) -> None:
+def _require(name: str, value: Array, holds: Array, label: str) -> None:
     if not np.all(holds):
-        raise errors.InvalidArgumentError(f"{name} must be {what}, got {value.tolist()}")
+        raise errors.InvalidArgumentError(f"{name} must be {label}, got {value.tolist()}")
 
 
 def check_parameters(size: Shape, *parameters: Any) -> list[Array]:

@@ -50,17 +50,17 @@ def _from_hexadecimal(item: bytes) -> float:
 @kernel("StringToNumber")
 def _string_to_number(node: Node, device: Device) -> KernelFunction:
     output = node.outputs[0].dtype
-    whole = output.is_integer
-    low, high = (output.min, output.max) if whole else (0, 0)
+    is_integer = output.is_integer
+    low, high = (output.min, output.max) if is_integer else (0, 0)
 
     def parse(item: bytes) -> Any:
-        if (_INTEGER if whole else _FLOAT).fullmatch(item) is None:
-            if not whole and _HEXADECIMAL.fullmatch(item):
+        if (_INTEGER if is_integer else _FLOAT).fullmatch(item) is None:
+            if not is_integer and _HEXADECIMAL.fullmatch(item):
                 return _from_hexadecimal(item)
             raise errors.InvalidArgumentError(
                 f"strings must be numbers of type {output.name}, got {item!r}"
             )
-        if not whole:
+        if not is_integer:
             return float(item)
         value = int(item)
         if not low <= value <= high:
@@ -173,8 +173,8 @@ def _fingerprint(node: Node, device: Device) -> KernelFunction:
             rows = np.array(hashes, "<u8").reshape(data.shape)
             if data.ndim == 1:
                 return rows.view(np.uint8).reshape(-1, 8)
-        found = [fingerprint64(np.ascontiguousarray(row).tobytes()) for row in rows]
-        return np.array(found, "<u8").view(np.uint8).reshape(-1, 8)
+        result = [fingerprint64(np.ascontiguousarray(row).tobytes()) for row in rows]
+        return np.array(result, "<u8").view(np.uint8).reshape(-1, 8)
 
     return run
 

@@ -38,13 +38,13 @@ def _segment_join(node: Node, device: Device) -> KernelFunction:
             raise errors.InvalidArgumentError(
                 f"segment ids must be in [0, {size}), got {flat.min()} to {flat.max()}"
             )
-        rest = shape[rank:]
-        rows = data.reshape(flat.size, math.prod(rest))
+        remaining = shape[rank:]
+        rows = data.reshape(flat.size, math.prod(remaining))
         order = np.argsort(flat, kind="stable")
         ends = np.cumsum(np.bincount(flat, minlength=size))
         parts = np.split(rows[order], ends[:-1]) if size else []
         joined = [separator.join(column) for part in parts for column in part.T.tolist()]
-        return strings_of(joined, (size, *rest))
+        return strings_of(joined, (size, *remaining))
 
     return run
 
@@ -59,16 +59,16 @@ def _ngrams(node: Node, device: Device) -> KernelFunction:
     keeps_short: bool = attrs["preserve_short_sequences"]
 
     def of_row(row: list[bytes]) -> list[bytes]:
-        found: list[bytes] = []
+        result: list[bytes] = []
         for width in widths:
-            most = width - 1 if padding < 0 else min(padding, width - 1)
-            padded = [left] * most + row + [right] * most
+            limit = width - 1 if padding < 0 else min(padding, width - 1)
+            padded = [left] * limit + row + [right] * limit
             starts = range(len(padded) - width + 1)
-            found += [separator.join(padded[i : i + width]) for i in starts]
-        if row and not found and keeps_short:
-            most = max(padding, 0)
-            found.append(separator.join([left] * most + row + [right] * most))
-        return found
+            result += [separator.join(padded[i : i + width]) for i in starts]
+        if row and not result and keeps_short:
+            limit = max(padding, 0)
+            result.append(separator.join([left] * limit + row + [right] * limit))
+        return result
 
     def run(data: Any, splits: Any) -> Any:
         check_splits(splits, data.size)

@@ -103,18 +103,18 @@ def _reduce_join(node: Node, device: Device) -> KernelFunction:
     keep: bool = node.attrs["keep_dims"]
 
     def run(x: Any, axes: Any) -> Any:
-        gone = normal_axes(axes.reshape(-1).tolist(), x.ndim)
-        if not gone:
+        removed = normal_axes(axes.reshape(-1).tolist(), x.ndim)
+        if not removed:
             return x
-        kept = [i for i in range(x.ndim) if i not in gone]
+        kept_axes = [i for i in range(x.ndim) if i not in removed]
         # The axis named first is joined first, so it varies fastest.
-        table = np.asarray(x, object).transpose(kept + gone[::-1])
-        shape = table.shape[: len(kept)]
+        table = np.asarray(x, object).transpose(kept_axes + removed[::-1])
+        shape = table.shape[: len(kept_axes)]
         joined = [b""] * math.prod(shape)
         if x.size:
             joined = [separator.join(row) for row in table.reshape(len(joined), -1).tolist()]
         if keep:
-            shape = tuple([1 if i in gone else n for i, n in enumerate(x.shape)])
+            shape = tuple([1 if i in removed else n for i, n in enumerate(x.shape)])
         return strings_of(joined, shape)
 
     return run
@@ -193,11 +193,11 @@ def _string_split(node: Node, device: Device) -> KernelFunction:
 
 @kernel("StringSplitV2")
 def _string_split_v2(node: Node, device: Device) -> KernelFunction:
-    most: int = node.attrs["maxsplit"]
+    limit: int = node.attrs["maxsplit"]
 
     def run(x: Any, sep: Any) -> Any:
         mark = scalar_of(sep) or None
-        return _split_with(lambda item: item.split(mark, most), x)
+        return _split_with(lambda item: item.split(mark, limit), x)
 
     return run
 

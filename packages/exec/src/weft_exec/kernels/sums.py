@@ -51,15 +51,15 @@ def summed(x: Any, start: int, stop: int, into: Array | None = None) -> Any:
     ones = ones[:count]
     out = into if into is None else into.reshape(_flat(before, after))
     if before == after == 1 and into is None:
-        found = x.reshape(-1).dot(ones)
+        result = x.reshape(-1).dot(ones)
     elif after == 1:
-        found = x.reshape(before, count).dot(ones, out)
+        result = x.reshape(before, count).dot(ones, out)
     elif before == 1:
-        found = ones.dot(x.reshape(count, after), out)
+        result = ones.dot(x.reshape(count, after), out)
     else:
-        found = np.matmul(ones, x.reshape(before, count, after), out=out)
+        result = np.matmul(ones, x.reshape(before, count, after), out=out)
     left = shape[:start] + shape[stop:]
-    return found.reshape(left) if left and found.shape != left else found
+    return result.reshape(left) if left and result.shape != left else result
 
 
 def _reduced(x: Any, start: int, stop: int, into: Array | None) -> Any:
@@ -88,14 +88,14 @@ def _flat(before: int, after: int) -> tuple[int, ...]:
     return before, after
 
 
-def _in_parts(x: Array, ones: Array) -> Array:
+def _in_parts(x: Array, array: Array) -> Array:
     """Sums of blocks of neighbors on the middle axis, and of those that are left."""
     before, count, after = x.shape
     size = BLOCK if after > NARROW else 4 * BLOCK  # a call takes as long as some narrow rows
-    whole, rest = divmod(count, size)
-    parts = np.empty((before, whole + bool(rest), after), x.dtype)
-    head = x[:, : whole * size].reshape(before, whole, size, after)
-    np.matmul(ones[:size], head, out=parts[:, :whole])
-    if rest:
-        np.matmul(ones[:rest], x[:, whole * size :], out=parts[:, whole])
+    num_full, remaining = divmod(count, size)
+    parts = np.empty((before, num_full + bool(remaining), after), x.dtype)
+    head = x[:, : num_full * size].reshape(before, num_full, size, after)
+    np.matmul(array[:size], head, out=parts[:, :num_full])
+    if remaining:
+        np.matmul(array[:remaining], x[:, num_full * size :], out=parts[:, num_full])
     return parts

@@ -144,10 +144,10 @@ def _gather(node: Node, device: Device) -> KernelFunction:
         state = _array_of(handle, dtype)
         state.refine(dims)
         places = _vector(indices, "indices")
-        whole = state.gather_all(places)
-        if whole is not None:
-            result = new_array(device, whole.shape, dtype.numpy)
-            device.xp.copyto(result, whole)
+        rows = state.gather_all(places)
+        if rows is not None:
+            result = new_array(device, rows.shape, dtype.numpy)
+            device.xp.copyto(result, rows)
             return result
         values = state.gather(places)
         if not values:
@@ -157,20 +157,20 @@ def _gather(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-def _vector(value: Any, what: str) -> list[int]:
+def _vector(value: Any, label: str) -> list[int]:
     if value.ndim != 1:
         raise errors.InvalidArgumentError(
-            f"{what} must have rank 1, got shape {format_dims(value.shape)}"
+            f"{label} must have rank 1, got shape {format_dims(value.shape)}"
         )
     return value.tolist()  # type: ignore[no-any-return]
 
 
-def _known(state: TensorArrayState, dims: Dims, what: str) -> tuple[int, ...]:
+def _known(state: TensorArrayState, dims: Dims, label: str) -> tuple[int, ...]:
     """Return the shape of no elements at all."""
     if not is_fully_defined(dims):
         raise errors.InvalidArgumentError(
             f"no element of the TensorArray {state.name!r} is asked for, and so the shape of the "
-            f"result needs a fully known {what}, got {format_dims(dims)}"
+            f"result needs a fully known {label}, got {format_dims(dims)}"
         )
     return dims  # type: ignore[return-value]
 
@@ -197,13 +197,13 @@ def _stacked(values: Sequence[Any], dtype: np.dtype[Any], device: Device) -> Any
 
 @kernel("TensorArrayConcatV3", device=ARRAY_DEVICE)
 def _concat(node: Node, device: Device) -> KernelFunction:
-    dtype, rest = node.attrs["dtype"], node.attrs["element_shape_except0"]
+    dtype, remaining = node.attrs["dtype"], node.attrs["element_shape_except0"]
 
     def run(handle: ResourceHandle, flow: Any) -> tuple[Any, Any]:
         state = _array_of(handle, dtype)
         values = state.gather(range(state.concat_size))
         if not values:
-            dims = merge_dims(rest, None if state.dims is None else state.dims[1:])
+            dims = merge_dims(remaining, None if state.dims is None else state.dims[1:])
             shape = _known(state, dims, "element_shape_except0")
             return new_array(device, (0, *shape), dtype.numpy), np.zeros(0, np.int64)
         lengths = _lengths(values)

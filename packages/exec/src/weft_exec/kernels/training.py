@@ -189,13 +189,13 @@ def _adagrad_da(h: Hyper) -> Step:
 
 def _adadelta(h: Hyper) -> Step:
     rate, rho, epsilon = h["lr"], h["rho"], h["epsilon"]
-    rest = h.one - rho
+    remaining = h.one - rho
 
     def step(
         xp: Any, scratch: Array, var: Array, accum: Array, updates: Array, grad: Array
     ) -> None:
         t, u = scratch
-        _decay_square(xp, t, accum, grad, rho, rest)
+        _decay_square(xp, t, accum, grad, rho, remaining)
         xp.add(accum, epsilon, out=t)
         xp.sqrt(t, out=t)
         xp.add(updates, epsilon, out=u)
@@ -204,22 +204,22 @@ def _adadelta(h: Hyper) -> Step:
         xp.multiply(u, grad, out=u)
         xp.multiply(u, rate, out=t)
         xp.subtract(var, t, out=var)
-        _decay_square(xp, t, updates, u, rho, rest)
+        _decay_square(xp, t, updates, u, rho, remaining)
 
     return step
 
 
-def _decay_square(xp: Any, t: Array, mean: Array, value: Array, rho: Any, rest: Any) -> None:
+def _decay_square(xp: Any, t: Array, mean: Array, value: Array, rho: Any, remaining: Any) -> None:
     xp.multiply(value, value, out=t)
-    xp.multiply(t, rest, out=t)
+    xp.multiply(t, remaining, out=t)
     xp.multiply(mean, rho, out=mean)
     xp.add(mean, t, out=mean)
 
 
-def _approach(xp: Any, t: Array, mean: Array, rest: Any) -> None:
-    """Move `mean` towards `t` by the part `rest` of the way; `t` is used up."""
+def _approach(xp: Any, t: Array, mean: Array, remaining: Any) -> None:
+    """Move `mean` towards `t` by the part `remaining` of the way; `t` is used up."""
     xp.subtract(t, mean, out=t)
-    xp.multiply(t, rest, out=t)
+    xp.multiply(t, remaining, out=t)
     xp.add(mean, t, out=mean)
 
 
@@ -308,13 +308,13 @@ def _adam(h: Hyper) -> Step:
 
 
 def _rmsprop(h: Hyper) -> Step:
-    rest, epsilon = h.one - h["rho"], h["epsilon"]
+    remaining, epsilon = h.one - h["rho"], h["epsilon"]
     move = _move_by_momentum(h)
 
     def step(xp: Any, scratch: Array, var: Array, ms: Array, mom: Array, grad: Array) -> None:
         t, u = scratch
         xp.multiply(grad, grad, out=t)
-        _approach(xp, t, ms, rest)
+        _approach(xp, t, ms, remaining)
         xp.add(ms, epsilon, out=t)
         move(xp, t, u, var, mom, grad)
 
@@ -322,7 +322,7 @@ def _rmsprop(h: Hyper) -> Step:
 
 
 def _centered_rmsprop(h: Hyper) -> Step:
-    rest, epsilon = h.one - h["rho"], h["epsilon"]
+    remaining, epsilon = h.one - h["rho"], h["epsilon"]
     move = _move_by_momentum(h)
 
     def step(
@@ -330,9 +330,9 @@ def _centered_rmsprop(h: Hyper) -> Step:
     ) -> None:
         t, u = scratch
         xp.multiply(grad, grad, out=t)
-        _approach(xp, t, ms, rest)
+        _approach(xp, t, ms, remaining)
         xp.subtract(grad, mg, out=t)
-        xp.multiply(t, rest, out=t)
+        xp.multiply(t, remaining, out=t)
         xp.add(mg, t, out=mg)
         xp.multiply(mg, mg, out=t)
         xp.subtract(ms, t, out=t)
@@ -384,8 +384,8 @@ def _dense(arrays: tuple[Array, ...], grad: Array, step: Step, device: Device, n
             f"requires {names[-1]} to have the shape of var, "
             f"got var {list(var.shape)} and {names[-1]} {list(grad.shape)}"
         )
-    few = var.ndim and var.size <= BLOCK
-    if not few and all(array.flags.c_contiguous for array in arrays):
+    ndim = var.ndim and var.size <= BLOCK
+    if not ndim and all(array.flags.c_contiguous for array in arrays):
         _in_blocks([array.reshape(-1) for array in arrays], grad.reshape(-1), step, device)
     else:
         step(device.xp, _scratch(device, var.shape, var.dtype), *arrays, grad)
@@ -429,12 +429,12 @@ def _sparse(
         return
     _check_indices(indices, var.shape[0])
     for positions in _rounds(device.xp, indices):
-        picked = indices if positions is None else indices[positions]
+        index = indices if positions is None else indices[positions]
         values = grad if positions is None else grad[positions]
-        rows = [array[picked] for array in arrays]
+        rows = [array[index] for array in arrays]
         _in_blocks([row.reshape(-1) for row in rows], values.reshape(-1), step, device)
         for array, row in zip(arrays, rows, strict=True):
-            array[picked] = row
+            array[index] = row
 
 
 def check_shapes(arrays: Sequence[Any], names: Sequence[str]) -> None:
@@ -451,21 +451,21 @@ def check_shapes(arrays: Sequence[Any], names: Sequence[str]) -> None:
 def _check_indices(indices: Array, rows: int) -> None:
     if indices.min() >= 0 and indices.max() < rows:
         return
-    wrong = int(((indices < 0) | (indices >= rows)).argmax())
+    bad_index = int(((indices < 0) | (indices >= rows)).argmax())
     raise errors.InvalidArgumentError(
-        f"requires indices in [0, {rows}), got {indices[wrong]} at position {wrong}"
+        f"requires indices in [0, {rows}), got {indices[bad_index]} at position {bad_index}"
     )
 
 
 def _rounds(xp: Any, indices: Array) -> Iterator[Array | None]:
     """Yield positions such that no round repeats an index; None for all positions."""
-    known = indices.tolist()
-    if len(set(known)) == len(known):
+    rows = indices.tolist()
+    if len(set(rows)) == len(rows):
         yield None
         return
     rounds: list[list[int]] = []
     seen: dict[int, int] = {}
-    for position, index in enumerate(known):
+    for position, index in enumerate(rows):
         count = seen.get(index, 0)
         seen[index] = count + 1
         if count == len(rounds):
@@ -505,24 +505,24 @@ def _factory(rule: UpdateRule, sparse: bool, resource: bool) -> KernelFactory:
     arguments = rule.arguments(sparse)
     is_grad = next(name for name in arguments if name in ("grad", "delta"))
     names = (*rule.states, is_grad)
-    of_scalars = [at for at, name in enumerate(arguments) if name not in (is_grad, "indices")]
-    scalar_names = [arguments[at] for at in of_scalars]
+    of_scalars = [index for index, name in enumerate(arguments) if name not in (is_grad, "indices")]
+    scalar_names = [arguments[index] for index in of_scalars]
     of_grad = count + arguments.index(is_grad)
     of_indices = count + arguments.index("indices") if sparse else 0
-    scalars_of = itemgetter(slice(0, 0), *[count + at for at in of_scalars])
-    known: dict[tuple[Any, ...], _Steps] = {}
+    scalars_of = itemgetter(slice(0, 0), *[count + index for index in of_scalars])
+    cache: dict[tuple[Any, ...], _Steps] = {}
 
     def make(node: Node, device: Device) -> KernelFunction:
         key = (device.xp, node.attrs["T"], *[node.attrs[attr] for attr in rule.attrs])
-        steps = known.get(key)
+        steps = cache.get(key)
         if steps is None:
-            steps = known[key] = _Steps(rule, scalar_names, node, device.xp)
+            steps = cache[key] = _Steps(rule, scalar_names, node, device.xp)
 
         def run(*inputs: Any) -> Any:
             states = inputs[:count]
             for value in states:
                 if type(value) is not VariableState:
-                    states = tuple([state_of(each) for each in states])
+                    states = tuple([state_of(state) for state in states])
                     break
             grad = inputs[of_grad]
             step = steps(scalars_of(inputs)[1:])

@@ -48,15 +48,15 @@ class _Nodes:
         feature, split, if_true, if_false, missing, roots = vectors
         self.of = vectors
         count = len(feature) if feature.ndim == 1 else -1
-        if any(each.shape != (count,) for each in vectors[:-1]) or roots.ndim != 1:
-            shapes = ", ".join(str(list(each.shape)) for each in vectors)
+        if any(vector.shape != (count,) for vector in vectors[:-1]) or roots.ndim != 1:
+            shapes = ", ".join(str(list(vector.shape)) for vector in vectors)
             raise errors.InvalidArgumentError(
                 f"trees require vectors of one length, and their roots, got the shapes {shapes}"
             )
-        for each in (if_true, if_false, roots):
-            if each.size and not 0 <= each.min() <= each.max() < count:
+        for item in (if_true, if_false, roots):
+            if item.size and not 0 <= item.min() <= item.max() < count:
                 raise errors.InvalidArgumentError(
-                    f"a tree of {count} nodes leads to node {each.max()} or {each.min()}"
+                    f"a tree of {count} nodes leads to node {item.max()} or {item.min()}"
                 )
         self.feature, self.split, self.roots = feature, split, roots
         self.missing = missing if missing.any() else None
@@ -80,7 +80,7 @@ def _tree_leaves(node: Node, device: Device) -> KernelFunction:
         if nodes is None or any(a is not b for a, b in zip(vectors, nodes.of, strict=True)):
             nodes = _Nodes(*vectors)
             # Constants are the same arrays in each step.
-            last = None if any(each.flags.writeable for each in vectors) else nodes
+            last = None if any(vector.flags.writeable for vector in vectors) else nodes
         if x.ndim != 2 or x.shape[1] < nodes.width:
             raise errors.InvalidArgumentError(
                 f"trees require a matrix of at least {nodes.width} features, got {list(x.shape)}"
@@ -104,29 +104,29 @@ def _walk(nodes: _Nodes, test: Any, depth: int, x: Array, leaves: Array) -> None
     rows, trees = leaves.shape
     flat = x.reshape(-1)
     row = np.repeat(np.arange(0, rows * x.shape[1], x.shape[1]), trees)
-    at = np.tile(nodes.roots, rows)
-    places: Array | None = None
+    index = np.tile(nodes.roots, rows)
+    array: Array | None = None
     arrived = leaves.reshape(-1)
     for level in range(depth):
-        value = flat.take(nodes.feature.take(at) + row)
-        passed = test(value, nodes.split.take(at))
+        value = flat.take(nodes.feature.take(index) + row)
+        passed = test(value, nodes.split.take(index))
         if nodes.missing is not None:
-            passed |= np.isnan(value) & nodes.missing.take(at)
-        at = nodes.following.take(2 * at + passed)
+            passed |= np.isnan(value) & nodes.missing.take(index)
+        index = nodes.following.take(2 * index + passed)
         if level % _LEVELS == _LEVELS - 1:
-            left = nodes.is_inner.take(at).nonzero()[0]
-            if len(left) * 4 > len(at) * 3:
+            left = nodes.is_inner.take(index).nonzero()[0]
+            if len(left) * 4 > len(index) * 3:
                 continue
-            _put(arrived, places, at)
-            places = left if places is None else places[left]
-            at, row = at[left], row[left]
-            if not len(at):
+            _put(arrived, array, index)
+            array = left if array is None else array[left]
+            index, row = index[left], row[left]
+            if not len(index):
                 return
-    _put(arrived, places, at)
+    _put(arrived, array, index)
 
 
-def _put(arrived: Array, places: Array | None, at: Array) -> None:
-    if places is None:
-        arrived[:] = at
+def _put(arrived: Array, array: Array | None, index: Array) -> None:
+    if array is None:
+        arrived[:] = index
     else:
-        arrived[places] = at
+        arrived[array] = index

@@ -52,10 +52,10 @@ def _solve(node: Node, device: Device) -> KernelFunction:
 def _dense(diagonals: Array, rhs: Array) -> Any:
     n = rhs.shape[-2]
     matrix = np.zeros((*rhs.shape[:-2], n, n), diagonals.dtype)
-    at = np.arange(n)
-    matrix[..., at[:-1], at[1:]] = diagonals[..., 0, :-1]
-    matrix[..., at, at] = diagonals[..., 1, :]
-    matrix[..., at[1:], at[:-1]] = diagonals[..., 2, 1:]
+    index = np.arange(n)
+    matrix[..., index[:-1], index[1:]] = diagonals[..., 0, :-1]
+    matrix[..., index, index] = diagonals[..., 1, :]
+    matrix[..., index[1:], index[:-1]] = diagonals[..., 2, 1:]
     try:
         return np.linalg.solve(matrix, rhs)
     except np.linalg.LinAlgError as cause:
@@ -121,8 +121,8 @@ def _matmul(node: Node, device: Device) -> KernelFunction:
     dtype = node.outputs[0].dtype.numpy
 
     def run(above: Any, main: Any, below: Any, rhs: Any) -> Any:
-        wanted = (*rhs.shape[:-2], 1, rhs.shape[-2]) if rhs.ndim > 1 else None
-        if not above.shape == main.shape == below.shape == wanted:
+        expected = (*rhs.shape[:-2], 1, rhs.shape[-2]) if rhs.ndim > 1 else None
+        if not above.shape == main.shape == below.shape == expected:
             raise errors.InvalidArgumentError(
                 "requires diagonals of shape (..., 1, M) and rhs of shape (..., M, K), got "
                 f"{list(above.shape)}, {list(main.shape)}, {list(below.shape)} and "

@@ -66,18 +66,18 @@ class _Decoder:
     def text(self, item: bytes) -> str:
         """Decode a string."""
         try:
-            found = self._strict(item)
+            strict = self._strict(item)
         except UnicodeDecodeError:
-            found = "".join([text for text, _, _ in self._mended(item)])
-        return self._without_controls(found) if self._controls else found
+            strict = "".join([text for text, _, _ in self._mended(item)])
+        return self._without_controls(strict) if self._controls else strict
 
     def pieces(self, item: bytes) -> list[Piece]:
         """Return a string as pieces of text with their byte ranges."""
         try:
-            found = [(self._strict(item), 0, len(item))]
+            result = [(self._strict(item), 0, len(item))]
         except UnicodeDecodeError:
-            found = self._mended(item)
-        return found
+            result = self._mended(item)
+        return result
 
     def _strict(self, item: bytes) -> str:
         codec, item = self._order_of(item)
@@ -94,23 +94,25 @@ class _Decoder:
 
     def _mended(self, item: bytes) -> list[Piece]:
         """Return text with malformed parts removed or replaced."""
-        codec, rest = self._order_of(item)
-        skipped = len(item) - len(rest)
+        codec, remaining = self._order_of(item)
+        skipped = len(item) - len(remaining)
         pieces: list[Piece] = []
-        at = 0
-        while at < len(rest):
+        index = 0
+        while index < len(remaining):
             try:
-                pieces.append((rest[at:].decode(codec), skipped + at, skipped + len(rest)))
+                pieces.append(
+                    (remaining[index:].decode(codec), skipped + index, skipped + len(remaining))
+                )
                 break
             except UnicodeDecodeError as error:
                 self._refuse()
-                bad, end = at + error.start, at + max(error.end, error.start + 1)
-                if bad > at:
-                    text = rest[at:bad].decode(codec)
-                    pieces.append((text, skipped + at, skipped + bad))
+                bad, end = index + error.start, index + max(error.end, error.start + 1)
+                if bad > index:
+                    text = remaining[index:bad].decode(codec)
+                    pieces.append((text, skipped + index, skipped + bad))
                 if self._errors == "replace":
                     pieces.append((self._replacement, skipped + bad, skipped + end))
-                at = end
+                index = end
         return pieces
 
     def _refuse(self) -> None:
@@ -119,10 +121,10 @@ class _Decoder:
 
     def is_control(self, codes: Array) -> Array:
         """Return which code points are treated as malformed."""
-        found: Array = codes < (_CONTROL if self._controls else 0)
-        if found.any():
+        array: Array = codes < (_CONTROL if self._controls else 0)
+        if array.any():
             self._refuse()
-        return found
+        return array
 
     def mended_codes(self, codes: Array) -> tuple[Array, Array | None]:
         """Remove or replace control code points; return codes, and a mask if some were removed."""
@@ -151,8 +153,8 @@ def _transcode(node: Node, device: Device) -> KernelFunction:
     codec = _OUTPUT[node.attrs["output_encoding"]]
 
     def run(x: Any) -> Any:
-        found = [decoder.text(item).encode(codec) for item in items_of(x)]
-        return strings_of(found, np.shape(x))
+        result = [decoder.text(item).encode(codec) for item in items_of(x)]
+        return strings_of(result, np.shape(x))
 
     return run
 
@@ -171,8 +173,8 @@ def _decode(node: Node, device: Device) -> KernelFunction:
         if not wants_offsets:
             return decoder.mended_codes(joined)[0], joined
         starts = [
-            _starts(found, text, begin, end, width)
-            for found, (text, begin, end) in zip(codes, pieces, strict=True)
+            _starts(code, text, begin, end, width)
+            for code, (text, begin, end) in zip(codes, pieces, strict=True)
         ]
         offsets = np.concatenate([np.zeros(0, np.int64), *starts])
         mended, kept = decoder.mended_codes(joined)
@@ -182,10 +184,10 @@ def _decode(node: Node, device: Device) -> KernelFunction:
         rows = [of_item(item) for item in items_of(x)]
         splits = np.cumsum([0, *[len(codes) for codes, _ in rows]]).astype(splits_type)
         empty = np.zeros(0, np.int32)
-        codes = np.concatenate([empty, *[found.astype(np.int32) for found, _ in rows]])
+        codes = np.concatenate([empty, *[result.astype(np.int32) for result, _ in rows]])
         if not wants_offsets:
             return splits, codes
-        offsets = np.concatenate([np.zeros(0, np.int64), *[found for _, found in rows]])
+        offsets = np.concatenate([np.zeros(0, np.int64), *[result for _, result in rows]])
         return splits, codes, offsets
 
     return run
@@ -235,8 +237,8 @@ def _encode(node: Node, device: Device) -> KernelFunction:
             if policy == "replace":
                 values = np.where(bad, replacement, values)
             else:
-                kept = np.concatenate([[0], np.cumsum(~bad)])
-                values, bounds = values[~bad], kept[splits]
+                counts = np.concatenate([[0], np.cumsum(~bad)])
+                values, bounds = values[~bad], counts[splits]
         text, ends = _text_of(values), bounds.tolist()
         rows = [text[i:j].encode(codec) for i, j in itertools.pairwise(ends)]
         return strings_of(rows, (len(rows),))
@@ -248,7 +250,7 @@ def _encode(node: Node, device: Device) -> KernelFunction:
 def _script(node: Node, device: Device) -> KernelFunction:
     def run(x: Any) -> Any:
         codes = np.asarray(x)
-        found = CODES[np.searchsorted(STARTS, codes, side="right") - 1]
-        return np.where((codes < 0) | (codes > LARGEST), -1, found).astype(np.int32)[()]
+        result = CODES[np.searchsorted(STARTS, codes, side="right") - 1]
+        return np.where((codes < 0) | (codes > LARGEST), -1, result).astype(np.int32)[()]
 
     return run

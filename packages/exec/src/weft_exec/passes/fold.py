@@ -53,14 +53,14 @@ def fold_constants(step: StepGraph, device: Device) -> int:
         value = _evaluate(node, device)
         if value is None:
             continue
-        waits = [control for source in node.inputs for control in source.node.controls]
+        controls = [control for source in node.inputs for control in source.node.controls]
         free = _CONSTANT if node in routed else _CONSTANT_OR_FED
         measured = _by_shape(node) is not None
         sources = [_measured(node)] if measured else node.inputs
-        waits += [source.node for source in sources if source.node.role not in free]
+        controls += [source.node for source in sources if source.node.role not in free]
         step.graph.become_constant(node, const, value, reason="fold")
-        if waits:
-            step.graph.set_control_inputs(node, waits, reason="fold")
+        if controls:
+            step.graph.set_control_inputs(node, controls, reason="fold")
         step.changes[f"fold {node.type}"] += 1
         count += 1
     return count
@@ -124,9 +124,9 @@ def _measured(node: Node) -> Output:
 
 
 def _evaluate(node: Node, device: Device) -> np.ndarray | None:
-    found = _by_shape(node)
-    if found is not None:
-        return found
+    matches = _by_shape(node)
+    if matches is not None:
+        return matches
     kernel = find_kernel(node, device.type)
     if kernel is None or kernel.asynchronous:
         return None

@@ -75,11 +75,14 @@ def prepare(
 
 def _say_what_is_compiled(step: StepGraph, config: SessionConfig) -> None:
     """Set the session's compilation options on the nodes, for wherever they are derived."""
-    said: dict[str, Any] = {} if config.jit is None else {COMPILED: config.jit}
+    attributes: dict[str, Any] = {} if config.jit is None else {COMPILED: config.jit}
     if config.jit_check:
-        said = {COMPILED: True, **said, CHECKED: True}
+        attributes = {COMPILED: True, **attributes, CHECKED: True}
     elif config.deterministic and not jit_environment():
-        said = {COMPILED: False, **said}  # results must not depend on when something was compiled
-    for node in step.graph.nodes if said else ():
+        attributes = {
+            COMPILED: False,
+            **attributes,
+        }  # results must not depend on when something was compiled
+    for node in step.graph.nodes if attributes else ():
         if node.inputs:
-            node.attrs = {**said, **node.attrs}
+            node.attrs = {**attributes, **node.attrs}

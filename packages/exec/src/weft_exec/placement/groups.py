@@ -55,13 +55,13 @@ class Group:
         Args:
           kind: a number shared by devices with the same kernels.
         """
-        known = self._able.get(kind, 0)
-        for node in islice(self.members.values(), known, None):
+        cached = self._able.get(kind, 0)
+        for node in islice(self.members.values(), cached, None):
             if not _runs_on(device, node):
                 break
-            known += 1
-        self._able[kind] = known
-        return known == len(self.members)
+            cached += 1
+        self._able[kind] = cached
+        return cached == len(self.members)
 
 
 class Groups:
@@ -115,12 +115,12 @@ class Groups:
 
     def group(self, node: Node) -> Group:
         """Return the group of a node, including the node itself."""
-        found = self._groups.get(self.root(node.name))
-        if found is None:
+        group = self._groups.get(self.root(node.name))
+        if group is None:
             return Group(node)
-        if node.name not in found.members:
-            found.members[node.name] = node
-        return found
+        if node.name not in group.members:
+            group.members[node.name] = node
+        return group
 
     def only_by_kernels(self, node: Node) -> bool:
         """Return True if the available kernels are the only constraint on a node's device."""
@@ -154,19 +154,19 @@ class Groups:
         able = self._able(node)
         if not able:
             raise self._no_kernel(node)
-        found = able
+        result = able
         for request in group.requests:
             matching = self._matches(request)
-            found = [i for i in found if i in matching]
+            result = [i for i in result if i in matching]
         if self._far and _has_state(node, group) and not _asks_for_a_task(group):
             home = self._home(group)
-            found = [i for i in found if self._devices[i].task == home]
+            result = [i for i in result if self._devices[i].task == home]
         if len(group.members) > 1:
-            kinds = {self._kinds[i] for i in found}
+            kinds = {self._kinds[i] for i in result}
             kinds = {kind for kind in kinds if group.runs_on(kind, self._devices[kind])}
-            found = [i for i in found if self._kinds[i] in kinds]
-        if found:
-            return tuple(found)
+            result = [i for i in result if self._kinds[i] in kinds]
+        if result:
+            return tuple(result)
         if self._soft:
             able = self._near(able, group)
             if node.name not in self._moved:
@@ -196,18 +196,18 @@ class Groups:
             if node.traits.state is State.CREATES and not _asks_for_a_task(self.group(node))
         ]
 
-    def settle(self, homes: Mapping[str, DeviceParts | errors.OpError]) -> None:
+    def settle(self, device_parts: Mapping[str, DeviceParts | errors.OpError]) -> None:
         """Set the tasks of the state of some nodes by node name, or errors for unknown ones."""
-        self._homes.update(homes)
+        self._homes.update(device_parts)
 
     def _home(self, group: Group) -> DeviceParts:
         """Return the task of state without a requested task."""
         for name in group.members:
-            found = self._homes.get(name)
-            if isinstance(found, errors.OpError):
-                raise found
-            if found is not None:
-                return found
+            result = self._homes.get(name)
+            if isinstance(result, errors.OpError):
+                raise result
+            if result is not None:
+                return result
         return self._devices[0].task
 
     def _near(self, able: list[int], group: Group) -> list[int]:
@@ -223,22 +223,22 @@ class Groups:
         return [i for i, kind in enumerate(self._kinds) if kind in kinds]
 
     def _matches(self, request: str) -> tuple[int, ...]:
-        found = self._matching.get(request)
-        if found is None:
+        result = self._matching.get(request)
+        if result is None:
             spec = DeviceSpec.from_string(request)
-            found = tuple([i for i, d in enumerate(self._devices) if spec.matches(d.spec)])
-            self._matching[request] = found
-        return found
+            result = tuple([i for i, d in enumerate(self._devices) if spec.matches(d.spec)])
+            self._matching[request] = result
+        return result
 
     def _impossible(
         self, node: Node, group: Group, able: Sequence[int]
     ) -> errors.InvalidArgumentError:
         names = ", ".join(device.name for device in self._devices)
         lacking = [
-            f"; no kernel of {member.type} ({name}), which must be with it, for {there.type}"
-            for there in [self._devices[k] for k in dict.fromkeys([self._kinds[i] for i in able])]
+            f"; no kernel of {member.type} ({name}), which must be with it, for {device.type}"
+            for device in [self._devices[k] for k in dict.fromkeys([self._kinds[i] for i in able])]
             for name, member in group.members.items()
-            if not _runs_on(there, member)
+            if not _runs_on(device, member)
         ]
         return errors.InvalidArgumentError(
             f"no device meets the requests {_described(group)} and has a kernel of {node.type}: "
@@ -323,5 +323,5 @@ def _asks_for_a_task(group: Group) -> bool:
 
 
 def _described(group: Group) -> str:
-    asked = [f"{device} ({name})" for device, name in group.requests.items()]
-    return ", ".join(asked) or f"for colocation of {', '.join(group.members)}"
+    requested = [f"{device} ({name})" for device, name in group.requests.items()]
+    return ", ".join(requested) or f"for colocation of {', '.join(group.members)}"

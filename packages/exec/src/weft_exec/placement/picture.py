@@ -45,28 +45,28 @@ def timeline(report: PlacementReport) -> str:
     for i, lane in enumerate(lanes):
         y = _TOP + i * _LANE
         parts.append(f'<text x="8" y="{y + 17}">/{escape(lane.rpartition("/")[2])}</text>')
-        own = sorted([node for node in report if node.device == lane], key=lambda n: n.start)
-        parts += _boxes(own, y, scale)
+        lane_nodes = sorted([node for node in report if node.device == lane], key=lambda n: n.start)
+        parts += _boxes(lane_nodes, y, scale)
     parts += _arrows(report, lanes, scale)
     parts += _axis(report.seconds, scale, height)
     return "\n".join([*parts, "</svg>\n"])
 
 
 def _boxes(nodes: Sequence[NodePlacement], y: int, scale: float) -> Iterator[str]:
-    for together in _joined(nodes, scale):
-        x = _LABELS + together[0].start * scale
-        width = max(0.5, (together[-1].finish - together[0].start) * scale)
-        first = together[0]
-        what = f"{first.name}: {first.op}\n{first.reason}" if len(together) == 1 else ""
-        title = what or f"{len(together)} nodes, {first.name} to {together[-1].name}"
-        micros = (together[-1].finish - first.start) * 1e6
-        color = _COLORS[sum(first.op.encode()) % len(_COLORS)] if what else "#999"
+    for group in _joined(nodes, scale):
+        x = _LABELS + group[0].start * scale
+        width = max(0.5, (group[-1].finish - group[0].start) * scale)
+        first = group[0]
+        subject = f"{first.name}: {first.op}\n{first.reason}" if len(group) == 1 else ""
+        title = subject or f"{len(group)} nodes, {first.name} to {group[-1].name}"
+        micros = (group[-1].finish - first.start) * 1e6
+        color = _COLORS[sum(first.op.encode()) % len(_COLORS)] if subject else "#999"
         yield (
             f'<rect x="{x:.2f}" y="{y}" width="{width:.2f}" height="{_BOX}" fill="{color}">'
             f"<title>{escape(title)}\n{micros:.1f} µs</title></rect>"
         )
         label = first.name.rpartition("/")[2]
-        if what and width > 7 * len(label):
+        if subject and width > 7 * len(label):
             yield f'<text x="{x + 3:.2f}" y="{y + 17}" style="fill:#fff">{escape(label)}</text>'
 
 

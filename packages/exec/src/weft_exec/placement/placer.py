@@ -92,9 +92,9 @@ class Placer:
         """See `Groups.without_task`."""
         return self._groups.without_task(nodes)
 
-    def settle(self, homes: Mapping[str, DeviceParts | errors.OpError]) -> None:
+    def settle(self, device_parts: Mapping[str, DeviceParts | errors.OpError]) -> None:
         """See `Groups.settle`."""
-        self._groups.settle(homes)
+        self._groups.settle(device_parts)
 
     def note(self, nodes: Iterable[Node]) -> None:
         """Add nodes of a step that are not in the session's graph."""

@@ -45,8 +45,8 @@ def delays(
       times: start and end of each node.
     Returns: by value and device, the node whose end starts the Receive.
     """
-    wanted = [c for c in crossings if c.nbytes >= _LEAST_BYTES]
-    if not wanted:
+    expected = [c for c in crossings if c.nbytes >= _LEAST_BYTES]
+    if not expected:
         return {}
     flow = Flow(nodes)
     plain = {node for node in nodes if flow.frame[node] is flow.root and not flow.guard(node)}
@@ -54,21 +54,21 @@ def delays(
     for i, node in enumerate(nodes):
         if node in places and node in plain and _has_end(node):
             ends.setdefault(places[node], []).append((times[node][1], i, node))
-    for each in ends.values():
-        each.sort(key=lambda end: end[:2])
-    needs = _first_uses(nodes, places, times)
-    found: dict[tuple[Output, str], Node] = {}
-    for crossing in wanted:
+    for end in ends.values():
+        end.sort(key=lambda end: end[:2])
+    uses = _first_uses(nodes, places, times)
+    result: dict[tuple[Output, str], Node] = {}
+    for crossing in expected:
         key = (crossing.value, crossing.target)
-        need = needs.get(key)
-        if need is None or not _may_be_late(crossing.value, flow, places):
+        use = uses.get(key)
+        if use is None or not _may_be_late(crossing.value, flow, places):
             continue
-        latest = need - _SLACK * (crossing.arrival - crossing.start)
+        latest = use - _SLACK * (crossing.arrival - crossing.start)
         here = ends.get(crossing.target, [])
         position = bisect_right(here, (latest, len(nodes))) - 1
         if position >= 0 and here[position][0] > crossing.start:
-            found[key] = here[position][2]
-    return found
+            result[key] = here[position][2]
+    return result
 
 
 def in_turn(
@@ -89,28 +89,28 @@ def in_turn(
     """
     flow, waiting = Flow(nodes), Waiting(nodes)
     recent: dict[str, deque[Node]] = {name: deque(maxlen=_AHEAD) for name in devices}
-    found: dict[tuple[Output, str], Node] = {}
+    result: dict[tuple[Output, str], Node] = {}
     seen: set[tuple[Output, str]] = set()
     for node in nodes:
-        here = places.get(node, "")
-        if here not in recent:
+        device = places.get(node, "")
+        if device not in recent:
             continue
         if flow.frame[node] is not flow.root or flow.guard(node):
-            seen.update([(source, here) for source in node.inputs])
+            seen.update([(source, device) for source in node.inputs])
             continue
-        before = recent[here]
+        before = recent[device]
         for source in node.inputs:
-            key = (source, here)
-            if key in seen or places.get(source.node) == here:
+            key = (source, device)
+            if key in seen or places.get(source.node) == device:
                 continue
             seen.add(key)
             if len(before) == _AHEAD and _may_be_late(source, flow, places):
-                behind = waiting.behind(before[0])
-                if all([waiting.may_follow(user, behind) for user in source.consumers()]):
-                    found[key] = before[0]
+                followers = waiting.behind(before[0])
+                if all([waiting.may_follow(user, followers) for user in source.consumers()]):
+                    result[key] = before[0]
         if _has_end(node):
             before.append(node)
-    return found
+    return result
 
 
 def _has_end(node: Node) -> bool:
@@ -131,11 +131,11 @@ def _first_uses(
     places: Mapping[Node, str],
     times: Mapping[Node, tuple[float, float]],
 ) -> dict[tuple[Output, str], float]:
-    found: dict[tuple[Output, str], float] = {}
+    result: dict[tuple[Output, str], float] = {}
     for node in nodes:
         if node in places:
             for source in node.inputs:
                 key = (source, places[node])
                 start = times[node][0]
-                found[key] = min(found.get(key, start), start)
-    return found
+                result[key] = min(result.get(key, start), start)
+    return result

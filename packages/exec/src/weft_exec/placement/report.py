@@ -77,16 +77,15 @@ class PlacementReport:
     def __str__(self) -> str:
         return self.table()
 
-    def table(self, most: int | None = None) -> str:
+    def table(self, limit: int | None = None) -> str:
         """Return a table of the nodes.
 
         Args:
-          most: the number of nodes to show, slowest first; by default all nodes in the order of the
-            run.
+          limit: the number of nodes to show, slowest first; by default all nodes in run order.
         """
         nodes: Sequence[NodePlacement] = self.nodes
-        if most is not None and len(nodes) > most:
-            nodes = sorted(nodes, key=lambda node: node.start - node.finish)[:most]
+        if limit is not None and len(nodes) > limit:
+            nodes = sorted(nodes, key=lambda node: node.start - node.finish)[:limit]
         left = len(self.nodes) - len(nodes)
         more = f"\nand {left} nodes that take no longer" if left else ""
         return _table(nodes) + more
@@ -94,14 +93,14 @@ class PlacementReport:
 
 def _table(nodes: Sequence[NodePlacement]) -> str:
     tasks = {name.rpartition("/")[0] for node in nodes for name in (node.device, *node.candidates)}
-    shown = _device if len(tasks) < 2 else _task_and_device
+    label = _device if len(tasks) < 2 else _task_and_device
     rows = [("node", "op", "device", "finish, µs", "decided by", "candidates, µs")]
     for node in nodes:
         others = ", ".join(
-            f"{shown(device)} {_micros(finish)}" for device, finish in node.candidates.items()
+            f"{label(device)} {_micros(finish)}" for device, finish in node.candidates.items()
         )
         finish = _micros(node.finish)
-        rows.append((node.name, node.op, shown(node.device), finish, node.reason, others))
+        rows.append((node.name, node.op, label(node.device), finish, node.reason, others))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -243,11 +243,11 @@ class Simulation:
         for i in candidates:
             kind = self._kind[i]
             if kind not in by_kind:
-                there = self._devices[kind]
+                seconds = self._devices[kind]
                 by_kind[kind] = (
-                    _ROUNDS * sum([self._costs.seconds(each, there) for each in unit.nodes])
+                    _ROUNDS * sum([self._costs.seconds(node, seconds) for node in unit.nodes])
                     if unit.nodes
-                    else self._costs.seconds(node, there)
+                    else self._costs.seconds(node, seconds)
                 )
         return {i: by_kind[self._kind[i]] for i in candidates}
 
@@ -301,7 +301,7 @@ class Simulation:
                 self._settle(unit, where, why.USER)
             else:
                 self._settle(unit, self._first_that_fits(unit), why.ROOM)
-            stack += [behind.node for behind in source.inputs]
+            stack += [input_.node for input_ in source.inputs]
 
     def _needed(self, node: Node, device: int = _ANYWHERE, arrive: bool = False) -> float:
         """Return the time at which all inputs of a node are available.
@@ -312,8 +312,8 @@ class Simulation:
         """
         latest = 0.0
         if device == _ANYWHERE:
-            for need in needs_of(node):
-                latest = max(latest, self._ready.get(need, 0.0))
+            for producer in needs_of(node):
+                latest = max(latest, self._ready.get(producer, 0.0))
             return latest
         for source in node.inputs:
             if not is_back_edge(node, source):
@@ -329,9 +329,9 @@ class Simulation:
         if place < 0 or place == device:
             return ready
         key = (source.node, source.index, device)
-        known = self._arrived.get(key)
-        if known is not None:
-            return known
+        arrival = self._arrived.get(key)
+        if arrival is not None:
+            return arrival
         nbytes = self._costs.nbytes(source)
         seconds = self._costs.transfer_seconds(nbytes, self._devices[place], self._devices[device])
         if arrive:
@@ -376,14 +376,15 @@ class Simulation:
                 return device
         names = list(unit.group.members)
         node = unit.group.members[names[0]]
-        asked = ", ".join(unit.group.requests) or "nothing"
+        requested = ", ".join(unit.group.requests) or "nothing"
         candidates = ", ".join(
             f"{self._devices[i].name} ({self._limits[i]} bytes, {self.kept_bytes[i]} taken)"
             for i in unit.candidates
         )
         raise errors.ResourceExhaustedError(
             f"{', '.join(names[:5])}{' and others' if len(names) > 5 else ''} keep "
-            f"{self._persistent(unit)} bytes, for which no device has room; requested: {asked}; "
+            f"{self._persistent(unit)} bytes, for which no device has room; requested: "
+            f"{requested}; "
             f"candidates: {candidates}",
             op=node.type,
             node=node.name,
@@ -425,34 +426,34 @@ class Simulation:
         """Find the outermost loop of each node that is in one."""
         inside: dict[Node, tuple[str, ...]] = {}
         for node in self._nodes:
-            around: tuple[str, ...] = ()
-            for need in needs_of(node):
-                other = inside.get(need)
-                if other is not None and len(other) > len(around):
-                    around = other
+            names: tuple[str, ...] = ()
+            for producer in needs_of(node):
+                other = inside.get(producer)
+                if other is not None and len(other) > len(names):
+                    names = other
             if node.role is Role.ENTER:
-                around = (*around, node.attrs["frame_name"])
+                names = (*names, node.attrs["frame_name"])
             elif node.role is Role.EXIT:
-                around = around[:-1]
-            if around:
-                inside[node] = around
+                names = names[:-1]
+            if names:
+                inside[node] = names
                 if not is_anywhere(node):
-                    self._loop_of[node] = around[0]
-                    self._loops.setdefault(around[0], []).append(node)
+                    self._loop_of[node] = names[0]
+                    self._loops.setdefault(names[0], []).append(node)
 
     def _devices_of(self, loop: str) -> tuple[int, ...]:
         """Return the devices that could run a whole loop; none if a node requests a device."""
-        found = self._loop_devices.get(loop)
-        if found is None:
-            found = tuple(range(len(self._devices)))
+        loop_device = self._loop_devices.get(loop)
+        if loop_device is None:
+            loop_device = tuple(range(len(self._devices)))
             for node in self._loops[loop]:
                 group = self._groups.group(node)
-                able = () if group.requests else found
-                if able and not group.stateful:
-                    able = self._groups.candidates(node, group)
-                found = tuple([i for i in found if i in able])
-            self._loop_devices[loop] = found
-        return found
+                candidates = () if group.requests else loop_device
+                if candidates and not group.stateful:
+                    candidates = self._groups.candidates(node, group)
+                loop_device = tuple([i for i in loop_device if i in candidates])
+            self._loop_devices[loop] = loop_device
+        return loop_device
 
     # ------------------------------------------------------------------ report
 

@@ -149,13 +149,15 @@ class ProfileOptionBuilder:
           hide_name_regexes: except entries that match these.
           trim_name_regexes: show nothing below entries that match.
         """
-        given = {
+        regexes = {
             "start_name_regexes": start_name_regexes,
             "show_name_regexes": show_name_regexes,
             "hide_name_regexes": hide_name_regexes,
             "trim_name_regexes": trim_name_regexes,
         }
-        return self._with(**{key: list(value) for key, value in given.items() if value is not None})
+        return self._with(
+            **{key: list(value) for key, value in regexes.items() if value is not None}
+        )
 
     def account_displayed_op_only(self, is_true: bool) -> Self:
         """Include only shown entries in the totals."""

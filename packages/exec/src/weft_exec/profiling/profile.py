@@ -112,14 +112,14 @@ def profile(
 def _checked(options: Mapping[str, Any] | None, cmd: str) -> dict[str, Any]:
     if cmd not in ("op", "scope", "graph"):
         raise errors.InvalidArgumentError(f'cmd must be "op", "scope" or "graph", got {cmd!r}')
-    found = DEFAULTS | dict(options or {})
-    known = {*_COLUMNS, "name"}
-    for key in (*found["select"], found["order_by"]):
-        if key not in known:
+    result = DEFAULTS | dict(options or {})
+    accepted = {*_COLUMNS, "name"}
+    for key in (*result["select"], result["order_by"]):
+        if key not in accepted:
             raise errors.InvalidArgumentError(
-                f"{key!r} cannot be selected; choose from {', '.join(sorted(known))}"
+                f"{key!r} cannot be selected; choose from {', '.join(sorted(accepted))}"
             )
-    return found
+    return result
 
 
 class _Leaf(ProfileNode):
@@ -147,7 +147,7 @@ def _measured(graph: Any, run_meta: Any, options: Mapping[str, Any]) -> list[_Le
         leaf.float_ops = _float_ops(node)
         if not run_meta:
             leaf.run_count = 1
-    wanted = [re.compile(pattern) for pattern in options["account_type_regexes"]]
+    expected = [re.compile(pattern) for pattern in options["account_type_regexes"]]
 
     def kinds(leaf: _Leaf) -> Iterable[str]:
         yield from (leaf.op, devices.get(leaf.name, ""))
@@ -156,7 +156,7 @@ def _measured(graph: Any, run_meta: Any, options: Mapping[str, Any]) -> list[_Le
             yield "_trainable_variables"
 
     return [
-        leaf for leaf in leaves.values() if any(p.match(k) for p in wanted for k in kinds(leaf))
+        leaf for leaf in leaves.values() if any(p.match(k) for p in expected for k in kinds(leaf))
     ]
 
 
@@ -170,8 +170,10 @@ def _float_ops(node: Node) -> int:
     shapes = [value.dims for value in (*node.inputs, *node.outputs)]
     if any(dims is None or None in dims for dims in shapes):
         return 0
-    known: Any = shapes
-    return int(cost_of(node, known[: len(node.inputs)], known[len(node.inputs) :]).flops)
+    static_shapes: Any = shapes
+    return int(
+        cost_of(node, static_shapes[: len(node.inputs)], static_shapes[len(node.inputs) :]).flops
+    )
 
 
 def _by_op(leaves: Iterable[_Leaf]) -> ProfileNode:
@@ -185,14 +187,14 @@ def _by_op(leaves: Iterable[_Leaf]) -> ProfileNode:
 
 def _by_scope(leaves: Iterable[_Leaf], flat: bool) -> ProfileNode:
     root = ProfileNode("_TFProfRoot")
-    known = {"": root}
+    nodes_by_scope = {"": root}
 
     def scope(name: str) -> ProfileNode:
-        found = known.get(name)
-        if found is None:
-            found = known[name] = ProfileNode(name)
-            scope("" if flat else name.rpartition("/")[0]).children.append(found)
-        return found
+        profile_node = nodes_by_scope.get(name)
+        if profile_node is None:
+            profile_node = nodes_by_scope[name] = ProfileNode(name)
+            scope("" if flat else name.rpartition("/")[0]).children.append(profile_node)
+        return profile_node
 
     for leaf in leaves:
         scope(leaf.name).add(leaf)
@@ -212,7 +214,7 @@ def _total(root: ProfileNode) -> None:
 
 def _shown(root: ProfileNode, options: Mapping[str, Any]) -> list[tuple[int, ProfileNode]]:
     """Return the shown entries with their depths, and sort the children in display order."""
-    least = {
+    minimum = {
         f"total_{_COLUMNS[key]}": options.get(f"min_{key}", 0)
         for key in _COLUMNS
         if options.get(f"min_{key}", 0)
@@ -226,7 +228,7 @@ def _shown(root: ProfileNode, options: Mapping[str, Any]) -> list[tuple[int, Pro
     stack = [(0, root)]
     while stack:
         depth, node = stack.pop()
-        if node is not root and not _is_shown(node, options, least):
+        if node is not root and not _is_shown(node, options, minimum):
             continue
         lines.append((depth, node))
         trimmed = any(re.match(p, node.name) for p in options["trim_name_regexes"])
@@ -236,11 +238,11 @@ def _shown(root: ProfileNode, options: Mapping[str, Any]) -> list[tuple[int, Pro
     return lines
 
 
-def _is_shown(node: ProfileNode, options: Mapping[str, Any], least: Mapping[str, int]) -> bool:
+def _is_shown(node: ProfileNode, options: Mapping[str, Any], minimum: Mapping[str, int]) -> bool:
     selected = [f"total_{_COLUMNS[key]}" for key in options["select"]]
     if not any(getattr(node, attribute) for attribute in selected):
         return False
-    if least and not any(getattr(node, name) >= value for name, value in least.items()):
+    if minimum and not any(getattr(node, name) >= value for name, value in minimum.items()):
         return False
     if any(re.match(pattern, node.name) for pattern in options["hide_name_regexes"]):
         return False
@@ -262,9 +264,9 @@ def _line(depth: int, node: ProfileNode, columns: Sequence[str], cmd: str) -> st
         return " | ".join(
             [node.name, *[_amount(column, getattr(node, column)) for column in columns]]
         )
-    own = ["--" if not depth else _amount(c, getattr(node, c)) for c in columns]
+    cells = ["--" if not depth else _amount(c, getattr(node, c)) for c in columns]
     totals = [_amount(c, getattr(node, f"total_{c}")) for c in columns]
-    pairs = ", ".join(f"{mine}/{total}" for mine, total in zip(own, totals, strict=True))
+    pairs = ", ".join(f"{mine}/{total}" for mine, total in zip(cells, totals, strict=True))
     return f"{'  ' * depth}{node.name} ({pairs})"
 
 
@@ -280,13 +282,13 @@ def _amount(column: str, value: float) -> str:
 
 
 def _write(text: str, output: str, run_meta: Any) -> None:
-    kind, _, rest = output.partition(":")
+    kind, _, remaining = output.partition(":")
     if kind == "none":
         return
     if kind == "stdout":
         sys.stdout.write(text)
         return
-    path = rest.removeprefix("outfile=")
+    path = remaining.removeprefix("outfile=")
     if kind not in ("file", "timeline") or not path:
         raise errors.InvalidArgumentError(f"output {output!r} is not understood")
     if kind == "timeline":
@@ -332,8 +334,8 @@ class Profiler:
 
     def _profile(self, cmd: str, options: Mapping[str, Any]) -> ProfileNode:
         step = options.get("step", -1)
-        chosen = max(self._steps, default=-1) if step == -1 else step
-        return profile(self._graph, self._steps.get(chosen), cmd=cmd, options=options)
+        selected = max(self._steps, default=-1) if step == -1 else step
+        return profile(self._graph, self._steps.get(selected), cmd=cmd, options=options)
 
     def profile_operations(self, options: Mapping[str, Any]) -> ProfileNode:
         """Return the profile of a step by op type; of the last one if `step` is -1."""

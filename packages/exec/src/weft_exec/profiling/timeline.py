@@ -78,16 +78,16 @@ def _edges(times: Sequence[NodeTime]) -> list[_Edge]:
     executions: dict[str, list[NodeTime]] = {}
     for time in times:
         executions.setdefault(time.name, []).append(time)
-    found = []
+    result = []
     for user in times:
         for name in user.label.inputs:
             sources = executions.get(name) or executions.get(_producer(name), [])
             edges = [_Edge(name, source, user) for source in sources]
             edges = [edge for edge in edges if edge.ends[0] <= edge.ends[1]]
-            same = [e for e in edges if e.source.label.iteration == user.label.iteration]
-            if same or edges:
-                found.append(max(same or edges, key=lambda edge: edge.ends[0]))
-    return found
+            same_iteration = [e for e in edges if e.source.label.iteration == user.label.iteration]
+            if same_iteration or edges:
+                result.append(max(same_iteration or edges, key=lambda edge: edge.ends[0]))
+    return result
 
 
 def _producer(name: str) -> str:
@@ -155,9 +155,9 @@ class Timeline:
         label = time.label
         args: dict[str, Any]
         if label.waited:
-            asked = self._micros(time.start - label.waited)
+            micros = self._micros(time.start - label.waited)
             args = {"name": f"{label.name} (wait)", "op": label.op}
-            where = {"tid": thread, "ts": asked, "dur": label.waited / 1000}
+            where = {"tid": thread, "ts": micros, "dur": label.waited / 1000}
             yield _event("X", "Wait", pid, cat="Wait", **where, args=args)
         args = {"name": label.name, "op": label.op}
         args |= {f"input{i}": name for i, name in enumerate(label.inputs)}
@@ -187,9 +187,9 @@ class Timeline:
     ) -> Iterator[dict[str, Any]]:
         for number, edge in enumerate(_edges(self._times)):
             ends = zip("st", (edge.source, edge.user), edge.ends, strict=True)
-            for phase, node, at in ends:
+            for phase, node, index in ends:
                 tid = threads[node.device, node.thread]
-                where = {"tid": tid, "ts": self._micros(at), "id": number}
+                where = {"tid": tid, "ts": self._micros(index), "id": number}
                 yield _event(phase, edge.name, processes[node.device], cat="DataFlow", **where)
 
     def _memory(self, processes: dict[str, int]) -> Iterator[dict[str, Any]]:
@@ -203,9 +203,9 @@ class Timeline:
                 changes.append((time.end, time.device, time.nbytes))
                 changes.append((last[time], time.device, -time.nbytes))
         now = dict.fromkeys(processes, 0)
-        for at, device, change in sorted(changes):
+        for index, device, change in sorted(changes):
             now[device] += change
-            args, ts = {"bytes": now[device]}, self._micros(at)
+            args, ts = {"bytes": now[device]}, self._micros(index)
             yield _event("C", "Memory", processes[device], cat="Memory", ts=ts, args=args)
 
 

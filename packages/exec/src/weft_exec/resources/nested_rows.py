@@ -33,25 +33,25 @@ class NestedRows:
     Args:
       rows: the contiguous values of all stacks, or again handles.
       ends: int64: the end offset of each stack.
-      made: name and element type of the stacks.
+      result: name and element type of the stacks.
       first: the start offset of the first stack.
     """
 
-    def __init__(self, rows: Any, ends: Any, made: Made, first: int = 0) -> None:
+    def __init__(self, rows: Any, ends: Any, result: Made, first: int = 0) -> None:
         self.rows = rows
         self.ends = ends
         self.first = first
-        self._made = made
+        self._made = result
 
     def __getitem__(self, of: slice) -> list[ResourceHandle]:
-        return [self._handle(at) for at in range(*of.indices(len(self.ends)))]
+        return [self._handle(index) for index in range(*of.indices(len(self.ends)))]
 
-    def _begin(self, at: int) -> int:
-        return int(self.ends[at - 1]) if at else self.first
+    def _begin(self, index: int) -> int:
+        return int(self.ends[index - 1]) if index else self.first
 
-    def _handle(self, at: int) -> ResourceHandle:
+    def _handle(self, index: int) -> ResourceHandle:
         name, dtype = self._made
-        begin, end = self._begin(at), int(self.ends[at])
+        begin, end = self._begin(index), int(self.ends[index])
         stack = Stack(name, dtype)
         rows = self.rows
         stack.push_rows(
@@ -86,8 +86,8 @@ def levels_of(stack: Stack, depth: int, dtype: DType) -> Levels | None:
       dtype: element type of the values.
     Returns: None if there are no values, or if they have several shapes.
     """
-    whole = _whole(stack, depth)
-    return whole if whole is not None else _gathered(stack, depth, dtype)
+    is_whole = _whole(stack, depth)
+    return is_whole if is_whole is not None else _gathered(stack, depth, dtype)
 
 
 def _whole(stack: Stack, depth: int) -> Levels | None:
@@ -106,7 +106,7 @@ def _gathered(stack: Stack, depth: int, dtype: DType) -> Levels | None:
     """Return the contents pushed by kernels, copied into rows."""
     on_top = _values(stack)
     ends: list[Any] = []
-    made: list[Made] = []
+    mades: list[Made] = []
     values = on_top
     for level in range(depth):
         below: list[Any] = []
@@ -120,7 +120,7 @@ def _gathered(stack: Stack, depth: int, dtype: DType) -> Levels | None:
             until.append(len(below))
         if not below:
             return None
-        made.append(Made(values[0].name, values[0].resource.dtype))
+        mades.append(Made(values[0].name, values[0].resource.dtype))
         ends.append(_padded(until))
         values = below
     if any(value.shape != values[0].shape for value in values):
@@ -128,35 +128,35 @@ def _gathered(stack: Stack, depth: int, dtype: DType) -> Levels | None:
     count = len(on_top)
     rows = np.empty((_room(len(values)), *values[0].shape), np.asarray(values[0]).dtype)
     np.stack(values, out=rows[: len(values)])
-    _keep(stack, rows, ends, made, count)
+    _keep(stack, rows, ends, mades, count)
     return Levels(rows, count, ends)
 
 
-def _keep(stack: Stack, rows: Any, ends: Sequence[Any], made: Sequence[Made], count: int) -> None:
+def _keep(stack: Stack, rows: Any, ends: Sequence[Any], mades: Sequence[Made], count: int) -> None:
     """Replace the handles of a stack by rows."""
     stack.clear()
-    stack.push_rows(nested(rows, ends, made), count)
+    stack.push_rows(nested(rows, ends, mades), count)
 
 
-def nested(rows: Any, ends: Sequence[Any], made: Sequence[Made]) -> NestedRows:
+def nested(rows: Any, ends: Sequence[Any], mades: Sequence[Made]) -> NestedRows:
     """Return the handles of the outermost of nested stacks.
 
     Args:
       rows: the values.
       ends, made: of each level, the outermost first.
     """
-    for until, what in zip(reversed(ends), reversed(made), strict=True):
-        rows = NestedRows(rows, until, what)
-    found: NestedRows = rows
-    return found
+    for until, label in zip(reversed(ends), reversed(mades), strict=True):
+        rows = NestedRows(rows, until, label)
+    nested_rows: NestedRows = rows
+    return nested_rows
 
 
 def values_of(stack: Stack, depth: int) -> list[Any]:
     """Return the values of nested stacks, the last ones last."""
-    found = _values(stack)
+    values = _values(stack)
     for _ in range(depth):
-        found = [value for handle in found for value in _values(handle.resource)]
-    return found
+        values = [value for handle in values for value in _values(handle.resource)]
+    return values
 
 
 def _values(stack: Stack) -> list[Any]:
@@ -166,9 +166,9 @@ def _values(stack: Stack) -> list[Any]:
 
 
 def _padded(ends: Sequence[int]) -> Any:
-    found = np.zeros(_room(len(ends)), np.int64)
-    found[: len(ends)] = ends
-    return found
+    result = np.zeros(_room(len(ends)), np.int64)
+    result[: len(ends)] = ends
+    return result
 
 
 def _room(count: int) -> int:

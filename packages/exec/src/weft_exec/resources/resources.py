@@ -118,11 +118,11 @@ class ResourceManager:
         container = container or self.default_container
         with self._lock:
             resources = self._containers.setdefault(container, {})
-            found = resources.get(name)
-            if found is None or found.closed:
-                found = resources[name] = factory()
-                found.container = container
-        return _checked(found, cls)
+            resource = resources.get(name)
+            if resource is None or resource.closed:
+                resource = resources[name] = factory()
+                resource.container = container
+        return _checked(resource, cls)
 
     def lookup(self, container: str, name: str, cls: type[R]) -> R:
         """Return the resource of that name.
@@ -133,16 +133,16 @@ class ResourceManager:
         """
         container = container or self.default_container
         with self._lock:
-            found = self._containers.get(container, {}).get(name)
-        if found is None or found.closed:
+            result = self._containers.get(container, {}).get(name)
+        if result is None or result.closed:
             raise errors.NotFoundError(f"container {container!r} has no {cls.kind} named {name!r}")
-        return _checked(found, cls)
+        return _checked(result, cls)
 
     def has(self, container: str, name: str) -> bool:
         """Return True if a resource of that name exists."""
         with self._lock:
-            found = self._containers.get(container or self.default_container, {}).get(name)
-        return found is not None and not found.closed
+            result = self._containers.get(container or self.default_container, {}).get(name)
+        return result is not None and not result.closed
 
     def delete(self, container: str, name: str) -> None:
         """Remove one resource and close it.
@@ -151,11 +151,11 @@ class ResourceManager:
         """
         container = container or self.default_container
         with self._lock:
-            found = self._containers.get(container, {}).pop(name, None)
+            result = self._containers.get(container, {}).pop(name, None)
             self._epoch += 1
-        if found is None:
+        if result is None:
             raise errors.NotFoundError(f"container {container!r} has no resource named {name!r}")
-        found.close()
+        result.close()
 
     def advance_epoch(self) -> None:
         """Invalidate what sessions derived from the resources."""
@@ -186,12 +186,13 @@ class ResourceManager:
             return [r for table in tables for r in table.values() if isinstance(r, cls)]
 
 
-def _checked(found: Resource, cls: type[R]) -> R:
-    if not isinstance(found, cls):
+def _checked(resource: Resource, cls: type[R]) -> R:
+    if not isinstance(resource, cls):
         raise errors.InvalidArgumentError(
-            f"{found.container}/{found.name} is a {found.kind}, but a {cls.kind} is required"
+            f"{resource.container}/{resource.name} is a {resource.kind}, but a {cls.kind} is "
+            "required"
         )
-    return found
+    return resource
 
 
 # --------------------------------------------------------------------------- variables
@@ -378,13 +379,13 @@ class VariableState(Resource):
                 f"an update requires different variables, got the same one twice: {names}"
             )
         locks = VariableState._locks_of(states)
-        held: list[bool] = []
+        held_flags: list[bool] = []
         values: list[Any] = []
         storing = map(setattr, states, repeat("_value"), values)
-        releasing = map(_release, compress(locks, held))
+        releasing = map(_release, compress(locks, held_flags))
         ending = chain(storing, releasing)
         try:
-            held.extend(map(_acquire, locks))
+            held_flags.extend(map(_acquire, locks))
             for state in states:  # Python checks for no signal between taking and storing a value
                 values.append(state._take())
             targets = [state._writable(old) for state, old in zip(states, values, strict=True)]
@@ -405,11 +406,11 @@ class VariableState(Resource):
         states = [state for state, _, _ in changes]
         values = [_as_before(new, old) for _, old, new in changes]
         locks = VariableState._locks_of(states)
-        held: list[bool] = []
+        held_flags: list[bool] = []
         storing = map(setattr, states, repeat("_value"), values)
-        releasing = map(_release, compress(locks, held))
+        releasing = map(_release, compress(locks, held_flags))
         try:
-            held.extend(map(_acquire, locks))
+            held_flags.extend(map(_acquire, locks))
             if any(state._value is not old for state, old, _ in changes):
                 return False
             _exhaust(storing)
@@ -455,10 +456,10 @@ class VariableState(Resource):
         )
 
     def _check_shape(self, old: Any, shape: tuple[int, ...]) -> None:
-        wanted = self.dims if old is None else old.shape
-        if not compatible_dims(wanted, shape):
+        dims = self.dims if old is None else old.shape
+        if not compatible_dims(dims, shape):
             raise errors.InvalidArgumentError(
-                f"variable {self.name} has shape {format_dims(wanted)}, got a value of shape "
+                f"variable {self.name} has shape {format_dims(dims)}, got a value of shape "
                 f"{format_dims(shape)}; pass validate_shape=False to change the shape"
             )
 
@@ -577,9 +578,9 @@ class Waiters:
                 waiter.attempt = _failing(self._closed)
             self._line[waiter] = None
             finished = self._advance()
-            waits = waiter.done is not None
+            is_waiting = waiter.done is not None
         _complete(finished)
-        if not waits:
+        if not is_waiting:
             return
         if cancellation is not None:
             waiter.token = cancellation.register(lambda error: self._cancel(waiter, error))

@@ -47,10 +47,10 @@ class SessionTensors(Resource):
             value = self._values[handle]
         except KeyError:
             raise _unknown(handle) from None
-        found = np.dtype(object) if isinstance(value, bytes) else value.dtype
-        if found != dtype.numpy:
+        result = np.dtype(object) if isinstance(value, bytes) else value.dtype
+        if result != dtype.numpy:
             raise errors.InvalidArgumentError(
-                f"the tensor of the handle {handle!r} has the type {found}, but was declared as "
+                f"the tensor of the handle {handle!r} has the type {result}, but was declared as "
                 f"{dtype.name}"
             )
         return value

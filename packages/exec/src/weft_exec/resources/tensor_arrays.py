@@ -302,13 +302,13 @@ class TensorArrayState:
 
         Otherwise returns None and reads nothing. The array may have other owners.
         """
-        whole = self.whole
-        if whole is None or list(indices) != list(range(len(self.places))):
+        rows = self.whole
+        if rows is None or list(indices) != list(range(len(self.places))):
             return None
         if self.clear:
-            self.places = [whole.shape[1:]] * len(self.places)
+            self.places = [rows.shape[1:]] * len(self.places)
             self.whole = None
-        return whole
+        return rows
 
     def _missing(self, index: int, shape: Shape | None) -> Any:
         """Return zeros for an element that was never written."""
@@ -317,16 +317,16 @@ class TensorArrayState:
                 f"element {index} of the TensorArray {self.name!r} cannot be read twice: the first "
                 "read cleared it; pass clear_after_read=False to keep elements"
             )
-        wanted = self.shape_of(index)
-        if wanted is None:
+        expected = self.shape_of(index)
+        if expected is None:
             raise errors.InvalidArgumentError(
                 f"element {index} of the TensorArray {self.name!r} was never written, and zeros "
                 f"cannot replace it, since its shape is not fully known: "
                 f"{format_dims(self.dims)}; pass element_shape to read zeros"
             )
-        zeros = self._zeros(wanted)
+        zeros = self._zeros(expected)
         self._zeroed.add(index)
-        self.places[index] = wanted if self.clear else zeros
+        self.places[index] = expected if self.clear else zeros
         return zeros
 
     def _zeros(self, shape: Shape) -> Any:
@@ -356,13 +356,13 @@ class TensorArrayState:
         """
         self._check_open()
         with self._lock:
-            found = self._gradients.get(source)
-            if found is None:
+            resource_handle = self._gradients.get(source)
+            if resource_handle is None:
                 self.dynamic = False
                 state = self._new_gradient(f"{self.name}@{source}", prepend)
-                found = ResourceHandle(self._device, "", state.name, state)
-                self._gradients[source] = found
-        return found
+                resource_handle = ResourceHandle(self._device, "", state.name, state)
+                self._gradients[source] = resource_handle
+        return resource_handle
 
     def _new_gradient(self, name: str, prepend: Shape) -> GradientArrayState:
         shapes = [self.shape_of(index) for index in range(len(self.places))]
@@ -478,15 +478,15 @@ class GradientArrayState(TensorArrayState):
         self.whole = None
         if not 0 <= index < len(places):
             self._grow(index)
-        wanted = self._shapes[index]
-        if wanted is None:
+        shape = self._shapes[index]
+        if shape is None:
             if value.shape != self._shape:
                 self._fit(index, value.shape)
             self._shapes[index] = value.shape
-        elif value.shape != wanted:
+        elif value.shape != shape:
             raise errors.InvalidArgumentError(
                 f"the gradient of element {index} of the TensorArray {self.name!r} must have shape "
-                f"{format_dims(wanted)}, got {format_dims(value.shape)}"
+                f"{format_dims(shape)}, got {format_dims(value.shape)}"
             )
         with self._lock:
             old = places[index]
@@ -503,8 +503,8 @@ class GradientArrayState(TensorArrayState):
 
     def shape_of(self, index: int) -> Shape | None:
         """Return the shape of an element, written or not; None if it is unknown."""
-        known = self._shapes[index]
-        return super().shape_of(index) if known is None else known
+        shape = self._shapes[index]
+        return super().shape_of(index) if shape is None else shape
 
     def _sum(self, index: int, old: Any, value: Any) -> Any:
         """Return the sum; the first addition allocates memory, later ones work in place."""

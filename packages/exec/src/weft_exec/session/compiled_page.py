@@ -44,8 +44,8 @@ def text_of(
         rows = [HEADER, *[cells(kernel, own) for kernel in function.kernels]]
         names = [row[0] if len(row[0]) <= _NAME else f"…{row[0][1 - _NAME :]}" for row in rows]
         width = max(map(len, names))
-        for name, (_, *rest) in zip(names, rows, strict=True):
-            yield f"  {name:{width}}" + "".join(f"{cell:>10}" for cell in rest)
+        for name, (_, *remaining) in zip(names, rows, strict=True):
+            yield f"  {name:{width}}" + "".join(f"{cell:>10}" for cell in remaining)
         if remarks:
             yield from (f"  {remark}" for remark in function.remarks)
     of_processor = [function.arena_bytes for function in functions if function.limits is None]
@@ -58,19 +58,19 @@ def all_limits(
     functions: Sequence[CompiledFunction], limits: Roofline | None
 ) -> Sequence[Roofline]:
     """Return the distinct limits of functions: those of the CPU, if given, and of devices."""
-    return list(dict.fromkeys(filter(None, [limits, *(each.limits for each in functions)])))
+    return list(dict.fromkeys(filter(None, [limits, *(function.limits for function in functions)])))
 
 
 def summary(function: CompiledFunction) -> str:
     """Return a one-line summary of a function's size and times."""
     count = len(function.kernels)
     often = f" in each of {function.calls} calls" if function.calls != 1 else ""
-    how = "read from the disk" if function.from_disk else "compiled"
+    origin = "read from the disk" if function.from_disk else "compiled"
     return (
         f"{len(function.members)} nodes in {count} kernel{'s' if count != 1 else ''}, "
         f"{function.seconds * 1e6:.1f} µs{often}, arena of {function.arena_bytes:,} bytes, "
         f"lowered in {function.lowering_seconds * 1e3:.0f} ms, "
-        f"machine code {how} in {function.compile_seconds * 1e3:.0f} ms"
+        f"machine code {origin} in {function.compile_seconds * 1e3:.0f} ms"
     )
 
 
@@ -114,8 +114,8 @@ def page(
       text: the text report.
     """
     body: list[str] = []
-    for at, function in enumerate(functions):
-        body += _function(at, function, limits)
+    for index, function in enumerate(functions):
+        body += _function(index, function, limits)
     return "\n".join(
         [
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',
@@ -123,7 +123,7 @@ def page(
             "style-src 'unsafe-inline'; script-src 'unsafe-inline'\">",
             f"<title>A step, explained</title><style>{_STYLE}</style></head><body>",
             "<h1>A step, explained</h1>",
-            *[f"<p>{escape(machine(each))}</p>" for each in all_limits(functions, limits)],
+            *[f"<p>{escape(machine(limit))}</p>" for limit in all_limits(functions, limits)],
             "<p>A kernel of the table or the picture shows its loops when it is clicked.</p>",
             *body,
             "<h2>Graph</h2>",
@@ -134,17 +134,17 @@ def page(
     )
 
 
-def _function(at: int, function: CompiledFunction, limits: Roofline | None) -> Iterator[str]:
+def _function(index: int, function: CompiledFunction, limits: Roofline | None) -> Iterator[str]:
     yield f"<h2>{escape(function.name)}</h2><p>{escape(summary(function))}</p><table>"
     yield "<tr>" + "".join(f"<th>{escape(cell)}</th>" for cell in HEADER) + "</tr>"
     for number, kernel in enumerate(function.kernels):
         row = "".join(
             f"<td>{escape(cell)}</td>" for cell in cells(kernel, function.limits or limits)
         )
-        yield f'<tr data-kernel="{at}-{number}">{row}</tr>'
+        yield f'<tr data-kernel="{index}-{number}">{row}</tr>'
     yield "</table>"
     for number, kernel in enumerate(function.kernels):
-        yield f'<pre data-of="{at}-{number}" hidden>{escape(kernel.text)}</pre>'
+        yield f'<pre data-of="{index}-{number}" hidden>{escape(kernel.text)}</pre>'
     yield f"<details><summary>program</summary><pre>{escape(function.program)}</pre></details>"
     notes = escape("\n".join(function.remarks))
     yield f"<details><summary>remarks</summary><pre>{notes}</pre></details>"

@@ -86,7 +86,7 @@ class StepReport:
         """Add the compiled regions, and the nodes and loops that are not compiled, with reasons."""
         self.loops.update(loops)
         self.compiled += [[(node.name, node.type) for node in region] for region in regions]
-        self.left.update((node.type, why) for node, why in left.items())
+        self.left.update((node.type, value) for node, value in left.items())
 
     def add_states(self, states: Iterable[RegionState]) -> None:
         """Note how regions run now, in a session that has run steps."""
@@ -106,8 +106,8 @@ class StepReport:
                 continue
             try:
                 self.functions.append(region.explain())
-            except NotGenerated as why:
-                self.left.update((member.type, str(why)) for member in region.members)
+            except NotGenerated as error:
+                self.left.update((member.type, str(error)) for member in region.members)
         if any(function.limits is None for function in self.functions):
             self.limits = generators.lookup(generators.keys()[0]).roofline()
 
@@ -128,7 +128,7 @@ class StepReport:
 
     def to_arrays(self) -> list[np.ndarray[Any, Any]]:
         """Encode the report for another process, as bytes: data as JSON, then the stages."""
-        told = {
+        document = {
             "stages": list(self.stages),
             "devices": self._devices,
             "changes": self.changes,
@@ -136,7 +136,7 @@ class StepReport:
             "transfers": self.placement.transfers,
         }
         stages = [stage.SerializeToString() for stage in self.stages.values()]
-        return [np.frombuffer(data, np.uint8) for data in (json.dumps(told).encode(), *stages)]
+        return [np.frombuffer(data, np.uint8) for data in (json.dumps(document).encode(), *stages)]
 
     @staticmethod
     def from_arrays(arrays: Sequence[Any]) -> StepReport:
@@ -146,51 +146,53 @@ class StepReport:
         """
         from weft_graph import proto
 
-        made = StepReport()
+        step_report = StepReport()
         try:
             first, *stages = [np.asarray(array, np.uint8).tobytes() for array in arrays]
-            told = json.loads(first)
-            pairs = zip(told["stages"], stages, strict=True)
-            made.stages = {name: proto.GraphDef.FromString(stage) for name, stage in pairs}
-            made.changes = Counter(told["changes"])
-            made.placement = PlacementReport(
-                [NodePlacement(*node) for node in told["nodes"]],
-                [tuple(transfer) for transfer in told["transfers"]],
+            document = json.loads(first)
+            pairs = zip(document["stages"], stages, strict=True)
+            step_report.stages = {name: proto.GraphDef.FromString(stage) for name, stage in pairs}
+            step_report.changes = Counter(document["changes"])
+            step_report.placement = PlacementReport(
+                [NodePlacement(*node) for node in document["nodes"]],
+                [tuple(transfer) for transfer in document["transfers"]],
             )
-            made._devices = [name for name in told["devices"] if name in made.stages]
+            step_report._devices = [
+                name for name in document["devices"] if name in step_report.stages
+            ]
         except (ValueError, TypeError, KeyError, DecodeError) as error:
             raise errors.DataLossError(
                 f"the master's explanation of the step cannot be decoded: {error}"
             ) from error
-        return made
+        return step_report
 
     def __str__(self) -> str:
         return self._text(_MOST, self.verbose)
 
-    def _text(self, most: int | None, remarks: bool) -> str:
+    def _text(self, limit: int | None, remarks: bool) -> str:
         lines = [f"{name}: {len(stage.node)} nodes" for name, stage in self.stages.items()]
         lines += [f"{reason}: {count}" for reason, count in self.changes.most_common()]
         micros, crossings = self.placement.seconds * 1e6, len(self.placement.transfers)
         lines.append(f"simulated: {micros:.1f} µs, {crossings} transfers")
-        lines += self._of_compiler(most, remarks)
-        return "\n".join([*lines, "", self.placement.table(most)])
+        lines += self._of_compiler(limit, remarks)
+        return "\n".join([*lines, "", self.placement.table(limit)])
 
-    def _of_compiler(self, most: int | None, remarks: bool) -> list[str]:
+    def _of_compiler(self, limit: int | None, remarks: bool) -> list[str]:
         """Return lines about regions and about the nodes that are not compiled."""
         if not self.compiled and not self.left:
             return []
         count = sum(map(len, self.compiled))
         lines = ["", f"to be compiled: {count} nodes in {_regions(len(self.compiled))}"]
-        for region in self.compiled[:most]:
+        for region in self.compiled[:limit]:
             ops = Counter(op for _, op in region)
             named = ", ".join(f"{op} {n}" if n > 1 else op for op, n in ops.items())
             name = region[-1][0]
             lines.append(f"  {name}: {named}")
             if name in self.states:
                 lines.append(f"    {self.states[name]}")
-        for (op, why), n in self.left.most_common(most):
-            lines.append(f"by kernels: {op} {n}: {why}")
-        lines += [f"no whole loop: {name}: {why}" for name, why in self.loops.items()][:most]
+        for (op, reason), n in self.left.most_common(limit):
+            lines.append(f"by kernels: {op} {n}: {reason}")
+        lines += [f"no whole loop: {name}: {loop}" for name, loop in self.loops.items()][:limit]
         if self.functions:
             from weft_exec.session.compiled_page import text_of
 
@@ -225,16 +227,16 @@ class StepReport:
         shows, then `placement.txt` and `placement.svg`.
         Raises: OSError: a file cannot be written.
         """
-        place = Path(directory)
-        place.mkdir(parents=True, exist_ok=True)
+        path = Path(directory)
+        path.mkdir(parents=True, exist_ok=True)
         texts = {
             f"{i}-{_file_name(name)}.pbtxt": str(stage)
             for i, (name, stage) in enumerate(self.stages.items())
         }
         texts |= {"placement.txt": f"{self._text(None, True)}\n", "placement.svg": self.svg()}
         for name, text in texts.items():
-            (place / name).write_text(text, encoding="utf-8")
-        return [str(place / name) for name in texts]
+            (path / name).write_text(text, encoding="utf-8")
+        return [str(path / name) for name in texts]
 
 
 def _regions(count: int) -> str:

@@ -121,8 +121,8 @@ def _array_converter(output: Output) -> Converter:
             return value
         if len(shape) != len(dims):
             raise _wrong_shape(output, shape)
-        for want, got in zip(dims, shape, strict=True):
-            if want is not None and want != got:
+        for dim, actual in zip(dims, shape, strict=True):
+            if dim is not None and dim != actual:
                 raise _wrong_shape(output, shape)
         return value
 

@@ -187,13 +187,13 @@ def expand_feed(graph: Graph, key: Any, value: Any) -> list[tuple[Output, Any]]:
         return [pair for k, v in parts for pair in expand_feed(graph, k, v)]
     if isinstance(key, IndexedSlices):
         outputs: list[Any] = [key.values, key.indices]
-        wanted = "values, indices"
+        expected = "values, indices"
         if key.dense_shape is not None:
             outputs.append(key.dense_shape)
-            wanted += ", dense_shape"
+            expected += ", dense_shape"
         if isinstance(value, IndexedSlicesValue):
             value = value[: len(outputs)]
-        parts = list(zip(outputs, _parts_of(key, value, wanted), strict=True))
+        parts = list(zip(outputs, _parts_of(key, value, expected), strict=True))
         return [pair for k, v in parts for pair in expand_feed(graph, k, v)]
     if isinstance(key, CompositeTensor):
         parts = list(zip(key.parts, key.fed_parts(value), strict=True))
@@ -216,12 +216,12 @@ def expand_feed(graph: Graph, key: Any, value: Any) -> list[tuple[Output, Any]]:
     return [(output, value)]
 
 
-def _parts_of(key: Any, value: Any, wanted: str) -> Sequence[Any]:
-    """Return the values of a composite tensor; `wanted` lists the names of its components."""
-    count = wanted.count(",") + 1
+def _parts_of(key: Any, value: Any, expected: str) -> Sequence[Any]:
+    """Return the values of a composite tensor; `expected` lists the names of its components."""
+    count = expected.count(",") + 1
     if not isinstance(value, list | tuple) or len(value) != count:
         raise errors.InvalidTypeError(
-            f"{key!r} is fed {count} values ({wanted}), or such a value of a fetch, got {value!r}"
+            f"{key!r} is fed {count} values ({expected}), or such a value of a fetch, got {value!r}"
         )
     return value
 
@@ -229,9 +229,9 @@ def _parts_of(key: Any, value: Any, wanted: str) -> Sequence[Any]:
 def _sparse_parts(key: SparseTensor, value: Any) -> Sequence[Any]:
     """Return indices, values and shape; the feed may omit a statically known shape."""
     if isinstance(value, list | tuple) and len(value) == 2:
-        known = constant_value(key.dense_shape)
-        if known is not None:
-            return [*value, known]
+        constant = constant_value(key.dense_shape)
+        if constant is not None:
+            return [*value, constant]
     return _parts_of(key, value, "indices, values, dense_shape")
 
 
@@ -242,12 +242,12 @@ def _is_known(graph: Graph, key: SparseTensor, shape: Any) -> bool:
     """
     if graph.is_feedable(key.dense_shape):
         return False
-    known = constant_value(key.dense_shape)
-    if known is None:
+    constant = constant_value(key.dense_shape)
+    if constant is None:
         return False
-    if not np.array_equal(known, shape):
+    if not np.array_equal(constant, shape):
         raise errors.InvalidArgumentError(
-            f"{key!r} has the shape {known.tolist()}, but is fed a value of shape {shape!r}: "
+            f"{key!r} has the shape {constant.tolist()}, but is fed a value of shape {shape!r}: "
             f"{_who_used(key.dense_shape)}"
         )
     return True
@@ -255,15 +255,15 @@ def _is_known(graph: Graph, key: SparseTensor, shape: Any) -> bool:
 
 def unfeedable(output: Output) -> errors.InvalidArgumentError:
     """Return the error that says why an output may not be fed."""
-    known = constant_value(output)
-    if known is None:
-        why = "branches and loops of the graph are built around it"
+    constant = constant_value(output)
+    if constant is None:
+        reason = "branches and loops of the graph are built around it"
     else:
-        why = (
-            f"the graph was built upon its value {shown(known.tolist())}. {_who_used(output)}; "
+        reason = (
+            f"the graph was built upon its value {shown(constant.tolist())}. {_who_used(output)}; "
             "what is to be fed is made as a placeholder, from the start"
         )
-    return errors.InvalidArgumentError(f"{output!r} may not be fed: {why}")
+    return errors.InvalidArgumentError(f"{output!r} may not be fed: {reason}")
 
 
 def _who_used(output: Output) -> str:
@@ -272,5 +272,5 @@ def _who_used(output: Output) -> str:
     if not users:
         return "Its value was read, for example as the shape of a SparseTensor"
     lines = [f"{node.name!r} made at {node.line}" for node in users[:3]]
-    more = f", and {len(users) - 3} more" if len(users) > 3 else ""
-    return f"It is used by {', '.join(lines)}{more}"
+    suffix = f", and {len(users) - 3} more" if len(users) > 3 else ""
+    return f"It is used by {', '.join(lines)}{suffix}"

@@ -49,15 +49,15 @@ class _Box:
 
     def measure(self) -> None:
         """Compute its size from the sizes of its contents."""
-        own = _LETTER * len(self.label) + _PAD
+        label_width = _LETTER * len(self.label) + _PAD
         for box in self.inside():
             box.measure()
         if not self.rows:
-            self.width, self.height = own, _ROW - 6
+            self.width, self.height = label_width, _ROW - 6
             return
         widths = [sum(b.width for b in row) + _GAP * (len(row) - 1) for row in self.rows]
         heights = [max(b.height for b in row) for row in self.rows]
-        self.width = max(own, *widths) + 2 * _PAD
+        self.width = max(label_width, *widths) + 2 * _PAD
         self.height = _HEAD + sum(heights) + _GAP * (len(self.rows) - 1) + _PAD
 
     def place(self, x: float, y: float) -> None:
@@ -128,7 +128,7 @@ class _Nodes:
         return _layers(names, {name: self.takes[name] for name in names})
 
 
-def _layers(names: Sequence[str], takes: Mapping[str, Sequence[str]]) -> list[list[str]]:
+def _layers(names: Sequence[str], nameses: Mapping[str, Sequence[str]]) -> list[list[str]]:
     """Group names by the length of the longest path to them, without back edges."""
     depth: dict[str, int] = {}
     open_: set[str] = set()
@@ -138,96 +138,96 @@ def _layers(names: Sequence[str], takes: Mapping[str, Sequence[str]]) -> list[li
         while waiting:
             top = waiting[-1]
             open_.add(top)
-            sources = [s for s in takes.get(top, ()) if s in inside]
+            sources = [s for s in nameses.get(top, ()) if s in inside]
             missing = [s for s in sources if s not in depth and s not in open_]
             if top in depth or not missing:
                 depth[top] = 1 + max((depth.get(s, -1) for s in sources), default=-1)
                 waiting.pop()
             else:
                 waiting += missing
-    found: list[list[str]] = [[] for _ in range(1 + max(depth.values(), default=-1))]
+    result: list[list[str]] = [[] for _ in range(1 + max(depth.values(), default=-1))]
     for name in names:
-        found[depth[name]].append(name)
-    return [row for row in found if row]  # cycles leave gaps
+        result[depth[name]].append(name)
+    return [row for row in result if row]  # cycles leave gaps
 
 
 class _Picture:
     def __init__(self, parts: Iterable[Any], functions: Sequence[CompiledFunction]) -> None:
         self._nodes = _Nodes(parts, functions)
         self._instances: dict[str, list[tuple[int, int, _Box]]] = {}
-        self._frames = [self._frame(at, function) for at, function in enumerate(functions)]
-        rest = [name for name in self._nodes.op if name not in self._instances]
+        self._frames = [self._frame(index, function) for index, function in enumerate(functions)]
+        remaining = [name for name in self._nodes.op if name not in self._instances]
         room = max(0, MOST - len(self._instances))
-        self.left = max(0, len(rest) - room)
-        for name in rest[:room]:
+        self.left = max(0, len(remaining) - room)
+        for name in remaining[:room]:
             self._instances[name] = [(-1, 0, self._nodes.box(name, "node plain"))]
 
-    def _frame(self, at: int, function: CompiledFunction) -> _Box:
+    def _frame(self, index: int, function: CompiledFunction) -> _Box:
         """Return the frame of a function, with a row for each kernel."""
         frame = _Box("function", function.name, f"{function.name}: one call")
         known = {node.name for kernel in function.kernels for node in kernel.nodes}
         none = [member.name for member in function.members if member.name not in known]
         if none:
             box = _Box("none", "no loops", "known before it runs, or other views of memory")
-            frame.rows.append([self._filled(box, none, at, -1)])
+            frame.rows.append([self._filled(box, none, index, -1)])
         for number, kernel in enumerate(function.kernels):
             names = [node.name for node in kernel.nodes]
             color = _COLORS[number % len(_COLORS)]
             box = _Box("kernel", kernel.name, f"{kernel.name}: {len(names)} nodes", color)
-            box.key = f"{at}-{number}"
-            frame.rows.append([self._filled(box, names, at, number)])
+            box.key = f"{index}-{number}"
+            frame.rows.append([self._filled(box, names, index, number)])
         return frame
 
     def _filled(self, box: _Box, names: Sequence[str], function: int, kernel: int) -> _Box:
         for row in self._nodes.rows(names):
             boxes = [self._nodes.box(name) for name in row]
-            for name, each in zip(row, boxes, strict=True):
-                self._instances.setdefault(name, []).append((function, kernel, each))
+            for name, item in zip(row, boxes, strict=True):
+                self._instances.setdefault(name, []).append((function, kernel, item))
             box.rows += [boxes[i : i + 6] for i in range(0, len(boxes), 6)]
         return box
 
     def svg(self) -> str:
-        whole = self._arranged()
+        root = self._arranged()
         edges = [self._edge(box, source) for box, source in self._edges()]
         note = f"{self.left} more nodes that run by their kernels are not drawn"
         notes = [f'<text x="10" y="14">{note}</text>'] if self.left else []
-        width, height = whole.width + 20, whole.height + 20
+        width, height = root.width + 20, root.height + 20
         head = (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
             f'width="{width:.0f}" height="{height:.0f}"><style>{_STYLE}</style>{_TIP}'
         )
-        frames = [line for box in whole.inside() for line in box.frames()]
-        labels = [line for box in whole.inside() for line in box.labels()]
+        frames = [line for box in root.inside() for line in box.frames()]
+        labels = [line for box in root.inside() for line in box.labels()]
         return "\n".join([head, *notes, *frames, *edges, *labels, "</svg>\n"])
 
     def _arranged(self) -> _Box:
         """Arrange all frames and other nodes in rows of one box."""
         unit = {
-            name: f"function {at[0][0]}" if at[0][0] >= 0 else name
-            for name, at in self._instances.items()
+            name: f"function {index[0][0]}" if index[0][0] >= 0 else name
+            for name, index in self._instances.items()
         }
-        boxes = {f"function {at}": frame for at, frame in enumerate(self._frames)}
-        boxes |= {name: at[0][2] for name, at in self._instances.items() if at[0][0] < 0}
-        takes: dict[str, list[str]] = {key: [] for key in boxes}
+        boxes = {f"function {index}": frame for index, frame in enumerate(self._frames)}
+        boxes |= {name: index[0][2] for name, index in self._instances.items() if index[0][0] < 0}
+        nameses: dict[str, list[str]] = {key: [] for key in boxes}
         for name in self._instances:
             sources = [unit[s] for s in self._nodes.takes[name] if s in unit]
-            takes[unit[name]] += [source for source in sources if source != unit[name]]
-        whole = _Box("", "", "")
-        for row in _layers(list(boxes), takes):
-            whole.rows += _wrapped([boxes[key] for key in row])
-        whole.measure()
-        whole.place(10, 10)
-        return whole
+            nameses[unit[name]] += [source for source in sources if source != unit[name]]
+        root = _Box("", "", "")
+        for row in _layers(list(boxes), nameses):
+            root.rows += _wrapped([boxes[key] for key in row])
+        root.measure()
+        root.place(10, 10)
+        return root
 
     def _edges(self) -> Iterator[tuple[_Box, _Box]]:
         """Yield the edges from each node's box to its inputs, in the nearest kernel."""
         for name, instances in self._instances.items():
             for function, kernel, box in instances:
                 for source in dict.fromkeys(self._nodes.takes[name]):
-                    made = self._instances.get(source, [])
-                    near = [m for m in made if m[0] == function and m[1] <= kernel]
-                    if made:
-                        yield box, (near or made)[-1][2]
+                    instance = self._instances.get(source, [])
+                    near = [m for m in instance if m[0] == function and m[1] <= kernel]
+                    if instance:
+                        yield box, (near or instance)[-1][2]
 
     @staticmethod
     def _edge(box: _Box, source: _Box) -> str:
@@ -242,16 +242,16 @@ class _Picture:
 
 def _wrapped(boxes: Sequence[_Box]) -> list[list[_Box]]:
     """Split a row of boxes that would be too wide."""
-    found: list[list[_Box]] = [[]]
+    boxeses: list[list[_Box]] = [[]]
     width = 0.0
     for box in boxes:
         box.measure()
-        if found[-1] and width + box.width > _WIDEST:
-            found.append([])
+        if boxeses[-1] and width + box.width > _WIDEST:
+            boxeses.append([])
             width = 0.0
-        found[-1].append(box)
+        boxeses[-1].append(box)
         width += box.width + _GAP
-    return found
+    return boxeses
 
 
 def graph_picture(parts: Iterable[Any], functions: Sequence[CompiledFunction]) -> str:

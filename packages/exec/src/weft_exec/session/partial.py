@@ -75,7 +75,7 @@ class CalledStep(Protocol):
         """The exchange of feeds and fetches."""
         ...
 
-    def advance(self, wanted: Collection[str], to_the_end: bool, timeout: float | None) -> None:
+    def advance(self, names: Collection[str], to_the_end: bool, timeout: float | None) -> None:
         """See `PausedStep`."""
         ...
 
@@ -135,9 +135,9 @@ class PartialRun:
             complete = len(self._fed) == len(signature.feeds) and len(self._fetched) == len(
                 signature.outputs
             )
-            wanted = [fetched_key(position, self._plan.home) for position in fetched]
-            self._step.advance(wanted, complete, timeout)
-            return [self._take(*pair) for pair in zip(outputs, wanted, strict=True)]
+            expected = [fetched_key(position, self._plan.home) for position in fetched]
+            self._step.advance(expected, complete, timeout)
+            return [self._take(*pair) for pair in zip(outputs, expected, strict=True)]
 
     def close(self, reason: errors.OpError) -> None:
         """End the run from any thread; a call in progress fails with the reason."""
@@ -166,7 +166,7 @@ class PartialRun:
             if position is None:
                 raise errors.InvalidArgumentError(
                     f"{output.name!r} is not among the feeds that partial_run_setup announced: "
-                    + ", ".join(known.name for known in self._feeds)
+                    + ", ".join(feed.name for feed in self._feeds)
                 )
             if position in self._fed or position in values:
                 raise errors.InvalidArgumentError(

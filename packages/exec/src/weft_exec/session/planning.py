@@ -99,9 +99,9 @@ class PartPlanner:
         """Return the nodes that create or look up state without a requested task."""
         return self._placer.without_task(nodes) if self._several_tasks else []
 
-    def settle(self, homes: Mapping[str, DeviceParts | errors.OpError]) -> None:
+    def settle(self, device_parts: Mapping[str, DeviceParts | errors.OpError]) -> None:
         """Set the tasks of the state of some nodes by node name, or errors for unknown ones."""
-        self._placer.settle(homes)
+        self._placer.settle(device_parts)
 
     def parts(
         self,
@@ -159,8 +159,8 @@ class PartPlanner:
         """
         self._assume(0)
         step = self._prepare(feeds, outputs, targets, _ignore)
-        met, needs = meet_caller(step, self._home)
-        return self._divided(met), self._home, needs
+        meeting, requirements = meet_caller(step, self._home)
+        return self._divided(meeting), self._home, requirements
 
     def explain(
         self,
@@ -241,9 +241,9 @@ class PartPlanner:
 
     def _budgets(self) -> dict[str, int]:
         """Return the bytes for step values on devices with a limit, less variables and gaps."""
-        kept = self._placer.kept_bytes()
+        kept_bytes = self._placer.kept_bytes()
         limits = {d.name: d.memory_limit for d in self._known.values() if d.memory_limit}
-        return {name: left_for_values(limit, kept[name]) for name, limit in limits.items()}
+        return {name: left_for_values(limit, kept_bytes[name]) for name, limit in limits.items()}
 
     def _part_budgets(self) -> dict[str, MemoryBudget]:
         """Return the memory budgets of compiled partitions by device."""
@@ -283,8 +283,10 @@ class PartPlanner:
 
     def _swap(self, step: StepGraph, assigned: Assigned) -> int:
         """Swap values to the host that do not fit into their device's memory."""
-        own = [n for n, gate in self._away.items() if gate == self._home]  # others would go far
-        if not any(self._known[name].memory_limit for name in own):
+        home_nodes = [
+            n for n, gate in self._away.items() if gate == self._home
+        ]  # others would go far
+        if not any(self._known[name].memory_limit for name in home_nodes):
             return 0
         from weft_graph.passes.memory import MemoryLimits
         from weft_graph.passes.swap import swap_to_host
@@ -292,9 +294,9 @@ class PartPlanner:
         options = self._memory_options(assigned.places)
         if not options.swaps:
             return 0
-        limits = {n: most - most // _IN_FLIGHT for n, most in options.limits.items()}
+        limits = {n: limit - limit // _IN_FLIGHT for n, limit in options.limits.items()}
         memory = MemoryLimits(
-            {name: limits[name] for name in own if name in limits},
+            {name: limits[name] for name in home_nodes if name in limits},
             options.device_of,
             options.spaces,
         )
@@ -313,8 +315,8 @@ class PartPlanner:
         late: dict[tuple[Output, str], Node] = {}
         if self._optimize:
             small = [name for name in self._away if self._known[name].memory_limit]
-            held = small if step.changes["run ahead"] else []
-            late = {**assigned.delays(), **assigned.turns(held)}
+            retained = small if step.changes["run ahead"] else []
+            late = {**assigned.delays(), **assigned.turns(retained)}
         return partition(
             step,
             nodes,
@@ -338,8 +340,8 @@ class Planner(PartPlanner):
     """
 
     def __init__(self, devices: Sequence[Device], config: SessionConfig, overlap: Overlap) -> None:
-        known = [device.describe(devices) for device in devices]
-        super().__init__(known, devices[0], config, overlap)
+        descriptions = [device.describe(devices) for device in devices]
+        super().__init__(descriptions, devices[0], config, overlap)
         self._live = {device.name: device for device in devices}
 
     def plan(
@@ -387,8 +389,8 @@ class Planner(PartPlanner):
 
         Raises: OpError: as `plan`.
         """
-        parts, home, needs = self.partial_parts(feeds, outputs, targets)
-        return PartialPlan(self._derived(parts, 0, 0), home, needs)
+        parts, home, requirements = self.partial_parts(feeds, outputs, targets)
+        return PartialPlan(self._derived(parts, 0, 0), home, requirements)
 
     def _derived(
         self, parts: Mapping[str, Part], feeds: int, outputs: int, is_first: bool = False

@@ -248,7 +248,7 @@ class BaseSession:
         deadline = self._deadline(options)
         executable = signature.executable
         warm_up = executable.warm_up
-        began = 0.0 if warm_up is None else warm_up.begin()
+        start = 0.0 if warm_up is None else warm_up.begin()
         slots = signature.slots(executable, values)
         if deadline is None and trace is None:
             results = self._runner.run(executable, slots)
@@ -267,7 +267,7 @@ class BaseSession:
             )
             run_metadata.partition_graphs.extend(report.parts())
         if warm_up is not None:
-            warm_up.end(began)
+            warm_up.end(start)
             signature.outdated |= warm_up.is_over
         return results
 
@@ -278,9 +278,11 @@ class BaseSession:
 
     def _is_measured(self, signature: Signature) -> bool:
         """Return True if the cost model measures the step that begins."""
-        every, after = self._settings.measure_every, self._settings.measure_after
+        interval, after = self._settings.measure_every, self._settings.measure_after
         signature.steps += 1
-        return bool(every) and signature.steps > after and (signature.steps - after) % every == 0
+        return (
+            bool(interval) and signature.steps > after and (signature.steps - after) % interval == 0
+        )
 
     def _measure(self, signature: Signature, trace: StepTrace, run_metadata: Any) -> None:
         self._backend.observe(trace, run_metadata)
@@ -466,8 +468,8 @@ class BaseSession:
             self._extend()
             plan = FetchPlan(self._graph, fetches)
             feeds = self._outputs(feed_list)
-            known = self._cache.get((structure_key(fetches), tuple(feeds)))
-            size = 0 if known is None else known.size
+            cached = self._cache.get((structure_key(fetches), tuple(feeds)))
+            size = 0 if cached is None else cached.size
             report = self._backend.explain(feeds, plan.outputs, plan.targets, size)
             report.verbose = verbose
             return report
@@ -477,7 +479,7 @@ class BaseSession:
         from weft_exec.executor.native.watch import watching
 
         key = (object(), ())
-        with watching() as found:
+        with watching() as result:
             signature, values = self._signature(key, fetches, feed_dict)
             if signature.executable.warm_up is not None:  # a plan without regions
                 with self._planning(self._deadline(None)):
@@ -485,7 +487,7 @@ class BaseSession:
         self._cache.pop(key, None)
         self._cache.pop((key[0], tuple(values)), None)
         self._step(signature, values.values(), None, None)
-        return found
+        return result
 
     def _outputs(self, names: Sequence[Any] | None) -> list[Any]:
         element = self._graph.as_graph_element

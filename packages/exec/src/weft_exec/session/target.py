@@ -180,11 +180,11 @@ def find_target(name: str) -> Target:
     if not isinstance(name, str):
         raise errors.InvalidTypeError(f"a session's target must be text, got {name!r}")
     scheme, mark, _ = name.partition("://")
-    found = _targets.get(scheme) if (scheme and mark) or not name else None
-    if found is None:
-        known = [f"{scheme}://" for scheme in _targets if scheme]
+    target = _targets.get(scheme) if (scheme and mark) or not name else None
+    if target is None:
+        schemes = [f"{scheme}://" for scheme in _targets if scheme]
         raise errors.UnknownTargetError(
-            f"a session's target must be '' or begin with {' or '.join(known)}, "
+            f"a session's target must be '' or begin with {' or '.join(schemes)}, "
             f"got {name!r}{_targets.broken}"
         )
-    return found
+    return target

@@ -54,16 +54,18 @@ def _advice(
                 "its initializer is of the same step; what is made of it there must use its "
                 "initialized_value()"
             )
-        lacking = [each.op.name for each in variables if not _has_value(each, resources)]
+        lacking = [
+            variable.op.name for variable in variables if not _has_value(variable, resources)
+        ]
         named = ", ".join(lacking[:_NAMED]) + (", ..." if len(lacking) > _NAMED else "")
-        some = f"{len(lacking)} {kind} variable{'' if len(lacking) == 1 else 's'}"
+        subject = f"{len(lacking)} {kind} variable{'' if len(lacking) == 1 else 's'}"
         verb = "has" if len(lacking) == 1 else "have"
-        return initializer, f"run {initializer} first; {some} {verb} no value: {named}"
+        return initializer, f"run {initializer} first; {subject} {verb} no value: {named}"
     return "initializer", "run its initializer first; it is no global and no local variable"
 
 
 def _variables(graph: Graph, key: str) -> Iterator[Variable]:
-    return (each for each in graph.get_collection(key) if isinstance(each, Variable))
+    return (item for item in graph.get_collection(key) if isinstance(item, Variable))
 
 
 def _resource_name(variable: Variable) -> str:
