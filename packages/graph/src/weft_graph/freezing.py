@@ -234,10 +234,10 @@ def _with_placeholders(
         dtype, dims = feed.dtype.base_dtype, feed.dims
         name = graph.unique_name(source.node.name)
         attrs = {"dtype": dtype, "shape": dims}
-        twin = graph.add_derived(source.node, op_def, name, (), attrs, [dtype], [dims])
-        copies[feed] = twin.outputs[0]
-    for twin in copy_nodes(nodes, graph, copies).values():
-        _drop_colocation_with_missing(twin)
+        copy_node = graph.add_derived(source.node, op_def, name, (), attrs, [dtype], [dims])
+        copies[feed] = copy_node.outputs[0]
+    for copy_node in copy_nodes(nodes, graph, copies).values():
+        _drop_colocation_with_missing(copy_node)
     return [copies[feed] for feed in step.feeds], [copies[fetch] for fetch in step.fetches]
 
 

@@ -98,11 +98,13 @@ def _drop_colocation_with_missing(graph_def: proto.GraphDef, names: set[str]) ->
     for node in graph_def.node:
         if "_class" in node.attr:
             groups = node.attr["_class"].list.s
-            known = [group for group in groups if group.decode().removeprefix("loc:@") in names]
-            if not known:
+            groups_kept = [
+                group for group in groups if group.decode().removeprefix("loc:@") in names
+            ]
+            if not groups_kept:
                 del node.attr["_class"]
-            elif len(known) < len(groups):
-                groups[:] = known
+            elif len(groups_kept) < len(groups):
+                groups[:] = groups_kept
 
 
 def empty_like(graph_def: proto.GraphDef) -> proto.GraphDef:
@@ -139,26 +141,26 @@ def remove_training_nodes(
         protected.update(source_of(text) for text in controls)
         if controls:
             protected.add(node.name)
-    instead = {
+    replacements = {
         node.name: node.input[0]
         for node in input_graph.node
         if node.op in _TRANSPARENT and node.name not in protected
     }
     result = empty_like(input_graph)
     for node in input_graph.node:
-        if node.name not in instead:
+        if node.name not in replacements:
             copy = result.node.add()
             copy.CopyFrom(node)
             del copy.input[:]
-            copy.input.extend([_followed(text, instead) for text in node.input])
+            copy.input.extend([_followed(text, replacements) for text in node.input])
     return result
 
 
-def _followed(name: str, instead: Mapping[str, str]) -> str:
-    for _ in range(len(instead) + 1):  # a cycle of identities is malformed, but must not hang
-        if name.startswith("^") or source_of(name) not in instead:
+def _followed(name: str, replacements: Mapping[str, str]) -> str:
+    for _ in range(len(replacements) + 1):  # a cycle of identities is malformed, but must not hang
+        if name.startswith("^") or source_of(name) not in replacements:
             return name
-        name = instead[source_of(name)]
+        name = replacements[source_of(name)]
     raise errors.InvalidArgumentError(f"the nodes from {name!r} on form a cycle")
 
 

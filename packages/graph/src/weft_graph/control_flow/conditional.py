@@ -207,12 +207,12 @@ def case(
     graph = graph_for(pairs[0][0])
     with graph.as_default(), graph.name_scope(name):
         preds = [pred for pred, _ in pairs]
-        waits = []
+        controls = []
         if exclusive:
-            waits.append(_assert_at_most_one(preds, name))
+            controls.append(_assert_at_most_one(preds, name))
         if default is None:
-            waits.append(_assert_any(preds, name))
-        with graph.control_dependencies(waits):
+            controls.append(_assert_any(preds, name))
+        with graph.control_dependencies(controls):
             return _chain(pairs, default, strict)
 
 

@@ -111,9 +111,9 @@ class ControlFlowContext(Context):
         which it would have to be kept.
         """
         if self.loop is not None and traits_of(op).tells_shape:
-            home = context_of(inputs[0])
-            if home is not None and _is_forward_of(home, self):
-                return inputs, (), home
+            context = context_of(inputs[0])
+            if context is not None and _is_forward_of(context, self):
+                return inputs, (), context
         scopes = self.graph.scopes
         before = scopes.name_prefix
         scopes.name_prefix = name + "/"
@@ -135,13 +135,13 @@ class ControlFlowContext(Context):
 
         Raises: InvalidArgumentError: it is inside a loop that this context is not in.
         """
-        home = context_of(output)
-        if home is self:
+        context = context_of(output)
+        if context is self:
             return output
         captured = self._captured.get(output)
         if captured is not None:
             return captured
-        if home is not None and home.is_inside(self):
+        if context is not None and context.is_inside(self):
             check_visible(output, self)
             return output
         if self.recall is not None:
@@ -215,7 +215,7 @@ class CondContext(ControlFlowContext):
 
     Attributes:
       conditional: the predicate and both branches.
-      taken: the value of the predicate for which it runs.
+      branch: the value of the predicate for which it runs.
       results: its results, one for each output of the conditional, once it is built.
     """
 
@@ -225,12 +225,12 @@ class CondContext(ControlFlowContext):
         name: str,
         outer: ControlFlowContext | None,
         conditional: Conditional,
-        taken: bool,
+        branch: bool,
         register: bool = True,
     ) -> None:
         super().__init__(graph, name, outer, register)
         self.conditional = conditional
-        self.taken = taken
+        self.taken = branch
         self.results: tuple[Output, ...] = ()
         conditional.branches.append(self)
 
@@ -406,9 +406,11 @@ class WhileContext(ControlFlowContext):
         entered = self._controls.get(node)
         if entered is None:
             with self.outside(self.graph.scopes.name_prefix):
-                around = self.outer.capture_control(node) if self.outer is not None else node
-                check_visible(around, self.outer)
-                with self.graph.control_dependencies([around]):
+                capture_control = (
+                    self.outer.capture_control(node) if self.outer is not None else node
+                )
+                check_visible(capture_control, self.outer)
+                with self.graph.control_dependencies([capture_control]):
                     token = constant(True, name="after")
             entered = self._controls[node] = self.enter(token, constant=True).node
         return entered
@@ -461,10 +463,10 @@ def _brings_in(node: Node) -> bool:
     return node.role is Role.SWITCH
 
 
-def _is_forward_of(home: ControlFlowContext, context: ControlFlowContext) -> bool:
+def _is_forward_of(flow_context: ControlFlowContext, context: ControlFlowContext) -> bool:
     around: ControlFlowContext | None = context
     while around is not None:
-        if around.forward is home:
+        if around.forward is flow_context:
             return True
         around = around.outer
     return False

@@ -280,7 +280,9 @@ def fits(dims: Dims, invariant: Dims) -> bool:
         return True
     if dims is None or len(dims) != len(invariant):
         return False
-    return all([want is None or want == got for want, got in zip(invariant, dims, strict=True)])
+    return all(
+        [expected is None or expected == dim for expected, dim in zip(invariant, dims, strict=True)]
+    )
 
 
 class LoopBuilder:
@@ -351,9 +353,9 @@ class LoopBuilder:
         context = self.context
         merge = context.merges[position]
         self._check_next(position, merge.outputs[0], value)
-        back = primitives.next_iteration(value)
-        context.next_values.append(back.node)
-        context.graph.replace_input(merge, 1, back, reason="close the loop")
+        iteration = primitives.next_iteration(value)
+        context.next_values.append(iteration.node)
+        context.graph.replace_input(merge, 1, iteration, reason="close the loop")
 
     def leave(self, position: int) -> Output:
         """A variable's value when the loop ends; in the order of positions."""
@@ -390,10 +392,10 @@ def _build(
     values = [*counter, *initial]
     controls = [context.graph.scopes.control_inputs([value]) for value in values]
     with context.open():
-        for value, shape, waits in zip(
+        for value, shape, control in zip(
             values, [()] * len(counter) + list(dims), controls, strict=True
         ):
-            builder.variable(value, shape, waits)
+            builder.variable(value, shape, control)
         positions = range(len(counter), len(context.merges))
         proceed = cond([builder.merged(i) for i in positions])
         if limit is not None:

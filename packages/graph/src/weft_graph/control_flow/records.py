@@ -207,7 +207,7 @@ def _filling(
 ) -> Callable[[], None]:
     """Return a function that completes a context once all records have been checked."""
     pivot = None if record.pivot < 0 else node_at(record.pivot)
-    variables = [node_at(place) for place in record.variables]
+    variables = [node_at(variable) for variable in record.variables]
     if isinstance(context, CondContext):
         if any(not node.outputs for node in variables):
             raise _wrong(record, "has results without a value")

@@ -55,12 +55,12 @@ def flatten(structure: Any) -> tuple[list[Output], Rebuild]:
     return [part for group in groups for part in group], rebuild_all
 
 
-def check_arrays(expected: Any, got: Any, subject: str) -> None:
-    """Require each TensorArray in `got` to be the one at its place in `expected`.
+def check_arrays(expected: Any, actual: Any, subject: str) -> None:
+    """Require each TensorArray in `actual` to be the one at its place in `expected`.
 
     Raises: InvalidArgumentError: it is another one, or none.
     """
-    for a, b in zip(nest.flatten(expected), nest.flatten(got), strict=True):
+    for a, b in zip(nest.flatten(expected), nest.flatten(actual), strict=True):
         if not isinstance(a, TensorArray) and not isinstance(b, TensorArray):
             continue
         if (

@@ -99,14 +99,14 @@ class Categorical(Distribution):
         flat = log_softmax(out("Reshape", [logits, out("Pack", [[-1, self.event_size]])]))
         rows = out("Range", [0, out("Shape", [flat])[0], 1])
         places = [out("Cast", [rows], {"DstT": dtypes.int64}), out("Reshape", [numbers, [-1]])]
-        picked = out("GatherNd", [flat, out("Pack", [places], {"axis": 1})])
-        return out("Reshape", [picked, out("Shape", [numbers])])
+        selected = out("GatherNd", [flat, out("Pack", [places], {"axis": 1})])
+        return out("Reshape", [selected, out("Shape", [numbers])])
 
     def _cdf(self, value: Output) -> Output:
         numbers, logits = self._spread(value)
         classes = out("Cast", [out("Range", [0, self.event_size, 1])], {"DstT": dtypes.int64})
-        upto = out("LessEqual", [classes, out("ExpandDims", [numbers, -1])])
-        return reduce_sum(softmax(logits) * out("Cast", [upto], {"DstT": logits.dtype}), -1)
+        is_included = out("LessEqual", [classes, out("ExpandDims", [numbers, -1])])
+        return reduce_sum(softmax(logits) * out("Cast", [is_included], {"DstT": logits.dtype}), -1)
 
     def _entropy(self) -> Output:
         logs = log_softmax(self._logits)

@@ -62,8 +62,8 @@ def of_two(value: Output, validate_args: bool) -> Output:
     if not validate_args:
         return value
     unit = out("OnesLike", [value])
-    most = checks.assert_less_equal(value, unit, message="a draw must be 0 or 1")
-    return checked(value, [*_natural(value, "a draw"), most])
+    limit = checks.assert_less_equal(value, unit, message="a draw must be 0 or 1")
+    return checked(value, [*_natural(value, "a draw"), limit])
 
 
 def _natural(value: Output, label: str) -> list[Node]:

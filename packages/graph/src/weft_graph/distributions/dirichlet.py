@@ -124,6 +124,6 @@ class Dirichlet(Distribution):
 @RegisterKL(Dirichlet, Dirichlet)
 def _divergence(a: Dirichlet, b: Dirichlet, name: str | None = None) -> Output:
     x, y = a.concentration, b.concentration
-    turn = digamma(x) - digamma(out("ExpandDims", [a.total_concentration, -1]))
-    parts = reduce_sum((x - y) * turn + lgamma(y) - lgamma(x), -1)
+    difference = digamma(x) - digamma(out("ExpandDims", [a.total_concentration, -1]))
+    parts = reduce_sum((x - y) * difference + lgamma(y) - lgamma(x), -1)
     return parts + lgamma(a.total_concentration) - lgamma(b.total_concentration)

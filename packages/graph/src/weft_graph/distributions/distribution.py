@@ -390,10 +390,10 @@ class Distribution:
         implementation: Callable[..., Any] | None = getattr(self, f"_{method}", None)
         if implementation is not None:
             return implementation
-        other, turn = _OTHER_WAYS.get(method, ("", None))
+        other, transform = _OTHER_WAYS.get(method, ("", None))
         base_method: Callable[..., Any] | None = getattr(self, f"_{other}", None)
-        if base_method is not None and turn is not None:
-            from_other, through = base_method, turn
+        if base_method is not None and transform is not None:
+            from_other, through = base_method, transform
             return lambda *args: through(convert_to_tensor(from_other(*args)))
         if method.endswith("survival_function") and hasattr(self, "_log_cdf"):
             log_cdf = self._method("cdf")

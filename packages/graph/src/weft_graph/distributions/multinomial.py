@@ -122,10 +122,12 @@ def counts_of(logits: Output, total: Output, seed: int | None) -> Output:
     totals = out("BroadcastTo", [out("Cast", [total], {"DstT": dtypes.int32}),
                                 out("Shape", [logits])[:-1]])  # fmt: skip
     draws_per_row = out("Reshape", [totals, [-1]])
-    most = reduce_max(out("ConcatV2", [[draws_per_row, [0]], 0]))
-    draws = random.multinomial(rows, most, seed=seed, output_dtype=dtypes.int32)
+    limit = reduce_max(out("ConcatV2", [[draws_per_row, [0]], 0]))
+    draws = random.multinomial(rows, limit, seed=seed, output_dtype=dtypes.int32)
     # Places in the result, one behind another; draws beyond a row's own number are of none.
-    later = out("GreaterEqual", [out("Range", [0, most, 1]), out("ExpandDims", [draws_per_row, 1])])
+    later = out(
+        "GreaterEqual", [out("Range", [0, limit, 1]), out("ExpandDims", [draws_per_row, 1])]
+    )
     places = out("Size", [logits])
     begins = out(
         "ExpandDims", [out("Mul", [out("Range", [0, out("Size", [draws_per_row]), 1]), size]), 1]

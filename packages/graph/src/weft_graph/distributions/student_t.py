@@ -113,8 +113,8 @@ class StudentT(Distribution):
         return out("OnesLike", [self._df * self._loc * self._scale])
 
     def _entropy(self) -> Output:
-        turn = digamma(0.5 * (self._df + 1.0)) - digamma(0.5 * self._df)
-        entropy = self._log_norm() + 0.5 * (self._df + 1.0) * turn
+        difference = digamma(0.5 * (self._df + 1.0)) - digamma(0.5 * self._df)
+        entropy = self._log_norm() + 0.5 * (self._df + 1.0) * difference
         return entropy * out("OnesLike", [self._loc])
 
     def _mean(self) -> Output:

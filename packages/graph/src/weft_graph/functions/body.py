@@ -192,22 +192,22 @@ class FunctionGraph(Graph):
                 f"{output!r} is not of the function {self.name!r} or a graph around it"
                 f"{_whose(output.node.graph)}"
             )
-        around = self.outer.capture(output)
-        variable = reads.reference_of(around)
+        capture = self.outer.capture(output)
+        variable = reads.reference_of(capture)
         if variable is not None:
-            return self._snapshot(around, variable)
-        argument = self.captures.get(around)
+            return self._snapshot(capture, variable)
+        argument = self.captures.get(capture)
         if argument is None:
-            name = around.name.removesuffix(":0").replace("/", "_").replace(":", "_")
-            argument = self.captures[around] = self.add_input_like(around, name.lstrip("_"))
+            name = capture.name.removesuffix(":0").replace("/", "_").replace(":", "_")
+            argument = self.captures[capture] = self.add_input_like(capture, name.lstrip("_"))
         return argument
 
-    def _snapshot(self, around: Output, variable: Output) -> Output:
+    def _snapshot(self, output: Output, variable: Output) -> Output:
         """A read, here, of the reference variable that a value of the graph around is read from."""
         reference = self.capture(variable)
         with self._at_the_top(), self.name_scope(reference.node.name + "/"):
             snapshot = builder.out("Identity", [reference], None, "read")
-        self._snapshots[snapshot] = around
+        self._snapshots[snapshot] = output
         return snapshot
 
     def take_values(self) -> None:
@@ -300,8 +300,8 @@ class FunctionGraph(Graph):
 
     def get_collection(self, name: Any, scope: str | None = None) -> list[Any]:
         """As of any graph, with what the graph around has in front."""
-        around = [] if self.outer is None else self.outer.get_collection(name, scope)
-        return around + super().get_collection(name, scope)
+        collection = [] if self.outer is None else self.outer.get_collection(name, scope)
+        return collection + super().get_collection(name, scope)
 
     def get_collection_ref(self, name: Any) -> list[Any]:
         """As of any graph; collections of variables are those of the graph around."""
@@ -311,8 +311,8 @@ class FunctionGraph(Graph):
 
     def get_all_collection_keys(self) -> list[Any]:
         """As of any graph, with those of the graph around."""
-        around = [] if self.outer is None else self.outer.get_all_collection_keys()
-        return list(dict.fromkeys([*around, *super().get_all_collection_keys()]))
+        all_collection_keys = [] if self.outer is None else self.outer.get_all_collection_keys()
+        return list(dict.fromkeys([*all_collection_keys, *super().get_all_collection_keys()]))
 
     # ------------------------------------------------------------------ nodes
 

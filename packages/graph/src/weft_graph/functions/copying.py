@@ -83,8 +83,8 @@ class BodyCopy:
         members = self._members()
         for node in members:
             self._copy(node)
-        for node, twin in self.nodes.items():
-            self._connect(node, twin)
+        for node, counterpart in self.nodes.items():
+            self._connect(node, counterpart)
         source = self._function.graph
         if source.has_contexts:
             self._restore_contexts(source, members)
@@ -108,13 +108,13 @@ class BodyCopy:
                 return
         with self._placing(node):
             name = self._graph.unique_name(self._prefix + node.name)
-            twin = self._graph.add_copy(node, name, inputs, self._attrs(node))
+            counterpart = self._graph.add_copy(node, name, inputs, self._attrs(node))
         if node.device:
-            twin.device = parse(twin.device).merge(parse(node.device)).to_string()
+            counterpart.device = parse(counterpart.device).merge(parse(node.device)).to_string()
         if node.context is not self._home:
-            twin.context = self._inside
-        self.nodes[node] = twin
-        self.outputs.update(zip(node.outputs, twin.outputs, strict=True))
+            counterpart.context = self._inside
+        self.nodes[node] = counterpart
+        self.outputs.update(zip(node.outputs, counterpart.outputs, strict=True))
 
     def _inputs(self, node: Node) -> tuple[Output, ...]:
         """The copies of a node's inputs; for back edges, whose copies are not there yet, others."""
@@ -172,11 +172,11 @@ class BodyCopy:
         other = self._function.graph.find_node(name)
         if other is None:
             return f"loc:@{name}"
-        twin = self.nodes.get(other)
+        node = self.nodes.get(other)
         for output in other.outputs:
-            if twin is None and output in self.outputs:
-                twin = self.outputs[output].node
-        return f"loc:@{self._prefix + name if twin is None else twin.name}"
+            if node is None and output in self.outputs:
+                node = self.outputs[output].node
+        return f"loc:@{self._prefix + name if node is None else node.name}"
 
     def _name(self, name: str) -> str:
         """The name in the copy of a frame or a branch."""
@@ -207,34 +207,34 @@ class BodyCopy:
 
     # ------------------------------------------------------------------ edges and contexts
 
-    def _connect(self, node: Node, twin: Node) -> None:
+    def _connect(self, node: Node, counterpart: Node) -> None:
         graph = self._graph
         if node.role is Role.MERGE:
             for i, source in enumerate(node.inputs):
-                if twin.inputs[i] is not self.outputs[source]:
-                    graph.replace_input(twin, i, self.outputs[source], reason="copy")
+                if counterpart.inputs[i] is not self.outputs[source]:
+                    graph.replace_input(counterpart, i, self.outputs[source], reason="copy")
         controls = [
             self.nodes[other]
             for other in node.controls
             if other in self.nodes and (self._keeps is None or self._keeps(node, other))
         ]
         if controls:
-            graph.set_control_inputs(twin, [*twin.controls, *controls], reason="copy")
+            graph.set_control_inputs(counterpart, [*counterpart.controls, *controls], reason="copy")
         if node.forward is not None:
-            twin.forward = self.nodes.get(node.forward)
+            counterpart.forward = self.nodes.get(node.forward)
 
     def _restore_contexts(self, source: Graph, members: Sequence[Node]) -> None:
-        for twin in self.nodes.values():
-            if twin.context is self._inside:
-                twin.context = None
+        for node in self.nodes.values():
+            if node.context is self._inside:
+                node.context = None
         records = records_of(source, members)
         names = {record.name: self._name(record.name) for record in records}
-        around = "" if self._around is None else self._around.name
+        name = "" if self._around is None else self._around.name
         renamed = [
             replace(
                 record,
                 name=names[record.name],
-                outer=names.get(record.outer, around),
+                outer=names.get(record.outer, name),
                 forward=names.get(record.forward, ""),
                 partner=names.get(record.partner, ""),
             )
@@ -243,8 +243,8 @@ class BodyCopy:
         restore(self._graph, renamed, lambda place: self._twin_at(source.nodes[place]))
 
     def _twin_at(self, node: Node) -> Node:
-        twin = self.nodes.get(node)
-        return self.outputs[node.outputs[0]].node if twin is None else twin
+        counterpart = self.nodes.get(node)
+        return self.outputs[node.outputs[0]].node if counterpart is None else counterpart
 
 
 def _told_apart(values: Sequence[Output]) -> list[Output]:

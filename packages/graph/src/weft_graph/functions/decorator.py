@@ -218,8 +218,10 @@ class PythonFunction:
                 f"{len(arguments)}"
             )
         fitted = [
-            self._fitted(want, have)
-            for want, have in zip(self._signature, arguments[: len(self._signature)], strict=True)
+            self._fitted(expected, argument)
+            for expected, argument in zip(
+                self._signature, arguments[: len(self._signature)], strict=True
+            )
         ]
         for name, value in zip(self._parameters.parameters, fitted, strict=False):
             if self._parameters.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL:
@@ -251,9 +253,9 @@ class PythonFunction:
     ) -> _Trace:
         specs = [_spec_of(leaf) for leaf in leaves]
         key = (_skeleton(structure), tuple(map(_key_of, specs)))
-        home = graph.outermost if isinstance(graph, FunctionGraph) else graph
+        outermost = graph.outermost if isinstance(graph, FunctionGraph) else graph
         with self._lock:
-            traces: dict[Hashable, _Trace] = home.functions.traces.setdefault(self, {})
+            traces: dict[Hashable, _Trace] = outermost.functions.traces.setdefault(self, {})
             cached = traces.get(key)
             if cached is not None and can_be_called_in(cached.function, graph):
                 return cached
@@ -264,7 +266,7 @@ class PythonFunction:
                 if cached is not None and can_be_called_in(cached.function, graph):
                     return cached
                 key = wide
-            built = self._build(graph, home, key, structure, specs, names)
+            built = self._build(graph, outermost, key, structure, specs, names)
             traces[key] = built
             return built
 

@@ -265,17 +265,17 @@ class FunctionDefinition:
           InvalidArgumentError: another number of inputs or outputs.
           InvalidTypeError: other element types.
         """
-        for label, have, want in (
+        for label, actual, expected in (
             ("inputs", inputs, self.input_types),
             ("outputs", results, self.output_types),
         ):
-            names = [dtype.base_dtype.name for dtype in want]
-            if len(have) != len(want):
+            names = [dtype.base_dtype.name for dtype in expected]
+            if len(actual) != len(expected):
                 raise errors.InvalidArgumentError(
-                    f"the function {self.name!r} has {len(want)} {label} ({', '.join(names)}), "
-                    f"the call has {len(have)}"
+                    f"the function {self.name!r} has {len(expected)} {label} ({', '.join(names)}), "
+                    f"the call has {len(actual)}"
                 )
-            for i, (mine, its) in enumerate(zip(have, want, strict=True)):
+            for i, (mine, its) in enumerate(zip(actual, expected, strict=True)):
                 if mine.base_dtype is not its.base_dtype:
                     raise errors.InvalidTypeError(
                         f"the function {self.name!r} requires its {label} to be "

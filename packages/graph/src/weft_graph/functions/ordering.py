@@ -43,19 +43,19 @@ def order_effects(graph: Graph) -> None:
     reads: dict[Hashable, list[Node]] = {}
     for node in list(graph.nodes):
         changed, read = _touched(node)
-        waits: dict[Node, None] = {}
+        controls: dict[Node, None] = {}
         for key in read:
             if key in last:
-                waits[last[key]] = None
+                controls[last[key]] = None
             reads.setdefault(key, []).append(node)
         for key in changed:
-            waits.update(
+            controls.update(
                 dict.fromkeys([*reads.pop(key, ()), *([last[key]] if key in last else ())])
             )
             last[key] = node
-        waits.pop(node, None)
-        if waits:
-            ends.let_wait(node, list(waits))
+        controls.pop(node, None)
+        if controls:
+            ends.let_wait(node, list(controls))
         if changed:
             ends.serialize(node)
 
@@ -86,14 +86,14 @@ class _Ends:
     def let_wait(self, node: Node, predecessors: Sequence[Node]) -> None:
         """Make a node wait for others, wherever they are."""
         context = home_of(node)
-        waits = []
+        controls = []
         for other in predecessors:
             level = _common(home_of(other), context)
             end = self.at(other, level)
-            waits.append(
+            controls.append(
                 end if context is None or context is level else context.capture_control(end)
             )
-        self._wait(node, waits)
+        self._wait(node, controls)
 
     def at(self, node: Node, level: ControlFlowContext | None) -> Node:
         """Return a node of a context that is over when a node inside it is."""

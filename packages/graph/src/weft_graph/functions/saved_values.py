@@ -61,13 +61,13 @@ def _anything(dtype: DType) -> Any:
 def places_of(outputs: Iterable[Output]) -> dict[Output, int]:
     """For values of a body, which of its outputs gives them, or brings them out of branches."""
     places: dict[Output, int] = {}
-    for place, output in enumerate(outputs):
+    for index, output in enumerate(outputs):
         stack = [output]
         while stack:
             current = stack.pop()
             if current in places:
                 continue
-            places[current] = place
+            places[current] = index
             node = current.node
             if node.role is Role.MERGE and current.index == 0:
                 stack.extend(node.inputs)

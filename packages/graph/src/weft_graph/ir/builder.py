@@ -210,12 +210,14 @@ def user_line() -> tuple[CodeType | None, int]:
     frame = sys._getframe(2)
     while True:
         file = frame.f_code.co_filename
-        ours = _is_ours.get(file)
-        if ours is None:
+        is_internal = _is_ours.get(file)
+        if is_internal is None:
             package = frame.f_globals.get("__name__", "").partition(".")[0]
-            ours = package in _WEFT_PACKAGES or file.startswith("<frozen") or "contextlib" in file
-            _is_ours[file] = ours
-        if not ours:
+            is_internal = (
+                package in _WEFT_PACKAGES or file.startswith("<frozen") or "contextlib" in file
+            )
+            _is_ours[file] = is_internal
+        if not is_internal:
             return frame.f_code, frame.f_lineno
         if frame.f_back is None:
             return None, 0
@@ -283,33 +285,33 @@ def _hand_over(values: Sequence[Any]) -> None:
 
 
 def _check_type(op_def: OpDef, arg: ArgDef, value: Output, attrs: dict[str, Any]) -> None:
-    got = value.dtype
-    if got.is_ref:
-        got = got.base_dtype
+    base_dtype = value.dtype
+    if base_dtype.is_ref:
+        base_dtype = base_dtype.base_dtype
     elif arg.is_ref:
         raise errors.InvalidTypeError(
             f"{op_def.name} requires {arg.name} to be a reference to a variable, got {value!r}"
         )
     attr = arg.type_attr
     if attr is None:
-        if arg.list_attr is None and got is not arg.dtype:
+        if arg.list_attr is None and base_dtype is not arg.dtype:
             assert arg.dtype is not None
             raise errors.InvalidTypeError(
                 f"{op_def.name} requires {arg.name} to be {arg.dtype.name}, got {value!r}"
             )
         return
-    want = attrs.get(attr)
-    if want is None:
+    expected = attrs.get(attr)
+    if expected is None:
         allowed = op_def.attrs[attr].allowed
-        if allowed is not None and got not in allowed:
+        if allowed is not None and base_dtype not in allowed:
             names = ", ".join(sorted(d.name for d in allowed))
             raise errors.InvalidTypeError(
                 f"{op_def.name} requires {arg.name} to be one of {{{names}}}, got {value!r}"
             )
-        attrs[attr] = got
-    elif want is not got:
+        attrs[attr] = base_dtype
+    elif expected is not base_dtype:
         raise errors.InvalidTypeError(
-            f"{op_def.name}: {arg.name} must be {want.name}, like the other operands of type "
+            f"{op_def.name}: {arg.name} must be {expected.name}, like the other operands of type "
             f"{attr}, got {value!r}; convert one of them with cast"
         )
 
@@ -395,10 +397,10 @@ def _convert_members(op_def: OpDef, arg: ArgDef, members: list[Any], attrs: dict
 
 def _know_number(op_def: OpDef, arg: ArgDef, count: int, attrs: dict[str, Any]) -> None:
     assert arg.number_attr is not None
-    want = attrs.setdefault(arg.number_attr, count)
-    if want != count:
+    attr = attrs.setdefault(arg.number_attr, count)
+    if attr != count:
         raise errors.InvalidArgumentError(
-            f"{op_def.name} requires {want} tensors for {arg.name}, got {count}"
+            f"{op_def.name} requires {attr} tensors for {arg.name}, got {count}"
         )
     op_def.attrs[arg.number_attr].check(count)
 
@@ -406,10 +408,10 @@ def _know_number(op_def: OpDef, arg: ArgDef, count: int, attrs: dict[str, Any]) 
 def _know_list(op_def: OpDef, arg: ArgDef, members: list[Output], attrs: dict[str, Any]) -> None:
     assert arg.list_attr is not None
     types = tuple([member.dtype.base_dtype for member in members])
-    want = attrs.setdefault(arg.list_attr, types)
-    if tuple(want) != types:
+    attr = attrs.setdefault(arg.list_attr, types)
+    if tuple(attr) != types:
         raise errors.InvalidTypeError(
-            f"{op_def.name} requires {arg.name} to be {[t.name for t in want]}, "
+            f"{op_def.name} requires {arg.name} to be {[t.name for t in attr]}, "
             f"got {[t.name for t in types]}"
         )
     op_def.attrs[arg.list_attr].check(types)

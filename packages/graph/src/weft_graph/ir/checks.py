@@ -61,14 +61,15 @@ class Signature:
                 node=node,
             )
         for i, source in enumerate(inputs):
-            got, want = source.dtype, self.inputs[i]
-            if got is not want and got.base_dtype is not want:
+            actual, expected = source.dtype, self.inputs[i]
+            if actual is not expected and actual.base_dtype is not expected:
                 raise errors.InvalidTypeError(
-                    f"input {i} of {op} must be {want.name}, got {source.name} of {got.name}",
+                    f"input {i} of {op} must be {expected.name}, got {source.name} of "
+                    f"{actual.name}",
                     op=op,
                     node=node,
                 )
-            if self.refs[i] and not got.is_ref:
+            if self.refs[i] and not actual.is_ref:
                 raise errors.InvalidTypeError(
                     f"input {i} of {op} must be a reference to a variable, got {source.name}",
                     op=op,

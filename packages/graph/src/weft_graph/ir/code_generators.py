@@ -308,12 +308,12 @@ class CodeGenerator(Choosing, Protocol):
         """
         ...
 
-    def explain(self, request: Request, given: Sequence[Any]) -> CompiledFunction:
+    def explain(self, request: Request, arguments: Sequence[Any]) -> CompiledFunction:
         """Compile some nodes as `generate` does, run the function, and tell what it does.
 
         Args:
           request: as of `generate`.
-          given: the inputs: arrays, of variables what they have. They stay as they are.
+          arguments: the inputs: arrays, of variables what they have. They stay as they are.
         Raises:
           NotGenerated: they cannot be compiled for these.
           OpError: an operand is refused.

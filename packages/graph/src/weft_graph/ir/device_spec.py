@@ -140,7 +140,7 @@ class DeviceSpec:
     def matches(self, full: DeviceSpec) -> bool:
         """Return True if the device named `full` satisfies this request."""
         pairs = zip(self.parts, full.parts, strict=True)
-        return all(want is None or want == have for want, have in pairs)
+        return all(expected is None or expected == actual for expected, actual in pairs)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, DeviceSpec) and self.parts == other.parts

@@ -80,18 +80,18 @@ class Edits(Collections):
         Raises: as `set_inputs`; nothing is changed then.
         """
         changed = {old: new for old, new in replacements.items() if old is not new}
-        moved: dict[Output, dict[Node, int]] = {}
+        moved_uses: dict[Output, dict[Node, int]] = {}
         for old, new in changed.items():
-            moved[old] = {n: count for n, count in (old._uses or {}).items() if n not in keep}
+            moved_uses[old] = {n: count for n, count in (old._uses or {}).items() if n not in keep}
             _check_replacement(old, new, self, reason)
-        consumers = dict.fromkeys(node for counts in moved.values() for node in counts)
+        consumers = dict.fromkeys(node for counts in moved_uses.values() for node in counts)
         for node in consumers:
             self._check_editable(node, reason)
-        for old, counts in moved.items():
+        for old, counts in moved_uses.items():
             old._uses = {n: count for n, count in (old._uses or {}).items() if n not in counts}
         for node in consumers:
             node.inputs = tuple([changed.get(source, source) for source in node.inputs])
-        for old, counts in moved.items():
+        for old, counts in moved_uses.items():
             uses = changed[old]._uses = changed[old]._uses or {}
             for node, count in counts.items():
                 uses[node] = uses.get(node, 0) + count
@@ -176,7 +176,7 @@ class Edits(Collections):
         uses: dict[Output, Counter[Node]] = {
             out: Counter() for n in self.nodes for out in n.outputs
         }
-        waits: dict[Node, Counter[Node]] = {n: Counter() for n in self.nodes}
+        control_counts: dict[Node, Counter[Node]] = {n: Counter() for n in self.nodes}
         for index, node in enumerate(self.nodes):
             if node.index != index or self._by_name.get(node.name) is not node:
                 problems.append(f"{node.name}: index {node.index} or name table is wrong")
@@ -186,17 +186,17 @@ class Edits(Collections):
                 else:
                     uses[source][node] += 1
             for control in node.controls:
-                if control not in waits:
+                if control not in control_counts:
                     problems.append(
                         f"{node.name}: control input {control.name} is not in the graph"
                     )
                 else:
-                    waits[control][node] += 1
+                    control_counts[control][node] += 1
         if len(self._by_name) != len(self.nodes):
             problems.append("the name table has entries for nodes that are gone")
-        for out, counted in uses.items():
-            problems.extend(_difference(out.name, Counter(out._uses or {}), counted))
-        for node, counted in waits.items():
+        for out, counts in uses.items():
+            problems.extend(_difference(out.name, Counter(out._uses or {}), counts))
+        for node, counted in control_counts.items():
             problems.extend(_difference("^" + node.name, Counter(node.control_outputs), counted))
         if problems:
             raise errors.InternalError("the graph is inconsistent: " + "; ".join(problems))
@@ -223,9 +223,9 @@ def _check_replacement(old: Output, new: Output, graph: Edits, reason: str) -> N
         raise errors.InvalidArgumentError(f"{new!r} belongs to a different graph ({reason})")
 
 
-def _difference(name: str, have: Counter[Node], want: Counter[Node]) -> list[str]:
-    missing = [n.name for n in (want - have)]
-    excess = [n.name for n in (have - want)]
+def _difference(name: str, actual: Counter[Node], expected: Counter[Node]) -> list[str]:
+    missing = [n.name for n in (expected - actual)]
+    excess = [n.name for n in (actual - expected)]
     return [
         f"{name}: {kind} users {names}"
         for kind, names in (("missing", missing), ("excess", excess))

@@ -34,16 +34,16 @@ def uninterrupted() -> Iterator[None]:
     if not callable(before):  # the process ends by it, or does not care
         yield
         return
-    came: list[tuple[int, FrameType | None]] = []
-    signal.signal(signal.SIGINT, lambda number, frame: came.append((number, frame)))
+    signals: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: signals.append((number, frame)))
     _held = True
     try:
         yield
     finally:
         _held = False
         signal.signal(signal.SIGINT, before)
-        if came:
-            before(*came[0])
+        if signals:
+            before(*signals[0])
 
 
 def taken(queue: SimpleQueue[T], seconds: float | None = None) -> T:

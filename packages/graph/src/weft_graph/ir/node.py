@@ -450,13 +450,13 @@ class Output(Operators):
     def __len__(self) -> int:
         return self._first_size("has no len()", "shape(x)[0]")
 
-    def _first_size(self, refused: str, instead: str) -> int:
+    def _first_size(self, refused: str, replacement: str) -> int:
         if self.dims == ():
             raise errors.InvalidTypeError(f"{self!r} {refused}: it has no axes")
         if self.dims is None or self.dims[0] is None:
             raise errors.InvalidTypeError(
                 f"{self!r} {refused}: its first size is not known while the graph is built; use "
-                f"{instead}, map_fn or while_loop"
+                f"{replacement}, map_fn or while_loop"
             )
         return self.dims[0]
 

@@ -115,10 +115,10 @@ class AttrDef:
                 if item not in self.allowed:
                     raise self._refused(item)
         if self.minimum is not None:
-            got = len(value) if isinstance(value, tuple) else value
-            if got < self.minimum:
+            actual = len(value) if isinstance(value, tuple) else value
+            if actual < self.minimum:
                 raise errors.InvalidArgumentError(
-                    f"attribute {self.name} must be at least {self.minimum}, got {got}"
+                    f"attribute {self.name} must be at least {self.minimum}, got {actual}"
                 )
         return value
 

@@ -266,8 +266,8 @@ def _operands(name: str, values: Iterable[Operand]) -> tuple[Scalar, ...]:
     operands = tuple(values)
     types = {value.dtype for value in operands if isinstance(value, Scalar)}
     if len(types) != 1:
-        shown = ", ".join(sorted(dtype.name for dtype in types)) or "numbers alone"
-        raise errors.InvalidTypeError(f"{name} requires operands of one type, got {shown}")
+        text = ", ".join(sorted(dtype.name for dtype in types)) or "numbers alone"
+        raise errors.InvalidTypeError(f"{name} requires operands of one type, got {text}")
     dtype = types.pop()
     return tuple(v if isinstance(v, Scalar) else constant(v, dtype) for v in operands)
 

@@ -234,22 +234,22 @@ def copy_nodes(
       outputs: replacements of outputs; the copies' outputs are added.
     Returns: the copies.
     """
-    twins: dict[Node, Node] = {}
+    counterparts: dict[Node, Node] = {}
     for node in nodes:
-        twin = graph.add_copy(node, node.name, _sources(node, outputs))
-        twin.device = node.device
+        counterpart = graph.add_copy(node, node.name, _sources(node, outputs))
+        counterpart.device = node.device
         if node.forward is not None:
-            twin.forward = twins.get(node.forward)
-        controls = [twins[control] for control in node.controls if control in twins]
+            counterpart.forward = counterparts.get(node.forward)
+        controls = [counterparts[control] for control in node.controls if control in counterparts]
         if controls:
-            graph.set_control_inputs(twin, controls, reason="copy")
-        twins[node] = twin
-        for mine, other in zip(node.outputs, twin.outputs, strict=True):
-            outputs.setdefault(mine, other)
+            graph.set_control_inputs(counterpart, controls, reason="copy")
+        counterparts[node] = counterpart
+        for output, other in zip(node.outputs, counterpart.outputs, strict=True):
+            outputs.setdefault(output, other)
     for node in nodes:
         if node.role is Role.MERGE:
-            graph.set_inputs(twins[node], [outputs[s] for s in node.inputs], reason="copy")
-    return twins
+            graph.set_inputs(counterparts[node], [outputs[s] for s in node.inputs], reason="copy")
+    return counterparts
 
 
 def _sources(node: Node, outputs: dict[Output, Output]) -> tuple[Output, ...]:

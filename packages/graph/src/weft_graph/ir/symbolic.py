@@ -115,14 +115,14 @@ class Symbolic(GraphElement):
             return str(self)
         raise self._refusal(f"in place of a format such as {spec!r} use as_string(x) or Print(x)")
 
-    def _refusal(self, instead: str) -> errors.InvalidTypeError:
-        return errors.InvalidTypeError(f"{self!r} {_FETCH}, or {instead}")
+    def _refusal(self, replacement: str) -> errors.InvalidTypeError:
+        return errors.InvalidTypeError(f"{self!r} {_FETCH}, or {replacement}")
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            instead = _METHODS.get(name)
-            hint = f": use {instead}" if instead else ""
+            replacement = _METHODS.get(name)
+            hint = f": use {replacement}" if replacement else ""
             raise AttributeError(
                 f"{type(self).__name__!r} object has no attribute {name!r}{hint}",
                 name=name,

@@ -25,12 +25,12 @@ _LARGEST: Final = 64 << 20
 @functools.cache
 def directory() -> Path | None:
     """Return the directory; None if it is switched off, or not private to this user."""
-    given = os.environ.get("WEFT_CACHE")
-    if given == "off":
+    setting = os.environ.get("WEFT_CACHE")
+    if setting == "off":
         return None
     try:
         home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-        path = Path(given) if given else Path(home) / "weft" / "objects"
+        path = Path(setting) if setting else Path(home) / "weft" / "objects"
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         return path if is_private(path, stat.S_IFDIR) else None
     except (OSError, RuntimeError):  # a home that cannot be written, or none

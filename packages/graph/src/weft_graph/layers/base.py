@@ -217,14 +217,14 @@ class Layer:
         reuse = True if self.built else self._reuse
         with (
             graph.as_default(),
-            variable_scope(scope, reuse=reuse, auxiliary_name_scope=False) as opened,
+            variable_scope(scope, reuse=reuse, auxiliary_name_scope=False) as var_scope,
             graph.name_scope(scope.original_name_scope),
         ):
             if not self.built:
                 self._build_for(inputs)
             self._check_input(inputs)
             if self._call_takes_scope:
-                kwargs["scope"] = opened
+                kwargs["scope"] = var_scope
             outputs = self.call(inputs, *args, **kwargs)
             if self._activity_regularizer is not None:
                 self.add_loss(self._activity_regularizer(outputs), inputs)

@@ -352,11 +352,11 @@ class BatchNormalization(Layer):
 
     def _moved_by_stddev(self, variance: Any, weight: Any, training: Any) -> Any:
         """Move the moving deviation, and make the moving variance its square."""
-        moved = self._moved(self.moving_stddev, self._deviation(variance), weight)
-        epsilon = convert_to_tensor(self.epsilon, moved.dtype.base_dtype)
+        update = self._moved(self.moving_stddev, self._deviation(variance), weight)
+        epsilon = convert_to_tensor(self.epsilon, update.dtype.base_dtype)
 
         def follow() -> Output:
-            return out("Relu", [out("Sub", [out("Square", [moved]), epsilon])])
+            return out("Relu", [out("Sub", [out("Square", [update]), epsilon])])
 
         value = smart_cond(training, follow, lambda: identity(self.moving_variance))
         return self.moving_variance.assign(value)

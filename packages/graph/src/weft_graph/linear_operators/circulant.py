@@ -101,10 +101,10 @@ class LinearOperatorCirculant(LinearOperator):
         result = back(transform(split) * out("ExpandDims", [spectrum, -1 - self._block_depth]))
         lead = out("Shape", [result])[: -self._block_depth]
         flat = out("Reshape", [result, joined_shape(lead, shape[-1:])])
-        turned = adjoint_of(conjugate(flat))
+        adjoint = adjoint_of(conjugate(flat))
         if not self.dtype.is_complex:
-            turned = out("Real", [turned], {"Tout": self._wide.real_dtype})
-        return out("Cast", [turned], {"DstT": self.dtype})
+            adjoint = out("Real", [adjoint], {"Tout": self._wide.real_dtype})
+        return out("Cast", [adjoint], {"DstT": self.dtype})
 
     def _matmul(self, x: Output, adjoint: bool = False, adjoint_arg: bool = False) -> Output:
         value = adjoint_of(x) if adjoint_arg else x

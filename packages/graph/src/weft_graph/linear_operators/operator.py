@@ -405,5 +405,5 @@ def _kind(module: str, name: str) -> Callable[..., LinearOperator]:
 
 
 def _assert(holds: Output, message: str) -> Node:
-    every = out("Range", [0, out("Rank", [holds]), 1])
-    return control.Assert(out("All", [holds, every]), [message])
+    interval = out("Range", [0, out("Rank", [holds]), 1])
+    return control.Assert(out("All", [holds, interval]), [message])

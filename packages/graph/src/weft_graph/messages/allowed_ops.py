@@ -71,10 +71,10 @@ def refuse_other_ops(graph_def: proto.GraphDef, allowed_ops: Collection[str]) ->
         reasons.append(f"the graph calls functions that are not its own: {_listed(functions)}")
     if reasons:
         places = [
-            place
+            group_place
             for groups in (ops, functions)
             for group_places in groups.values()
-            for place in group_places
+            for group_place in group_places
         ]
         details = {"ops": sorted(ops), "functions": sorted(functions), "nodes": places}
         raise errors.PermissionDeniedError("; ".join(reasons), details=details)
@@ -85,9 +85,11 @@ def _check(allowed_ops: Any) -> None:
         raise errors.InvalidTypeError(
             f"allowed_ops must be a set of names of op types, got {allowed_ops!r}"
         )
-    wrong = [op for op in allowed_ops if not isinstance(op, str)]
-    if wrong:
-        raise errors.InvalidTypeError(f"allowed_ops must have names of op types, got {wrong[0]!r}")
+    invalid = [op for op in allowed_ops if not isinstance(op, str)]
+    if invalid:
+        raise errors.InvalidTypeError(
+            f"allowed_ops must have names of op types, got {invalid[0]!r}"
+        )
 
 
 def _nodes(graph_def: proto.GraphDef) -> Iterator[tuple[str, proto.NodeDef]]:
@@ -126,6 +128,6 @@ def _listed(places_by_name: dict[str, list[str]]) -> str:
     )
 
 
-def _shown(places: list[str]) -> str:
-    more = len(places) - _SHOWN
-    return ", ".join(places[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+def _shown(names: list[str]) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -174,15 +174,21 @@ def attr_from_proto(
       budget: bounds what repeated values of tensors expand to.
     Raises: InvalidArgumentError: it is of another type, or is no value.
     """
-    got = message.WhichOneof("value")
-    if got is None or got == "placeholder":
-        raise errors.InvalidArgumentError(f"{location}: a value is required, got {got or 'none'}")
+    which_oneof = message.WhichOneof("value")
+    if which_oneof is None or which_oneof == "placeholder":
+        raise errors.InvalidArgumentError(
+            f"{location}: a value is required, got {which_oneof or 'none'}"
+        )
     if kind is not None:
-        want = "list" if kind.startswith("list(") else FIELD[kind]
-        if got != want:
-            raise errors.InvalidArgumentError(f"{location} must be of type {kind}, got {got!r}")
-    if got != "list":
-        return _scalar_from_proto(getattr(message, got), got, kind, location, budget, depth)
+        expected = "list" if kind.startswith("list(") else FIELD[kind]
+        if which_oneof != expected:
+            raise errors.InvalidArgumentError(
+                f"{location} must be of type {kind}, got {which_oneof!r}"
+            )
+    if which_oneof != "list":
+        return _scalar_from_proto(
+            getattr(message, which_oneof), which_oneof, kind, location, budget, depth
+        )
     filled = [field.name for field, _ in message.list.ListFields()]
     inner = None if kind is None else kind[5:-1]
     if len(filled) > 1 or (filled and inner is not None and filled[0] != FIELD[inner]):

@@ -80,21 +80,21 @@ class _NewNodes:
         self.nodes: list[proto.NodeDef] = []
         self._names = set(names)
 
-    def add(self, beside: proto.NodeDef, op: str, inputs: list[str], **attrs: Any) -> str:
+    def add(self, node_def: proto.NodeDef, op: str, inputs: list[str], **attrs: Any) -> str:
         """A node on the same device, whose name it returns."""
-        name = f"{beside.name}/{op}"
+        name = f"{node_def.name}/{op}"
         while name in self._names:
             name += "_"
         self._names.add(name)
-        node = proto.NodeDef(name=name, op=op, device=beside.device, input=inputs)
+        node = proto.NodeDef(name=name, op=op, device=node_def.device, input=inputs)
         _set(node, attrs)
         self.nodes.append(node)
         return name
 
-    def constant(self, beside: proto.NodeDef, value: Any, dtype: Any = None) -> str:
+    def constant(self, node_def: proto.NodeDef, value: Any, dtype: Any = None) -> str:
         """A constant of an element type, a number of `DataType`; of the value's own by default."""
         tensor = make_tensor_proto(value, dtype)
-        name = self.add(beside, "Const", [], dtype=tensor.dtype)
+        name = self.add(node_def, "Const", [], dtype=tensor.dtype)
         self.nodes[-1].attr["value"].tensor.CopyFrom(tensor)
         return name
 

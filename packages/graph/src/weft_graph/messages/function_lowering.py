@@ -131,10 +131,10 @@ def _loop(
     dims = [common_dims(values[i].dims, body.outputs[i].dims) for i in changing]
 
     def full(variables: Sequence[Output]) -> list[Output]:
-        everything = list(values)
+        all_values = list(values)
         for i, variable in zip(changing, variables, strict=True):
-            everything[i] = variable
-        return everything
+            all_values[i] = variable
+        return all_values
 
     def goes_on(*variables: Output) -> Output:
         return add_call(test, full(variables))[1][0]

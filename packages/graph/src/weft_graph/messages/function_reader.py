@@ -45,10 +45,10 @@ def function_from_def(definition: proto.FunctionDef, library: Library) -> Functi
     try:
         return _Reader(definition, library).read()
     except errors.OpError as error:
-        twin = error.copy()
-        twin.message = f"the function {name!r}: {error.message}"
-        twin.args = (twin.message,)
-        raise twin from error.__cause__
+        counterpart = error.copy()
+        counterpart.message = f"the function {name!r}: {error.message}"
+        counterpart.args = (counterpart.message,)
+        raise counterpart from error.__cause__
 
 
 def lazy_functions(library: proto.FunctionDefLibrary) -> dict[str, LazyFunction]:
@@ -107,12 +107,12 @@ class _Reader:
         inputs = list(self._arguments.values())
         captured = attrs.get(CAPTURED, 0)
         results = attrs.get(RESULTS, len(outputs))
-        for label, number, most in (
+        for label, number, limit in (
             (CAPTURED, captured, len(inputs)),
             (RESULTS, results, len(outputs)),
         ):
-            if not isinstance(number, int) or not 0 <= number <= most:
-                raise errors.InvalidArgumentError(f"{label} must be 0 to {most}, got {number!r}")
+            if not isinstance(number, int) or not 0 <= number <= limit:
+                raise errors.InvalidArgumentError(f"{label} must be 0 to {limit}, got {number!r}")
         function = Function(
             definition.signature.name,
             graph,

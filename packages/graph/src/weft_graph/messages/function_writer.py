@@ -198,8 +198,8 @@ class _Writer:
                 "parallel_iterations": record.parallel_iterations,
                 "back_prop": record.back_prop,
                 "swap_memory": record.swap_memory,
-                "variables": [node(place) for place in record.variables],
-                "members": [node(place) for place in record.members],
+                "variables": [node(variable) for variable in record.variables],
+                "members": [node(member) for member in record.members],
             }
             for record in records
         ]

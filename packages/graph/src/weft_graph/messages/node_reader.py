@@ -356,8 +356,8 @@ class Importer:
         parsed.node = node
         self._merge_shapes(parsed, node)
         if controls and not early:
-            every = (*node.controls, *controls)
-            self.graph.set_control_inputs(node, every, reason="import")
+            interval = (*node.controls, *controls)
+            self.graph.set_control_inputs(node, interval, reason="import")
         if parsed.node_def.device:
             node.device = device_string(parsed.node_def.device)
         if scopes.devices and COLOCATION_ATTR not in parsed.attrs:

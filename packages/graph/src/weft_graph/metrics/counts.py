@@ -181,8 +181,8 @@ def _share_of(
     """True positives among them and another count."""
     with variable_scope(name, default, (predictions, labels, weights)):
         right, right_update = true_positives(labels, predictions, weights)
-        wrong, wrong_update = other(labels, predictions, weights)
-        value = share(right, wrong, "value")
+        misses, wrong_update = other(labels, predictions, weights)
+        value = share(right, misses, "value")
         update = share(right_update, wrong_update, "update_op")
         return collect(value, update, *collections)
 

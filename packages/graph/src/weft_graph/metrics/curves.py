@@ -466,6 +466,6 @@ def _chosen(
         return collect(choose(totals, "value"), choose(updates, "update_op"), *collections)
 
 
-def _ratio_at(part: Any, remainder: Any, place: Output, name: str) -> Output:
-    a, b = [out("GatherV2", [convert_to_tensor(counts), place, 0]) for counts in (part, remainder)]
+def _ratio_at(part: Any, remainder: Any, output: Output, name: str) -> Output:
+    a, b = [out("GatherV2", [convert_to_tensor(counts), output, 0]) for counts in (part, remainder)]
     return share(a, b, name)

@@ -112,9 +112,9 @@ def _at_top(
         true_ids = _of_class(_label_sets(labels, best), class_id)
         top_ids = _of_class(best, class_id)
         right = _size(set_intersection(top_ids, true_ids))
-        wrong = _size(set_difference(top_ids, true_ids, aminusb=kind == "precision"))
+        size = _size(set_difference(top_ids, true_ids, aminusb=kind == "precision"))
         streams = []
-        for kind_name, values in (("true_positive", right), (other, wrong)):
+        for kind_name, values in (("true_positive", right), (other, size)):
             variable = metric_variable([], dtypes.float64, name=f"{kind_name}{suffix}")
             total = reduce_sum(weighted(values, weights)[0])
             streams.append((convert_to_tensor(variable), accumulate(variable, total)))

@@ -146,8 +146,8 @@ def _with_blank_last(
         )
     values = cast(labels.values, dtypes.int32)
     last = shape(logits)[-1] - 1
-    moved = where(equal(values, blank), zeros_like(values) + last, values - 1)
-    values = where(less_equal(values, blank - 1), values, moved)
+    shifted = where(equal(values, blank), zeros_like(values) + last, values - 1)
+    values = where(less_equal(values, blank - 1), values, shifted)
     if blank + 1 != classes:
         parts = [logits[..., :blank], logits[..., blank + 1 :], logits[..., blank : blank + 1]]
         logits = concat(parts, -1)

@@ -210,9 +210,9 @@ def embedding_lookup_sparse(
 
 
 def _weighted(
-    table: Output, places: Output, rows: Output, weights: Output, combiner: str, name: str
+    table: Output, output: Output, rows: Output, weights: Output, combiner: str, name: str
 ) -> Output:
-    embeddings = gather.gather(table, places)
+    embeddings = gather.gather(table, output)
     weights = casting.cast(weights, embeddings.dtype)
     rank = 2 if embeddings.dims is None else len(embeddings.dims)
     column = shapes.reshape(weights, [-1] + [1] * (rank - 1))

@@ -339,8 +339,8 @@ def _like(tensor: Any, dtype: Any, name: str, optimize: bool, number: int) -> Ou
     if isinstance(value, AppliesOps):
         filled: Output = value.map_elements(lambda flat: _like(flat, dtype, name, False, number))
         return filled
-    have = value.dtype.base_dtype
-    element_type = have if dtype is None else dtypes.as_dtype(dtype).base_dtype
+    base_dtype = value.dtype.base_dtype
+    element_type = base_dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
     count = num_elements(value.dims) if is_fully_defined(value.dims) else None
     if (
         optimize
@@ -349,6 +349,6 @@ def _like(tensor: Any, dtype: Any, name: str, optimize: bool, number: int) -> Ou
         and element_type.is_numpy_compatible
     ):
         return constant_of(_full(value.dims, element_type, number), element_type, name)
-    if element_type is have:
+    if element_type is base_dtype:
         return out("OnesLike" if number else "ZerosLike", [value], name=name)
     return _filled(shape_internal(value, optimize=optimize), element_type, number, name)

@@ -47,10 +47,10 @@ def _waves(order: int, x: Scalar, exact: bool) -> tuple[Scalar, Scalar]:
     return scale * (p * cosine - q * sine), scale * (p * sine + q * cosine)
 
 
-def _j_near(order: int, near: Scalar, exact: bool) -> Scalar:
+def _j_near(order: int, scalar: Scalar, exact: bool) -> Scalar:
     """J from 0 to 8; of order 1 over x."""
     fit = (fits.J0_NEAR, fits.J1_NEAR)[order]
-    return chebyshev(fit, near * near / 32 - 1, exact)
+    return chebyshev(fit, scalar * scalar / 32 - 1, exact)
 
 
 @in_float64

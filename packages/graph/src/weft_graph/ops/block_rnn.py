@@ -76,9 +76,9 @@ def _size(sizes: Mapping[str, int | None], symbol: str) -> int | None:
 def _check_steps(op: str, node: NodeSpec, steps: int | None) -> None:
     count = constant_int(node.inputs[0])
     if count is not None and (count < 0 or (steps is not None and count > steps)):
-        most = "the steps of x" if steps is None else str(steps)
+        limit = "the steps of x" if steps is None else str(steps)
         raise errors.InvalidArgumentError(
-            f"{op} requires seq_len_max from 0 to {most}, got {count}"
+            f"{op} requires seq_len_max from 0 to {limit}, got {count}"
         )
 
 

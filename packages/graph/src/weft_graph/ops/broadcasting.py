@@ -44,8 +44,8 @@ def _broadcast_to_shape(node: NodeSpec) -> Sequence[Dims]:
             f"shape {format_dims(dims)} cannot be broadcast to the lower rank of "
             f"{format_dims(target)}"
         )
-    for have, want in zip(reversed(dims), reversed(target), strict=False):
-        if have not in (1, None, want) and want is not None:
+    for dim, expected in zip(reversed(dims), reversed(target), strict=False):
+        if dim not in (1, None, expected) and expected is not None:
             raise errors.InvalidArgumentError(
                 f"shape {format_dims(dims)} cannot be broadcast to {format_dims(target)}"
             )

@@ -209,28 +209,28 @@ def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Output:
     """
     source = convert_to_tensor(value)
     target = dtypes.as_dtype(dtype).base_dtype
-    have = source.dtype.base_dtype
-    low, high = _range_within(target, have)
-    if _as_number(have.min) < low:
-        source = out("Maximum", [source, np.array(low, have.numpy)])
-    if _as_number(have.max) > high:
-        source = out("Minimum", [source, np.array(high, have.numpy)])
+    base_dtype = source.dtype.base_dtype
+    low, high = _range_within(target, base_dtype)
+    if _as_number(base_dtype.min) < low:
+        source = out("Maximum", [source, np.array(low, base_dtype.numpy)])
+    if _as_number(base_dtype.max) > high:
+        source = out("Minimum", [source, np.array(high, base_dtype.numpy)])
     result: Output = cast(source, target, name or "saturate_cast")
     return result
 
 
-def _range_within(target: DType, have: DType) -> tuple[Any, Any]:
-    """The ends of `target`, rounded inwards to values that `have` holds."""
+def _range_within(target: DType, dtype: DType) -> tuple[Any, Any]:
+    """The ends of `target`, rounded inwards to values that `dtype` holds."""
     low, high = _as_number(target.min), _as_number(target.max)
-    if not (have.is_floating and target.is_integer):
+    if not (dtype.is_floating and target.is_integer):
         return low, high
     with np.errstate(over="ignore"):
-        top = np.array(high).astype(have.numpy)
+        top = np.array(high).astype(dtype.numpy)
     if _as_number(top) > high:
-        bits = {2: np.uint16, 4: np.uint32, 8: np.uint64}[have.size]
-        top = (top.view(bits) - np.array(1, bits)).view(have.numpy)
-    if have is dtypes.float16 and not np.isfinite(top):
-        return max(low, _as_number(have.min)), _as_number(have.max)
+        bits = {2: np.uint16, 4: np.uint32, 8: np.uint64}[dtype.size]
+        top = (top.view(bits) - np.array(1, bits)).view(dtype.numpy)
+    if dtype is dtypes.float16 and not np.isfinite(top):
+        return max(low, _as_number(dtype.min)), _as_number(dtype.max)
     return low, _as_number(top)
 
 

@@ -457,9 +457,9 @@ def assert_same_float_dtype(tensors: Iterable[Any] | None = None, dtype: Any = N
     for tensor in tensors or ():
         if tensor is None:
             continue
-        got = tensor.dtype.base_dtype
-        element_type = element_type or got
-        if got is not element_type:
+        base_dtype = tensor.dtype.base_dtype
+        element_type = element_type or base_dtype
+        if base_dtype is not element_type:
             raise errors.InvalidTypeError(
                 f"required {element_type.name} as of the others, got {tensor!r}"
             )

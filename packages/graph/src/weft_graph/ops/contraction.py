@@ -57,8 +57,8 @@ def _late_tensordot(x: Output, y: Output, axes: Any, name: str | None) -> Output
         axes_x, axes_y = _late_axes(axes, out("Rank", [x]), out("Rank", [y]))
         left, free_x, sizes_x = _late_matrix(x, axes_x, last=True)
         right, free_y, sizes_y = _late_matrix(y, axes_y, last=False)
-        fit = checks.assert_equal(sizes_x, sizes_y, message="the sizes of axes must agree")
-        product = out("MatMul", [control.with_dependencies([fit], left), right])
+        assert_equal = checks.assert_equal(sizes_x, sizes_y, message="the sizes of axes must agree")
+        product = out("MatMul", [control.with_dependencies([assert_equal], left), right])
         return out("Reshape", [product, out("ConcatV2", [[free_x, free_y], 0])], name=scope)
 
 
@@ -79,10 +79,10 @@ def _late_axes(axes: Any, rank_x: Output, rank_y: Output) -> tuple[Output, Outpu
 
 def _from_the_front(axes: Output, rank: Output) -> Output:
     places = out("Reshape", [out("Cast", [axes], {"DstT": dtypes.int32}), [-1]])
-    counted = out("SelectV2", [out("Less", [places, 0]), places + rank, places])
-    inside = out("LogicalAnd", [out("GreaterEqual", [counted, 0]), out("Less", [counted, rank])])
+    positive = out("SelectV2", [out("Less", [places, 0]), places + rank, places])
+    inside = out("LogicalAnd", [out("GreaterEqual", [positive, 0]), out("Less", [positive, rank])])
     fit = control.Assert(out("All", [inside, [0]]), ["axes out of range:", places, "rank:", rank])
-    result: Output = control.with_dependencies([fit], counted)
+    result: Output = control.with_dependencies([fit], positive)
     return result
 
 
@@ -92,10 +92,10 @@ def _late_matrix(value: Output, axes: Output, last: bool) -> tuple[Output, Outpu
     free = create("ListDiff", [out("Range", [0, out("Rank", [value]), 1]), axes]).outputs[0]
     groups = [free, axes] if last else [axes, free]
     sizes = [out("GatherV2", [shape, group, 0]) for group in groups]
-    turned = out("Transpose", [value, out("ConcatV2", [groups, 0])])
+    transposed = out("Transpose", [value, out("ConcatV2", [groups, 0])])
     flat = out("Pack", [[out("Prod", [axis_sizes, [0]]) for axis_sizes in sizes]])
     free_size, summed = sizes if last else reversed(sizes)
-    return out("Reshape", [turned, flat]), free_size, summed
+    return out("Reshape", [transposed, flat]), free_size, summed
 
 
 def _contracted(axes: Any, rank_x: int, rank_y: int) -> tuple[list[int], list[int]]:
@@ -273,15 +273,15 @@ def _check_result(equation: str, labels: str, operands: list[_Term]) -> None:
     sizes: dict[str, int | None] = {}
     for term in operands:
         for axis, label in enumerate(term.labels):
-            have = None if term.value.dims is None else term.value.dims[axis]
+            dim = None if term.value.dims is None else term.value.dims[axis]
             if label not in sizes:
-                sizes[label] = have
+                sizes[label] = dim
             elif label.isdigit():
-                merged = broadcast_dims((sizes[label],), (have,))
+                merged = broadcast_dims((sizes[label],), (dim,))
                 sizes[label] = merged[0] if merged else None
             else:
                 subject = f"the sizes of axis {label!r} of {equation!r}"
-                sizes[label] = shape_rules.merge_size(sizes[label], have, subject)
+                sizes[label] = shape_rules.merge_size(sizes[label], dim, subject)
 
 
 def _diagonal(term: _Term) -> _Term:

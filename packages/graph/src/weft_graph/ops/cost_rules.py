@@ -196,8 +196,8 @@ def decomposition(cube: Rule, columns: float = 0.0, square: bool = True) -> Cost
     def flops(sizes: Sizes) -> float:
         *batch, m, n = dims_at(sizes.inputs, 0, 2)
         right = dims_at(sizes.inputs, 1, 2)[-1] if len(sizes.inputs) > 1 else 1
-        rows, least = (n, n) if square else (m, min(m, n))
-        per_matrix = cube(sizes) * rows * n * least + columns * rows * n * right
+        rows, minimum = (n, n) if square else (m, min(m, n))
+        per_matrix = cube(sizes) * rows * n * minimum + columns * rows * n * right
         return prod(batch) * per_matrix * _arithmetic(sizes)
 
     return computes(flops)

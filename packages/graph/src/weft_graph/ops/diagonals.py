@@ -140,15 +140,15 @@ def sizes_for(longest: int, lower: int, upper: int, rows: int, columns: int) -> 
       rows, columns: as wanted; -1 for as few as will do.
     Raises: InvalidArgumentError: the diagonals do not fit.
     """
-    least = longest - min(upper, 0), longest + max(lower, 0)
+    minimum = longest - min(upper, 0), longest + max(lower, 0)
     if rows == columns == -1:
-        return (max(least),) * 2
-    matrix_sizes = least[0] if rows == -1 else rows, least[1] if columns == -1 else columns
-    fits = matrix_sizes[0] >= least[0] and matrix_sizes[1] >= least[1]
-    if not fits or (matrix_sizes[0] > least[0] and matrix_sizes[1] > least[1]):
+        return (max(minimum),) * 2
+    matrix_sizes = minimum[0] if rows == -1 else rows, minimum[1] if columns == -1 else columns
+    fits = matrix_sizes[0] >= minimum[0] and matrix_sizes[1] >= minimum[1]
+    if not fits or (matrix_sizes[0] > minimum[0] and matrix_sizes[1] > minimum[1]):
         raise errors.InvalidArgumentError(
             f"diagonals {lower} to {upper} of at most {longest} elements do not make matrices of "
-            f"shape {list(matrix_sizes)}; the least is {list(least)}, and only one size may be "
+            f"shape {list(matrix_sizes)}; the least is {list(minimum)}, and only one size may be "
             "larger"
         )
     return matrix_sizes
@@ -433,8 +433,8 @@ def eye(
     if num_columns is None:
         shape = out("ConcatV2", [[head, out("Pack", [[m]], {"axis": 0})], 0])
         return matrix_diag(out("Fill", [shape, one]), name or "eye")
-    least = out("Pack", [[out("Minimum", [m, n])]], {"axis": 0})
-    diagonal = out("Fill", [out("ConcatV2", [[head, least], 0]), one])
+    minimum = out("Pack", [[out("Minimum", [m, n])]], {"axis": 0})
+    diagonal = out("Fill", [out("ConcatV2", [[head, minimum], 0]), one])
     full_shape = out("ConcatV2", [[head, out("Pack", [[m, n]], {"axis": 0})], 0])
     zeros = array.zeros(full_shape, element)
     return matrix_set_diag(zeros, diagonal, name or "eye")

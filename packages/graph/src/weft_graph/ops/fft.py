@@ -88,14 +88,14 @@ def _transformed(
     last = axes[-1] if axes else None
     static_lengths: Sequence[int | None] = [None] * len(axes) if lengths is None else lengths
     for axis, size in zip(axes, static_lengths, strict=True):
-        needs, output_size = size, size
+        input_size, output_size = size, size
         if size is not None and axis == last:
-            needs = half(size) if halved == "input" else size
+            input_size = half(size) if halved == "input" else size
             output_size = half(size) if halved == "output" else size
-        have = dims[axis]
-        if needs is not None and have is not None and have < needs:
+        dim = dims[axis]
+        if input_size is not None and dim is not None and dim < input_size:
             raise errors.InvalidArgumentError(
-                f"a transform of length {size} requires at least {needs} elements along axis "
+                f"a transform of length {size} requires at least {input_size} elements along axis "
                 f"{axis}, got shape {format_dims(dims)}"
             )
         result[axis] = output_size
@@ -413,10 +413,10 @@ def shape_of(x: Output, axes: Any) -> Any:
         ]
         if None not in static_sizes:
             return np.array(static_sizes, np.int32)
-    picked = axes if x.dims is None else np.array(axes, np.int32) % max(len(x.dims), 1)
+    selected = axes if x.dims is None else np.array(axes, np.int32) % max(len(x.dims), 1)
     if x.dims is None and len(axes) and min(axes) < 0:
-        picked = out("AddV2", [axes, out("Rank", [x])])
-    return out("GatherV2", [out("Shape", [x]), picked, 0])
+        selected = out("AddV2", [axes, out("Rank", [x])])
+    return out("GatherV2", [out("Shape", [x]), selected, 0])
 
 
 def _filled(x: Output, lengths: Output, axes: Any, inverse: bool) -> Output:
@@ -428,11 +428,11 @@ def _filled(x: Output, lengths: Output, axes: Any, inverse: bool) -> Output:
             required[-1] = half(int(required[-1]))
         if required.shape == sizes.shape and not (required > sizes).any():
             return x
-    need = lengths
+    lengths_needed = lengths
     if inverse:
         last = out("AddV2", [out("FloorDiv", [lengths[-1:], 2]), 1])
-        need = out("ConcatV2", [[lengths[:-1], last], 0])
-    lack = out("Maximum", [0, out("Sub", [need, sizes])])
+        lengths_needed = out("ConcatV2", [[lengths[:-1], last], 0])
+    lack = out("Maximum", [0, out("Sub", [lengths_needed, sizes])])
     rank = out("Rank", [x]) if x.dims is None else len(x.dims)
     places = out("FloorMod", [axes, rank])
     after = out("ScatterNd", [out("ExpandDims", [places, 1]), lack, out("Pack", [[rank]])])
@@ -572,8 +572,8 @@ def _known_axes(x: Output, axes: Any) -> np.ndarray[Any, np.dtype[np.int32]]:
             "transforms over given axes require an input of known rank and constant axes, got "
             f"{x!r} and {axes!r}"
         )
-    every = range(len(x.dims)) if static_axes is None else static_axes.reshape(-1).tolist()
-    return np.array(shape_rules.normal_axes(every, len(x.dims)), np.int32)
+    interval = range(len(x.dims)) if static_axes is None else static_axes.reshape(-1).tolist()
+    return np.array(shape_rules.normal_axes(interval, len(x.dims)), np.int32)
 
 
 # ------------------------------------------------------------------------------- shifts

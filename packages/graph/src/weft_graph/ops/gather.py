@@ -439,8 +439,8 @@ def with_batch_positions(indices: Output, batch_dims: int) -> Output:
     for axis in range(batch_dims):
         size = out("Reshape", [_part(shape, axis, axis + 1), constant_of(np.array([], np.int32))])
         zero, unit = constant_of(np.array(0, dtype.numpy)), constant_of(np.array(1, dtype.numpy))
-        counted = out("Range", [zero, size, unit])
-        column = out("Reshape", [counted, _along(indices, axis)])
+        batch_range = out("Range", [zero, size, unit])
+        column = out("Reshape", [batch_range, _along(indices, axis)])
         columns.append(out("BroadcastTo", [column, column_shape]))
     return out("ConcatV2", [[*columns, indices], -1])
 

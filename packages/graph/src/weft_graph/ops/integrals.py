@@ -36,8 +36,8 @@ def _exponential_integral(x: Scalar, exact: bool) -> Scalar:
     between = chebyshev(fits.EI_MIDDLE, 16 / middle - 5 / 3, exact) * scalar.exp(middle) / middle
     root = scalar.exp(0.5 * far)  # twice, as exp(far) may be infinite where its share is not
     high = root * (chebyshev(fits.EI_FAR, 48 / far - 1, exact) / far) * root
-    beyond = scalar.where(scalar.is_inf(x), x, high)
-    return scalar.where(x > 24, beyond, scalar.where(x > 6, between, low))
+    overflow = scalar.where(scalar.is_inf(x), x, high)
+    return scalar.where(x > 24, overflow, scalar.where(x > 6, between, low))
 
 
 _BEND: Final = 1.75  # from where on Fresnel's integrals are waves about 1 / 2
@@ -51,8 +51,8 @@ def _fresnel_waves(size: Scalar, exact: bool) -> tuple[Scalar, Scalar, Scalar, S
     f = first * chebyshev(fits.FRESNEL_F, argument, exact)
     g = scalar.square(first) / far * chebyshev(fits.FRESNEL_G, argument, exact)
     # From 1e8 on neighbouring numbers are more than a period apart.
-    turns = scalar.trunc_mod(scalar.square(scalar.minimum(far, 1e8)), 4)
-    return f, g, scalar.sin((math.pi / 2) * turns), scalar.cos((math.pi / 2) * turns)
+    quadrant = scalar.trunc_mod(scalar.square(scalar.minimum(far, 1e8)), 4)
+    return f, g, scalar.sin((math.pi / 2) * quadrant), scalar.cos((math.pi / 2) * quadrant)
 
 
 def _fresnel_near(fit: tuple[float, ...], near: Scalar, exact: bool) -> Scalar:

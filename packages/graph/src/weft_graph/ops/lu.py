@@ -77,8 +77,8 @@ def rows_of(value: Output, rows: Output) -> Output:
     starts = out("Mul", [out("Range", [0, out("Shape", [places])[0], 1]), count])
     places = out("AddV2", [out("Cast", [places], {"DstT": dtypes.int32}),
                            out("ExpandDims", [starts, 1])])  # fmt: skip
-    picked = out("GatherV2", [flat, out("Reshape", [places, [-1]]), 0])
-    return out("Reshape", [picked, shape])
+    selected = out("GatherV2", [flat, out("Reshape", [places, [-1]]), 0])
+    return out("Reshape", [selected, shape])
 
 
 def inverse_rows(rows: Output) -> Output:

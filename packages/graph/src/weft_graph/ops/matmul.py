@@ -35,10 +35,10 @@ def _same_batch(node: NodeSpec) -> Sequence[Dims]:
 
 def _batch(attrs: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
     """One product of each of several pairs of matrices; of complex ones it would conjugate."""
-    turned = {"adj_x": attrs["transpose_a"], "adj_y": attrs["transpose_b"]}
-    if attrs["T"].is_complex and any(turned.values()):
+    adjoints = {"adj_x": attrs["transpose_a"], "adj_y": attrs["transpose_b"]}
+    if attrs["T"].is_complex and any(adjoints.values()):
         return None
-    return "BatchMatMulV2", {"T": attrs["T"], **turned}
+    return "BatchMatMulV2", {"T": attrs["T"], **adjoints}
 
 
 def _declare() -> None:
@@ -170,8 +170,8 @@ def _operator_product(
         )
     if is_operator(a):
         return a.matmul(b, adjoint_a, adjoint_b, name or "matmul")
-    turned = b.matmul(a, not adjoint_b, not adjoint_a, name or "matmul")
-    return permutation.matrix_transpose(turned, conjugate=True)
+    matmul = b.matmul(a, not adjoint_b, not adjoint_a, name or "matmul")
+    return permutation.matrix_transpose(matmul, conjugate=True)
 
 
 def _differ(a: Any, b: Any) -> bool:

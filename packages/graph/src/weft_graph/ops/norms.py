@@ -101,8 +101,8 @@ def _spectral_norm(value: Output, axis: Any, keep: bool) -> Output:
     rank = len(value.dims)
     rows, columns = shape_rules.normal_axes(axis, rank)
     order = [i for i in range(rank) if i not in (rows, columns)] + [rows, columns]
-    moved = out("Transpose", [value, np.array(order, np.int32)])
-    largest = reduction.reduce_max(svd(moved, compute_uv=False), -1)
+    transposed = out("Transpose", [value, np.array(order, np.int32)])
+    largest = reduction.reduce_max(svd(transposed, compute_uv=False), -1)
     if keep:
         for position in sorted((rows, columns)):
             largest = out("ExpandDims", [largest, position])

@@ -72,12 +72,12 @@ def _mirror_pad_shape(node: NodeSpec) -> Sequence[Dims]:
     dims = node.inputs[0].dims
     table = paddings_table(dims, node.inputs[1], "paddings")
     if dims is not None and table is not None:
-        less = 1 if node.attrs["mode"] == "REFLECT" else 0
+        border = 1 if node.attrs["mode"] == "REFLECT" else 0
         for axis, (size, pair) in enumerate(zip(dims, table, strict=True)):
             for entry in pair:
-                if size is not None and entry is not None and entry > size - less:
+                if size is not None and entry is not None and entry > size - border:
                     raise errors.InvalidArgumentError(
-                        f"paddings at axis {axis} must be at most {size - less} for "
+                        f"paddings at axis {axis} must be at most {size - border} for "
                         f"{node.attrs['mode']}, got {pair}"
                     )
     return _pad_shape(node)

@@ -280,11 +280,11 @@ def reverse_sequence(
       array([[2, 1, 3],
              [6, 5, 4]], dtype=int32)
     """
-    along = seq_axis if seq_axis is not None else seq_dim
+    sequence_axis = seq_axis if seq_axis is not None else seq_dim
     batch = batch_axis if batch_axis is not None else batch_dim
-    if along is None:
+    if sequence_axis is None:
         raise errors.InvalidArgumentError("reverse_sequence requires seq_axis")
-    attrs = {"seq_dim": along, "batch_dim": batch or 0}
+    attrs = {"seq_dim": sequence_axis, "batch_dim": batch or 0}
     return out("ReverseSequence", [input, seq_lengths], attrs, name)
 
 

@@ -79,8 +79,8 @@ def _max_grad_rule(op: str) -> Any:
     def rule(node: NodeSpec) -> Sequence[Dims]:
         x, y, grad = [value.dims for value in node.inputs[:3]]
         expected = pooled_dims(op, node, x)
-        for argument, got in (("orig_output", y), ("grad", grad)):
-            _require(op, argument, expected, got)
+        for argument, actual in (("orig_output", y), ("grad", grad)):
+            _require(op, argument, expected, actual)
         return (require_rank(op, "orig_input", x, len(node.attrs["data_format"])),)
 
     return rule
@@ -99,12 +99,12 @@ def _max_grad_grad_rule(op: str) -> Any:
     return rule
 
 
-def _require(op: str, label: str, expected: Dims, got: Dims) -> None:
+def _require(op: str, label: str, expected: Dims, dims: Dims) -> None:
     try:
-        merge_dims(expected, got)
+        merge_dims(expected, dims)
     except errors.InvalidArgumentError:
         raise errors.InvalidArgumentError(
-            f"{op} requires {label} of shape {format_dims(expected)}, got {format_dims(got)}"
+            f"{op} requires {label} of shape {format_dims(expected)}, got {format_dims(dims)}"
         ) from None
 
 

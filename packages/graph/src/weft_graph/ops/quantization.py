@@ -109,10 +109,10 @@ def _dequantize_rule(node: NodeSpec) -> Sequence[Dims]:
 def _rounded_rule(op: str) -> ShapeRule:
     def rule(node: NodeSpec) -> Sequence[Dims]:
         bits = node.attrs.get("num_bits", 8)
-        least = 2 if node.attrs["signed_input"] else 1
-        if not least <= bits < 64:
+        minimum = 2 if node.attrs["signed_input"] else 1
+        if not minimum <= bits < 64:
             raise errors.InvalidArgumentError(
-                f"{op} requires num_bits from {least} to 63, got {bits}"
+                f"{op} requires num_bits from {minimum} to 63, got {bits}"
             )
         if len(node.inputs) == 1:
             return (node.inputs[0].dims,)

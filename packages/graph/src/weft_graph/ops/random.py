@@ -362,7 +362,7 @@ def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None
         crop_size = convert_to_tensor(size, dtypes.int32, name="size")
         if value.dims is not None and isinstance(size, list | tuple):
             pairs = zip(value.dims, size, strict=True)
-            if any(have is not None and have < want for have, want in pairs):
+            if any(actual is not None and actual < expected for actual, expected in pairs):
                 raise errors.InvalidArgumentError(
                     f"random_crop needs a value of at least shape {list(size)}, got {value!r}"
                 )

@@ -61,14 +61,14 @@ def checked_dims(handle: Output, dtype: DType) -> Dims:
 # --------------------------------------------------------------------------- shape rules
 
 
-def same_dims(variable_dims: Dims, got: Dims, label: str) -> Dims:
+def same_dims(variable_dims: Dims, dims: Dims, label: str) -> Dims:
     """Return the combined shapes, or raise InvalidArgumentError if they differ."""
-    if not compatible_dims(variable_dims, got):
+    if not compatible_dims(variable_dims, dims):
         raise errors.InvalidArgumentError(
             f"{label} must have the variable's shape {format_dims(variable_dims)}, got "
-            f"{format_dims(got)}"
+            f"{format_dims(dims)}"
         )
-    return merge_dims(variable_dims, got)
+    return merge_dims(variable_dims, dims)
 
 
 def _read_shape(node: NodeSpec) -> Sequence[Dims]:

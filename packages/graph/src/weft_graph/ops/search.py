@@ -364,12 +364,12 @@ def _in_order(values: Any, axis: int, direction: str) -> tuple[Output, Output]:
     keys = convert_to_tensor(values)
     swap = _swap_with_last(keys, axis)
     # The largest come first from TopK, so ascending order sorts by keys that fall where these rise.
-    turn = "Identity"
+    order_op = "Identity"
     if direction == "ASCENDING":
-        turn = "Invert" if keys.dtype.base_dtype.is_integer else "Neg"
-    rows = out(turn, [out("Transpose", [keys, swap]) if swap is not None else keys])
+        order_op = "Invert" if keys.dtype.base_dtype.is_integer else "Neg"
+    rows = out(order_op, [out("Transpose", [keys, swap]) if swap is not None else keys])
     sorted_values, indices = create("TopKV2", [rows, _last_size(rows)]).outputs
-    ordered = out(turn, [sorted_values])
+    ordered = out(order_op, [sorted_values])
     if swap is None:
         return ordered, indices
     return out("Transpose", [ordered, swap]), out("Transpose", [indices, swap])

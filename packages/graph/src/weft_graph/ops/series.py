@@ -28,12 +28,12 @@ def in_float64(function: Callable[[Scalar, bool], Scalar]) -> Callable[[Scalar],
 
 def chebyshev(coefficients: Sequence[float], t: Scalar, exact: bool) -> Scalar:
     """A Chebyshev series over t in [-1, 1], by Clenshaw's recurrence."""
-    least = 0.0 if exact else _ROUNDING * max(map(abs, coefficients))
-    terms = max(order for order, c in enumerate(coefficients) if abs(c) > least) + 1
-    twice = 2 * t
+    minimum = 0.0 if exact else _ROUNDING * max(map(abs, coefficients))
+    terms = max(order for order, c in enumerate(coefficients) if abs(c) > minimum) + 1
+    doubled = 2 * t
     last, current = scalar.constant(0.0, t.dtype), scalar.constant(coefficients[terms - 1], t.dtype)
     for coefficient in reversed(coefficients[1 : terms - 1]):
-        last, current = current, twice * current - last + coefficient
+        last, current = current, doubled * current - last + coefficient
     return t * current - last + coefficients[0]
 
 

@@ -53,9 +53,9 @@ def assert_shapes(
             for axis, size in enumerate(size_list, -len(size_list) if inner else 0):
                 if size is None or size == ".":
                     continue
-                have = value.size(axis, len(size_list), inner)
-                want = meaning.setdefault(size, have) if isinstance(size, str) else size
-                assertions.append(_same_size(have, want, value, axis, options))
+                actual = value.size(axis, len(size_list), inner)
+                expected = meaning.setdefault(size, actual) if isinstance(size, str) else size
+                assertions.append(_same_size(actual, expected, value, axis, options))
         return control.group(*[check for check in assertions if check is not None])
 
 
@@ -97,12 +97,12 @@ class _Shaped:
                     f"{text}, got rank {rank}, shape {format_dims(self.dims)}"
                 )
             return None
-        have = out("Size", [self._shape])
-        holds = out("GreaterEqual", [have, 0 if count == 1 and not inner else count])
+        actual = out("Size", [self._shape])
+        holds = out("GreaterEqual", [actual, 0 if count == 1 and not inner else count])
         if not inner:
-            holds = out("LogicalAnd", [holds, out("LessEqual", [have, count])])
-        shown = options[0] or [text, ". Received shape: ", self._shape]
-        return control.Assert(holds, shown, options[1])
+            holds = out("LogicalAnd", [holds, out("LessEqual", [actual, count])])
+        option = options[0] or [text, ". Received shape: ", self._shape]
+        return control.Assert(holds, option, options[1])
 
     def size(self, axis: int, count: int, inner: bool) -> Any:
         """The size of an axis: an integer if it is known, else a tensor of rank 0."""
@@ -143,17 +143,19 @@ def _size(size: Any) -> Any:
     return size.value if isinstance(size, Dimension) else size
 
 
-def _same_size(have: Any, want: Any, value: _Shaped, axis: int, options: _Options) -> Node | None:
+def _same_size(
+    actual: Any, expected: Any, value: _Shaped, axis: int, options: _Options
+) -> Node | None:
     data, summarize, message = options
-    if have is want:
+    if actual is expected:
         return None
     statement = f"{f'{message}. ' if message else ''}Tensor {value.name} must have size "
-    if isinstance(have, int) and isinstance(want, int):
-        if have != want:
+    if isinstance(actual, int) and isinstance(expected, int):
+        if actual != expected:
             raise errors.InvalidArgumentError(
-                f"{statement}{want} at axis {axis}, got shape {format_dims(value.dims)}"
+                f"{statement}{expected} at axis {axis}, got shape {format_dims(value.dims)}"
             )
         return None
-    shown = data or [statement, want, f" at axis {axis}. Received shape: ", value.shape]
-    sizes = [out("Cast", [size], {"DstT": dtypes.int64}) for size in (have, want)]
+    shown = data or [statement, expected, f" at axis {axis}. Received shape: ", value.shape]
+    sizes = [out("Cast", [size], {"DstT": dtypes.int64}) for size in (actual, expected)]
     return control.Assert(out("Equal", sizes), shown, summarize)

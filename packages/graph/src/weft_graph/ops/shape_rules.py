@@ -218,8 +218,8 @@ def check_filler(value: Dims, dims: Dims, label: str) -> None:
     """
     if value is None or dims is None:
         return
-    spread = (1,) * (len(value) - len(dims)) + dims
-    pairs = zip(reversed(value), reversed(spread), strict=False)
+    padded_dims = (1,) * (len(value) - len(dims)) + dims
+    pairs = zip(reversed(value), reversed(padded_dims), strict=False)
     if any(n not in (1, None, m) and m is not None for n, m in pairs):
         raise errors.InvalidArgumentError(
             f"{label} must be one value, or be spread over {format_dims(dims)}, got shape "

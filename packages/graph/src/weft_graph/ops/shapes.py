@@ -78,7 +78,7 @@ def reshaped(dims: Dims, target: list[int | None]) -> Dims:
                 raise errors.InvalidArgumentError(f"only one size of shape may be -1, got {target}")
             free = i
         sizes.append(None if size == -1 else size)
-    have = num_elements(dims)
+    actual = num_elements(dims)
     missing = [i for i, size in enumerate(sizes) if size is None]
     remaining = 1
     for size in sizes:
@@ -86,14 +86,14 @@ def reshaped(dims: Dims, target: list[int | None]) -> Dims:
     if len(missing) == 1:
         if free is not None and remaining == 0:
             sizes[free] = _free_of_none(dims, target)
-        elif have is not None and remaining and not (have == 0 and free is None):
-            if have % remaining:
-                raise _reshape_misfit(dims, target, have, remaining)
-            sizes[missing[0]] = have // remaining
-        elif have is None and dims is not None and remaining:
+        elif actual is not None and remaining and not (actual == 0 and free is None):
+            if actual % remaining:
+                raise _reshape_misfit(dims, target, actual, remaining)
+            sizes[missing[0]] = actual // remaining
+        elif actual is None and dims is not None and remaining:
             sizes[missing[0]] = _cancelled(dims, remaining)
-    elif not missing and have is not None and have != remaining:
-        raise _reshape_misfit(dims, target, have, remaining)
+    elif not missing and actual is not None and actual != remaining:
+        raise _reshape_misfit(dims, target, actual, remaining)
     return tuple(sizes)
 
 
@@ -101,10 +101,10 @@ def _free_of_none(dims: Dims, target: list[int | None]) -> int | None:
     """The free size beside a size of 0: it stands for all other elements."""
     if dims is None or None in dims:
         return None
-    have = prod(size for size in dims if size is not None)
+    actual = prod(size for size in dims if size is not None)
     nonzero_count = prod(size for size in dims if size)
     target_count = prod(size for size in target if size and size > 0)
-    if have or nonzero_count % target_count:
+    if actual or nonzero_count % target_count:
         raise errors.InvalidArgumentError(
             f"no size in place of -1 gives shape {target} the elements of {format_dims(dims)}"
         )
@@ -118,11 +118,11 @@ def _cancelled(dims: tuple[int | None, ...], remaining: int) -> int | None:
 
 
 def _reshape_misfit(
-    dims: Dims, target: list[int | None], have: int, required: int
+    dims: Dims, target: list[int | None], actual: int, required: int
 ) -> errors.InvalidArgumentError:
     kind = "a multiple of " if -1 in target else ""
     return errors.InvalidArgumentError(
-        f"shape {format_dims(dims)} has {have} elements, but shape {target} requires "
+        f"shape {format_dims(dims)} has {actual} elements, but shape {target} requires "
         f"{kind}{required}"
     )
 

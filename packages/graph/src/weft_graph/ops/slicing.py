@@ -233,8 +233,8 @@ def _check_assigned(part: Dims, value: Output) -> None:
         return
     lead = len(part) - len(value.dims)
     fits = lead >= 0 and all(
-        have in (1, None, want) or want is None
-        for have, want in zip(value.dims, part[max(lead, 0) :], strict=False)
+        dim in (1, None, expected) or expected is None
+        for dim, expected in zip(value.dims, part[max(lead, 0) :], strict=False)
     )
     if not fits:
         raise errors.InvalidArgumentError(

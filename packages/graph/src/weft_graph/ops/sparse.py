@@ -37,10 +37,10 @@ def _to_dense_shape(node: NodeSpec) -> Sequence[Dims]:
         raise errors.InvalidArgumentError(
             f"default_value must have rank 0, got shape {format_dims(default.dims)}"
         )
-    for value, most, label in ((indices, 2, "sparse_indices"), (values, 1, "sparse_values")):
-        if value.dims is not None and len(value.dims) > most:
+    for value, limit, label in ((indices, 2, "sparse_indices"), (values, 1, "sparse_values")):
+        if value.dims is not None and len(value.dims) > limit:
             raise errors.InvalidArgumentError(
-                f"{label} must have rank at most {most}, got shape {format_dims(value.dims)}"
+                f"{label} must have rank at most {limit}, got shape {format_dims(value.dims)}"
             )
     return (constant_value_as_dims(shape),)
 

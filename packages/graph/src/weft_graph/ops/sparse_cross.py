@@ -303,11 +303,11 @@ def _count_of_sparse(
                 f"weights of a SparseTensor must be a SparseTensor, got {weights!r}"
             )
         given_weights = _at_same_places(values, SparseTensor.from_value(weights))
-    counted = _int(values.values)
-    last = _no_weights(counted) if given_weights is None else given_weights
+    count = _int(values.values)
+    last = _no_weights(count) if given_weights is None else given_weights
     if axis != -1:
-        return SparseTensor(*create("DenseCountSparseOutput", [counted, last], attrs, name).outputs)
-    inputs = [values.indices, counted, values.dense_shape, last]
+        return SparseTensor(*create("DenseCountSparseOutput", [count, last], attrs, name).outputs)
+    inputs = [values.indices, count, values.dense_shape, last]
     return SparseTensor(*create("SparseCountSparseOutput", inputs, attrs, name).outputs)
 
 

@@ -233,13 +233,13 @@ def sparse_add(a: Any, b: Any, threshold: Any = None, thresh: Any = None) -> Any
       >>> wf.Session().run(wf.sparse.add(a, wf.ones([4])))
       array([2., 1., 3., 1.], dtype=float32)
     """
-    least = deprecated_argument("threshold", threshold, "thresh", thresh)
+    minimum = deprecated_argument("threshold", threshold, "thresh", thresh)
     if not is_sparse(a) and not is_sparse(b):
         raise errors.InvalidTypeError(f"at least one operand must be sparse, got {a!r} and {b!r}")
     if is_sparse(a) and is_sparse(b):
         x, y = two_sparse(a, b)
         kind = dtypes.as_dtype(x.dtype.base_dtype.real_dtype)
-        limit = convert_to_tensor(0 if least is None else least, kind)
+        limit = convert_to_tensor(0 if minimum is None else minimum, kind)
         return SparseTensor(*create("SparseAdd", [*parts(x), *parts(y), limit]).outputs)
     if is_sparse(b):
         a, b = b, a

@@ -306,10 +306,10 @@ def _widest_but(tensors: Sequence[SparseTensor], axis: int) -> list[Output]:
         widest = np.tile(table.max(0), (len(table), 1))
         widest[:, axis] = table[:, axis]
         return [constant_of(row.copy()) for row in widest]
-    most = out("Max", [out("Pack", [shapes]), 0])
+    limit = out("Max", [out("Pack", [shapes]), 0])
     length = out("Size", [shapes[0]])
     is_axis = out("OneHot", [out("FloorMod", [np.int32(axis), length]), length, True, False])
-    return [out("SelectV2", [is_axis, shape, most]) for shape in shapes]
+    return [out("SelectV2", [is_axis, shape, limit]) for shape in shapes]
 
 
 def sparse_reshape(sp_input: Any, shape: Any, name: str | None = None) -> SparseTensor:

@@ -57,12 +57,12 @@ def array_dims(handle: Output, dtype: DType) -> Dims:
     return None if lead is None or dims is None else (*lead, *dims)
 
 
-def _check_element(node: NodeSpec, got: Dims) -> None:
+def _check_element(node: NodeSpec, dims: Dims) -> None:
     element_dims = array_dims(node.inputs[0], node.attrs["T"])
-    if not compatible_dims(element_dims, got):
+    if not compatible_dims(element_dims, dims):
         raise errors.InvalidArgumentError(
             f"the elements of the TensorArray must have shape {format_dims(element_dims)}, "
-            f"got {format_dims(got)}"
+            f"got {format_dims(dims)}"
         )
 
 

@@ -186,12 +186,12 @@ RULES: Final[Mapping[str, UpdateRule]] = {
 """The update rules by name."""
 
 
-def _merge(label: str, want: Dims, got: Dims) -> Dims:
+def _merge(label: str, dims: Dims, actual: Dims) -> Dims:
     try:
-        return merge_dims(want, got)
+        return merge_dims(dims, actual)
     except errors.InvalidArgumentError:
         raise errors.InvalidArgumentError(
-            f"requires {label} to have shape {format_dims(want)}, got {format_dims(got)}"
+            f"requires {label} to have shape {format_dims(dims)}, got {format_dims(actual)}"
         ) from None
 
 
@@ -203,8 +203,8 @@ def _shape_rule(rule: UpdateRule, sparse: bool, resource: bool) -> ShapeRule:
         dims: Dims = None
         count = len(states)
         for name, state in zip(states, node.inputs, strict=False):
-            got = checked_dims(state, node.attrs["T"]) if resource else state.dims
-            dims = _merge(f"{name} (as {states[0]})", dims, got)
+            actual = checked_dims(state, node.attrs["T"]) if resource else state.dims
+            dims = _merge(f"{name} (as {states[0]})", dims, actual)
         for name, value in zip(arguments, node.inputs[count:], strict=True):
             if name in _GRADS:
                 if not sparse:

@@ -291,8 +291,8 @@ def _eigen(main: Output, below: Output, with_vectors: bool) -> tuple[Output, Out
     if main.dims is None:
         raise errors.InvalidArgumentError(f"alpha must have a known rank, got {main!r}")
     outside = [[0, 0]] * (len(main.dims) - 1)
-    moved = out("MatrixDiag", [out("Pad", [below, [*outside, [0, 1]]])])
-    lower = out("Pad", [moved, [*outside, [1, 0], [0, 0]]])[..., :-1, :]
+    shifted = out("MatrixDiag", [out("Pad", [below, [*outside, [0, 1]]])])
+    lower = out("Pad", [shifted, [*outside, [1, 0], [0, 0]]])[..., :-1, :]
     matrix = out("MatrixSetDiag", [lower, main])
     values, vectors = create("SelfAdjointEigV2", [matrix], {"compute_v": with_vectors}).outputs
     if values.dtype.is_complex:

@@ -60,7 +60,7 @@ def meet_caller(step: StepGraph, home: str) -> tuple[StepGraph, list[frozenset[i
         received = _receive(step, arg, position, home)
         position_of[received.node] = position
         step.replace(arg, received, reason="late feed")
-    sends, needs = [], []
+    sends, requirements = [], []
     for position, output in enumerate(step.fetches):
         attrs = _ends(home, CALLER, f"fetch:{position}")
         send = step.graph.add_derived(
@@ -75,10 +75,10 @@ def meet_caller(step: StepGraph, home: str) -> tuple[StepGraph, list[frozenset[i
         send.device = home
         sends.append(send)
         before_send = reachable([send])
-        needs.append(frozenset(p for node, p in position_of.items() if node in before_send))
-    met = StepGraph(step.graph, (), (), [*step.targets, *sends])
-    met.changes = step.changes
-    return met, needs
+        requirements.append(frozenset(p for node, p in position_of.items() if node in before_send))
+    step_graph = StepGraph(step.graph, (), (), [*step.targets, *sends])
+    step_graph.changes = step.changes
+    return step_graph, requirements
 
 
 def _receive(step: StepGraph, arg: Output, position: int, home: str) -> Output:

@@ -30,20 +30,20 @@ class CertainShapes:
     def hold_for(self, node: Node) -> bool:
         """Return True if the static shapes of a node's outputs hold in every run."""
         certain = self._found
-        opened: set[Node] = set()
+        nodes: set[Node] = set()
         stack = [node]
         while stack:
             top = stack[-1]
             if top in certain:
                 stack.pop()
-            elif top in opened:  # a source that is not found yet is behind a back edge
+            elif top in nodes:  # a source that is not found yet is behind a back edge
                 sources = all([certain.get(source.node, False) for source in top.inputs])
                 certain[top] = sources and _follow(top)
-            elif len(opened) == MAX_NODES or not _may_follow(top):
+            elif len(nodes) == MAX_NODES or not _may_follow(top):
                 certain[top] = False
             else:
-                opened.add(top)
-                stack.extend([s.node for s in top.inputs if s.node not in opened])
+                nodes.add(top)
+                stack.extend([s.node for s in top.inputs if s.node not in nodes])
         return certain[node]
 
 

@@ -18,18 +18,18 @@ def nothing_is_lossy(value: Output, source: str, target: str) -> bool:
     return False
 
 
-def lossy_where_asked(everything: bool, able: Callable[[str], bool]) -> Lossy:
+def lossy_where_asked(all_edges: bool, able: Callable[[str], bool]) -> Lossy:
     """Return the predicate of the transfers for which users allowed it.
 
     Args:
-      everything: of all float32 values, rather than those of `lossy_transfers`.
+      all_edges: of all float32 values, rather than those of `lossy_transfers`.
       able: whether a device has kernels that take and give back the bits.
     """
 
     def lossy(value: Output, source: str, target: str) -> bool:
         if value.dtype.base_dtype is not dtypes.float32:
             return False
-        requested = everything or any(
+        requested = all_edges or any(
             DeviceSpec.from_string(spec.decode()).matches(DeviceSpec.from_string(target))
             for spec in value.node.attrs.get(LOSSY, ())
         )

@@ -23,23 +23,23 @@ def eliminate_common_subexpressions(step: StepGraph) -> int:
     Source: paper, section 5.1.
     """
     first: dict[Any, Node] = {}
-    twins: dict[Node, Node] = {}
+    nodes: dict[Node, Node] = {}
     with Replacements(step) as replacements:
         for node in step.graph.nodes:
             replacements.visit(node)
-            if node.controls and not twins.keys().isdisjoint(node.controls):
-                controls = [twins.get(control, control) for control in node.controls]
+            if node.controls and not nodes.keys().isdisjoint(node.controls):
+                controls = [nodes.get(control, control) for control in node.controls]
                 step.graph.set_control_inputs(node, controls, reason="cse")
             if node.op_def.stateful or not node.outputs or _touches_reference(node):
                 continue
             other = first.setdefault(_key(node), node)
             if other is not node:
-                for mine, same in zip(node.outputs, other.outputs, strict=True):
-                    replacements.add(mine, same, reason="cse")
-                twins[node] = other
-    step.targets = [twins.get(target, target) for target in step.targets]
-    step.drop_unused(twins)
-    return len(twins)
+                for output, replacement in zip(node.outputs, other.outputs, strict=True):
+                    replacements.add(output, replacement, reason="cse")
+                nodes[node] = other
+    step.targets = [nodes.get(target, target) for target in step.targets]
+    step.drop_unused(nodes)
+    return len(nodes)
 
 
 def _touches_reference(node: Node) -> bool:

@@ -126,13 +126,13 @@ class Flow:
     # ------------------------------------------------------------------ one node
 
     def _place(self, node: Node) -> None:
-        around = self._frame_around(node)
+        frame_around = self._frame_around(node)
         guard = self._common_guard(node)
         if node.role is Role.ENTER:
-            self._enter(node, around, guard)
+            self._enter(node, frame_around, guard)
             return
         if node.role is Role.EXIT:
-            if around.parent is None:
+            if frame_around.parent is None:
                 raise errors.InvalidArgumentError(
                     f"Exit {node.name!r} is not in any frame: nothing that it needs comes from an "
                     "Enter",
@@ -140,19 +140,21 @@ class Flow:
                     node=node.name,
                     line=node.line or None,
                 )
-            self._exit(node, around, guard)
+            self._exit(node, frame_around, guard)
             return
-        self.frame[node] = around
+        self.frame[node] = frame_around
         if GUARD in node.attrs:
             guard |= {(node.attrs[GUARD], -1)}
         if node.role is Role.MERGE:
-            guard = self._merged(node, around)
+            guard = self._merged(node, frame_around)
         elif node.role is Role.LOOP_COND:
-            if around.cond is not None or around.parent is None:
-                around.problem = around.problem or f"{node.name!r} is not its only LoopCond"
-            around.cond = node
+            if frame_around.cond is not None or frame_around.parent is None:
+                frame_around.problem = (
+                    frame_around.problem or f"{node.name!r} is not its only LoopCond"
+                )
+            frame_around.cond = node
         elif node.role is Role.NEXT_ITERATION:
-            around.following.append(node)
+            frame_around.following.append(node)
         elif node.role is Role.SWITCH:
             decided = predicate(node)
             self._inside[decided] = min(len(guard), self._inside.get(decided, len(guard)))
@@ -295,9 +297,9 @@ def ordered_by(nodes: Sequence[Node], key: Callable[[Node], Any]) -> list[Node]:
     users: dict[Node, list[Node]] = {node: [] for node in nodes}
     pending: dict[Node, int] = {}
     for node in nodes:
-        needs = inside.intersection(needs_of(node))
-        pending[node] = len(needs)
-        for need in needs:
+        intersection = inside.intersection(needs_of(node))
+        pending[node] = len(intersection)
+        for need in intersection:
             users[need].append(node)
     keys = {node: (key(node), i) for i, node in enumerate(nodes)}
     ready = [keys[node] for node in nodes if not pending[node]]

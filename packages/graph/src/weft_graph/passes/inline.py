@@ -33,12 +33,12 @@ from weft_tensor import errors
 
 
 def inline_calls(
-    step: StepGraph, waits: Waits | None = None, has_kernel: HasKernel | None = None
+    step: StepGraph, controls: Waits | None = None, has_kernel: HasKernel | None = None
 ) -> int:
     """Replace calls by the bodies of their functions.
 
     Args:
-      waits: whether a node may wait for something other than its inputs; none does by default.
+      controls: whether a node may wait for something other than its inputs; none does by default.
       has_kernel: whether an op that a function is marked with can run; none can by default.
     Returns: the number of calls replaced.
     Raises:
@@ -48,7 +48,7 @@ def inline_calls(
     calls = [node for node in step.graph.nodes if node.role is Role.CALL]
     if not calls:
         return 0
-    keeping = InliningPolicy([function_of(call) for call in calls], waits or (lambda _: False))
+    keeping = InliningPolicy([function_of(call) for call in calls], controls or (lambda _: False))
     return _Inliner(step, keeping, has_kernel or (lambda _: False)).run()
 
 
@@ -197,10 +197,10 @@ class _Inliner:
 
     def _close_loops(self, node: Node, scope: _Scope) -> None:
         """Give the copy of a Merge its back edges, for which others stood in."""
-        twin = scope.values[node.outputs[0]].node
+        counterpart = scope.values[node.outputs[0]].node
         for i, source in enumerate(node.inputs):
-            if twin.inputs[i] is not scope.values[source]:
-                self._graph.replace_input(twin, i, scope.values[source], reason="inline")
+            if counterpart.inputs[i] is not scope.values[source]:
+                self._graph.replace_input(counterpart, i, scope.values[source], reason="inline")
 
     # ------------------------------------------------------------------ single nodes
 
@@ -226,12 +226,12 @@ class _Inliner:
         if instead is not None:
             op_def, attrs = instead
         name = node.name if not scope.prefix else self._name(scope.prefix + node.name)
-        twin = self._add(node, op_def, name, inputs, attrs, controls)
-        twin.device = device
+        counterpart = self._add(node, op_def, name, inputs, attrs, controls)
+        counterpart.device = device
         if node.forward is not None:
-            twin.forward = next(iter(scope.ends.get(node.forward, ())), None)
-        scope.values.update(zip(node.outputs, twin.outputs, strict=True))
-        scope.ends[node] = (twin,)
+            counterpart.forward = next(iter(scope.ends.get(node.forward, ())), None)
+        scope.values.update(zip(node.outputs, counterpart.outputs, strict=True))
+        scope.ends[node] = (counterpart,)
 
     def _add(
         self,
@@ -244,10 +244,10 @@ class _Inliner:
     ) -> Node:
         types = [output.dtype for output in like.outputs]
         shapes = [output.dims for output in like.outputs]
-        twin = self._graph.add_derived(like, op_def, name, inputs, attrs, types, shapes)
+        counterpart = self._graph.add_derived(like, op_def, name, inputs, attrs, types, shapes)
         if controls:
-            self._graph.set_control_inputs(twin, controls, reason="inline")
-        return twin
+            self._graph.set_control_inputs(counterpart, controls, reason="inline")
+        return counterpart
 
     def _name(self, base_name: str) -> str:
         name, number = base_name, 0
@@ -285,7 +285,7 @@ class _Inliner:
     def _call(self, call: Node, part: _Part, scope: _Scope) -> None:
         function = function_of(call)
         used = part.used[call]
-        ended = call in part.waited
+        is_waited = call in part.waited
         substitute = op_instead_of(function, self._has_kernel)
         if substitute is not None:
             self._copy(call, part, scope, instead=substitute)
@@ -295,7 +295,7 @@ class _Inliner:
             self._copy(call, part, scope, call_attrs)
             return
         self._count += 1
-        if ended:
+        if is_waited:
             used = {*used, *range(function.results)}
         inner = self._enter(call, function, part, scope)
         inner.values = dict(
@@ -309,7 +309,7 @@ class _Inliner:
             scope.values[call.outputs[i]] = self._result(call, i, function, inner, effects)
         if scope.anchor is not None and part.is_at_the_top(call):
             scope.full.update(call.outputs)
-        if ended:
+        if is_waited:
             scope.ends[call] = (self._end(call, used, scope, inner, effects),)
 
     def _part(self, function: Function, used: frozenset[int]) -> _Part:
@@ -328,17 +328,17 @@ class _Inliner:
         routed = scope.anchor is not None or not part.is_at_the_top(call)
         full, ties = self._guarded_by(call, part, scope) if routed else ([], [])
         values = [scope.values[source] for source in call.inputs]
-        waits = scope.ends_of(call.controls)
+        ends = scope.ends_of(call.controls)
         if function.stateful:  # what it reads may be updated by what its arguments wait for
-            waits += [v.node for v in dict.fromkeys(values) if _takes_time(v)]
+            ends += [v.node for v in dict.fromkeys(values) if _takes_time(v)]
         if not part.is_in_frame(call):  # else what enters the frame has waited
-            waits += [w for w in scope.waits if w not in waits]
+            ends += [w for w in scope.waits if w not in ends]
         inner = _Scope(scope.prefix + call.name + "/")
-        inner.waits = tuple(waits)
+        inner.waits = tuple(ends)
         if routed:
             inner.full.update(full)
             name = inner.prefix + "anchor"
-            inner.anchor = _Anchor(lambda: self._anchor(call, name, full, ties, values, waits))
+            inner.anchor = _Anchor(lambda: self._anchor(call, name, full, ties, values, ends))
         inner.device = _device(call, scope)
         inner.colocation = _colocation(call, scope)
         return inner
@@ -377,7 +377,7 @@ class _Inliner:
         full: Sequence[Output],
         ties: Sequence[Node],
         values: Sequence[Output],
-        waits: Sequence[Node],
+        nodes: Sequence[Node],
     ) -> Node:
         if ties:
             return ties[0]
@@ -392,7 +392,7 @@ class _Inliner:
             if not is_free(value.node)
         ]
         node = self._graph.add_derived(call, lookup_op("NoOp"), self._name(name))
-        self._graph.set_control_inputs(node, [*copies, *waits], reason="inline")
+        self._graph.set_control_inputs(node, [*copies, *nodes], reason="inline")
         return node
 
     def _identity(self, call: Node, name: str, value: Output, controls: Sequence[Node]) -> Output:
@@ -428,19 +428,19 @@ class _Inliner:
         effects: Sequence[Node],
     ) -> Node:
         """A node that has the place of a call for those who wait for it."""
-        waits: list[Node] = [*effects, *inner.waits]
+        nodes: list[Node] = [*effects, *inner.waits]
         for i in sorted(used):
             value = scope.values[call.outputs[i]]
             if value.node.role is Role.SWITCH or value.node.role is Role.ENTER:
                 value = self._identity(call, f"{inner.prefix}output_{i}", value, ())
-            waits.append(value.node)
+            nodes.append(value.node)
         if inner.anchor is not None:
-            waits.append(inner.anchor.node())
+            nodes.append(inner.anchor.node())
         name = scope.prefix + call.name
         name = name if not scope.prefix else self._name(name)
         node = self._graph.add_derived(call, lookup_op("NoOp"), name)
         node.device = inner.device
-        self._graph.set_control_inputs(node, waits, reason="inline")
+        self._graph.set_control_inputs(node, nodes, reason="inline")
         return node
 
 

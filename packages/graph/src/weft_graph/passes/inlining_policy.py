@@ -30,11 +30,11 @@ class InliningPolicy:
 
     Args:
       calls: the functions that nodes of the step call, once for each call.
-      waits: whether a node may wait for something other than its inputs.
+      controls: whether a node may wait for something other than its inputs.
     """
 
-    def __init__(self, calls: Iterable[Function], waits: Waits) -> None:
-        self._waits = waits
+    def __init__(self, calls: Iterable[Function], controls: Waits) -> None:
+        self._waits = controls
         self._able: dict[Function, bool] = {}
         self._sizes: dict[Function, int] = {}
         self._inner: dict[Function, Counter[Function]] = {}
@@ -44,9 +44,9 @@ class InliningPolicy:
             self._look_into(function)
         counts = Counter(direct)
         for function in sorted(self._sizes, key=lambda f: -self._sizes[f]):
-            self._kept[function] = stays = self._decide(function, counts[function])
+            self._kept[function] = is_retained = self._decide(function, counts[function])
             for inner, number in self._inner[function].items():
-                counts[inner] += number * (1 if stays else counts[function])
+                counts[inner] += number * (1 if is_retained else counts[function])
 
     def keeps(self, function: Function) -> bool:
         """Return True if calls of a function are not inlined."""

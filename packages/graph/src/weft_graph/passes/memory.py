@@ -97,8 +97,8 @@ def estimate_memory(
       device_of, spaces: as of a `MemoryLimits`.
     """
     values = Values(nodes, fetches, bytes_of or static_bytes)
-    numbers, spread = MemoryLimits({}, device_of, spaces or {}).spread(nodes, values)
-    return _by_name(spread.peaks(), nodes, list(numbers))
+    numbers, limits = MemoryLimits({}, device_of, spaces or {}).spread(nodes, values)
+    return _by_name(limits.peaks(), nodes, list(numbers))
 
 
 def _by_name(
@@ -263,9 +263,9 @@ class Values:
 
 def on_devices(
     reads: Sequence[Sequence[int]],
-    makes: Sequence[Sequence[int]],
+    produced: Sequence[Sequence[int]],
     sizes: Sequence[int],
-    moved: Sequence[int],
+    moved_bytes: Sequence[int],
     places: Sequence[int],
     spaces: Sequence[str],
 ) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]], list[int], list[int]]:
@@ -284,11 +284,11 @@ def on_devices(
     all_reads: list[tuple[int, ...]] = []
     all_makes: list[tuple[int, ...]] = []
     copies: dict[tuple[int, int], int] = {}
-    for place, used, created in zip(places, reads, makes, strict=True):
+    for place, used, created in zip(places, reads, produced, strict=True):
         mine, more = [], list(created)
         for value in used:
-            home = devices[value]
-            if home < 0 or spaces[home] == spaces[place]:
+            device = devices[value]
+            if device < 0 or spaces[device] == spaces[place]:
                 mine.append(value)
                 continue
             copy = copies.get((value, place))
@@ -296,7 +296,7 @@ def on_devices(
                 mine.append(value)
                 copy = copies[value, place] = len(all_sizes)
                 more.append(copy)
-                all_sizes.append(moved[value])
+                all_sizes.append(moved_bytes[value])
                 devices.append(place)
             mine.append(copy)
         for value in created:
@@ -308,7 +308,7 @@ def on_devices(
 
 def peaks(
     reads: Sequence[Sequence[int]],
-    makes: Sequence[Sequence[int]],
+    produced: Sequence[Sequence[int]],
     sizes: Sequence[int],
     live_out: Iterable[int],
     devices: Sequence[int] | None = None,
@@ -322,28 +322,28 @@ def peaks(
     """
     count = 1 if devices is None else max(devices, default=0) + 1
     change = [[0] * (len(reads) + 1) for _ in range(count)]
-    for value, (begin, end) in lifetimes(reads, makes, live_out).items():
+    for value, (begin, end) in lifetimes(reads, produced, live_out).items():
         row = change[0 if devices is None else devices[value]]
         row[begin] += sizes[value]
         row[end] -= sizes[value]
     result: list[tuple[int, int]] = []
     for row in change:
         live = list(accumulate(row[: len(reads)])) or [0]
-        most = max(live)
-        result.append((most, live.index(most)))
+        limit = max(live)
+        result.append((limit, live.index(limit)))
     return result
 
 
 def lifetimes(
-    reads: Sequence[Sequence[int]], makes: Sequence[Sequence[int]], live_out: Iterable[int]
+    reads: Sequence[Sequence[int]], produced: Sequence[Sequence[int]], live_out: Iterable[int]
 ) -> dict[int, tuple[int, int]]:
     """For each value the place where it is made, and the one that follows its last use."""
     born: dict[int, int] = {}
     end: dict[int, int] = {}
-    for place, used in enumerate(reads):
-        end.update(dict.fromkeys(used, place + 1))
-        for value in makes[place]:
-            born[value] = place
-            end[value] = place + 1
+    for index, used in enumerate(reads):
+        end.update(dict.fromkeys(used, index + 1))
+        for value in produced[index]:
+            born[value] = index
+            end[value] = index + 1
     end.update(dict.fromkeys(live_out, len(reads)))
     return {value: (place, end[value]) for value, place in born.items()}

@@ -76,8 +76,8 @@ def _freeing_most(
     users: list[list[int]] = [[] for _ in nodes]
     pending = [len(node_needs) for node_needs in needs]
     for i, node_needs in enumerate(needs):
-        for need in node_needs:
-            users[need].append(i)
+        for node_need in node_needs:
+            users[node_need].append(i)
     readers: dict[int, set[int]] = {}
     for i, reads in enumerate(values.reads):
         for value in reads:
@@ -114,7 +114,7 @@ def _freeing_most(
 
 def _as_late(nodes: Sequence[Node], needs: Sequence[Sequence[int]]) -> list[Node]:
     """Each node right before the first that waits for it."""
-    used = {need for node_needs in needs for need in node_needs}
+    used = {node_need for node_needs in needs for node_need in node_needs}
     placed = [False] * len(nodes)
     result: list[Node] = []
     for root in range(len(nodes)):

@@ -158,7 +158,7 @@ def depths(
     begins: dict[Frame, int] = {}
     ends: dict[Frame, int] = {}
     loops = len(flow.frames) > 1
-    most = 3 * len(nodes) + 3  # a transfer, the begin and the end of a loop before each
+    limit = 3 * len(nodes) + 3  # a transfer, the begin and the end of a loop before each
     changed = True
     while changed:  # depths only grow, and none depends on itself: back edges do not count
         changed = False
@@ -175,14 +175,14 @@ def depths(
                 depth = max(depth, begins.get(frame, 0))
             elif node.role is Role.EXIT:
                 depth = max(depth, ends.get(flow.frame[node.inputs[0].node], 0))
-            if depth > most:
+            if depth > limit:
                 raise errors.InternalError(f"what {node.name!r} waits for waits for it")
             changed = changed or depth_of.get(node) != depth
             depth_of[node] = depth
-            around: Frame | None = frame
-            while around is not None and around.parent is not None:
-                ends[around] = max(ends.get(around, 0), depth)
-                around = around.parent
+            parent: Frame | None = frame
+            while parent is not None and parent.parent is not None:
+                ends[parent] = max(ends.get(parent, 0), depth)
+                parent = parent.parent
         if not loops and not delays:  # then what a node needs came before it
             break
     return depth_of
@@ -334,18 +334,20 @@ class _Partitioner:
     # ------------------------------------------------------------------ copies
 
     def _copy(self, node: Node, part: _Part) -> Node:
-        twin = part.graph.add_copy(node, node.name, self._inputs(node, part), self._attrs(node))
-        twin.device = node.device
+        counterpart = part.graph.add_copy(
+            node, node.name, self._inputs(node, part), self._attrs(node)
+        )
+        counterpart.device = node.device
         if node.forward is not None:
-            twin.forward = part.nodes.get(node.forward)
+            counterpart.forward = part.nodes.get(node.forward)
         if node.controls:
             controls = [self._end(control, part) for control in node.controls]
             controls_here = [control for control in controls if control is not None]
             if controls_here:
-                part.graph.set_control_inputs(twin, controls_here, reason="partition")
-        part.nodes[node] = twin
-        part.values.update(zip(node.outputs, twin.outputs, strict=True))
-        return twin
+                part.graph.set_control_inputs(counterpart, controls_here, reason="partition")
+        part.nodes[node] = counterpart
+        part.values.update(zip(node.outputs, counterpart.outputs, strict=True))
+        return counterpart
 
     def _attrs(self, node: Node) -> dict[str, Any]:
         return {**node.attrs, DEPTH: self._depths[node]} if node.role is Role.EXIT else node.attrs
@@ -361,10 +363,12 @@ class _Partitioner:
         )
 
     def _close_loops(self, node: Node, part: _Part) -> None:
-        twin = part.nodes[node]
+        counterpart = part.nodes[node]
         for i, source in enumerate(node.inputs):
             if is_back_edge(node, source):
-                part.graph.replace_input(twin, i, self._value(source, part), reason="partition")
+                part.graph.replace_input(
+                    counterpart, i, self._value(source, part), reason="partition"
+                )
 
     def _value(self, output: Output, part: _Part) -> Output:
         """Return an output's counterpart in a part."""
@@ -374,9 +378,9 @@ class _Partitioner:
         node = output.node
         fed = node in self._feeds
         if is_anywhere(node) and not (fed and self._is_away(part) and is_movable(output.dtype)):
-            twin = self._copy(node, part)
+            copy = self._copy(node, part)
             if fed:
-                part.feeds[self._feeds[node]] = twin.outputs[0]
+                part.feeds[self._feeds[node]] = copy.outputs[0]
             return part.values[output]
         place = self._devices.gate(part.device) if is_anywhere(node) else self._devices.of(node)
         source = self._parts[place]

@@ -43,8 +43,8 @@ def prune(feeds: Sequence[Output], fetches: Sequence[Output], targets: Sequence[
         arg = copy.add_derived(feed.node, arg_def, name, (), attrs, [dtype], [feed.dims])
         outputs[feed] = arg.outputs[0]
         args.append(arg.outputs[0])
-    twins = copy_nodes(nodes, copy, outputs)
-    return StepGraph(copy, args, [outputs[f] for f in fetches], [twins[t] for t in targets])
+    counterparts = copy_nodes(nodes, copy, outputs)
+    return StepGraph(copy, args, [outputs[f] for f in fetches], [counterparts[t] for t in targets])
 
 
 def _check_feed(feed: Output) -> None:

@@ -75,15 +75,15 @@ def _first_places(live: Sequence[int], created: Sequence[int], limit: int) -> li
     over: list[int] = []  # less what was made before: falls from one candidate to the next
     stack: list[int] = []
     first_places: list[int] = []
-    for place, total in enumerate(totals):
+    for index, total in enumerate(totals):
         i = bisect_left(over, total - limit)  # `over` has the negatives, which rise
         first_places.append(stack[i - 1] + 1 if i else 0)
-        value = total - live[place]
+        value = total - live[index]
         while over and over[-1] >= value:
             over.pop()
             stack.pop()
         over.append(value)
-        stack.append(place)
+        stack.append(index)
     return first_places
 
 

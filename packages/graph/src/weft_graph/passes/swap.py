@@ -177,34 +177,34 @@ class _Swapping:
         return selected
 
     def _ends_of_copies(
-        self, waits: Sequence[_Wait], live: Sequence[int], limit: int
+        self, controls: Sequence[_Wait], live: Sequence[int], limit: int
     ) -> list[tuple[_Wait, int]]:
         """For each copy the place by which it has to have ended, so that the limit holds.
 
         Copies end in the order in which they begin.  A value whose copy need not have ended before
         the value comes back stays on the device.
         """
-        begins = deque(sorted(waits, key=lambda wait: wait.begin))
+        begins = deque(sorted(controls, key=lambda wait: wait.begin))
         going: deque[_Wait] = deque()
-        ended: list[tuple[int, int]] = []
+        copy_ends: list[tuple[int, int]] = []
         ends: list[tuple[_Wait, int]] = []
         bytes_away = 0
-        for place, live_bytes in enumerate(live):
-            while begins and begins[0].begin < place:
+        for index, live_bytes in enumerate(live):
+            while begins and begins[0].begin < index:
                 going.append(begins.popleft())
             for wait in [wait for wait in going if not wait.copied]:
                 going.remove(wait)
-                ends.append((wait, place))
+                ends.append((wait, index))
                 bytes_away += wait.nbytes
-                heappush(ended, (wait.call, wait.nbytes))
-            while ended and ended[0][0] < place:
-                bytes_away -= heappop(ended)[1]
-            while going and (going[0].call < place or live_bytes - bytes_away > limit):
+                heappush(copy_ends, (wait.call, wait.nbytes))
+            while copy_ends and copy_ends[0][0] < index:
+                bytes_away -= heappop(copy_ends)[1]
+            while going and (going[0].call < index or live_bytes - bytes_away > limit):
                 wait = going.popleft()
-                if place <= wait.call:
+                if index <= wait.call:
                     bytes_away += wait.nbytes
-                    heappush(ended, (wait.call, wait.nbytes))
-                    ends.append((wait, place))
+                    heappush(copy_ends, (wait.call, wait.nbytes))
+                    ends.append((wait, index))
         return ends
 
     def _waits_of(self, i: int, device: str) -> list[_Wait]:
@@ -225,9 +225,7 @@ class _Swapping:
         if nbytes <= _SMALL or shown(output) is not output or (mine and number in values.kept):
             return None
         uses = self._uses(output, device)
-        users = sorted(
-            [place for place, user_device in uses.items() if mine or user_device == device]
-        )
+        users = sorted([key for key, user_device in uses.items() if mine or user_device == device])
         points = [i, *users] if mine else users
         if len(points) < 2:
             return None
@@ -297,12 +295,12 @@ class _Swapping:
             copy = out.node
             self.before.setdefault(self._nodes[wait.begin + 1], []).append(copy)
         swapped = self._identity(out, f"{name}/swap_in", self._host, controls)
-        back = self._identity(swapped, f"{name}/swapped_in", device, controls)
-        self.before.setdefault(self._nodes[wait.call + 1], []).extend([swapped.node, back.node])
+        identity = self._identity(swapped, f"{name}/swapped_in", device, controls)
+        self.before.setdefault(self._nodes[wait.call + 1], []).extend([swapped.node, identity.node])
         for j, user_device in uses.items():
             if j >= wait.end and (wait.copied or user_device == device):
                 self._replace(
-                    self._nodes[j], wait.output, back if user_device == device else swapped
+                    self._nodes[j], wait.output, identity if user_device == device else swapped
                 )
         return copy
 

@@ -204,8 +204,10 @@ class WholeLoop:
             if store is not None:
                 nodes_by_use.setdefault((store, use, None if by_index else node), []).extend(way)
         order = {node: position for position, node in enumerate(self.nodes)}
-        every = [Kept(store, use, tuple(nodes)) for (store, use, _), nodes in nodes_by_use.items()]
-        return sorted(every, key=lambda use_of_store: order[use_of_store.nodes[0]])
+        interval = [
+            Kept(store, use, tuple(nodes)) for (store, use, _), nodes in nodes_by_use.items()
+        ]
+        return sorted(interval, key=lambda use_of_store: order[use_of_store.nodes[0]])
 
     def _way(self, node: Node) -> list[Node]:
         """Return the nodes that push or pop handles on the way to a stack, and the node itself."""

@@ -156,18 +156,18 @@ def _descend(operands: list[_Operand], depth: int, dtype: DType) -> tuple[list[R
     sizes = [(operand.rows, operand.static) for operand in outer_operands]
     count, is_equal = _common_size(sizes, unit)
     # For each operand the row that stands for each row of the result; None for all, in order.
-    places: list[Output | None] = [
+    outputs: list[Output | None] = [
         None if equal else _repeated(count, static, size)
         for equal, (size, static) in zip(is_equal, sizes, strict=True)
     ]
     levels: list[Rows] = []
     for level in range(depth):
-        rows, places = _next_level(
-            [operand.levels[level] for operand in outer_operands], count, places, dtype
+        rows, outputs = _next_level(
+            [operand.levels[level] for operand in outer_operands], count, outputs, dtype
         )
         levels.append(rows)
         count = rows.nvals()
-    for operand, place in zip(outer_operands, places, strict=True):
+    for operand, place in zip(outer_operands, outputs, strict=True):
         if place is not None:
             operand.flat = out("GatherV2", [operand.flat, place, 0])
     return levels, [operand.flat for operand in operands]
@@ -221,39 +221,39 @@ def _repeated(count: Output, static: int | None, size: Output) -> Output:
 
 
 def _next_level(
-    rows: list[Rows], count: Output, places: list[Output | None], dtype: DType
+    rows: list[Rows], count: Output, outputs: list[Output | None], dtype: DType
 ) -> tuple[Rows, list[Output | None]]:
     """The rows of a level, and for each operand the value that stands for each value in them."""
     first = rows[0]
-    if all(p is None and r.splits is first.splits for p, r in zip(places, rows, strict=True)):
+    if all(p is None and r.splits is first.splits for p, r in zip(outputs, rows, strict=True)):
         return first, [None] * len(rows)
     lengths = [
         level_rows.row_lengths()
         if place is None
         else out("GatherV2", [level_rows.row_lengths(), place, 0])
-        for level_rows, place in zip(rows, places, strict=True)
+        for level_rows, place in zip(rows, outputs, strict=True)
     ]
     result = _common_lengths(lengths, rows, count, dtype)
     new_rows = Rows(splits_of(result), lengths=result, uniform=_common_uniform(rows, dtype))
-    if first.static_nrows is not None and places[0] is None:
+    if first.static_nrows is not None and outputs[0] is None:
         new_rows.splits.set_shape([first.static_nrows + 1])
     ids = new_rows.ids()
-    within = sequence.range(new_rows.nvals()) - out("GatherV2", [new_rows.starts(), ids, 0])
-    pairs = zip(rows, places, strict=True)
-    return new_rows, [_standing_for(level_rows, place, ids, within) for level_rows, place in pairs]
+    offset = sequence.range(new_rows.nvals()) - out("GatherV2", [new_rows.starts(), ids, 0])
+    pairs = zip(rows, outputs, strict=True)
+    return new_rows, [_standing_for(level_rows, place, ids, offset) for level_rows, place in pairs]
 
 
-def _standing_for(rows: Rows, place: Output | None, ids: Output, within: Output) -> Output:
+def _standing_for(rows: Rows, output: Output | None, ids: Output, offset: Output) -> Output:
     """The value of an operand for each value of the result, by its row and place in that."""
-    owner = ids if place is None else out("GatherV2", [place, ids, 0])
+    owner = ids if output is None else out("GatherV2", [output, ids, 0])
     start = out("GatherV2", [rows.starts(), owner, 0])
     if rows.uniform is None or rows.static_uniform not in (None, 1):
-        return start + within
+        return start + offset
     if rows.static_uniform == 1:
         return start
-    unit = constant_of(np.array(1, within.dtype.base_dtype.numpy))
+    unit = constant_of(np.array(1, offset.dtype.base_dtype.numpy))
     single = out("Equal", [rows.uniform, unit])
-    return start + out("SelectV2", [single, out("ZerosLike", [within]), within])
+    return start + out("SelectV2", [single, out("ZerosLike", [offset]), offset])
 
 
 def _common_uniform(rows: Sequence[Rows], dtype: DType) -> Output | None:

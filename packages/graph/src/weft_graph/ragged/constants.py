@@ -91,12 +91,12 @@ def constant_value(
         raise errors.InvalidArgumentError(f"inner_shape must be known, got {inner_shape!r}")
     if not isinstance(pylist, list | tuple | np.ndarray):
         return _rank_0(pylist, element_type, ragged_rank, inner)
-    depth, most = _depths(pylist)
-    if depth is not None and most > depth:
+    depth, limit = _depths(pylist)
+    if depth is not None and limit > depth:
         raise errors.InvalidArgumentError(
-            f"the leaves of a ragged constant must be of one depth, got depths {depth} and {most}"
+            f"the leaves of a ragged constant must be of one depth, got depths {depth} and {limit}"
         )
-    rank = _ragged_rank(depth if depth is not None else most, ragged_rank, inner, depth is None)
+    rank = _ragged_rank(depth if depth is not None else limit, ragged_rank, inner, depth is None)
     rows, splits = _rows(pylist, rank)
     if inner is None:
         inner = _inner_shape(rows)
@@ -128,11 +128,11 @@ def _depths(value: Any) -> tuple[int | None, int]:
     if not isinstance(value, list | tuple):
         return 0, 0
     leaf: int | None = None
-    most = 0
+    limit = 0
     try:
         for item in value:
             depth, levels = _depths(item)
-            most = max(most, levels)
+            limit = max(limit, levels)
             if depth is not None:
                 if leaf is not None and depth != leaf:
                     raise errors.InvalidArgumentError(
@@ -142,7 +142,7 @@ def _depths(value: Any) -> tuple[int | None, int]:
                 leaf = depth
     except RecursionError:
         raise too_deep(value) from None
-    return (None if leaf is None else leaf + 1), most + 1
+    return (None if leaf is None else leaf + 1), limit + 1
 
 
 def _ragged_rank(depth: int, ragged_rank: int | None, inner: Any, empty: bool) -> int:

@@ -148,7 +148,7 @@ def _as(value: Output, dtype: DType) -> Output:
     return value if value.dtype.base_dtype is dtype else out("Cast", [value], {"DstT": dtype})
 
 
-def _unpadded(ragged: RaggedTensor, values: Output, places: Output, padding: Any) -> Output:
+def _unpadded(ragged: RaggedTensor, values: Output, output: Output, padding: Any) -> Output:
     """The lengths of uniform rows without the padding at their ends."""
     pad = convert_to_tensor(padding, values.dtype.base_dtype, "padding")
     inner = (static_rank(values) or 1) - 1
@@ -160,7 +160,7 @@ def _unpadded(ragged: RaggedTensor, values: Output, places: Output, padding: Any
     dtype = ragged.row_splits.dtype.base_dtype
     shape = out("Pack", [[ragged.nrows(), ragged.uniform_row_length]])
     grid = shapes.reshape(is_value, shape)
-    ends = out("SelectV2", [grid, places + 1, constant_of(np.array(0, dtype.numpy))])
+    ends = out("SelectV2", [grid, output + 1, constant_of(np.array(0, dtype.numpy))])
     zero = constant_of(np.array(0, dtype.numpy))
     return out("Maximum", [reduction.reduce_max(ends, axis=1), zero])
 

@@ -44,26 +44,26 @@ class Encoding:
     def __init__(self, value: Any, name: str, rank: int = 1) -> None:
         self.name = name
         self.array: Array | None = None
-        found = output_of(value)
-        if found is None:
+        output = output_of(value)
+        if output is None:
             keeps = isinstance(value, np.ndarray | np.generic) and value.dtype == np.int32
             try:
-                wanted = dtypes.int32 if keeps else dtypes.int64
-                found = convert_to_tensor(value, wanted, name.replace(" ", "_"))
+                int32 = dtypes.int32 if keeps else dtypes.int64
+                output = convert_to_tensor(value, int32, name.replace(" ", "_"))
             except errors.InvalidTypeError as error:
                 raise errors.InvalidTypeError(
                     f"{name} must be int32 or int64: {error.message}"
                 ) from error
-            if found.node.role is Role.CONSTANT:
-                self.array = found.node.attrs["value"]
-        if found.dtype.base_dtype not in SPLITS:
-            raise errors.InvalidTypeError(f"{name} must be int32 or int64, got {found!r}")
-        if found.dims is None:
-            found = identity.identity(found)
-            found.set_shape([None] * rank)
-        if len(found.dims or ()) != rank:
-            raise errors.InvalidArgumentError(f"{name} must have rank {rank}, got {found!r}")
-        self.output = found
+            if output.node.role is Role.CONSTANT:
+                self.array = output.node.attrs["value"]
+        if output.dtype.base_dtype not in SPLITS:
+            raise errors.InvalidTypeError(f"{name} must be int32 or int64, got {output!r}")
+        if output.dims is None:
+            output = identity.identity(output)
+            output.set_shape([None] * rank)
+        if len(output.dims or ()) != rank:
+            raise errors.InvalidArgumentError(f"{name} must have rank {rank}, got {output!r}")
+        self.output = output
 
     @property
     def dtype(self) -> DType:
@@ -87,8 +87,8 @@ class Count(Encoding):
         self._values = values
         self._dtype = dtype
         dims = values.dims
-        known = dims[0] if dims else None
-        self.array = None if known is None else np.array(known)
+        static_count = dims[0] if dims else None
+        self.array = None if static_count is None else np.array(static_count)
 
     @property
     def output(self) -> Output:  # type: ignore[override]  # created on use
@@ -118,12 +118,12 @@ class Checks:
         arrays = [part.array for part in parts]
         if all(array is not None for array in arrays):
             if not np.all(condition(*arrays)):
-                got = ", ".join(
+                actual = ", ".join(
                     f"{part.name} {np.array2string(array, threshold=8, separator=', ')}"
                     for part, array in zip(parts, arrays, strict=True)
                     if array is not None
                 )
-                raise errors.InvalidArgumentError(f"{label}, got {got}")
+                raise errors.InvalidArgumentError(f"{label}, got {actual}")
         elif self._validate:
             outputs = [part.output for part in parts]
             holds = reduction.reduce_all(condition(*outputs))
@@ -157,9 +157,9 @@ def _ascends(a: Any) -> Any:
 
 def same_type(*parts: Encoding | None) -> None:
     """Make all of them int64 where one of them is."""
-    there = [part for part in parts if part is not None]
-    if any(part.dtype is dtypes.int64 for part in there):
-        for part in there:
+    present = [part for part in parts if part is not None]
+    if any(part.dtype is dtypes.int64 for part in present):
+        for part in present:
             part.cast(dtypes.int64)
 
 
@@ -317,8 +317,8 @@ def _joined(checks: Checks, like: Encoding, parts: Sequence[Encoding]) -> Output
     arrays = [part.array for part in parts]
     checked = checks.after(like)
     if checked is like.output and all(array is not None for array in arrays):
-        known = [np.reshape(array, -1) for array in arrays if array is not None]
-        return like.vector(np.concatenate(known), "row_splits")
+        flat_arrays = [np.reshape(array, -1) for array in arrays if array is not None]
+        return like.vector(np.concatenate(flat_arrays), "row_splits")
     return concat(
         [shapes.reshape(checked if part is like else part.output, [-1]) for part in parts], 0
     )
@@ -353,8 +353,8 @@ def from_uniform(uniform_row_length: Any, values: Any, nrows: Any, validate: boo
         if rows > _MOST_KNOWN:
             return uniform_rows(checked, constant_of(np.array(rows, length.dtype.numpy)))
         splits = length.vector(np.arange(rows + 1) * size, "row_splits")
-        made = None if count is None else count.output
-        return Rows(splits, nrows=made, uniform=checked)
+        output = None if count is None else count.output
+        return Rows(splits, nrows=output, uniform=checked)
     if count is None:
         one = constant_of(np.array(1, length.dtype.numpy))
         number_of_rows = total.output // out("Maximum", [checked, one])

@@ -181,10 +181,10 @@ def boolean_mask(data: Any, mask: Any, name: str | None = None) -> Any:
             raise errors.InvalidArgumentError(
                 f"a mask must have a known rank, 1 at least, got {mask_value!r}"
             )
-        have = static_rank(values)
-        if have is not None and have < rank:
+        actual = static_rank(values)
+        if actual is not None and actual < rank:
             raise errors.InvalidArgumentError(
-                f"a mask of rank {rank} does not fit data of rank {have}"
+                f"a mask of rank {rank} does not fit data of rank {actual}"
             )
         return masked(values, mask_value)
 

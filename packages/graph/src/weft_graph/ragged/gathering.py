@@ -106,10 +106,10 @@ def _rows_apart(params: RaggedTensor, indices: Any, axis: int) -> Any:
     values = params.values
     owner = params.levels[0].ids()
     if isinstance(indices, RaggedTensor):
-        picked: Any = gathered_rows(indices, owner)
+        selected: Any = gathered_rows(indices, owner)
     else:
-        picked = out("GatherV2", [indices, owner, 0])
-    return params.with_values(gathered(values, picked, axis - 1, 1))
+        selected = out("GatherV2", [indices, owner, 0])
+    return params.with_values(gathered(values, selected, axis - 1, 1))
 
 
 def _splits_type(*values: Any) -> Any:
@@ -240,19 +240,19 @@ def _by_path(params: RaggedTensor, rows: Output, depth: int) -> Any:
     """Return the values that one index vector per row leads to."""
     dtype = params.row_splits.dtype.base_dtype
     rows = out("Cast", [rows], {"DstT": dtype})
-    place: Output = rows[:, 0]
+    row: Output = rows[:, 0]
     value: Any = params
     for level in range(1, depth):
         if not isinstance(value, RaggedTensor):
-            inner_indices = out("ConcatV2", [[shapes.expand_dims(place, 1), rows[:, level:]], 1])
+            inner_indices = out("ConcatV2", [[shapes.expand_dims(row, 1), rows[:, level:]], 1])
             return out("GatherNd", [value, inner_indices])
-        start = out("GatherV2", [value.row_starts(), place, 0])
-        length = out("GatherV2", [value.row_lengths(), place, 0])
+        start = out("GatherV2", [value.row_starts(), row, 0])
+        length = out("GatherV2", [value.row_lengths(), row, 0])
         inner = rows[:, level]
         fits = out("LogicalAnd", [inner >= 0, out("Less", [inner, length])])
-        place = out("SelectV2", [fits, start + inner, constant_of(np.array(-1, dtype.numpy))])
+        row = out("SelectV2", [fits, start + inner, constant_of(np.array(-1, dtype.numpy))])
         value = value.values
-    return gathered(value, place, 0, 0)
+    return gathered(value, row, 0, 0)
 
 
 # ------------------------------------------------------------------------------ masks

@@ -152,8 +152,8 @@ def _column(value: RaggedTensor, index: Any) -> Any:
     length = value.uniform_row_length
     assert length is not None
     index = out("Cast", [index], {"DstT": length.dtype}) if isinstance(index, Output) else index
-    within = sequence.range(length)[index]  # fails where it is out of range
-    places = value.row_starts() + within
+    offset = sequence.range(length)[index]  # fails where it is out of range
+    places = value.row_starts() + offset
     return out("GatherV2", [value.values, places, 0])
 
 
@@ -189,12 +189,12 @@ def _sliced_values(value: RaggedTensor, key: Any) -> RaggedTensor:
     ).outputs
     if value.levels[0].static_nrows is not None:
         splits.set_shape([value.levels[0].static_nrows + 1])
-    picked = (
+    selected = (
         gathered_rows(value.values, places)
         if isinstance(value.values, RaggedTensor)
         else out("GatherV2", [value.values, places, 0])
     )
-    return RaggedTensor(picked, Rows(splits))
+    return RaggedTensor(selected, Rows(splits))
 
 
 makers.register("getitem", getitem)

@@ -54,10 +54,10 @@ def rearranged(value: RaggedTensor, rows: Output | None, step: Step) -> RaggedTe
         )
         levels.append(new_rows)
         ids = new_rows.ids()
-        within = sequence.range(new_rows.nvals()) - out("GatherV2", [new_rows.starts(), ids, 0])
+        offset = sequence.range(new_rows.nvals()) - out("GatherV2", [new_rows.starts(), ids, 0])
         if step_result is not None:
-            within = step_result[1](within, out("GatherV2", [lengths, ids, 0]))
-        places = out("GatherV2", [starts, ids, 0]) + within
+            offset = step_result[1](offset, out("GatherV2", [lengths, ids, 0]))
+        places = out("GatherV2", [starts, ids, 0]) + offset
     flat: Any = value.flat_values
     if places is not None:
         flat = out("GatherV2", [flat, places, 0])
@@ -69,7 +69,7 @@ def rearranged(value: RaggedTensor, rows: Output | None, step: Step) -> RaggedTe
 # ------------------------------------------------------------------------------ joining
 
 
-def same_kind(values: Sequence[Any], least: int = 0) -> list[Any]:
+def same_kind(values: Sequence[Any], minimum: int = 0) -> list[Any]:
     """Values with equally many levels of rows, and splits of one type.
 
     Raises: InvalidArgumentError: a rank is not known, or ranks differ.
@@ -84,7 +84,7 @@ def same_kind(values: Sequence[Any], least: int = 0) -> list[Any]:
     ragged = [value for value in converted if isinstance(value, RaggedTensor)]
     types = {value.row_splits.dtype.base_dtype for value in ragged}
     dtype = dtypes.int32 if types == {dtypes.int32} else dtypes.int64
-    depth = max([least, *[value.ragged_rank for value in ragged]])
+    depth = max([minimum, *[value.ragged_rank for value in ragged]])
     converted = [
         value.with_row_splits_dtype(dtype) if isinstance(value, RaggedTensor) else value
         for value in converted
@@ -304,8 +304,8 @@ def _tile(call: Call) -> Any:
             return None
         zero = constant_of(np.array(0, dtype.numpy))
 
-        def repeated(place: Output, length: Output) -> Output:
-            return place % out("Maximum", [length, zero + 1])
+        def repeated(output: Output, length: Output) -> Output:
+            return output % out("Maximum", [length, zero + 1])
 
         return lengths * times[axis], repeated
 

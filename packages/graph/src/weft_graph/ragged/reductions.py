@@ -52,8 +52,8 @@ def reduced(call: Call, segments: Segments) -> Any:
     assert rank is not None
     if len(axes) == rank:
         flat = value.flat_values
-        every = np.arange(len(flat.dims), dtype=np.int32)
-        (scalar_result,) = call.plain(flat, constant_of(every), keep_dims=False)
+        interval = np.arange(len(flat.dims), dtype=np.int32)
+        (scalar_result,) = call.plain(flat, constant_of(interval), keep_dims=False)
         unit_shape = constant_of(np.ones(rank, np.int32))
         return shapes.reshape(scalar_result, unit_shape) if keep else scalar_result
     for dim in reversed(axes):

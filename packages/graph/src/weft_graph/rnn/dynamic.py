@@ -73,8 +73,8 @@ def dynamic_rnn(
       TensorShape([Dimension(2), Dimension(5), Dimension(8)])
     """
     assert_like_rnncell("cell", cell)
-    with variable_scope(scope or "rnn") as opened:
-        opened.cache_reads()
+    with variable_scope(scope or "rnn") as var_scope:
+        var_scope.cache_reads()
         inputs = nest.map_structure(convert_to_tensor, inputs)
         if not time_major:
             inputs = nest.map_structure(transpose_batch_time, inputs)
@@ -243,13 +243,13 @@ def bidirectional_dynamic_rnn(
         )
 
     with variable_scope(scope or "bidirectional_rnn"):
-        with variable_scope("fw") as opened:
+        with variable_scope("fw") as var_scope:
             forward, state_fw = dynamic_rnn(
-                cell_fw, inputs, sequence_length, initial_state_fw, *options, opened
+                cell_fw, inputs, sequence_length, initial_state_fw, *options, var_scope
             )
-        with variable_scope("bw") as opened:
+        with variable_scope("bw") as var_scope:
             backward, state_bw = dynamic_rnn(
-                cell_bw, turned(inputs), sequence_length, initial_state_bw, *options, opened
+                cell_bw, turned(inputs), sequence_length, initial_state_bw, *options, var_scope
             )
         backward = turned(backward)
     return (forward, backward), (state_fw, state_bw)
@@ -311,8 +311,8 @@ def raw_rnn(
     assert_like_rnncell("cell", cell)
     if not callable(loop_fn):
         raise errors.InvalidTypeError(f"loop_fn must be callable, got {loop_fn!r}")
-    with variable_scope(scope or "rnn") as opened:
-        opened.cache_reads()
+    with variable_scope(scope or "rnn") as var_scope:
+        var_scope.cache_reads()
         raw = _RawLoop(cell, loop_fn)
         *_, arrays, state, loop_state = while_loop(
             lambda time, finished, *_: comparison.logical_not(reduction.reduce_all(finished)),
@@ -385,7 +385,7 @@ class _RawLoop:
         nest.assert_same_structure(state, new_state)
         nest.assert_same_structure(self._cell.output_size, output)
         following = time + 1
-        ended, next_input, next_state, emit, next_loop_state = self._loop_fn(
+        is_finished, next_input, next_state, emit, next_loop_state = self._loop_fn(
             following, output, new_state, loop_state if self.has_loop_state else None
         )
         nest.assert_same_structure(state, next_state)
@@ -394,7 +394,7 @@ class _RawLoop:
         written = nest.map_structure(lambda array, value: array.write(time, value), arrays, emit)
         return (
             following,
-            comparison.logical_or(finished, ended),
+            comparison.logical_or(finished, is_finished),
             next_input,
             written,
             copy_through(finished, state, next_state),

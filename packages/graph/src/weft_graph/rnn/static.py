@@ -61,8 +61,8 @@ def static_rnn(
         raise errors.InvalidTypeError(f"inputs must be a list of tensors, got {inputs!r}")
     if not inputs:
         raise errors.InvalidArgumentError("static_rnn requires at least one input")
-    with variable_scope(scope or "rnn") as opened:
-        opened.cache_reads()
+    with variable_scope(scope or "rnn") as var_scope:
+        var_scope.cache_reads()
         inputs = nest.map_structure(convert_to_tensor, inputs)
         batch_size = _checked_batch_size(nest.flatten(inputs))
         state = initial_state
@@ -72,7 +72,7 @@ def static_rnn(
         outputs = []
         for time, step_input in enumerate(inputs):
             if time:
-                opened.reuse_variables()
+                var_scope.reuse_variables()
             output, state = step(time, step_input, state)
             outputs.append(output)
     return outputs, state
@@ -208,14 +208,14 @@ def static_bidirectional_rnn(
     assert_like_rnncell("cell_fw", cell_fw)
     assert_like_rnncell("cell_bw", cell_bw)
     with variable_scope(scope or "bidirectional_rnn"):
-        with variable_scope("fw") as opened:
+        with variable_scope("fw") as var_scope:
             forward, state_fw = static_rnn(
-                cell_fw, inputs, initial_state_fw, dtype, sequence_length, opened
+                cell_fw, inputs, initial_state_fw, dtype, sequence_length, var_scope
             )
-        with variable_scope("bw") as opened:
+        with variable_scope("bw") as var_scope:
             reversed_inputs = _reversed(inputs, sequence_length)
             backward, state_bw = static_rnn(
-                cell_bw, reversed_inputs, initial_state_bw, dtype, sequence_length, opened
+                cell_bw, reversed_inputs, initial_state_bw, dtype, sequence_length, var_scope
             )
     backward = _reversed(backward, sequence_length)
     flat = zip(nest.flatten(forward), nest.flatten(backward), strict=True)
@@ -236,5 +236,5 @@ def _reversed(values: Sequence[Any], lengths: Any) -> list[Any]:
 def _reversed_to_ends(column: Sequence[Any], lengths: Any) -> list[Output]:
     joined = join.stack(column)
     attrs = {"seq_dim": 0, "batch_dim": 1}
-    turned = out("ReverseSequence", [joined, lengths_of(lengths)], attrs)
-    return join.unstack(turned, num=len(column))
+    reversed_value = out("ReverseSequence", [joined, lengths_of(lengths)], attrs)
+    return join.unstack(reversed_value, num=len(column))

@@ -122,5 +122,5 @@ def _check_added(node: Node) -> None:
         raise _refused(node, f"_used must be places among its {len(node.outputs)} outputs")
 
 
-def _refused(node: Node, why: str) -> errors.InvalidArgumentError:
-    return errors.InvalidArgumentError(f"no part of a step: {why}", op=node.type, node=node.name)
+def _refused(node: Node, reason: str) -> errors.InvalidArgumentError:
+    return errors.InvalidArgumentError(f"no part of a step: {reason}", op=node.type, node=node.name)

@@ -250,10 +250,10 @@ class _Segment:
     def _refuse_outputs(self, node: Node, kind: _Kind, index: int) -> NoReturn:
         start, end = self._output_ends[index], self._output_ends[index + 1]
         numbers = self._columns["output_type"][start:end].tolist()
-        got = [TYPES[number].name if number in TYPES else number for number in numbers]
-        want = [dtype.name for dtype in kind.signature.outputs]
+        actual = [TYPES[number].name if number in TYPES else number for number in numbers]
+        expected = [dtype.name for dtype in kind.signature.outputs]
         raise errors.InvalidArgumentError(
-            f"outputs of types {got}, where the op has {want}", op=node.type, node=node.name
+            f"outputs of types {actual}, where the op has {expected}", op=node.type, node=node.name
         )
 
     def _check_names(self, names: Sequence[str], internal: bool) -> None:
@@ -306,8 +306,8 @@ class _Segment:
         nodes = columns["input_node"].astype(np.int64) - self._first
         ports = columns["input_port"]
         counts = np.diff(np.array(self._output_ends, np.int64))
-        wrong = (nodes >= 0) & (ports >= counts[np.maximum(nodes, 0)]) if nodes.size else nodes
-        for index in np.flatnonzero(wrong).tolist():
+        is_invalid = (nodes >= 0) & (ports >= counts[np.maximum(nodes, 0)]) if nodes.size else nodes
+        for index in np.flatnonzero(is_invalid).tolist():
             columns.refuse("input_port", f"the node has {counts[nodes[index]]} outputs", index)
         for index in np.flatnonzero(nodes < 0).tolist():
             count = len(self._graph.nodes[columns["input_node"][index]].outputs)

@@ -64,10 +64,10 @@ class Source:
                 larger = _aligned_empty(min(count, 2 * buffer.size))
                 larger[:filled] = buffer
                 buffer = larger
-            got = self._file.readinto(buffer[filled:].data)
-            if not got:
+            readinto = self._file.readinto(buffer[filled:].data)
+            if not readinto:
                 break
-            filled += got
+            filled += readinto
         return buffer[:filled]
 
 

@@ -46,9 +46,9 @@ def dct(
       array([12.   , -3.464,  0.   ], dtype=float32)
     """
     _check(type, n, axis, norm)
-    with scope(name, "dct") as within:
+    with scope(name, "dct") as scope_name:
         value = convert_to_tensor(input, preferred_dtype=dtypes.float32)
-        return out("Identity", [_transformed(value, type, n, norm)], name=within)
+        return out("Identity", [_transformed(value, type, n, norm)], name=scope_name)
 
 
 def idct(
@@ -75,10 +75,10 @@ def idct(
       array([1., 2., 3.], dtype=float32)
     """
     _check(type, n, axis, norm)
-    with scope(name, "idct") as within:
+    with scope(name, "idct") as scope_name:
         value = convert_to_tensor(input, preferred_dtype=dtypes.float32)
         inverse = {1: 1, 2: 3, 3: 2, 4: 4}[type]
-        return out("Identity", [_transformed(value, inverse, n, norm)], name=within)
+        return out("Identity", [_transformed(value, inverse, n, norm)], name=scope_name)
 
 
 def _check(type: int, n: int | None, axis: int, norm: str | None) -> None:
@@ -141,8 +141,10 @@ def _second(value: Output, size: Size) -> Output:
 
 
 def _third(value: Output, size: Size) -> Output:
-    turned = out("Mul", [casting.complex(value, out("ZerosLike", [value])), _turns(size, value, 1)])
-    result = fft.irfft(turned, out("Pack", [[2 * size]]))[..., :size]
+    rotated = out(
+        "Mul", [casting.complex(value, out("ZerosLike", [value])), _turns(size, value, 1)]
+    )
+    result = fft.irfft(rotated, out("Pack", [[2 * size]]))[..., :size]
     return out("Mul", [result, _number(2 * size, value)])
 
 

@@ -53,7 +53,7 @@ def frame(
       array([[1, 2, 3],
              [3, 4, 5]], dtype=int32)
     """
-    with scope(name, "frame") as within:
+    with scope(name, "frame") as scope_name:
         value = convert_to_tensor(signal)
         length = checked_size(frame_length, "frame_length")
         step = checked_size(frame_step, "frame_step")
@@ -64,7 +64,7 @@ def frame(
             value = padded(value, at_least(0, length + step * (frames - 1) - size), dim, pad_value)
         else:
             frames = at_least(0, 1 + (size - length) // step)
-        return _gathered(value, dim, frames, length, step, within)
+        return _gathered(value, dim, frames, length, step, scope_name)
 
 
 def _from_the_end(value: Output, axis: int) -> int:
@@ -108,8 +108,8 @@ def _beginning(value: Output, dim: int, count: Size) -> Output:
     if value.dims is not None and value.dims[dim] == count:
         return value
     index = (..., slice(count), *[slice(None)] * (-dim - 1))
-    picked: Output = value[index]
-    return picked
+    output: Output = value[index]
+    return output
 
 
 def overlap_and_add(signal: Any, frame_step: Any, name: str | None = None) -> Output:
@@ -125,7 +125,7 @@ def overlap_and_add(signal: Any, frame_step: Any, name: str | None = None) -> Ou
       >>> wf.Session().run(wf.signal.overlap_and_add([[1, 1, 1], [2, 2, 2]], 2))
       array([1, 1, 3, 2, 2], dtype=int32)
     """
-    with scope(name, "overlap_and_add") as within:
+    with scope(name, "overlap_and_add") as scope_name:
         value = convert_to_tensor(signal)
         shape_rules.with_rank_at_least(value.dims, 2, "signal")
         step = checked_size(frame_step, "frame_step")
@@ -135,12 +135,12 @@ def overlap_and_add(signal: Any, frame_step: Any, name: str | None = None) -> Ou
         split = reshaped(padded(value, parts * step - length), *lead, frames, parts, step)
         # Part p of frame f belongs into row f + p. Where each part has `parts` rows more than there
         # are frames, and the flattened rows are cut to one less, part p moves down by p rows.
-        moved = padded(_exchanged(split), parts, -2)
-        flat = reshaped(moved, *lead, parts * (frames + parts), step)
+        shifted = padded(_exchanged(split), parts, -2)
+        flat = reshaped(shifted, *lead, parts * (frames + parts), step)
         skewed = reshaped(_beginning(flat, -2, parts * rows), *lead, parts, rows, step)
         summed = reshaped(reduction.reduce_sum(skewed, -3), *lead, rows * step)
         result_signal = _beginning(summed, -1, at_least(0, (frames - 1) * step + length))
-        return out("Identity", [result_signal], name=within)
+        return out("Identity", [result_signal], name=scope_name)
 
 
 def _exchanged(value: Output) -> Output:

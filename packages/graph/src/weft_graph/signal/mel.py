@@ -58,7 +58,7 @@ def linear_to_mel_weight_matrix(
              [0.   , 0.   ]], dtype=float32)
     """
     element_type = _checked(num_mel_bins, sample_rate, lower_edge_hertz, upper_edge_hertz, dtype)
-    with scope(name, "linear_to_mel_weight_matrix") as within:
+    with scope(name, "linear_to_mel_weight_matrix") as scope_name:
         bins = checked_size(num_spectrogram_bins, "num_spectrogram_bins")
         nyquist = cast(sample_rate, dtypes.float64) / 2.0
         hertz = linspace(cast(0, dtypes.float64), nyquist, bins)[1:]
@@ -70,7 +70,7 @@ def linear_to_mel_weight_matrix(
         rising = (frequencies - lower) / (middle - lower)
         falling = (upper - frequencies) / (upper - middle)
         weights = out("Maximum", [0.0, out("Minimum", [rising, falling])])
-        return cast(out("Pad", [weights, [[1, 0], [0, 0]]]), element_type, within)
+        return cast(out("Pad", [weights, [[1, 0], [0, 0]]]), element_type, scope_name)
 
 
 def _checked(bands: int, rate: Any, lower: float, upper: float, dtype: Any) -> dtypes.DType:
@@ -114,11 +114,11 @@ def mfccs_from_log_mel_spectrograms(log_mel_spectrograms: Any, name: str | None 
       >>> np.round(wf.Session().run(coefficients), 3)
       array([[2., 0.]], dtype=float32)
     """
-    with scope(name, "mfccs_from_log_mel_spectrograms") as within:
+    with scope(name, "mfccs_from_log_mel_spectrograms") as scope_name:
         value = convert_to_tensor(log_mel_spectrograms, preferred_dtype=dtypes.float32)
         shape_rules.with_rank_at_least(value.dims, 1, "log_mel_spectrograms")
         bands = size_of(value, -1)
         if bands is not None and isinstance(bands, int) and bands < 1:
             raise errors.InvalidArgumentError(f"requires at least one band, got {value!r}")
         scale = out("Rsqrt", [cast(bands * 2, value.dtype.base_dtype)])
-        return out("Mul", [dct(value, 2), scale], name=within)
+        return out("Mul", [dct(value, 2), scale], name=scope_name)

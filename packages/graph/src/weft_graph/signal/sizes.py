@@ -21,17 +21,17 @@ def size_of(value: Output, axis: int) -> Size:
     return out("Shape", [value])[axis] if static is None else static
 
 
-def checked_size(value: Any, label: str, least: int = 1) -> Size:
+def checked_size(value: Any, label: str, minimum: int = 1) -> Size:
     """A length that a caller gave.
 
-    Raises: InvalidArgumentError: it is not of rank 0, or is known and below `least`.
+    Raises: InvalidArgumentError: it is not of rank 0, or is known and below `minimum`.
     """
     tensor = convert_to_tensor(value, dtypes.int32)
     if tensor.dims not in ((), None):
         raise errors.InvalidArgumentError(f"{label} must be one integer, got {tensor!r}")
     static = constant_int(tensor)
-    if static is not None and static < least:
-        raise errors.InvalidArgumentError(f"{label} must be at least {least}, got {static}")
+    if static is not None and static < minimum:
+        raise errors.InvalidArgumentError(f"{label} must be at least {minimum}, got {static}")
     return tensor if static is None else static
 
 
@@ -80,9 +80,9 @@ def padded(value: Output, after: Size, axis: int = -1, filler: Any = None) -> Ou
     return out("PadV2", [value, paddings, convert_to_tensor(filler, value.dtype.base_dtype)])
 
 
-def at_least(least: int, size: Size) -> Size:
+def at_least(minimum: int, size: Size) -> Size:
     """The larger one of an integer and a size."""
-    return max(least, size) if isinstance(size, int) else out("Maximum", [least, size])
+    return max(minimum, size) if isinstance(size, int) else out("Maximum", [minimum, size])
 
 
 def cast(value: Any, dtype: dtypes.DType, name: str | None = None) -> Output:

@@ -48,7 +48,7 @@ def stft(
              [ 2.+0.j, -1.+0.j,  0.+0.j],
              [ 2.+0.j, -1.+0.j,  0.+0.j]], dtype=complex64)
     """
-    with scope(name, "stft") as within:
+    with scope(name, "stft") as scope_name:
         value = convert_to_tensor(signals, preferred_dtype=dtypes.float32)
         length = checked_size(frame_length, "frame_length")
         size = _transform_length(fft_length, length)
@@ -56,7 +56,7 @@ def stft(
         window = window_of(window_fn, length, frames.dtype.base_dtype)
         if window is not None:
             frames = out("Mul", [frames, window])
-        return fft.rfft(frames, out("Pack", [[size]]), within)
+        return fft.rfft(frames, out("Pack", [[size]]), scope_name)
 
 
 def _transform_length(fft_length: Any, length: Size) -> Size:
@@ -86,7 +86,7 @@ def inverse_stft_window_fn(
     """
 
     def inverse_window(frame_length: Any, dtype: Any) -> Output:
-        with scope(name, "inverse_stft_window_fn") as within:
+        with scope(name, "inverse_stft_window_fn") as scope_name:
             length = checked_size(frame_length, "frame_length")
             step = checked_size(frame_step, "frame_step")
             element_type = dtypes.as_dtype(dtype)
@@ -97,7 +97,7 @@ def inverse_stft_window_fn(
             squares = reshaped(padded(out("Square", [forward]), parts * step - length), parts, step)
             total = reduction.reduce_sum(squares, 0, keepdims=True)
             everywhere = reshaped(out("Tile", [total, out("Pack", [[parts, 1]])]), parts * step)
-            return out("RealDiv", [forward, everywhere[:length]], name=within)
+            return out("RealDiv", [forward, everywhere[:length]], name=scope_name)
 
     return inverse_window
 
@@ -129,7 +129,7 @@ def inverse_stft(
       >>> np.abs(np.round(wf.Session().run(back), 3))
       array([0., 0., 1., 2., 3., 4., 0., 0.], dtype=float32)
     """
-    with scope(name, "inverse_stft") as within:
+    with scope(name, "inverse_stft") as scope_name:
         value = convert_to_tensor(stfts, preferred_dtype=dtypes.complex64)
         if not value.dtype.is_complex:
             raise errors.InvalidTypeError(f"stfts must be complex, got {value!r}")
@@ -141,7 +141,7 @@ def inverse_stft(
         window = window_of(window_fn, length, frames.dtype.base_dtype)
         if window is not None:
             frames = out("Mul", [frames, window])
-        return overlap_and_add(frames, frame_step, within)
+        return overlap_and_add(frames, frame_step, scope_name)
 
 
 def mdct(
@@ -170,7 +170,7 @@ def mdct(
              [-1.396,  0.229],
              [-1.396,  0.229]], dtype=float32)
     """
-    with scope(name, "mdct") as within:
+    with scope(name, "mdct") as scope_name:
         value = convert_to_tensor(signals, preferred_dtype=dtypes.float32)
         length = checked_size(frame_length, "frame_length")
         if isinstance(length, int) and length % 4:
@@ -178,7 +178,7 @@ def mdct(
         frames = _windowed(frame(value, length, length // 2, pad_end), window_fn, length)
         a, b, c, d = join.split(frames, 4, -1)
         folded = [out("Neg", [_reversed(c) + d]), out("Sub", [a, _reversed(b)])]
-        return dct(out("ConcatV2", [folded, -1]), 4, norm=norm, name=within)
+        return dct(out("ConcatV2", [folded, -1]), 4, norm=norm, name=scope_name)
 
 
 def _windowed(frames: Output, window_fn: Window, length: Size) -> Output:
@@ -206,7 +206,7 @@ def inverse_mdct(
       >>> np.abs(np.round(wf.Session().run(wf.signal.inverse_mdct(frames)), 3))
       array([0., 0., 1., 2., 3., 4., 0., 0.], dtype=float32)
     """
-    with scope(name, "inverse_mdct") as within:
+    with scope(name, "inverse_mdct") as scope_name:
         value = convert_to_tensor(mdcts, preferred_dtype=dtypes.float32)
         shape_rules.with_rank_at_least(value.dims, 2, "mdcts")
         half = size_of(value, -1)
@@ -218,4 +218,4 @@ def inverse_mdct(
         parts = [second, out("Neg", [_reversed(second)]), out("Neg", [_reversed(first)]),
                  out("Neg", [first])]  # fmt: skip
         windowed = _windowed(out("ConcatV2", [parts, -1]), window_fn, half * 2)
-        return overlap_and_add(windowed, half, within)
+        return overlap_and_add(windowed, half, scope_name)

@@ -70,7 +70,7 @@ def hamming_window(
 
 
 def _raised_cosine(length: Any, periodic: Any, dtype: Any, a: float, name: str) -> Output:
-    with scope(name, name) as within:
+    with scope(name, name) as scope_name:
         size, element_type = _parameters(length, dtype)
         even = out("Sub", [1, out("FloorMod", [size, 2])])
         is_periodic_and_even = out("Mul", [cast(periodic, dtypes.int32), even])
@@ -79,7 +79,7 @@ def _raised_cosine(length: Any, periodic: Any, dtype: Any, a: float, name: str) 
         angle = out("Mul", [_positions(size), out("RealDiv", [2 * math.pi, _double(steps)])])
         fade = out("Mul", [1 - a, out("Cos", [angle])])
         value = out("SelectV2", [out("Equal", [size, 1]), 1.0, out("Sub", [a, fade])])
-        return cast(value, element_type, within)
+        return cast(value, element_type, scope_name)
 
 
 def _parameters(length: Any, dtype: Any) -> tuple[Size, dtypes.DType]:
@@ -116,9 +116,9 @@ def kaiser_window(
       >>> np.round(wf.Session().run(wf.signal.kaiser_window(3, beta=2.0)), 3)
       array([0.439, 1.   , 0.439], dtype=float32)
     """
-    with scope(name, "kaiser_window") as within:
+    with scope(name, "kaiser_window") as scope_name:
         size, element_type = _parameters(window_length, dtype)
-        return cast(_kaiser(size, beta), element_type, within)
+        return cast(_kaiser(size, beta), element_type, scope_name)
 
 
 def _kaiser(size: Size, beta: Any) -> Output:
@@ -152,13 +152,13 @@ def kaiser_bessel_derived_window(
       >>> np.round(wf.Session().run(wf.signal.kaiser_bessel_derived_window(4, beta=2.0)), 3)
       array([0.483, 0.875, 0.875, 0.483], dtype=float32)
     """
-    with scope(name, "kaiser_bessel_derived_window") as within:
+    with scope(name, "kaiser_bessel_derived_window") as scope_name:
         size, element_type = _parameters(window_length, dtype)
         half = out("FloorDiv", [size, 2])
         sums = out("Cumsum", [_kaiser(out("AddV2", [half, 1]), beta), 0])
         rising = out("Sqrt", [out("RealDiv", [sums[:-1], sums[-1]])])
         window = out("ConcatV2", [[rising, out("ReverseV2", [rising, [0]])], 0])
-        return cast(window, element_type, within)
+        return cast(window, element_type, scope_name)
 
 
 def vorbis_window(
@@ -176,12 +176,12 @@ def vorbis_window(
       >>> np.round(wf.Session().run(wf.signal.vorbis_window(4)), 3)
       array([0.228, 0.974, 0.974, 0.228], dtype=float32)
     """
-    with scope(name, "vorbis_window") as within:
+    with scope(name, "vorbis_window") as scope_name:
         size, element_type = _parameters(window_length, dtype)
         middle = out("AddV2", [_positions(size), 0.5])
         sine = out("Sin", [out("Mul", [middle, out("RealDiv", [math.pi, _double(size)])])])
         value = out("Sin", [out("Mul", [math.pi / 2, out("Square", [sine])])])
-        return cast(value, element_type, within)
+        return cast(value, element_type, scope_name)
 
 
 def window_of(function: Any, length: Size, dtype: dtypes.DType) -> Output | None:

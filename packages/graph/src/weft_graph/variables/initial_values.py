@@ -73,10 +73,10 @@ def _guard_node(
         return
     if not any(source in copies for source in node.inputs):
         return
-    twin = graph.add_copy(
+    counterpart = graph.add_copy(
         node,
         graph.unique_name(f"{node.name.replace('/', '_')}_{suffix}"),
         tuple([copies.get(source, source) for source in node.inputs]),
         {key: item for key, item in node.attrs.items() if key != "_class"},
     )
-    copies.update(zip(node.outputs, twin.outputs, strict=True))
+    copies.update(zip(node.outputs, counterpart.outputs, strict=True))

@@ -179,8 +179,8 @@ class RefVariable(Variable):
         graph = (
             current_graph if current_graph.outermost is self._graph else self._graph
         )  # a body has its own scopes
-        waits = [node for scope in graph.scopes.controls for node in scope.nodes]
-        return self._read() if waits and self._may_follow_an_update(waits) else self._snapshot
+        controls = [node for scope in graph.scopes.controls for node in scope.nodes]
+        return self._read() if controls and self._may_follow_an_update(controls) else self._snapshot
 
     def _may_follow_an_update(self, nodes: Sequence[Node]) -> bool:
         if any(node.graph is not self._graph for node in nodes):

@@ -502,13 +502,15 @@ class variable_scope:  # noqa: N801 - TensorFlow's public name
                 name_scope = name_or_scope.name.split("/")[-1]
             if not self._auxiliary or not name_scope:
                 name_scope = graph.scopes.name_prefix
-            with graph.name_scope(name_scope or None) as opened:
+            with graph.name_scope(name_scope or None) as original_name_scope:
                 if name_or_scope is None:
                     assert self._default_name is not None
                     name_or_scope = _unique_scope(graph, self._default_name)
                 elif not isinstance(name_or_scope, str):
-                    opened = name_or_scope.original_name_scope
-                with pure_variable_scope(name_or_scope, opened, **self._settings) as scope:
+                    original_name_scope = name_or_scope.original_name_scope
+                with pure_variable_scope(
+                    name_or_scope, original_name_scope, **self._settings
+                ) as scope:
                     yield scope
 
 

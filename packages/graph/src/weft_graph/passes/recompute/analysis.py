@@ -153,12 +153,12 @@ class Analysis:
 
     def _savings(self) -> list[int]:
         sizes, used_backward = self.values.sizes, self.wanted
-        every = [
+        interval = [
             sum([sizes[v] for v in created if used_backward[v]]) if movable else 0
             for created, movable in zip(self.values.makes, self.movable, strict=True)
         ]
-        least = min(_SMALL, sum(every) // 256)
-        return [size if size > least else 0 for size in every]
+        minimum = min(_SMALL, sum(interval) // 256)
+        return [size if size > minimum else 0 for size in interval]
 
     # ------------------------------------------------------------------ groups and plans
 
@@ -226,7 +226,7 @@ class Analysis:
         for group in groups:
             starts.setdefault(group.start, []).append(group)
         reads: list[Sequence[int]] = []
-        makes: list[Sequence[int]] = []
+        produced: list[Sequence[int]] = []
         places: list[int] = []
 
         def number(source: Output, group: Group | None) -> int:
@@ -238,18 +238,18 @@ class Analysis:
             for group in starts.get(i, ()):
                 for j in group.members:
                     reads.append([number(s, group) for s in self.nodes[j].inputs])
-                    makes.append([value + more for value in self.values.makes[j]])
+                    produced.append([value + more for value in self.values.makes[j]])
                     places.append(self._places[j])
             if self.backward[i]:
                 reads.append([number(source, None) for source in node.inputs])
             else:
                 reads.append(self.values.reads[i])
-            makes.append(self.values.makes[i])
+            produced.append(self.values.makes[i])
             places.append(self._places[i])
-        sizes, moved = self.values.sizes * 2, self.values.moved * 2
-        spread = on_devices(reads, makes, sizes, moved, places, self._spaces)
-        most = peaks(*spread[:3], self.values.kept, spread[3])
-        return {name: peak for name, (peak, _) in zip(self._numbers, most, strict=False)}
+        sizes, moved_bytes = self.values.sizes * 2, self.values.moved * 2
+        limits = on_devices(reads, produced, sizes, moved_bytes, places, self._spaces)
+        limit = peaks(*limits[:3], self.values.kept, limits[3])
+        return {name: peak for name, (peak, _) in zip(self._numbers, limit, strict=False)}
 
 
 def is_hinted(node: Node) -> bool:

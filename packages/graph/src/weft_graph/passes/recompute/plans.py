@@ -146,16 +146,16 @@ def _wins(analysis: Analysis, group: Group) -> bool:
 def _segmentations(analysis: Analysis, hinted: set[int], crossing: Sequence[int]) -> list[Plan]:
     """Plans with different numbers of checkpoints: powers of two, and others near the best."""
     count = sum([bool(saved) for saved in analysis.saved])
-    most = min(count, 4 * math.isqrt(count) + 4)
+    limit = min(count, 4 * math.isqrt(count) + 4)
     plans_by_size: dict[int, Plan] = {}
 
     def look_at(number: int) -> None:
-        if 2 <= number <= most and number not in plans_by_size:
+        if 2 <= number <= limit and number not in plans_by_size:
             cuts = _cuts(analysis, crossing, number)
             plans_by_size[number] = analysis.plan(_segments(analysis, cuts, hinted))
 
     number = 2
-    while number <= most:
+    while number <= limit:
         look_at(number)
         number *= 2
     for shift in (4, 8):

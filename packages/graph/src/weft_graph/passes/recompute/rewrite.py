@@ -48,8 +48,8 @@ def recompute(
       run_order: puts live nodes into the order in which they will run; as they are by default.
     Returns: the number of nodes copied.
     """
-    least = MemoryLimits({"": 0})
-    analysis = Analysis(step, scope, bytes_of or static_bytes, memory or least, run_order)
+    minimum = MemoryLimits({"": 0})
+    analysis = Analysis(step, scope, bytes_of or static_bytes, memory or minimum, run_order)
     if not analysis.has_gradients:
         return 0
     plan = chosen(analysis, candidates, memory is not None)
@@ -84,25 +84,25 @@ class _Rewriter:
 
     def _copy(self, group: Group) -> list[Node]:
         nodes = self._analysis.nodes
-        mine: dict[Output, Output] = {}
+        outputs: dict[Output, Output] = {}
         copies: list[Node] = []
         for i in group.members:
-            inputs = tuple([mine.get(source, source) for source in nodes[i].inputs])
-            twin = self._twin(nodes[i], inputs)
-            if not any([source in mine for source in nodes[i].inputs]):
+            inputs = tuple([outputs.get(source, source) for source in nodes[i].inputs])
+            counterpart = self._twin(nodes[i], inputs)
+            if not any([source in outputs for source in nodes[i].inputs]):
                 self._step.graph.set_control_inputs(
-                    twin, [nodes[group.trigger]], reason="recompute"
+                    counterpart, [nodes[group.trigger]], reason="recompute"
                 )
-            mine.update(zip(nodes[i].outputs, twin.outputs, strict=True))
-            copies.append(twin)
-        self._copies.update(mine)
+            outputs.update(zip(nodes[i].outputs, counterpart.outputs, strict=True))
+            copies.append(counterpart)
+        self._copies.update(outputs)
         return copies
 
     def _twin(self, node: Node, inputs: tuple[Output, ...]) -> Node:
         graph = self._step.graph
-        twin = graph.add_copy(node, graph.unique_name(node.name + SUFFIX), inputs)
-        twin.device = node.device
-        return twin
+        counterpart = graph.add_copy(node, graph.unique_name(node.name + SUFFIX), inputs)
+        counterpart.device = node.device
+        return counterpart
 
     def _use_copies(self, node: Node) -> None:
         for position, source in enumerate(node.inputs):

@@ -61,8 +61,8 @@ class RNNCell(Layer):
         Returns: the output, of shape (B, *output_size), and the next state.
         """
         outer = get_variable_scope() if scope is None else scope
-        with variable_scope(outer, custom_getter=self._noting_getter) as opened:
-            return super().__call__(inputs, state, scope=None if scope is None else opened)
+        with variable_scope(outer, custom_getter=self._noting_getter) as var_scope:
+            return super().__call__(inputs, state, scope=None if scope is None else var_scope)
 
     def _noting_getter(self, getter: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Get a variable and count it among the cell's."""

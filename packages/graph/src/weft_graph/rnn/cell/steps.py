@@ -213,5 +213,5 @@ def past_ends(sequence_length: Output, steps: int) -> list[Output]:
     """For each of `steps` steps, which sequences have ended: bool, shape (B,)."""
     kind = sequence_length.dtype.base_dtype
     times = constant_of(np.arange(steps, dtype=kind.numpy)[:, None], kind, name="times")
-    ended = out("GreaterEqual", [times, sequence_length], name="past_end")
-    return join.unstack(ended, num=steps)
+    is_finished = out("GreaterEqual", [times, sequence_length], name="past_end")
+    return join.unstack(is_finished, num=steps)
