@@ -161,15 +161,15 @@ class _Probe:
 
     def numeric(self, x: Any, point: Array, delta: float) -> Array:
         """Column by column of x: one central difference for each real number in x."""
-        moved = point.copy()
-        reals = _as_reals(moved, x.dtype)
+        shifted = point.copy()
+        reals = _as_reals(shifted, x.dtype)
         rows = []
         for row in range(reals.size):
             start = reals[row].copy()
             reals[row] = start + reals.dtype.type(delta)
-            above, high = reals[row], self._y(x, moved)
+            above, high = reals[row], self._y(x, shifted)
             reals[row] = start - reals.dtype.type(delta)
-            below, low = reals[row], self._y(x, moved)
+            below, low = reals[row], self._y(x, shifted)
             # The actual step: rounding makes it differ from twice delta.
             rows.append((high - low) / (np.float64(above) - np.float64(below)))
             reals[row] = start

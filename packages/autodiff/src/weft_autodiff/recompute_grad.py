@@ -305,9 +305,9 @@ class _RegionCopy(BodyCopy):
             return [builder.constant_of(node.attrs["value"], node.attrs["dtype"])]
 
     def _restore_contexts(self, source: Graph, members: Sequence[Node]) -> None:
-        for twin in self.nodes.values():
-            if twin.context is self._inside:
-                twin.context = None
+        for node in self.nodes.values():
+            if node.context is self._inside:
+                node.context = None
         home = self._region.home
         contexts = self._region.graph.contexts
         records = [
@@ -316,13 +316,13 @@ class _RegionCopy(BodyCopy):
             if contexts[record.name] is not home and contexts[record.name].is_inside(home)
         ]
         names = {record.name: self._name(record.name) for record in records}
-        around = "" if self._around is None else self._around.name
+        name = "" if self._around is None else self._around.name
         places = _Places(self._region.graph.nodes, self.nodes, self.outputs)
         renamed = [
             replace(
                 record,
                 name=names[record.name],
-                outer=names.get(record.outer, around),
+                outer=names.get(record.outer, name),
                 forward=names.get(record.forward, ""),
                 partner=names.get(record.partner, ""),
                 pred=places.port(record.pred),

@@ -145,9 +145,9 @@ def gradients(
         walk.back(targets, [*[x for x in sources if is_trainable(x)], *passed], stops)
         grads = [walk.total(x) for x in sources]
         if passed:
-            beyond = enclosing.back(walk)
+            outer_grads = enclosing.back(walk)
             grads = [
-                _sum(None if inside in enclosing.arguments else grad, beyond.get(x))
+                _sum(None if inside in enclosing.arguments else grad, outer_grads.get(x))
                 for grad, inside, x in zip(grads, sources, xs_outputs, strict=True)
             ]
         return [_final(grad, x, mode) for grad, x in zip(grads, sources, strict=True)]

@@ -74,14 +74,17 @@ class GradientFunction:
 
     Attributes:
       function: the function.
-      takes: where its inputs come from.
-      gives: for each input of the call, Output, IndexedSlices, or None where nothing flows back.
+      sources: where its inputs come from.
+      output_kinds: for each input of the call, Output, IndexedSlices, or None if it has no
+        gradient.
     """
 
-    def __init__(self, function: Function, takes: Sequence[Source], gives: Sequence[Any]) -> None:
+    def __init__(
+        self, function: Function, sources: Sequence[Source], output_kinds: Sequence[Any]
+    ) -> None:
         self.function = function
-        self.takes = tuple(takes)
-        self.gives = tuple(gives)
+        self.takes = tuple(sources)
+        self.gives = tuple(output_kinds)
 
 
 def kinds_of(op: Node, grads: Sequence[Grad | None]) -> tuple[Kind, ...]:
@@ -140,9 +143,9 @@ class _Builder:
             ys = [y for y, _ in pairs]
             starts = [_with_shape(start, y) for y, start in pairs]
             grads = gradients(ys, arguments, starts, name=scope_name(graph.name))
-            results, gives = self._results(arguments, grads)
+            results, output_kinds = self._results(arguments, grads)
         self._take_from_inputs(copies)
-        return self._finish([self._resolved(result) for result in results], gives)
+        return self._finish([self._resolved(result) for result in results], output_kinds)
 
     # ------------------------------------------------------------------ inputs
 
@@ -184,15 +187,15 @@ class _Builder:
         function = self._function
         if not function.is_recursive:
             return
-        gives = [Output if _may_give(like) else None for like in function.inputs]
+        output_kinds = [Output if _may_give(like) else None for like in function.inputs]
         types = [
             _type_of(like)
-            for like, kind in zip(function.inputs, gives, strict=True)
+            for like, kind in zip(function.inputs, output_kinds, strict=True)
             if kind is not None
         ]
         argument_types = [argument.dtype for argument in self._graph.inputs]
         declared = Declaration(self._graph.name, argument_types, types, function.stateful)
-        self._pending = _Pending(declared, self._takes, gives)
+        self._pending = _Pending(declared, self._takes, output_kinds)
         function.gradients[self._kinds] = self._pending
 
     # ------------------------------------------------------------------ the body once more
@@ -208,11 +211,11 @@ class _Builder:
             keeps=lambda _, other: not (state.gives_state(other) or effects.reach(other)),
         )
         for node in function.graph.nodes:
-            twin = copies.nodes.get(node)
-            inside = None if twin is None else innermost(twin)
-            if twin is not None and inside is not None and self._is_known(node):
+            counterpart = copies.nodes.get(node)
+            inside = None if counterpart is None else innermost(counterpart)
+            if counterpart is not None and inside is not None and self._is_known(node):
                 with inside.open():
-                    outputs = self._given(node, twin.inputs)
+                    outputs = self._given(node, counterpart.inputs)
                 for output, other in zip(node.outputs, outputs, strict=True):
                     self._graph.replace_uses(copies.outputs[output], other, reason="given")
                     copies.outputs[output] = other
@@ -235,12 +238,12 @@ class _Builder:
         count = len(values)
 
         def backward(op: Node, *grads: Grad | None, needed: Sequence[bool]) -> list[Any]:
-            twin = Node(
+            counterpart = Node(
                 op.graph, node.name, node.op_def, op.inputs[count:], (), node.attrs, "", None, 0
             )
-            twin.outputs = op.inputs[:count]
-            twin.context = op.context
-            return [None] * count + list(apply_gradient(twin, grads[:count], needed[count:]))
+            counterpart.outputs = op.inputs[:count]
+            counterpart.context = op.context
+            return [None] * count + list(apply_gradient(counterpart, grads[:count], needed[count:]))
 
         register_in_graph(self._graph, name, Gradient(backward, True, True, True))
         with self._graph.gradient_override_map({"IdentityN": name}):
@@ -250,12 +253,12 @@ class _Builder:
 
     def _take_from_inputs(self, copies: BodyCopy) -> None:
         """Replace the identities of saved values by the values."""
-        instead: dict[Output, Output] = {}
+        outputs: dict[Output, Output] = {}
         for stand_in in self._again:
             for output, value in zip(stand_in.outputs, stand_in.inputs, strict=True):
                 self._graph.replace_uses(output, value, reason="given")
-                instead[output] = value
-        self._instead = instead
+                outputs[output] = value
+        self._instead = outputs
         for output, copy in copies.outputs.items():
             copies.outputs[output] = self._resolved(copy)
 
@@ -284,27 +287,27 @@ class _Builder:
             ]
             return [value for value in dense if value is not None], list(pending.gives)
         results: list[Output] = []
-        gives: list[Any] = []
+        output_kinds: list[Any] = []
         for grad in grads:
             if grad is None:
-                gives.append(None)
+                output_kinds.append(None)
             elif isinstance(grad, IndexedSlices):
-                gives.append(IndexedSlices)
+                output_kinds.append(IndexedSlices)
                 results += [grad.values, grad.indices]
             else:
-                gives.append(Output)
+                output_kinds.append(Output)
                 results.append(grad)
-        return results, gives
+        return results, output_kinds
 
-    def _finish(self, results: Sequence[Output], gives: Sequence[Any]) -> GradientFunction:
+    def _finish(self, results: Sequence[Output], output_kinds: Sequence[Any]) -> GradientFunction:
         graph, pending = self._graph, self._pending
         with thread_stacks.building_body(graph):
             inputs = set(graph.inputs)
             outputs = [identity.identity(r) if r in inputs else r for r in results]
         captured = list(graph.captures)
-        takes = [*self._takes, *[Source("captured", 0, value) for value in captured]]
+        sources = [*self._takes, *[Source("captured", 0, value) for value in captured]]
         used = reachable([output.node for output in outputs])
-        pairs = list(zip(graph.inputs, takes, strict=True))
+        pairs = list(zip(graph.inputs, sources, strict=True))
         if pending is not None and pending.used:
             if captured:
                 raise errors.UnimplementedError(
@@ -316,7 +319,7 @@ class _Builder:
         gradient = Function(graph.name, graph, [argument for argument, _ in pairs], outputs)
         self._refuse_repetition(gradient)
         save_state(gradient)
-        return GradientFunction(gradient, [take for _, take in pairs], gives)
+        return GradientFunction(gradient, [take for _, take in pairs], output_kinds)
 
     def _refuse_repetition(self, gradient: Function) -> None:
         graph = self._graph
@@ -347,11 +350,11 @@ class _Pending:
     """
 
     def __init__(
-        self, function: Declaration, takes: Sequence[Source], gives: Sequence[Any]
+        self, function: Declaration, sources: Sequence[Source], output_kinds: Sequence[Any]
     ) -> None:
         self._function = function
-        self.takes = tuple(takes)
-        self.gives = tuple(gives)
+        self.takes = tuple(sources)
+        self.gives = tuple(output_kinds)
         self.used = False
 
     @property

@@ -91,12 +91,12 @@ class History:
         handle = self._stacks.get(output)
         if handle is None:
             loop = self.loop
-            home = context_of(output)
-            assert home is not None
+            context = context_of(output)
+            assert context is not None
             handle = self._stacks[output] = new_stack(loop, output, "f_acc")
-            with home.open():
-                counted = self._builder.inside(self._position).node
-                with loop.graph.control_dependencies([counted]):
+            with context.open():
+                node = self._builder.inside(self._position).node
+                with loop.graph.control_dependencies([node]):
                     pushed = stack.stack_push_v2(handle, output, loop.swap_memory)
             self._pushes.append(pushed.node)
         return handle

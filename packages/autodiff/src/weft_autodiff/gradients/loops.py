@@ -72,9 +72,9 @@ class BackwardLoop:
         count = len(forward.merges)
         self._following = [node.inputs[0] for node in forward.next_values[:count]]
         self._invariants = {
-            around: inside
-            for around, inside in forward.invariants.items()
-            if is_trainable(around) and path.leads_to(around)
+            key: inside
+            for key, inside in forward.invariants.items()
+            if is_trainable(key) and path.leads_to(key)
         }
         self._exit_grads = [as_dense(walk.total(e.outputs[0])) for e in forward.exits[:count]]
         self._active = self._active_variables()
@@ -95,26 +95,26 @@ class BackwardLoop:
         return Path(self._graph, self.forward, targets, sources, self._stops())
 
     def _stops(self) -> set[Output]:
-        every = range(len(self.forward.merges))
-        return {*self._parameters(every), *self.forward.invariants.values()}
+        interval = range(len(self.forward.merges))
+        return {*self._parameters(interval), *self.forward.invariants.values()}
 
     def _active_variables(self) -> list[int]:
         """The variables that depend on sources, and that outputs with gradients depend on."""
         forward = self.forward
-        everything = [i for i, m in enumerate(forward.merges) if is_trainable(m.outputs[0])]
-        varied = {i for i in everything if self._path.leads_to(initial_value(forward.merges[i]))}
+        indices = [i for i, m in enumerate(forward.merges) if is_trainable(m.outputs[0])]
+        varied = {i for i in indices if self._path.leads_to(initial_value(forward.merges[i]))}
         while True:
-            path = self._body_path([self._following[i] for i in everything], varied)
-            more = {i for i in everything if path.leads_to(self._following[i])} - varied
+            path = self._body_path([self._following[i] for i in indices], varied)
+            more = {i for i in indices if path.leads_to(self._following[i])} - varied
             if not more:
                 break
             varied |= more
-        useful = {i for i in everything if self._exit_grads[i] is not None}
+        useful = {i for i in indices if self._exit_grads[i] is not None}
         pushed = [push.inputs[1] for push, _ in self._pushed if push.context is forward]
         while True:
             path = self._body_path([*[self._following[i] for i in useful], *pushed], varied)
             more = {
-                i for i in everything if any(path.meets(o) for o in self._parameters([i]))
+                i for i in indices if any(path.meets(o) for o in self._parameters([i]))
             } - useful
             if not more:
                 break
@@ -173,10 +173,10 @@ class BackwardLoop:
         walk.back([self._following[i] for i in self._active], sources, self._stops())
         self._next = [self._next_grad(walk, i) for i in self._active]
         sums = []
-        for around, inside in self._invariants.items():
+        for key, inside in self._invariants.items():
             total = walk.total(inside)
             if total is not None:
-                sums.append(_Sum(self, around, total))
+                sums.append(_Sum(self, key, total))
         return sums
 
     def _next_grad(self, walk: Walk, position: int) -> Output:
@@ -242,12 +242,12 @@ class _Sum:
     gradients of a stack is passed on when all of them are there.
 
     Attributes:
-      around: what it is the gradient of, outside of the forward loop.
+      output: what it is the gradient of, outside of the forward loop.
       following: the next values of the variables that it needs.
     """
 
-    def __init__(self, loop: BackwardLoop, around: Output, total: Grad) -> None:
-        self.around = around
+    def __init__(self, loop: BackwardLoop, output: Output, total: Grad) -> None:
+        self.around = output
         self._total = total
         self.following: list[Output] = []
         self._positions: list[int] = []
@@ -299,13 +299,13 @@ class _Sum:
 
 def _runs_again(forward: WhileContext, context: ControlFlowContext | None) -> bool:
     """Return True if a loop in `context` runs several times per run of the forward loop."""
-    around: list[ControlFlowContext] = []
+    flow_contexts: list[ControlFlowContext] = []
     outer = forward.outer
     while outer is not None:
-        around.append(outer)
+        flow_contexts.append(outer)
         outer = outer.outer
-    while context is not None and context not in around:
-        if isinstance(context, WhileContext) and context.forward not in around:
+    while context is not None and context not in flow_contexts:
+        if isinstance(context, WhileContext) and context.forward not in flow_contexts:
             return True
         context = context.outer
     return False

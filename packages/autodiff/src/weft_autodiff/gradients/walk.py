@@ -133,8 +133,8 @@ class Walk:
             assert dense is not None
             self.receive(node.inputs[0], self.loop.push(dense))
             return
-        together = self.graph.colocate_with(node) if self.colocate else nullcontext()
-        with self.marking(node), self._scope(node.name), together:
+        colocate = self.graph.colocate_with(node) if self.colocate else nullcontext()
+        with self.marking(node), self._scope(node.name), colocate:
             needed = [path.leads_to(source) for source in node.inputs]
             input_grads = apply_gradient(node, grads, needed)
             results = [

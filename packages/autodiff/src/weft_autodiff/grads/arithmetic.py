@@ -101,8 +101,8 @@ def _sign(node: Node, grad: Output) -> Output | None:
     # x / |x| turns with the part of a change that is perpendicular to x.
     x, y = node.inputs[0], node.outputs[0]
     real = grad.dtype.real_dtype
-    along = out("Real", [mul(conj(y), grad)], {"Tout": real})
-    across = out("Sub", [grad, mul(y, out("Cast", [along], {"DstT": grad.dtype}))])
+    projection = out("Real", [mul(conj(y), grad)], {"Tout": real})
+    across = out("Sub", [grad, mul(y, out("Cast", [projection], {"DstT": grad.dtype}))])
     size = out("Cast", [out("ComplexAbs", [x], {"Tout": real})], {"DstT": grad.dtype})
     return out("DivNoNan", [across, size])
 

@@ -21,8 +21,8 @@ def _bessel_i1(node: Node, grad: Output) -> Output:
 @RegisterGradient("BesselI0e")
 def _bessel_i0e(node: Node, grad: Output) -> Output:
     x = node.inputs[0]
-    turn = mul(out("Sign", [x]), node.outputs[0])
-    return mul(grad, out("Sub", [out("BesselI1e", [x]), turn]))
+    slope = mul(out("Sign", [x]), node.outputs[0])
+    return mul(grad, out("Sub", [out("BesselI1e", [x]), slope]))
 
 
 @RegisterGradient("BesselI1e")

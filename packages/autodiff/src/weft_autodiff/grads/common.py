@@ -42,15 +42,15 @@ def _sum_dynamic(grad: Output, axes: Output, shape: Output) -> Output:
 
 
 def _sum_if_known(grad: Output, value: Output, other: Output | None) -> Output | None:
-    have, want = grad.dims, value.dims
-    if have is None or want is None or (other is not None and not _fit(want, other.dims)):
+    actual, expected = grad.dims, value.dims
+    if actual is None or expected is None or (other is not None and not _fit(expected, other.dims)):
         return None
-    if _covers(want, have, None if other is None else other.dims):
+    if _covers(expected, actual, None if other is None else other.dims):
         return grad
-    if not want:
-        return out("Sum", [grad, ints(range(len(have)))])
-    if None not in want and None not in have[len(have) - len(want) :]:
-        return _sum_static(grad, have, want)
+    if not expected:
+        return out("Sum", [grad, ints(range(len(actual)))])
+    if None not in expected and None not in actual[len(actual) - len(expected) :]:
+        return _sum_static(grad, actual, expected)
     return None
 
 
@@ -62,12 +62,12 @@ def _fit(a: tuple[int | None, ...], b: Dims) -> bool:
     return all([1 in pair or (pair[0] == pair[1] and pair[0] is not None) for pair in pairs])
 
 
-def _covers(want: tuple[int | None, ...], have: tuple[int | None, ...], other: Dims) -> bool:
+def _covers(expected: tuple[int | None, ...], actual: tuple[int | None, ...], other: Dims) -> bool:
     """Return True if the static shapes show that no axis was broadcast."""
-    if len(want) != len(have):
+    if len(expected) != len(actual):
         return False
-    lead = len(have) if other is None else len(have) - len(other)
-    for i, (x, y) in enumerate(zip(want, have, strict=True)):
+    lead = len(actual) if other is None else len(actual) - len(other)
+    for i, (x, y) in enumerate(zip(expected, actual, strict=True)):
         if x is None:
             if other is None or (i >= lead and other[i - lead] != 1):
                 return False
@@ -76,14 +76,16 @@ def _covers(want: tuple[int | None, ...], have: tuple[int | None, ...], other: D
     return True
 
 
-def _sum_static(grad: Output, have: tuple[int | None, ...], want: tuple[int | None, ...]) -> Output:
-    lead = len(have) - len(want)
+def _sum_static(
+    grad: Output, actual: tuple[int | None, ...], expected: tuple[int | None, ...]
+) -> Output:
+    lead = len(actual) - len(expected)
     axes = list(range(lead))
-    axes += [lead + i for i, n in enumerate(want) if n == 1 and have[lead + i] != 1]
+    axes += [lead + i for i, n in enumerate(expected) if n == 1 and actual[lead + i] != 1]
     if not axes:
         return grad
     total = out("Sum", [grad, ints(axes)])
-    return total if len(axes) == lead else out("Reshape", [total, ints(want)])
+    return total if len(axes) == lead else out("Reshape", [total, ints(expected)])
 
 
 def sum_to_shapes(node: Node, a: Output | None, b: Output | None) -> list[Output | None]:

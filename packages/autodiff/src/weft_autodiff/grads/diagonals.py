@@ -64,9 +64,9 @@ def _put(node: Node, matrices: Output, diagonal: Output, k: Output) -> Output:
 @RegisterGradient("MatrixDiagV3")
 def _matrix_diag_v3(node: Node, grad: Output) -> Gradients:
     diagonal, k = node.inputs[:2]
-    picked = _picked(node, grad, k)
+    selected = _picked(node, grad, k)
     around = reduce_sum(_put(node, grad, zeros_like(diagonal), k))
-    return [picked, None, None, None, around]
+    return [selected, None, None, None, around]
 
 
 @RegisterGradient("MatrixDiagPartV2")

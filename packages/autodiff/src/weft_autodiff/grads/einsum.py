@@ -28,15 +28,15 @@ def _slope(
     other_terms = [label for i, label in enumerate(terms) if i != index]
     values = [conj(operand) for i, operand in enumerate(inputs) if i != index]
     letters = list(dict.fromkeys(term.replace("...", "")))
-    have = set("".join([result, *other_terms]))
-    alone = [letter for letter in letters if letter not in have]  # summed over, by this operand
-    present = "".join(letter for letter in letters if letter in have)
+    actual = set("".join([result, *other_terms]))
+    alone = [letter for letter in letters if letter not in actual]  # summed over, by this operand
+    present = "".join(letter for letter in letters if letter in actual)
     dots = "..." if "..." in result or any("..." in label for label in other_terms) else ""
     slope = _einsum([result, *other_terms], dots + present, [grad, *values])
     broadcast_term = ("..." if "..." in term else "") + present + "".join(alone)
     if alone or dots or broadcast_term.startswith("..."):
-        turned = value if broadcast_term == term else _einsum([term], broadcast_term, [value])
+        einsum = value if broadcast_term == term else _einsum([term], broadcast_term, [value])
         for _ in alone:
             slope = out("ExpandDims", [slope, -1])
-        slope = sum_to_shape(slope * out("OnesLike", [turned]), turned)
+        slope = sum_to_shape(slope * out("OnesLike", [einsum]), einsum)
     return slope if broadcast_term == term else _einsum([broadcast_term], term, [slope])

@@ -36,8 +36,8 @@ def _doubled(node: Node, like: Output) -> Output:
     """Return 2 for each frequency that represents two, else 1, along the last transformed axis."""
     length = node.inputs[1][-1]
     half = out("AddV2", [out("FloorDiv", [length, 2]), 1])
-    twice = out("Range", [0, out("Mul", [2, half]), 2])
-    alone = out("Equal", [out("FloorMod", [twice, out("Maximum", [length, 1])]), 0])
+    doubled = out("Range", [0, out("Mul", [2, half]), 2])
+    alone = out("Equal", [out("FloorMod", [doubled, out("Maximum", [length, 1])]), 0])
     factors = minus(2, out("Cast", [alone], {"DstT": like.dtype.base_dtype}))
     if len(node.inputs) == 2:
         return factors

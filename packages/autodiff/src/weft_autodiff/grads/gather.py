@@ -89,8 +89,8 @@ class _Blocks:
         size, inner = _product(params, axis, axis + 1), _product(params, axis + 1, None)
         gathered = _product(self.indices, batch, None)
         blocks = out("Reshape", [grad, _pack([lead, outer, gathered, inner])])
-        moved = out("Transpose", [blocks, ints([0, 2, 1, 3])])
-        rows = out("Reshape", [moved, _pack([_times(lead, gathered), outer, inner])])
+        transposed = out("Transpose", [blocks, ints([0, 2, 1, 3])])
+        rows = out("Reshape", [transposed, _pack([_times(lead, gathered), outer, inner])])
         if lead == 1:
             places = out("Reshape", [self.indices, _pack([gathered])])
         else:

@@ -80,8 +80,8 @@ def _log_determinant(node: Node, to_sign: Output, to_log: Output) -> Output:
     if to_log.dtype.is_complex:
         # The sign, of magnitude 1, turns with the imaginary part of the logarithm's change.
         real = to_log.dtype.real_dtype
-        turn = out("Imag", [mul(conj(to_sign), node.outputs[0])], {"Tout": real})
-        parts = [out("Real", [to_log], {"Tout": real}), neg(turn)]
+        angle = out("Imag", [mul(conj(to_sign), node.outputs[0])], {"Tout": real})
+        parts = [out("Real", [to_log], {"Tout": real}), neg(angle)]
         scale = out("Complex", parts, {"Tout": to_log.dtype})
     inverse = out("MatrixInverse", [node.inputs[0]], {"adjoint": True})
     return mul(_expand(scale, -1, -1), inverse)
@@ -214,9 +214,9 @@ def _svd(node: Node, to_s: Output, to_u: Output, to_v: Output) -> Output:
 
     def turned(vectors: Output, grad: Output) -> tuple[Output, Output]:
         """The part within the space of the vectors, and the part outside it."""
-        within = _product(vectors, grad, adjoint_a=True)
-        skew = mul(factors, _sub(within, _adjoint(within)))
-        return skew, _sub(grad, _product(vectors, within))
+        product = _product(vectors, grad, adjoint_a=True)
+        skew = mul(factors, _sub(product, _adjoint(product)))
+        return skew, _sub(grad, _product(vectors, product))
 
     skew_u, outside_u = turned(u, to_u)
     skew_v, outside_v = turned(v, to_v)
@@ -249,16 +249,16 @@ def _qr(node: Node, to_q: Output, to_r: Output) -> Output:
 
 
 def _columns(x: Output, begin: int, end: int) -> Output:
-    picked: Output = x[..., begin:end]
-    return picked
+    output: Output = x[..., begin:end]
+    return output
 
 
 def _tall_qr(q: Output, r: Output, to_q: Output, to_r: Output) -> Output:
-    within = _product(q, to_q, adjoint_a=True)
+    product = _product(q, to_q, adjoint_a=True)
     upper = _product(r, to_r, adjoint_b=True)
-    skew = _add(_sub(within, _adjoint(within)), _sub(upper, _adjoint(upper)))
+    skew = _add(_sub(product, _adjoint(product)), _sub(upper, _adjoint(upper)))
     inside = _add(to_r, _divided(_band(skew, -1, 0), r))
-    strict = _divided(_sub(to_q, _product(q, within)), r)
+    strict = _divided(_sub(to_q, _product(q, product)), r)
     return _add(_product(q, inside), strict)
 
 

@@ -24,8 +24,8 @@ def _lu(node: Node, grad: Output, _: Output) -> Output:
     right = out("BatchMatMulV2", [to_upper, upper], {"adj_y": True})
     middle = out("AddV2", [left, diagonals.matrix_band_part(right, 0, -1)])
     half = out("MatrixTriangularSolve", [lower, middle], {"adjoint": True})
-    turned = matrix_transpose(half, conjugate=True)
-    solved = out("MatrixTriangularSolve", [upper, turned], {"lower": False})
+    adjoint = matrix_transpose(half, conjugate=True)
+    solved = out("MatrixTriangularSolve", [upper, adjoint], {"lower": False})
     return rows_of(matrix_transpose(solved, conjugate=True), inverse_rows(rows))
 
 

@@ -46,10 +46,10 @@ def _chosen(node: Node, other: Output) -> tuple[Output, Output]:
     down, right = [
         _positions(node, axis, sizes[axis], window[axis - 1], counts[axis]) for axis in (1, 2)
     ]
-    (met, other_values), inside = side_by_side(down, right, image, other)
+    (overlap, other_values), inside = side_by_side(down, right, image, other)
     lowest = constant_of(np.array(-np.inf, image.dtype.numpy))
-    first = reduction.argmax(where(inside, met + _flat(taps), lowest), 3)
-    count = shapes.shape(met)[3]
+    first = reduction.argmax(where(inside, overlap + _flat(taps), lowest), 3)
+    count = shapes.shape(overlap)[3]
     return gather.one_hot(first, count, axis=3, dtype=image.dtype), other_values
 
 

@@ -76,8 +76,10 @@ def _with_statistics(
             part = out("Mul", [out("OnesLike", [view.x]), share])
         else:
             unit = scalar_like(1, count)
-            less = count if position == 3 else out("Maximum", [out("Sub", [count, unit]), unit])
-            factor = out("RealDiv", [out("Mul", [grad, scalar_like(2, grad)]), less])
+            denominator = (
+                count if position == 3 else out("Maximum", [out("Sub", [count, unit]), unit])
+            )
+            factor = out("RealDiv", [out("Mul", [grad, scalar_like(2, grad)]), denominator])
             part = out("Mul", [view.centred(node.outputs[3]), view.spread(factor)])
         part = _cast(part, node.inputs[0])
         by_x = part if by_x is None else out("AddV2", [by_x, part])

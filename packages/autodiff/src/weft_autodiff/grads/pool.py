@@ -92,5 +92,5 @@ def _gather_at(grad: Output, argmax: Output, x: Output, like: Output, node: Node
         starts = out("ExpandDims", [out("Range", [zero, batch, unit]) * image, -1])
         rows = out("Reshape", [argmax, out("Pack", [[batch, scalar_like(-1, argmax)]])])
         places = out("Reshape", [rows + starts, [-1]])
-    picked = out("GatherV2", [out("Reshape", [grad, [-1]]), places, 0])
-    return out("Reshape", [picked, shape_of(like)])
+    selected = out("GatherV2", [out("Reshape", [grad, [-1]]), places, 0])
+    return out("Reshape", [selected, shape_of(like)])

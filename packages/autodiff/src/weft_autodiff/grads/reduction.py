@@ -37,9 +37,9 @@ def _kept_shape(x: Output, axes: Output) -> Output:
     flat = out("Reshape", [axes, ints([-1])])
     rank = out("Rank", [x])
     positions = out("FloorMod", [out("AddV2", [flat, rank]), rank])
-    every = out("Range", [scalar_int(0), rank, scalar_int(1)])
+    interval = out("Range", [scalar_int(0), rank, scalar_int(1)])
     unit_sizes = out("OnesLike", [positions])
-    return out("DynamicStitch", [[every, positions], [out("Shape", [x]), unit_sizes]])
+    return out("DynamicStitch", [[interval, positions], [out("Shape", [x]), unit_sizes]])
 
 
 def scalar_int(value: int) -> Output:
@@ -108,11 +108,11 @@ def _prod(node: Node, grad: Output) -> Pair:
     """
     x, axes = node.inputs
     order, inverse, matrix = _reduced_first(x, axes)
-    moved = out("Transpose", [conj(x), order])
-    flat = out("Reshape", [moved, matrix])
+    transposed = out("Transpose", [conj(x), order])
+    flat = out("Reshape", [transposed, matrix])
     before = out("Cumprod", [flat, scalar_int(0)], {"exclusive": True})
     after = out("Cumprod", [flat, scalar_int(0)], {"exclusive": True, "reverse": True})
-    products = out("Reshape", [out("Mul", [before, after]), out("Shape", [moved])])
+    products = out("Reshape", [out("Mul", [before, after]), out("Shape", [transposed])])
     return [out("Mul", [_kept(node, grad), out("Transpose", [products, inverse])]), None]
 
 
@@ -132,8 +132,8 @@ def _reduced_first(x: Output, axes: Output) -> tuple[Output, Output, Output]:
     rank = out("Rank", [x])
     flat = out("Reshape", [axes, ints([-1])])
     reduced = out("FloorMod", [out("AddV2", [flat, rank]), rank])
-    every = out("Range", [scalar_int(0), rank, scalar_int(1)])
-    left = create("ListDiff", [every, reduced]).outputs[0]
+    interval = out("Range", [scalar_int(0), rank, scalar_int(1)])
+    left = create("ListDiff", [interval, reduced]).outputs[0]
     permutation = out("ConcatV2", [[reduced, left], 0])
     shape = out("Shape", [x])
     sizes = [

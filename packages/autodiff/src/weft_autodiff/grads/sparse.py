@@ -20,8 +20,8 @@ def _sparse_to_dense(op: Node, grad: Output) -> list[Output | None]:
     rank = out("Size", [shape])
     table = out("Reshape", [indices, out("Pack", [[-1, rank]])])
     value_grads = out("GatherNd", [grad, table])
-    picked = out("Sum", [value_grads, ints([0])])
-    default_grad = out("Sub", [out("Sum", [grad, all_axes(grad)]), picked])
+    selected = out("Sum", [value_grads, ints([0])])
+    default_grad = out("Sub", [out("Sum", [grad, all_axes(grad)]), selected])
     if values.dims is not None and len(values.dims) == 1:
         return [None, None, value_grads, default_grad]
     # Values of rank 0 stand at all indices; with one value per index only empty axes are summed.

@@ -73,9 +73,9 @@ def _places_in_dense(op: Node) -> Output:
     return out("Mul", [last, is_wide])
 
 
-def _scattered(op: Node, places: Output, values: Output) -> Output:
+def _scattered(op: Node, output: Output, values: Output) -> Output:
     shape = out("Shape", [op.inputs[3]], {"out_type": dtypes.int64})
-    return out("ScatterNd", [places, values, shape])
+    return out("ScatterNd", [output, values, shape])
 
 
 @RegisterGradient("SparseReduceSum")

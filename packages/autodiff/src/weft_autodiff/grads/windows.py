@@ -28,6 +28,6 @@ def side_by_side(down: Positions, right: Positions, *images: Output) -> tuple[li
         columns = permutation.transpose(gather.gather(lines, right[0], axis=3), [0, 1, 3, 2, 4, 5])
         sizes = shapes.shape(columns)
         parts.append(shapes.reshape(columns, [*[sizes[i] for i in range(3)], -1, sizes[5]]))
-    met = down[1][:, None, :, None] & right[1][None, :, None, :]
-    sizes = shapes.shape(met)
-    return parts, shapes.reshape(met, [sizes[0], sizes[1], -1, 1])
+    overlap = down[1][:, None, :, None] & right[1][None, :, None, :]
+    sizes = shapes.shape(overlap)
+    return parts, shapes.reshape(overlap, [sizes[0], sizes[1], -1, 1])

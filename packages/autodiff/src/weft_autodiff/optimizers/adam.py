@@ -112,11 +112,11 @@ class AdamOptimizer(UpdateRuleOptimizer):
         graph = get_default_graph()
         beta1, beta2 = self._get_beta_accumulators()
         with graph.control_dependencies(update_ops), graph.colocate_with(beta1.op):
-            moved = [
+            updates = [
                 self._assign(beta1, self._beta1_power * self._beta1_t),
                 self._assign(beta2, self._beta2_power * self._beta2_t),
             ]
-        return control.group(*update_ops, *moved, name=name_scope)
+        return control.group(*update_ops, *updates, name=name_scope)
 
     def _assign(self, power: Any, value: Output) -> Any:
         return power.assign(value, use_locking=self._use_locking, read_value=False)

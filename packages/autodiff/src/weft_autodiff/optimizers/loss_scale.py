@@ -133,15 +133,15 @@ class DynamicLossScale(LossScale):
         """Count the step and adapt the scale; gradients are applied where all are finite."""
         finite = _all_finite(grads)
         scale, steps = self._scale.read_value(), self._good_steps.read_value()
-        counted = out("AddV2", [steps, 1])
-        enough = out("GreaterEqual", [counted, self._period])
+        next_steps = out("AddV2", [steps, 1])
+        enough = out("GreaterEqual", [next_steps, self._period])
         grown = out("Mul", [scale, self._multiplier])
         grows = out("LogicalAnd", [enough, out("IsFinite", [grown])])
-        less = out("Maximum", [out("RealDiv", [scale, self._multiplier]), 1.0])
-        new_scale = out("SelectV2", [finite, out("SelectV2", [grows, grown, scale]), less])
+        reduced = out("Maximum", [out("RealDiv", [scale, self._multiplier]), 1.0])
+        new_scale = out("SelectV2", [finite, out("SelectV2", [grows, grown, scale]), reduced])
         zero = convert_to_tensor(0, dtypes.int64)
         goes_on = out("LogicalAnd", [finite, out("LogicalNot", [enough])])
-        new_steps = out("SelectV2", [goes_on, counted, zero])
+        new_steps = out("SelectV2", [goes_on, next_steps, zero])
         assigned = [self._scale.assign(new_scale), self._good_steps.assign(new_steps)]
         return control.group(*assigned), finite
 

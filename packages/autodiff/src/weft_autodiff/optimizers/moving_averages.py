@@ -59,15 +59,15 @@ def _debiased_step(variable: Any, value: Output, weight: Output) -> Output:
     """Return the number to subtract so that the variable becomes the corrected average."""
     biased, count = _debias_variables(variable)
     current = _value(biased)
-    moved = current - (current - value) * weight
+    updated = current - (current - value) * weight
     steps = _value(count) + 1.0
     updates = [
-        biased.assign(moved, read_value=False),
+        biased.assign(updated, read_value=False),
         count.assign(steps, read_value=False),
     ]
     with variable.graph.control_dependencies(updates):
         correction = 1.0 - builder.out("Pow", [1.0 - weight, steps])
-        return _value(variable) - moved / correction
+        return _value(variable) - updated / correction
 
 
 def _debias_variables(variable: Any) -> tuple[Any, Any]:

@@ -52,9 +52,9 @@ class UpdateRuleOptimizer(Optimizer):
 
     def _apply_rule(self, var: Any, arguments: Mapping[str, Any]) -> Node:
         states = [var, *(self.get_slot(var, slot) for slot in self._rule_slots)]
-        given = self._hyper_tensors(var.dtype.base_dtype) | self._extra_tensors(var)
+        hyper_tensors = self._hyper_tensors(var.dtype.base_dtype) | self._extra_tensors(var)
         attrs = {"use_locking": self._use_locking, **self._attrs()}
-        return training.apply_update(self._rule, states, {**given, **arguments}, attrs)
+        return training.apply_update(self._rule, states, {**hyper_tensors, **arguments}, attrs)
 
     def _apply_dense(self, grad: Output, var: Any) -> Any:
         return self._apply_rule(var, {"grad": grad})
