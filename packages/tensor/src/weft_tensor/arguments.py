@@ -17,16 +17,16 @@ INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 
 
-def unknown_argument(what: str, name: str, names: Iterable[str]) -> errors.InvalidTypeError:
+def unknown_argument(label: str, name: str, names: Iterable[str]) -> errors.InvalidTypeError:
     """Return the error for an unknown argument, with similar names as suggestions."""
     import difflib  # slow to load
 
     near = difflib.get_close_matches(name, list(names), n=3)
     hint = f"; near misses: {', '.join(near)}" if near else ""
-    return errors.InvalidTypeError(f"{what} has no argument {name!r}{hint}")
+    return errors.InvalidTypeError(f"{label} has no argument {name!r}{hint}")
 
 
-def integer(value: Any, what: str, least: int = -INT64_MAX - 1, most: int = INT64_MAX) -> int:
+def integer(value: Any, label: str, minimum: int = -INT64_MAX - 1, limit: int = INT64_MAX) -> int:
     """A Python or NumPy integer as `int`.
 
     Raises: InvalidTypeError: `value` is not an integer, or is a bool; InvalidArgumentError: it is
@@ -35,58 +35,58 @@ def integer(value: Any, what: str, least: int = -INT64_MAX - 1, most: int = INT6
     try:
         integral = operator.index(value)
     except TypeError as cause:
-        raise errors.InvalidTypeError(f"{what} must be an integer, got {value!r}") from cause
+        raise errors.InvalidTypeError(f"{label} must be an integer, got {value!r}") from cause
     if isinstance(value, bool):
-        raise errors.InvalidTypeError(f"{what} must be an integer, got {value!r}")
-    if integral < least:
-        raise errors.InvalidArgumentError(f"{what} must be at least {least}, got {integral}")
-    if integral > most:
-        raise errors.InvalidArgumentError(f"{what} must be at most {most}, got {integral}")
+        raise errors.InvalidTypeError(f"{label} must be an integer, got {value!r}")
+    if integral < minimum:
+        raise errors.InvalidArgumentError(f"{label} must be at least {minimum}, got {integral}")
+    if integral > limit:
+        raise errors.InvalidArgumentError(f"{label} must be at most {limit}, got {integral}")
     return integral
 
 
-def whole(value: Any, what: str, least: int = -INT64_MAX - 1, most: int = INT64_MAX) -> int:
+def whole(value: Any, label: str, least: int = -INT64_MAX - 1, limit: int = INT64_MAX) -> int:
     """`integer`, and a float without a fraction: programs divide sizes.
 
     Raises: as `integer`.
     """
     if isinstance(value, float | np.floating) and float(value).is_integer():
         value = int(value)
-    return integer(value, what, least, most)
+    return integer(value, label, least, limit)
 
 
-def number(value: Any, what: str, least: float = -math.inf, most: float = math.inf) -> float:
+def number(value: Any, label: str, minimum: float = -math.inf, limit: float = math.inf) -> float:
     """A real number as `float`.
 
     Raises: InvalidTypeError: `value` is not a number, or is a bool; InvalidArgumentError: it is
       NaN, or not in [least, most].
     """
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise errors.InvalidTypeError(f"{what} must be a number, got {value!r}")
+        raise errors.InvalidTypeError(f"{label} must be a number, got {value!r}")
     converted = float(value)
-    if not converted >= least:
-        raise errors.InvalidArgumentError(f"{what} must be a number >= {least}, got {value!r}")
-    if not converted <= most:
-        raise errors.InvalidArgumentError(f"{what} must be a number <= {most}, got {value!r}")
+    if not converted >= minimum:
+        raise errors.InvalidArgumentError(f"{label} must be a number >= {minimum}, got {value!r}")
+    if not converted <= limit:
+        raise errors.InvalidArgumentError(f"{label} must be a number <= {limit}, got {value!r}")
     return converted
 
 
-def text(value: Any, what: str) -> str:
+def text(value: Any, label: str) -> str:
     """`value`, which must be a `str`. Raises: InvalidTypeError: it is not."""
     if not isinstance(value, str):
-        raise errors.InvalidTypeError(f"{what} must be text, got {value!r}")
+        raise errors.InvalidTypeError(f"{label} must be text, got {value!r}")
     return value
 
 
-def optional_function(value: Any, what: str) -> Callable[..., Any] | None:
+def optional_function(value: Any, label: str) -> Callable[..., Any] | None:
     """`value`, which must be callable or None. Raises: InvalidTypeError: it is neither."""
     if value is not None and not callable(value):
-        raise errors.InvalidTypeError(f"{what} must be a function or None, got {value!r}")
+        raise errors.InvalidTypeError(f"{label} must be a function or None, got {value!r}")
     function: Callable[..., Any] | None = value
     return function
 
 
-def function(value: Any, what: str, count: int | None = None) -> Callable[..., Any]:
+def function(value: Any, label: str, count: int | None = None) -> Callable[..., Any]:
     """Return `value`, which must be callable with `count` positional arguments.
 
     The number is not checked for built-in functions without a signature.
@@ -94,7 +94,7 @@ def function(value: Any, what: str, count: int | None = None) -> Callable[..., A
     Raises: InvalidTypeError: it is not callable, or takes another number of arguments.
     """
     if not callable(value):
-        raise errors.InvalidTypeError(f"`{what}` must be callable, got {value!r}")
+        raise errors.InvalidTypeError(f"`{label}` must be callable, got {value!r}")
     function: Callable[..., Any] = value
     if count is None:
         return function
@@ -106,7 +106,7 @@ def function(value: Any, what: str, count: int | None = None) -> Callable[..., A
         signature.bind(*[None] * count)
     except TypeError as cause:
         raise errors.InvalidTypeError(
-            f"`{what}` must take {count} positional argument{'' if count == 1 else 's'}, "
+            f"`{label}` must take {count} positional argument{'' if count == 1 else 's'}, "
             f"got {value!r}: {cause}"
         ) from cause
     return function

@@ -204,13 +204,13 @@ class OpError(Exception):
         What is raised grows a traceback and is told its place; the copy has neither that traceback
         nor, later, the other receivers' place. Its cause is the same object.
         """
-        twin = type(self).__new__(type(self))
-        twin.__dict__.update(self.__dict__)
-        twin.args = self.args
-        twin.details = dict(self.details)
-        twin.__cause__ = self.__cause__
-        twin.__suppress_context__ = self.__suppress_context__
-        return twin
+        counterpart = type(self).__new__(type(self))
+        counterpart.__dict__.update(self.__dict__)
+        counterpart.args = self.args
+        counterpart.details = dict(self.details)
+        counterpart.__cause__ = self.__cause__
+        counterpart.__suppress_context__ = self.__suppress_context__
+        return counterpart
 
     def to_dict(self) -> dict[str, Any]:
         """Return the error as plain data: strings, numbers, lists and dicts."""
@@ -310,8 +310,8 @@ def _field(data: Mapping[str, Any], key: str, kind: Any, default: Any = _REQUIRE
     if value is default and default is not _REQUIRED:
         return default
     if not isinstance(value, kind):
-        got = "nothing" if value is _REQUIRED else repr(value)
-        raise DataLossError(f"an error's {key!r} must be {kind}, got {got}")
+        actual = "nothing" if value is _REQUIRED else repr(value)
+        raise DataLossError(f"an error's {key!r} must be {kind}, got {actual}")
     return value
 
 

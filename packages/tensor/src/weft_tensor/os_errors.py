@@ -72,7 +72,9 @@ def error_class(error: OSError) -> type[errors.OpError]:
     """The class of weft's errors that means the same as an OSError."""
     cls = _BY_NUMBER.get(error.errno or 0)
     if cls is None:
-        cls = next((ours for theirs, ours in _BY_CLASS if isinstance(error, theirs)), None)
+        cls = next(
+            (weft_class for builtin, weft_class in _BY_CLASS if isinstance(error, builtin)), None
+        )
     return cls or errors.UnknownError
 
 

@@ -79,23 +79,23 @@ def _all_values(small: DType) -> np.ndarray[Any, Any]:
     return np.arange(16 if small is dtypes.float4_e2m1fn else 256, dtype=np.uint8).view(small.numpy)
 
 
-def common_dtype(operands: Iterable[Any], what: str = "operands") -> DType:
+def common_dtype(operands: Iterable[Any], label: str = "operands") -> DType:
     """Return the base type that all operands have in common.
 
     Args:
       operands: element types, or anything with a `dtype`; at least one.
-      what: how the message calls them.
+      label: how the message calls them.
     Raises:
       InvalidTypeError: they differ, or there are none.
     """
     element_types = [dtypes.as_dtype(operand).base_dtype for operand in operands]
     if not element_types:
-        raise InvalidTypeError(f"{what} must have one element type, got none")
+        raise InvalidTypeError(f"{label} must have one element type, got none")
     for dtype in element_types:
         if dtype is not element_types[0]:
             names = ", ".join(dtype.name for dtype in element_types)
             raise InvalidTypeError(
-                f"{what} must have the same element type, got {names}; "
+                f"{label} must have the same element type, got {names}; "
                 "nothing is promoted between tensors, cast one of them"
             )
     return element_types[0]

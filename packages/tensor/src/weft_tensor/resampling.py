@@ -213,14 +213,14 @@ def filter_taps(
     """Return the taps of a filter, scaled and translated; none where the centre is outside."""
     radius, weigh = FILTERS[kind]
     inverse = _F32(1) / _F32(scale)
-    spread = max(inverse, _F32(1)) if antialias else _F32(1)
+    f32 = max(inverse, _F32(1)) if antialias else _F32(1)
     centers = (np.arange(count, dtype=np.float32) + _F32(0.5)) * inverse
     centers = centers - inverse * _F32(translation)
-    reach = _F32(radius) * spread
+    reach = _F32(radius) * f32
     low = np.clip(np.ceil(centers - reach - _F32(0.5)), 0, size - 1).astype(np.int64)
     high = np.clip(np.floor(centers + reach - _F32(0.5)), 0, size - 1).astype(np.int64)
     index = low[:, None] + np.arange(max(1, int((high - low).max(initial=0)) + 1))
-    distance = np.abs(index + _F32(0.5) - centers[:, None]) / spread
+    distance = np.abs(index + _F32(0.5) - centers[:, None]) / f32
     weight = weigh(distance.astype(np.float64)).astype(np.float32)
     outside = (centers < 0) | (centers > size)
     weight = np.where((index <= high[:, None]) & ~outside[:, None], weight, _F32(0))

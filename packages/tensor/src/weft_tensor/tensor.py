@@ -210,10 +210,10 @@ class Tensor:
         return self._array.tolist()
 
     def __getitem__(self, key: Any) -> Tensor:
-        picked = self._array[key]
-        if not isinstance(picked, np.ndarray):
-            picked = _scalar_view(self._array, key, picked)
-        return Tensor._wrap(picked, self._dtype)
+        scalar_view = self._array[key]
+        if not isinstance(scalar_view, np.ndarray):
+            scalar_view = _scalar_view(self._array, key, scalar_view)
+        return Tensor._wrap(scalar_view, self._dtype)
 
     def __len__(self) -> int:
         if not self._array.ndim:
@@ -262,13 +262,13 @@ class Tensor:
         return f"<weft.Tensor shape={self.dims} dtype={self._dtype.name} numpy={self._array!r}>"
 
 
-def _scalar_view(array: np.ndarray[Any, Any], key: Any, picked: Any) -> np.ndarray[Any, Any]:
+def _scalar_view(array: np.ndarray[Any, Any], key: Any, selected: Any) -> np.ndarray[Any, Any]:
     """Rank 0 over the same memory, where NumPy's indexing hands out a scalar."""
     axes = key if isinstance(key, tuple) else (key,)
     try:
         return np.asarray(array[(*axes, Ellipsis)])
     except IndexError:  # the key has an ellipsis already
-        return np.asarray(picked)
+        return np.asarray(selected)
 
 
 def _plain(dtype: Any) -> DType:
