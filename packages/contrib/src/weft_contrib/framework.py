@@ -389,9 +389,9 @@ def assign_from_values(var_names_to_values: Mapping[str, Any]) -> tuple[Any, dic
             raise errors.InvalidArgumentError(
                 f"{name} has the shape {target.shape}, and the value {list(value.shape)}"
             )
-        fed = array.placeholder(target.dtype.base_dtype, value.shape, "placeholder/" + name)
-        assignments.append(state.assign(target, fed))
-        feeds[fed] = value
+        placeholder = array.placeholder(target.dtype.base_dtype, value.shape, "placeholder/" + name)
+        assignments.append(state.assign(target, placeholder))
+        feeds[placeholder] = value
     return control.group(*assignments), feeds
 
 

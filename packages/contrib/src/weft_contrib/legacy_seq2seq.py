@@ -193,7 +193,7 @@ def embedding_rnn_seq2seq(
       scope: "embedding_rnn_seq2seq".
     Returns: the decoder's outputs, and its last state.
     """
-    with variable_scope(scope or "embedding_rnn_seq2seq") as opened:
+    with variable_scope(scope or "embedding_rnn_seq2seq") as var_scope:
         dtype = dtype or dtypes.float32
         encoder = EmbeddingWrapper(unbuilt_copy(cell), num_encoder_symbols, embedding_size)
         _, state = static_rnn(encoder, encoder_inputs, dtype=dtype)
@@ -212,11 +212,11 @@ def embedding_rnn_seq2seq(
                 scope=scope,
             )
 
-        return _by_choice(feed_previous, decode, opened)
+        return _by_choice(feed_previous, decode, var_scope)
 
 
 def _by_choice(
-    feed_previous: Any, decode: Callable[..., Any], opened: Any
+    feed_previous: Any, decode: Callable[..., Any], var_scope: Any
 ) -> tuple[list[Any], Any]:
     """Call `decode` for a bool; for a tensor build a branch for each value, with shared weights."""
     if isinstance(feed_previous, bool):
@@ -225,7 +225,7 @@ def _by_choice(
     structure: dict[str, Any] = {}
 
     def branch(feed: bool) -> list[Any]:
-        with variable_scope(opened, reuse=None if feed else True):
+        with variable_scope(var_scope, reuse=None if feed else True):
             outputs, state = decode(feed)
         structure["count"], structure["state"] = len(outputs), state
         return [*outputs, *nest.flatten(state)]
@@ -401,7 +401,7 @@ def embedding_attention_seq2seq(
       scope: "embedding_attention_seq2seq".
     Returns: the decoder's outputs, and its last state.
     """
-    with variable_scope(scope or "embedding_attention_seq2seq") as opened:
+    with variable_scope(scope or "embedding_attention_seq2seq") as var_scope:
         dtype = dtype or dtypes.float32
         encoder = EmbeddingWrapper(unbuilt_copy(cell), num_encoder_symbols, embedding_size)
         outputs, state = static_rnn(encoder, encoder_inputs, dtype=dtype)
@@ -427,7 +427,7 @@ def embedding_attention_seq2seq(
                 initial_state_attention=initial_state_attention,
             )
 
-        return _by_choice(feed_previous, decode, opened)
+        return _by_choice(feed_previous, decode, var_scope)
 
 
 def sequence_loss_by_example(

@@ -195,8 +195,8 @@ class AdaMaxOptimizer(AdamOptimizer):
     def _finish(self, update_ops: Sequence[Any], name_scope: str) -> Any:
         graph, power = get_default_graph(), self._get_beta_accumulators()
         with graph.control_dependencies(update_ops), graph.colocate_with(power.op):
-            moved = self._assign(power, self._beta1_power * self._beta1_t)
-        return control.group(*update_ops, moved, name=name_scope)
+            update = self._assign(power, self._beta1_power * self._beta1_t)
+        return control.group(*update_ops, update, name=name_scope)
 
 
 class LARSOptimizer(MomentumOptimizer):

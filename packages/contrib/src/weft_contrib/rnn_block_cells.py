@@ -54,8 +54,8 @@ class _Weights:
 
     def in_order(self) -> list[Any]:
         """w, wci, wcf, wco and b."""
-        nothing = None if self._peepholes else array.zeros([self._units], self._kernel.dtype)
-        return [self._kernel, *(self._peepholes or [nothing] * 3), self._bias]
+        zeros = None if self._peepholes else array.zeros([self._units], self._kernel.dtype)
+        return [self._kernel, *(self._peepholes or [zeros] * 3), self._bias]
 
 
 def _pair(state: Any, role: str) -> tuple[Any, Any]:

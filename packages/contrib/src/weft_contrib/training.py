@@ -166,8 +166,8 @@ class HParams:
         for name, value in values_dict.items():
             if isinstance(value, dict):
                 changed = list(getattr(self, name))
-                for place, element in value.items():
-                    changed[place] = element
+                for key, element in value.items():
+                    changed[key] = element
                 value = changed
             self.set_hparam(name, value)
         return self

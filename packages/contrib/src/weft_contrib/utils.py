@@ -133,11 +133,12 @@ def last_dimension(shape: Any, min_rank: int = 1) -> Any:
     return _size(shape, min_rank, -1)
 
 
-def _size(shape: Any, least: int, axis: int) -> Any:
+def _size(shape: Any, minimum: int, axis: int) -> Any:
     dims = shape.dims
-    if dims is None or len(dims) < least or dims[axis].value is None:
+    if dims is None or len(dims) < minimum or dims[axis].value is None:
         raise errors.InvalidArgumentError(
-            f"a rank of at least {least} and a known size of axis {axis} are required, got {shape}"
+            f"a rank of at least {minimum} and a known size of axis {axis} are required, got "
+            f"{shape}"
         )
     return dims[axis].value
 

@@ -29,13 +29,13 @@ def layer_scope(
     Yields: the scope and the tensor.
     """
     getter = getter_of(names or {})
-    with variable_scope(scope, default, [inputs], reuse=reuse, custom_getter=getter) as opened:
-        yield opened, convert_to_tensor(inputs)
+    with variable_scope(scope, default, [inputs], reuse=reuse, custom_getter=getter) as var_scope:
+        yield var_scope, convert_to_tensor(inputs)
 
 
 def finished(
     outputs: Any,
-    opened: Any,
+    var_scope: Any,
     *,
     normalizer_fn: Function | None = None,
     normalizer_params: Mapping[str, Any] | None = None,
@@ -46,7 +46,7 @@ def finished(
 
     Args:
       outputs: of the layer itself.
-      opened: its scope.
+      var_scope: its scope.
       normalizer_fn, normalizer_params: a function and its arguments, or None.
       activation_fn: a function, or None.
       outputs_collections: keys, or None.
@@ -55,7 +55,7 @@ def finished(
         outputs = normalizer_fn(outputs, **(normalizer_params or {}))
     if activation_fn is not None:
         outputs = activation_fn(outputs)
-    return collect_named_outputs(outputs_collections, opened.name, outputs)
+    return collect_named_outputs(outputs_collections, var_scope.name, outputs)
 
 
 def list_variables_of(layer: Any, collections: Any, names: Mapping[str, str]) -> None:

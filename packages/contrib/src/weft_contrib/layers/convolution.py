@@ -95,7 +95,7 @@ def convolution(
       >>> wf.contrib.layers.conv2d(wf.ones([2, 8, 8, 3]), 4, 3, stride=2).shape
       TensorShape([Dimension(2), Dimension(4), Dimension(4), Dimension(4)])
     """
-    with layer_scope(scope, "Conv", inputs, reuse, _NAMES) as (opened, x):
+    with layer_scope(scope, "Conv", inputs, reuse, _NAMES) as (var_scope, x):
         spatial = (x.shape.ndims or 0) - 2
         if spatial not in _LAYERS or conv_dims not in (None, spatial):
             raise errors.InvalidArgumentError(
@@ -114,15 +114,15 @@ def convolution(
             kernel_regularizer=weights_regularizer,
             bias_regularizer=biases_regularizer,
             trainable=trainable,
-            name=opened.name,
-            _scope=opened,
+            name=var_scope.name,
+            _scope=var_scope,
             _reuse=reuse,
         )
         outputs = layer(x)
         list_variables_of(layer, variables_collections, _NAMES)
         return finished(
             outputs,
-            opened,
+            var_scope,
             normalizer_fn=normalizer_fn,
             normalizer_params=normalizer_params,
             activation_fn=activation_fn,
@@ -176,7 +176,7 @@ def _transposed(layer_class: Any, spatial: int, default: str, name: str) -> Any:
             biases_initializer, biases_regularizer, reuse, variables_collections,
             outputs_collections, trainable, scope: as `convolution`; "Conv2d_transpose".
         """
-        with layer_scope(scope, default, inputs, reuse, _NAMES) as (opened, x):
+        with layer_scope(scope, default, inputs, reuse, _NAMES) as (var_scope, x):
             layer = layer_class(
                 num_outputs,
                 n_positive_integers(spatial, kernel_size),
@@ -189,15 +189,15 @@ def _transposed(layer_class: Any, spatial: int, default: str, name: str) -> Any:
                 kernel_regularizer=weights_regularizer,
                 bias_regularizer=biases_regularizer,
                 trainable=trainable,
-                name=opened.name,
-                _scope=opened,
+                name=var_scope.name,
+                _scope=var_scope,
                 _reuse=reuse,
             )
             outputs = layer(x)
             list_variables_of(layer, variables_collections, _NAMES)
             return finished(
                 outputs,
-                opened,
+                var_scope,
                 normalizer_fn=normalizer_fn,
                 normalizer_params=normalizer_params,
                 activation_fn=activation_fn,
@@ -257,7 +257,7 @@ def separable_convolution2d(
         biases_regularizer, reuse, variables_collections, outputs_collections, trainable, scope: as
         `convolution`; "SeparableConv2d".
     """
-    with layer_scope(scope, "SeparableConv2d", inputs, reuse, _SEPARABLE) as (opened, x):
+    with layer_scope(scope, "SeparableConv2d", inputs, reuse, _SEPARABLE) as (var_scope, x):
         biased = normalizer_fn is None and biases_initializer is not None
         if num_outputs is not None:
             layer = separable.SeparableConv2D(
@@ -276,8 +276,8 @@ def separable_convolution2d(
                 pointwise_regularizer=weights_regularizer,
                 bias_regularizer=biases_regularizer,
                 trainable=trainable,
-                name=opened.name,
-                _scope=opened,
+                name=var_scope.name,
+                _scope=var_scope,
                 _reuse=reuse,
             )
             outputs = layer(x)
@@ -297,7 +297,7 @@ def separable_convolution2d(
                 outputs = _with_biases(outputs, variable_args, data_format, variables_collections)
         return finished(
             outputs,
-            opened,
+            var_scope,
             normalizer_fn=normalizer_fn,
             normalizer_params=normalizer_params,
             activation_fn=activation_fn,
@@ -363,11 +363,11 @@ def _pool(layer_class: Any, spatial: int, default: str, name: str) -> Any:
           data_format: "NHWC" or "NCHW", and with a D for rank 5.
           outputs_collections, scope: as `convolution`; "MaxPool2D" and the like.
         """
-        with variable_scope(scope, default, [inputs]) as opened:
+        with variable_scope(scope, default, [inputs]) as var_scope:
             layout = channels(data_format, spatial)
-            layer = layer_class(kernel_size, stride, padding, layout, name=opened.name)
+            layer = layer_class(kernel_size, stride, padding, layout, name=var_scope.name)
             outputs = layer(convert_to_tensor(inputs))
-            return collect_named_outputs(outputs_collections, opened.name, outputs)
+            return collect_named_outputs(outputs_collections, var_scope.name, outputs)
 
     pool.__name__ = pool.__qualname__ = name
     return add_arg_scope(pool)

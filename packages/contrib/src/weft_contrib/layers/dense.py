@@ -75,7 +75,7 @@ def fully_connected(
       >>> wf.contrib.layers.fully_connected(wf.ones([2, 3]), 4).shape
       TensorShape([Dimension(2), Dimension(4)])
     """
-    with layer_scope(scope, "fully_connected", inputs, reuse, _NAMES) as (opened, x):
+    with layer_scope(scope, "fully_connected", inputs, reuse, _NAMES) as (var_scope, x):
         layer = core.Dense(
             num_outputs,
             use_bias=normalizer_fn is None and biases_initializer is not None,
@@ -84,15 +84,15 @@ def fully_connected(
             kernel_regularizer=weights_regularizer,
             bias_regularizer=biases_regularizer,
             trainable=trainable,
-            name=opened.name,
-            _scope=opened,
+            name=var_scope.name,
+            _scope=var_scope,
             _reuse=reuse,
         )
         outputs = layer(x)
         list_variables_of(layer, variables_collections, _NAMES)
         return finished(
             outputs,
-            opened,
+            var_scope,
             normalizer_fn=normalizer_fn,
             normalizer_params=normalizer_params,
             activation_fn=activation_fn,
@@ -127,7 +127,7 @@ def bias_add(
       data_format: "NHWC" or "NCHW".
       reuse, variables_collections, outputs_collections, scope: as `fully_connected`; "BiasAdd".
     """
-    with layer_scope(scope, "BiasAdd", inputs, reuse) as (opened, x):
+    with layer_scope(scope, "BiasAdd", inputs, reuse) as (var_scope, x):
         axis = 1 if data_format.startswith("NC") else -1
         biases = framework.model_variable(
             "biases", [x.shape[axis].value], x.dtype.base_dtype, initializer, regularizer, trainable
@@ -136,7 +136,7 @@ def bias_add(
         outputs = nn.bias_add(x, biases, data_format=data_format)
         return finished(
             outputs,
-            opened,
+            var_scope,
             activation_fn=activation_fn,
             outputs_collections=outputs_collections,
         )
@@ -168,10 +168,10 @@ def dropout(
       outputs_collections, scope: as `fully_connected`; "Dropout".
       seed: of the random numbers.
     """
-    with variable_scope(scope, "Dropout", [inputs]) as opened:
-        layer = core.Dropout(1.0 - keep_prob, noise_shape, seed, name=opened.name)
+    with variable_scope(scope, "Dropout", [inputs]) as var_scope:
+        layer = core.Dropout(1.0 - keep_prob, noise_shape, seed, name=var_scope.name)
         outputs = layer(convert_to_tensor(inputs), training=is_training)
-        return collect_named_outputs(outputs_collections, opened.name, outputs)
+        return collect_named_outputs(outputs_collections, var_scope.name, outputs)
 
 
 @add_arg_scope
@@ -182,8 +182,8 @@ def flatten(inputs: Any, outputs_collections: Any = None, scope: Any = None) -> 
       inputs: shape (B, ...).
       outputs_collections, scope: as `fully_connected`; "Flatten".
     """
-    with variable_scope(scope, "Flatten", [inputs]) as opened:
-        return collect_named_outputs(outputs_collections, opened.name, core.flatten(inputs))
+    with variable_scope(scope, "Flatten", [inputs]) as var_scope:
+        return collect_named_outputs(outputs_collections, var_scope.name, core.flatten(inputs))
 
 
 @add_arg_scope
@@ -203,12 +203,12 @@ def one_hot_encoding(
       on_value, off_value: of the class, and of the others.
       outputs_collections, scope: as `fully_connected`; "OneHotEncoding".
     """
-    with variable_scope(scope, "OneHotEncoding", [labels, num_classes]) as opened:
+    with variable_scope(scope, "OneHotEncoding", [labels, num_classes]) as var_scope:
         x = convert_to_tensor(labels)
         if x.dtype.base_dtype is dtypes.int32:
             x = casting.cast(x, dtypes.int64)
         outputs = gather.one_hot(x, num_classes, on_value=on_value, off_value=off_value)
-        return collect_named_outputs(outputs_collections, opened.name, outputs)
+        return collect_named_outputs(outputs_collections, var_scope.name, outputs)
 
 
 @add_arg_scope

@@ -86,7 +86,7 @@ def batch_norm(
       TensorShape([Dimension(2), Dimension(3)])
     """
     _refuse(batch_weights=batch_weights, zero_debias_moving_mean=zero_debias_moving_mean)
-    with layer_scope(scope, "BatchNorm", inputs, reuse) as (opened, x):
+    with layer_scope(scope, "BatchNorm", inputs, reuse) as (var_scope, x):
         layer = BatchNormalization(
             1 if data_format.startswith("NC") else -1,
             decay,
@@ -100,15 +100,15 @@ def batch_norm(
             adjustment=adjustment,
             fused=fused,
             trainable=trainable,
-            name=opened.name,
-            _scope=opened,
+            name=var_scope.name,
+            _scope=var_scope,
             _reuse=reuse,
         )
         before = len(get_collection_ref(GraphKeys.UPDATE_OPS))
         outputs = _with_updates(layer(x, training=is_training), before, updates_collections)
         list_variables_of(layer, variables_collections, _NAMES)
         return finished(
-            outputs, opened, activation_fn=activation_fn, outputs_collections=outputs_collections
+            outputs, var_scope, activation_fn=activation_fn, outputs_collections=outputs_collections
         )
 
 
@@ -172,7 +172,7 @@ def layer_norm(
     Raises: InvalidArgumentError: an axis is out of range, or its size is unknown.
     Source: Ba and others 2016.
     """
-    with layer_scope(scope, "LayerNorm", inputs, reuse) as (opened, x):
+    with layer_scope(scope, "LayerNorm", inputs, reuse) as (var_scope, x):
         rank = x.shape.ndims
         if rank is None:
             raise errors.InvalidArgumentError("layer_norm requires inputs of a known rank")
@@ -190,7 +190,7 @@ def layer_norm(
         outputs.set_shape(x.shape)
         return finished(
             outputs,
-            opened,
+            var_scope,
             activation_fn=activation_fn,
             outputs_collections=outputs_collections,
         )
@@ -224,7 +224,7 @@ def instance_norm(
         "InstanceNorm".
     Source: Ulyanov and others 2016.
     """
-    with layer_scope(scope, "InstanceNorm", inputs, reuse) as (opened, x):
+    with layer_scope(scope, "InstanceNorm", inputs, reuse) as (var_scope, x):
         first = channels(data_format) == "channels_first"
         rank = x.shape.ndims
         if not rank or x.shape[1 if first else -1].value is None:
@@ -236,16 +236,16 @@ def instance_norm(
             x, [size], center, scale, trainable, variables_collections, param_initializers or {}
         )
         if first:
-            spread = [1, size, *[1] * (rank - 2)]
-            beta = None if beta is None else shapes.reshape(beta, spread)
-            gamma = None if gamma is None else shapes.reshape(gamma, spread)
+            tiled_shape = [1, size, *[1] * (rank - 2)]
+            beta = None if beta is None else shapes.reshape(beta, tiled_shape)
+            gamma = None if gamma is None else shapes.reshape(gamma, tiled_shape)
         axes = list(range(2, rank)) if first else list(range(1, rank - 1))
         mean, variance = statistics.moments(x, axes, keep_dims=True)
         outputs = statistics.batch_normalization(x, mean, variance, beta, gamma, epsilon)
         outputs.set_shape(x.shape)
         return finished(
             outputs,
-            opened,
+            var_scope,
             activation_fn=activation_fn,
             outputs_collections=outputs_collections,
         )
@@ -295,7 +295,7 @@ def group_norm(
       ...     print(session.run(net).round(3).tolist())
       [[[[-1.0, 1.0, -1.0, 1.0]]]]
     """
-    with layer_scope(scope, "GroupNorm", inputs, reuse) as (opened, x):
+    with layer_scope(scope, "GroupNorm", inputs, reuse) as (var_scope, x):
         rank = x.shape.ndims
         if not rank:
             raise errors.InvalidArgumentError("group_norm requires inputs of a known rank")
@@ -308,9 +308,9 @@ def group_norm(
         beta, gamma = _parameters(
             x, [size], center, scale, trainable, variables_collections, param_initializers or {}
         )
-        spread = [groups if i == channel_axis else 1 for i in range(rank)]
-        spread.insert(channel_axis + 1, size // groups)
-        beta, gamma = [None if p is None else shapes.reshape(p, spread) for p in (beta, gamma)]
+        tiled_shape = [groups if i == channel_axis else 1 for i in range(rank)]
+        tiled_shape.insert(channel_axis + 1, size // groups)
+        beta, gamma = [None if p is None else shapes.reshape(p, tiled_shape) for p in (beta, gamma)]
         sizes = shapes.shape(x)
         split = [sizes[i] if n.value is None else n.value for i, n in enumerate(x.shape)]
         split[channel_axis : channel_axis + 1] = [groups, size // groups]
@@ -322,7 +322,7 @@ def group_norm(
         outputs.set_shape(x.shape)
         return finished(
             outputs,
-            opened,
+            var_scope,
             activation_fn=activation_fn,
             outputs_collections=outputs_collections,
         )

@@ -108,8 +108,8 @@ def optimize_loss(
         if "loss" in summary_kinds:
             summary.scalar("loss", loss)
         _summarize(pairs, summary_kinds)
-        counted = step if increment_global_step else None
-        train = opt.apply_gradients(pairs, global_step=counted, name="train")
+        next_step = step if increment_global_step else None
+        train = opt.apply_gradients(pairs, global_step=next_step, name="train")
         with control_dependencies([train]):
             return identity.identity(loss)
 

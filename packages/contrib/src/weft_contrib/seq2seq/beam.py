@@ -100,8 +100,8 @@ def gather_tree(step_ids: Any, parent_ids: Any, max_sequence_lengths: Any, end_t
         2
     ]
     symbols = result_symbols.stack()
-    ended = casting.cast(comparison.equal(symbols, end_token), dtypes.int32)
-    before = reduction.cumsum(ended, 0, exclusive=True) > 0
+    is_end = casting.cast(comparison.equal(symbols, end_token), dtypes.int32)
+    before = reduction.cumsum(is_end, 0, exclusive=True) > 0
     result = masks.where(before, array.zeros_like(symbols) + end_token, symbols)
     result.set_shape(steps.shape)
     return result

@@ -69,8 +69,8 @@ def alexnet_v2(
       >>> logits.shape.as_list(), layers["alexnet_v2/conv5"].shape.as_list()
       ([None, 10], [None, 12, 12, 256])
     """
-    with variable_scope(scope, "alexnet_v2", [inputs]) as opened:
-        collection = opened.original_name_scope + "_end_points"
+    with variable_scope(scope, "alexnet_v2", [inputs]) as var_scope:
+        collection = var_scope.original_name_scope + "_end_points"
         with arg_scope([conv2d, fully_connected, max_pool2d], outputs_collections=[collection]):
             net = conv2d(inputs, 64, [11, 11], 4, padding="VALID", scope="conv1")
             net = max_pool2d(net, [3, 3], 2, scope="pool1")
@@ -97,5 +97,5 @@ def alexnet_v2(
             end_points = convert_collection_to_dict(collection)
             if spatial_squeeze:
                 net = squeeze(net, [1, 2], name="fc8/squeezed")
-                end_points[opened.name + "/fc8"] = net
+                end_points[var_scope.name + "/fc8"] = net
             return net, end_points

@@ -242,8 +242,8 @@ def inception_v1(
       >>> logits.shape.as_list()
       [None, 10]
     """
-    with _training(inputs, is_training, reuse, scope, "InceptionV1") as opened:
-        net, points = inception_v1_base(inputs, scope=opened)
+    with _training(inputs, is_training, reuse, scope, "InceptionV1") as training:
+        net, points = inception_v1_base(inputs, scope=training)
         with variable_scope("Logits"):
             net = avg_pool2d(net, [7, 7], 1, scope="MaxPool_0a_7x7")
             net = dropout(net, dropout_keep_prob, scope="Dropout_0b")
@@ -256,10 +256,10 @@ def inception_v1(
 @contextmanager
 def _training(inputs: Any, is_training: Any, reuse: Any, scope: Any, name: str) -> Iterator[Any]:
     with (
-        variable_scope(scope, name, [inputs], reuse=reuse) as opened,
+        variable_scope(scope, name, [inputs], reuse=reuse) as var_scope,
         arg_scope([batch_norm, dropout], is_training=is_training),
     ):
-        yield opened
+        yield var_scope
 
 
 def _logits(net: Any, num_classes: int, name: str, flat: bool, **kwargs: Any) -> Any:
@@ -414,9 +414,9 @@ def inception_v3(
       >>> logits.shape.as_list(), layers["AuxLogits"].shape.as_list()
       ([None, 10], [None, 10])
     """
-    with _training(inputs, is_training, reuse, scope, "InceptionV3") as opened:
+    with _training(inputs, is_training, reuse, scope, "InceptionV3") as training:
         net, points = inception_v3_base(
-            inputs, min_depth=min_depth, depth_multiplier=depth_multiplier, scope=opened
+            inputs, min_depth=min_depth, depth_multiplier=depth_multiplier, scope=training
         )
         with (
             arg_scope([conv2d, max_pool2d, avg_pool2d], stride=1, padding="SAME"),

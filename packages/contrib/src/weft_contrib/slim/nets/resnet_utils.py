@@ -111,7 +111,7 @@ def stack_blocks_dense(
     """
     stride, rate = 1, 1
     for block in blocks:
-        with variable_scope(block.scope, "block", [net]) as opened:
+        with variable_scope(block.scope, "block", [net]) as var_scope:
             for i, unit in enumerate(block.args, 1):
                 if output_stride is not None and stride > output_stride:
                     raise errors.InvalidArgumentError(
@@ -124,7 +124,7 @@ def stack_blocks_dense(
                     else:
                         net = block.unit_fn(net, rate=1, **unit)
                         stride *= unit["stride"]
-            net = collect_named_outputs(outputs_collections, opened.name, net)
+            net = collect_named_outputs(outputs_collections, var_scope.name, net)
     if output_stride is not None and stride != output_stride:
         raise errors.InvalidArgumentError(
             f"output_stride {output_stride} cannot be reached: the blocks have a stride of {stride}"
@@ -186,8 +186,8 @@ def network_scope(
     scope: Any, default: str, inputs: Any, reuse: Any, unit_fn: Any, is_training: Any
 ) -> Iterator[str]:
     """Open the scope of a network's variables; yield the collection of its layers."""
-    with variable_scope(scope, default, [inputs], reuse=reuse) as opened:
-        collection = opened.original_name_scope + "_end_points"
+    with variable_scope(scope, default, [inputs], reuse=reuse) as var_scope:
+        collection = var_scope.original_name_scope + "_end_points"
         with (
             arg_scope([conv2d, unit_fn, stack_blocks_dense], outputs_collections=collection),
             arg_scope([batch_norm], is_training=is_training),

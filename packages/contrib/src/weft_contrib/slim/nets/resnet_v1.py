@@ -62,7 +62,7 @@ def bottleneck(
       >>> resnet_v1.bottleneck(wf.zeros([1, 8, 8, 4]), 16, 4, stride=2).shape.as_list()
       [1, 4, 4, 16]
     """
-    with variable_scope(scope, "bottleneck_v1", [inputs]) as opened:
+    with variable_scope(scope, "bottleneck_v1", [inputs]) as var_scope:
         if last_dimension(inputs.shape, min_rank=4) == depth:
             shortcut = subsample(inputs, stride, "shortcut")
         else:
@@ -71,7 +71,7 @@ def bottleneck(
         residual = conv2d_same(residual, depth_bottleneck, 3, stride, rate, scope="conv2")
         residual = conv2d(residual, depth, [1, 1], 1, activation_fn=None, scope="conv3")
         output = relu(shortcut + residual)
-        return collect_named_outputs(outputs_collections, opened.name, output)
+        return collect_named_outputs(outputs_collections, var_scope.name, output)
 
 
 def resnet_v1(

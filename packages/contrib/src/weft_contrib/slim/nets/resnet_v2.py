@@ -63,7 +63,7 @@ def bottleneck(
       >>> resnet_v2.bottleneck(wf.zeros([1, 8, 8, 4]), 16, 4, stride=2).shape.as_list()
       [1, 4, 4, 16]
     """
-    with variable_scope(scope, "bottleneck_v2", [inputs]) as opened:
+    with variable_scope(scope, "bottleneck_v2", [inputs]) as var_scope:
         active = batch_norm(inputs, activation_fn=relu, scope="preact")
         plain = {"normalizer_fn": None, "activation_fn": None}
         if last_dimension(inputs.shape, min_rank=4) == depth:
@@ -73,7 +73,7 @@ def bottleneck(
         residual = conv2d(active, depth_bottleneck, [1, 1], 1, scope="conv1")
         residual = conv2d_same(residual, depth_bottleneck, 3, stride, rate, scope="conv2")
         output = shortcut + conv2d(residual, depth, [1, 1], 1, scope="conv3", **plain)
-        return collect_named_outputs(outputs_collections, opened.name, output)
+        return collect_named_outputs(outputs_collections, var_scope.name, output)
 
 
 def resnet_v2(

@@ -75,8 +75,8 @@ def _of_layers(name: str, counts: Sequence[int]) -> Callable[..., tuple[Any, dic
         spatial_squeeze: bool = True,
         scope: Any = name,
     ) -> tuple[Any, dict[str, Any]]:
-        with variable_scope(scope, name, [inputs]) as opened:
-            collection = opened.original_name_scope + "_end_points"
+        with variable_scope(scope, name, [inputs]) as var_scope:
+            collection = var_scope.original_name_scope + "_end_points"
             with arg_scope([conv2d, fully_connected, max_pool2d], outputs_collections=collection):
                 net = inputs
                 widths = (64, 128, 256, 512, 512)
@@ -93,7 +93,7 @@ def _of_layers(name: str, counts: Sequence[int]) -> Callable[..., tuple[Any, dic
                 end_points = convert_collection_to_dict(collection)
                 if spatial_squeeze:
                     net = squeeze(net, [1, 2], name="fc8/squeezed")
-                    end_points[opened.name + "/fc8"] = net
+                    end_points[var_scope.name + "/fc8"] = net
                 return net, end_points
 
     make.__name__ = make.__qualname__ = name
