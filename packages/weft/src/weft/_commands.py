@@ -64,6 +64,6 @@ def _add(
     add(subcommands.add_parser(entry.name, help=text, description=text))
 
 
-def _fail(why: str) -> int:
-    sys.stderr.write(f"weft: {why}\n")
+def _fail(reason: str) -> int:
+    sys.stderr.write(f"weft: {reason}\n")
     return TROUBLE

@@ -84,5 +84,5 @@ def advice(module: ModuleType, name: str) -> str:
         present = unbatched  # since TensorFlow 1.0 such functions take batches themselves
     if present is not None:
         return f"; it is called {present} here"
-    elsewhere = ELSEWHERE.get(module.__name__, {}).get(name)
-    return "" if elsewhere is None else f"; {elsewhere}"
+    replacement = ELSEWHERE.get(module.__name__, {}).get(name)
+    return "" if replacement is None else f"; {replacement}"

@@ -28,8 +28,8 @@ def attach(package: str, *late: str) -> tuple[Callable[[str], Any], Callable[[],
         return frozenset(info.name for info in iter_modules(path) if info.name[0] != "_")
 
     def list_names() -> list[str]:
-        shown = {name for module in late for name in _public(import_module(module))}
-        return sorted({*vars(sys.modules[package]), *submodules(), *shown})
+        public_names = {name for module in late for name in _public(import_module(module))}
+        return sorted({*vars(sys.modules[package]), *submodules(), *public_names})
 
     def load(name: str) -> Any:
         if name in submodules():
