@@ -75,12 +75,13 @@ def set_virtual_device_configuration(
     """
     _check(device)
     configurations = [] if virtual_devices is None else list(virtual_devices)
-    for each in configurations:
-        if not isinstance(each, VirtualDeviceConfiguration):
+    for configuration in configurations:
+        if not isinstance(configuration, VirtualDeviceConfiguration):
             raise errors.InvalidTypeError(
-                f"virtual_devices must be a list of VirtualDeviceConfiguration, got {each!r}"
+                "virtual_devices must be a list of VirtualDeviceConfiguration, got "
+                f"{configuration!r}"
             )
-        limit = each.memory_limit
+        limit = configuration.memory_limit
         if limit is not None and (not isinstance(limit, int) or limit < 1):
             raise errors.InvalidArgumentError(
                 f"memory_limit must be a whole number of megabytes, at least 1, got {limit!r}"
@@ -122,7 +123,7 @@ def list_logical_devices(device_type: str | None = None) -> list[LogicalDevice]:
       >>> wf.config.list_logical_devices("CPU")
       [LogicalDevice(name='/device:CPU:0', device_type='CPU')]
     """
-    kinds = [each.device_type for each in get_visible_devices(device_type)]
+    kinds = [visible_device.device_type for visible_device in get_visible_devices(device_type)]
     counts = {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
     if "CPU" in counts:
         counts["CPU"] = max(1, len(cpu_limits()))

@@ -38,7 +38,7 @@ def complete(
     unknown = samples.keys() - inputs.keys()
     if unknown:
         raise errors.InvalidArgumentError(f"samples are of no inputs: {sorted(unknown)}")
-    random, found = np.random.default_rng(0), []
+    random, result = np.random.default_rng(0), []
     for (name, source), bound in zip(inputs.items(), bounds, strict=True):
         dtype = source.dtype.as_numpy_dtype
         if name in samples:
@@ -49,16 +49,16 @@ def complete(
             value = np.zeros(bound, dtype)
         dims = source.dims or ()
         fits = value.ndim == len(bound) and all(
-            size <= most if dim is None else size == most
-            for size, most, dim in zip(value.shape, bound, dims, strict=True)
+            size <= limit if dim is None else size == limit
+            for size, limit, dim in zip(value.shape, bound, dims, strict=True)
         )
         if not fits:
             raise errors.InvalidArgumentError(
                 f"the sample of {name} has shape {value.shape}, and the input takes {bound}"
                 + (", or less along open sizes" if None in dims else "")
             )
-        found.append(value)
-    return found
+        result.append(value)
+    return result
 
 
 def require(
@@ -79,27 +79,29 @@ def require(
       InvalidArgumentError: the graph fails on a sample.
     """
     count = min(len(samples), MAX_SAMPLES)
-    chosen = [samples[i * (len(samples) - 1) // max(1, count - 1)] for i in range(count)]
+    selected = [samples[i * (len(samples) - 1) // max(1, count - 1)] for i in range(count)]
     try:
         with source.session() as session:
             fetches, inputs = list(source.outputs.values()), list(source.inputs.values())
-            expected = [session.run(fetches, dict(zip(inputs, x, strict=True))) for x in chosen]
+            expected = [session.run(fetches, dict(zip(inputs, x, strict=True))) for x in selected]
     except errors.OpError as error:
         raise errors.InvalidArgumentError(
             f"the graph cannot be tried on the sample, give others by samples=: {error.message}"
         ) from error
     try:
-        results = [run(content, values) for values in chosen]
+        results = [run(content, values) for values in selected]
     except LiteError as error:
         raise errors.DataLossError(
             f"the converted graph fails on a sample that the graph accepts: {error}"
         ) from error
     for i, output in enumerate(fetches):
-        ours, theirs = ([np.asarray(x[i]) for x in side] for side in (results, expected))
+        actual_value, expected_value = (
+            [np.asarray(x[i]) for x in side] for side in (results, expected)
+        )
         allowed = limit
         if allowed is None:
-            allowed = HALF_LIMIT if theirs[0].dtype == np.float16 else LIMIT
-        distance = difference(ours, theirs)
+            allowed = HALF_LIMIT if expected_value[0].dtype == np.float16 else LIMIT
+        distance = difference(actual_value, expected_value)
         if not distance <= allowed:
             raise errors.DataLossError(
                 f"output {output.name} of the converted graph differs from the graph's by "
@@ -116,7 +118,10 @@ def run(content: bytes, values: Sequence[Array]) -> list[Array]:
     for details, value in zip(interpreter.get_input_details(), values, strict=True):
         interpreter.set_tensor(details["index"], value)
     interpreter.invoke()
-    return [interpreter.get_tensor(each["index"]) for each in interpreter.get_output_details()]
+    return [
+        interpreter.get_tensor(output_detail["index"])
+        for output_detail in interpreter.get_output_details()
+    ]
 
 
 def difference(results: Sequence[Array], expected: Sequence[Array]) -> float:
@@ -128,13 +133,18 @@ def difference(results: Sequence[Array], expected: Sequence[Array]) -> float:
     """
     if [x.shape for x in results] != [x.shape for x in expected]:
         return float("inf")
-    ours, theirs = (np.concatenate([x.ravel() for x in side]) for side in (results, expected))
-    if theirs.dtype.kind != "f":
-        return float(np.mean(ours != theirs)) if theirs.size else 0.0
-    ours, theirs = ours.astype(np.float64), theirs.astype(np.float64)
-    finite = np.isfinite(theirs)
-    if not np.array_equal(ours[~finite], theirs[~finite], equal_nan=True):
+    actual_values, expected_values = (
+        np.concatenate([x.ravel() for x in side]) for side in (results, expected)
+    )
+    if expected_values.dtype.kind != "f":
+        return float(np.mean(actual_values != expected_values)) if expected_values.size else 0.0
+    actual_values, expected_values = (
+        actual_values.astype(np.float64),
+        expected_values.astype(np.float64),
+    )
+    finite = np.isfinite(expected_values)
+    if not np.array_equal(actual_values[~finite], expected_values[~finite], equal_nan=True):
         return float("inf")
-    scale = float(np.max(np.abs(theirs[finite]), initial=LEAST_SCALE))
-    apart = np.abs(ours[finite] - theirs[finite])
-    return float(np.max(np.nan_to_num(apart, nan=np.inf), initial=0.0)) / scale
+    scale = float(np.max(np.abs(expected_values[finite]), initial=LEAST_SCALE))
+    errors = np.abs(actual_values[finite] - expected_values[finite])
+    return float(np.max(np.nan_to_num(errors, nan=np.inf), initial=0.0)) / scale

@@ -27,19 +27,19 @@ def call(arguments: argparse.Namespace) -> int:
         graph = imported(read_definition(arguments.graph))
         interpreter = running.opened(arguments)
         values = _values(interpreter, {node.name for node in graph.get_operations()})
-        wanted = _wanted(graph, interpreter, [name for _, name, _ in values])
+        expected = _wanted(graph, interpreter, [name for _, name, _ in values])
         rows, first = [], ""
         for op, name, value in values:
-            if name not in wanted:
+            if name not in expected:
                 continue
-            apart = difference([value], [wanted[name]])
-            if not apart <= arguments.limit and not first:
+            distance = difference([value], [expected[name]])
+            if not distance <= arguments.limit and not first:
                 first = name
             if arguments.all or first == name:
-                rows.append([op.place, op.kind, name, f"{apart:.3g}"])
+                rows.append([op.place, op.kind, name, f"{distance:.3g}"])
     output.table(["op", "kind", "node", "difference"], rows)
     if not first:
-        word = f"{len(wanted)} nodes agree within {arguments.limit:g} of their largest values"
+        word = f"{len(expected)} nodes agree within {arguments.limit:g} of their largest values"
         output.table(["", ""], [["", word]])
     return DIFFERENT if first else 0
 
@@ -49,13 +49,13 @@ def _values(interpreter: Interpreter, nodes: Set[str]) -> list[tuple[Op, str, An
 
     An output named by a signature has the name of the node that its op was converted from.
     """
-    ops, found, depth = ops_of(interpreter), [], 0
+    ops, result, depth = ops_of(interpreter), [], 0
     details = interpreter.get_tensor_details()
 
-    def watch(number: int, ended: bool) -> None:
+    def watch(number: int, op_end: bool) -> None:
         nonlocal depth
-        depth += -1 if ended else 1
-        if not ended or depth:
+        depth += -1 if op_end else 1
+        if not op_end or depth:
             return
         for tensor in ops[number].outputs:
             value = interpreter.get_tensor(tensor)
@@ -65,28 +65,28 @@ def _values(interpreter: Interpreter, nodes: Set[str]) -> list[tuple[Op, str, An
                 value = (value.astype("float32") - zero) * scale
             if name.partition(":")[0] not in nodes:
                 name = ops[number].name
-            found.append((ops[number], name, value))
+            result.append((ops[number], name, value))
 
     watched(interpreter, watch)
-    return found
+    return result
 
 
 def _wanted(graph: Graph, interpreter: Interpreter, names: list[str]) -> Mapping[str, Any]:
     """Return the graph's values of the nodes of these names, as far as it has them."""
-    known = {node.name: node for node in graph.get_operations()}
+    nodes = {node.name: node for node in graph.get_operations()}
 
     def output_of(name: str) -> Output | None:
         node, _, index = name.partition(":")
-        outputs = known[node].outputs if node in known else ()
+        outputs = nodes[node].outputs if node in nodes else ()
         return outputs[int(index or 0)] if int(index or 0) < len(outputs) else None
 
     feeds = {}
-    for each in interpreter.get_input_details():
-        source = output_of(each["name"])
+    for input_detail in interpreter.get_input_details():
+        source = output_of(input_detail["name"])
         if source is None:
-            raise InvalidArgumentError(f"the graph has no input {each['name']!r}")
-        feeds[source] = interpreter.get_tensor(each["index"])
-    fetches = {name: found for name in names if (found := output_of(name)) is not None}
+            raise InvalidArgumentError(f"the graph has no input {input_detail['name']!r}")
+        feeds[source] = interpreter.get_tensor(input_detail["index"])
+    fetches = {name: output for name in names if (output := output_of(name)) is not None}
     with Session(graph=graph) as session:
-        wanted: dict[str, Any] = session.run(fetches, feeds)
-    return wanted
+        expected: dict[str, Any] = session.run(fetches, feeds)
+    return expected
