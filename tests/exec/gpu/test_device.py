@@ -19,7 +19,7 @@ from weft_exec.config import GpuOptions, SessionConfig
 from weft_exec.devices.description import link_between
 from weft_exec.devices.device import make_devices
 from weft_exec.gpu import discovery, residency
-from weft_exec.gpu.device import GpuDevice
+from weft_exec.gpu.session_device import GpuDevice
 from weft_exec.resources.resources import ResourceManager
 from weft_exec.settings import settings
 

@@ -14,7 +14,7 @@ import weft as wf
 from weft import errors
 from weft_exec.config import GpuOptions, SessionConfig
 from weft_exec.devices.device import make_devices
-from weft_exec.gpu.device import GpuDevice
+from weft_exec.gpu.session_device import GpuDevice
 from weft_exec.resources.resources import ResourceManager
 
 pytestmark = pytest.mark.gpu

@@ -25,8 +25,8 @@ from weft_tensor import errors
 
 if TYPE_CHECKING:
     from weft_exec.devices.device import Device
-    from weft_exec.gpu.device import GpuDevice
     from weft_exec.gpu.hardware import Gpu
+    from weft_exec.gpu.session_device import GpuDevice
 
 _THREADS: Final = WaitingThreads("weft-nccl")
 

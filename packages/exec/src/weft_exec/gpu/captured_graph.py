@@ -2,7 +2,7 @@
 
 Inputs are copied to fixed addresses before each launch, and results are copied out. Constants stay
 where they are. Variables are changed in place under their locks, provided that they have not moved
-and nobody holds a snapshot. A device here is a `GpuDevice`, which uses this module.
+and nobody holds a snapshot.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 
 from weft_exec.executor.linear import Segment, Slots
 from weft_exec.executor.region import RegionCall
+from weft_exec.gpu.base_device import BaseGpuDevice
 from weft_exec.gpu.capture import Capture, NotCaptured
 from weft_exec.gpu.products import prepare
 from weft_exec.gpu.residency import is_of_host
@@ -50,7 +51,7 @@ class CapturedGraph:
 
     def __init__(
         self,
-        device: Any,
+        device: BaseGpuDevice,
         line: Segment,
         comes: Comes,
         results: Sequence[int],

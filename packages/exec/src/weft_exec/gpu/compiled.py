@@ -14,10 +14,11 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
+from weft_exec.gpu.base_device import BaseGpuDevice
 from weft_exec.gpu.capture import Capture, current
 from weft_exec.gpu.launch import settled
 from weft_exec.gpu.measure import fastest, roofline
@@ -33,9 +34,6 @@ from weft_graph.ir.code_generators import (
 )
 from weft_graph.ir.compiled_function import CompiledFunction, Roofline
 from weft_tensor import errors
-
-if TYPE_CHECKING:
-    from weft_exec.gpu.device import GpuDevice
 
 _GRAPHS: Final = 4
 """Maximum number of graphs of a function: one for each set of addresses."""
@@ -60,7 +58,7 @@ class GpuFunction:
     bounded = True
     shares = False
 
-    def __init__(self, code: DeviceCode, device: GpuDevice) -> None:
+    def __init__(self, code: DeviceCode, device: BaseGpuDevice) -> None:
         self.takes, self.draws = code.takes, code.draws
         self.results, self.updates = code.results, code.updates
         self.threads = 1  # threads of the host
@@ -197,7 +195,7 @@ class Graphs:
       what: a description of the launches, for the log.
     """
 
-    def __init__(self, device: GpuDevice, what: str) -> None:
+    def __init__(self, device: BaseGpuDevice, what: str) -> None:
         self._device = device
         self._what = what
         self._made: dict[tuple[int, ...], Any] = {}
@@ -249,7 +247,7 @@ class GpuGenerator:
 
     profiles: ProfileStore = NoProfiles()
 
-    def __init__(self, inner: DeviceCodeGenerator, device: GpuDevice) -> None:
+    def __init__(self, inner: DeviceCodeGenerator, device: BaseGpuDevice) -> None:
         self._inner = inner
         self._device = device
         self.unsupported_reason = inner.unsupported_reason
@@ -302,7 +300,7 @@ def _region(request: Request) -> RegionRequest:
     raise NotGenerated("loops are not compiled for GPUs as a whole")
 
 
-def launched(device: GpuDevice, function: Callable[..., Any]) -> Callable[..., Any]:
+def launched(device: BaseGpuDevice, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that runs on the kernels' stream and stores its results as kernels do."""
 
     def run(*inputs: Any) -> Any:

@@ -11,20 +11,18 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from weft_exec.executor.kernel_errors import located, raise_located
 from weft_exec.executor.linear import Instruction, Segment, Slots
 from weft_exec.executor.region import RegionCall
+from weft_exec.gpu.base_device import BaseGpuDevice
 from weft_exec.gpu.capture import NotCaptured
 from weft_exec.gpu.captured_graph import CapturedGraph, Comes, is_equal
+from weft_exec.gpu.instruction_trace import InstructionTrace, Kind
 from weft_exec.gpu.residency import is_of_host
 from weft_exec.gpu.shadows import state_in
-from weft_exec.gpu.step_graphs import Kind, Seen
 from weft_tensor import errors
-
-if TYPE_CHECKING:
-    from weft_exec.gpu.device import GpuDevice
 
 GRAPHS: Final = 4
 """Maximum number of graphs of a run."""
@@ -47,27 +45,27 @@ class GraphPiece:
 
     def __init__(
         self,
-        device: GpuDevice,
+        device: BaseGpuDevice,
         inner: Segment,
-        run: Sequence[Seen],
+        run: Sequence[InstructionTrace],
         refuse: Callable[[int, str], None],
     ) -> None:
         self._device = device
         self._refuse = refuse
-        hosts = [each.at for each in run if each.kind is Kind.HOST]
-        self._ats = [each.at for each in run if each.kind is Kind.DEVICE]
+        hosts = [trace.position for trace in run if trace.kind is Kind.HOST]
+        self._ats = [trace.position for trace in run if trace.kind is Kind.DEVICE]
         lines = list(inner.instructions)
         # Slots that later GPU instructions read, too, are cleared at the end.
         self._before = _segment(inner, [(*lines[at][:3], ()) for at in hosts], hosts)
         self._line = _segment(inner, [lines[at] for at in self._ats], self._ats)
-        self._dead = sorted({slot for each in run for slot in lines[each.at][3]})
+        self._dead = sorted({slot for trace in run for slot in lines[trace.position][3]})
         made: set[int] = set()
         taken: dict[int, Any] = {}
-        for each in run:
-            if each.kind is Kind.DEVICE:
-                taken |= {s: v for s, v in each.reads.items() if s not in made and s not in taken}
-                made |= each.writes
-        self._multiplies = any(each.multiplies for each in run)
+        for trace in run:
+            if trace.kind is Kind.DEVICE:
+                taken |= {s: v for s, v in trace.reads.items() if s not in made and s not in taken}
+                made |= trace.writes
+        self._multiplies = any(trace.multiplies for trace in run)
         self._taken = sorted(taken)
         self._known = _known_by_value(lines, run)
         self._varying: set[int] = set()
@@ -183,13 +181,13 @@ def _is_bringable(value: Any) -> bool:
     return not value.dtype.hasobject
 
 
-def _known_by_value(lines: Sequence[Instruction], run: Sequence[Seen]) -> set[int]:
+def _known_by_value(lines: Sequence[Instruction], run: Sequence[InstructionTrace]) -> set[int]:
     """Return the slots whose values, on the host, instructions of a GPU depend on."""
     found: set[int] = set()
-    for each in run:
-        if each.kind is Kind.DEVICE:
-            function = lines[each.at][0]
-            found |= function.deciding if isinstance(function, RegionCall) else each.reads.keys()
+    for trace in run:
+        if trace.kind is Kind.DEVICE:
+            function = lines[trace.position][0]
+            found |= function.deciding if isinstance(function, RegionCall) else trace.reads.keys()
     return found
 
 
@@ -198,7 +196,7 @@ def _segment(inner: Segment, instructions: Iterable[Any], ats: Sequence[int]) ->
     return Segment(list(instructions), [nodes[at] for at in ats], [devices[at] for at in ats])
 
 
-def _description(device: GpuDevice, value: Any) -> Any:
+def _description(device: BaseGpuDevice, value: Any) -> Any:
     """Return the properties of a value for which a graph is captured."""
     state = state_in(value)
     if state is not None:

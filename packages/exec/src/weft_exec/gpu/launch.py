@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft_exec.gpu.base_device import BaseGpuDevice
 from weft_exec.gpu.residency import is_of_host, stays
 from weft_exec.kernels.registry import (
     ALL,
@@ -29,12 +30,11 @@ from weft_exec.resources.resources import ResourceHandle, VariableState
 from weft_tensor import dtypes
 
 if TYPE_CHECKING:
-    from weft_exec.gpu.device import GpuDevice
     from weft_graph.ir.node import Node
 
 
 def launching(
-    device: GpuDevice, factory: KernelFactory, node: Node, host: Collection[str]
+    device: BaseGpuDevice, factory: KernelFactory, node: Node, host: Collection[str]
 ) -> KernelFunction:
     """Return a function that runs a node on a GPU, as described above."""
     if tuple(host) == ALL:
@@ -88,7 +88,7 @@ def _results(node: Node) -> list[np.dtype[Any] | None]:
 
 def _launch(
     work: KernelFunction,
-    device: GpuDevice,
+    device: BaseGpuDevice,
     of_host: frozenset[int],
     results: Sequence[np.dtype[Any] | None],
 ) -> KernelFunction:
@@ -109,7 +109,7 @@ def _launch(
     return run
 
 
-def settled(device: GpuDevice, value: Any, dtype: np.dtype[Any] | None) -> Any:
+def settled(device: BaseGpuDevice, value: Any, dtype: np.dtype[Any] | None) -> Any:
     """Return a result in its exact type, stored where values of its kind belong."""
     if dtype is None:
         return value
@@ -125,7 +125,7 @@ class _HostFallback:
 
     __slots__ = ("_device", "_node", "_work")
 
-    def __init__(self, device: GpuDevice, node: Node) -> None:
+    def __init__(self, device: BaseGpuDevice, node: Node) -> None:
         self._device = device
         self._node = node
         self._work: KernelFunction | None = None

@@ -1,7 +1,4 @@
-"""Times by a GPU's clock, and its limits.
-
-Devices here are `GpuDevice`s, which use this module.
-"""
+"""Times by a GPU's clock, and its limits."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from weft_exec.gpu.base_device import BaseGpuDevice
 from weft_exec.gpu.properties import peak
 from weft_graph.ir.compiled_function import Roofline
 
@@ -27,7 +25,7 @@ _known: dict[tuple[int, int], Roofline] = {}
 """Cached limits by the number and identity of the GPU; tests make several objects."""
 
 
-def fastest(device: Any, launches: Sequence[Callable[[], Any]]) -> list[float]:
+def fastest(device: BaseGpuDevice, launches: Sequence[Callable[[], Any]]) -> list[float]:
     """Return the seconds of each launch in its fastest run, between events of the stream.
 
     Called while the device is active.
@@ -51,7 +49,7 @@ def fastest(device: Any, launches: Sequence[Callable[[], Any]]) -> list[float]:
     return least
 
 
-def roofline(device: Any) -> Roofline:
+def roofline(device: BaseGpuDevice) -> Roofline:
     """Return a GPU's limits: bandwidth measured by a copy, operations from its properties."""
     key = device.hardware.index, id(device.hardware)
     with _lock:
@@ -60,7 +58,7 @@ def roofline(device: Any) -> Roofline:
         return _known[key]
 
 
-def _roofline(device: Any) -> Roofline:
+def _roofline(device: BaseGpuDevice) -> Roofline:
     xp, found = device.xp, device.properties
     free = int(xp.cuda.runtime.memGetInfo()[0])
     count = max(1, min(_COPIED, free // 8) // 4)
@@ -75,7 +73,7 @@ def _roofline(device: Any) -> Roofline:
 class Clock:
     """The GPU time of work enqueued from now on."""
 
-    def __init__(self, device: Any) -> None:
+    def __init__(self, device: BaseGpuDevice) -> None:
         self._device = device
         with device.active():
             self._begun = device.xp.cuda.Event()

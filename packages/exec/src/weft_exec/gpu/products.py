@@ -1,8 +1,7 @@
 """Matrix products during the capture of a CUDA graph, by direct calls of cuBLAS.
 
 CuPy refuses to call cuBLAS while a stream is captured. So this module has its own handle, and a
-workspace that belongs to the graph. It uses a single cuBLAS function. A device here is a
-`GpuDevice`, which uses this module.
+workspace that belongs to the graph. It uses a single cuBLAS function.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from weft_exec.gpu.base_device import BaseGpuDevice
 from weft_exec.gpu.capture import Capture, NotCaptured, current
 
 _WORKSPACE: Final = 4 << 20
@@ -114,7 +114,7 @@ def _operand(layout: Layout, kind: int) -> list[Any]:
     return [place, ctypes.c_int(kind), ctypes.c_int(line), ctypes.c_longlong(matrix)]
 
 
-def prepare(capture: Capture, device: Any) -> None:
+def prepare(capture: Capture, device: BaseGpuDevice) -> None:
     """Make the handle of a capture before it begins, since cuBLAS allocates memory for it.
 
     Raises: NotCaptured: cuBLAS was not found, or reports an error.
@@ -143,7 +143,7 @@ def forget() -> None:
     _loaded.cache_clear()
 
 
-def matmul_of(device: Any) -> Callable[..., Any]:
+def matmul_of(device: BaseGpuDevice) -> Callable[..., Any]:
     """Return the matrix product on a GPU, `matmul(a, b, out=None)`."""
     cupy = device.xp
     by_cupy = cupy.matmul

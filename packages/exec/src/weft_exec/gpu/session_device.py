@@ -1,0 +1,53 @@
+"""GPUs as devices of a session: kernels, compiled functions and graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
+
+from weft_exec.devices.device import KernelFactory, KernelFunction
+from weft_exec.gpu.base_device import BaseGpuDevice
+from weft_exec.gpu.compiled import GpuGenerator, launched
+from weft_exec.gpu.launch import launching
+from weft_exec.gpu.measure import Clock
+from weft_exec.gpu.products import matmul_of
+from weft_exec.gpu.step_graphs import graphed
+
+if TYPE_CHECKING:
+    from weft_exec.executor.linear import Segment
+    from weft_graph.ir.code_generators import CodeGenerator, DeviceCodeGenerator
+    from weft_graph.ir.node import Node
+
+
+class GpuDevice(BaseGpuDevice):
+    """A GPU as one session sees it; its values are CuPy arrays."""
+
+    def make_kernel(
+        self, factory: KernelFactory, node: Node, host: Collection[str]
+    ) -> KernelFunction:
+        """Return a function that runs a node on the kernels' stream and copies its inputs.
+
+        See `launch.py`.
+        """
+        return launching(self, factory, node, host)
+
+    @property
+    def matmul(self) -> Callable[..., Any]:
+        """CuPy's matrix product; cuBLAS itself while a graph is captured."""
+        return matmul_of(self)
+
+    def clock(self) -> Clock:
+        """Return a clock that uses GPU events."""
+        return Clock(self)
+
+    def graphed(self, segment: Segment) -> None:
+        """Launch a segment as CUDA graphs if that is safe and enabled."""
+        graphed(self, segment)
+
+    def code_generator(self, inner: DeviceCodeGenerator) -> CodeGenerator:
+        """Return a code generator for functions of this GPU's arrays."""
+        return GpuGenerator(inner, self)
+
+    def launched(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function of GPU values for a function that works on this GPU's arrays."""
+        return launched(self, function)
