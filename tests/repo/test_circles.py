@@ -26,11 +26,6 @@ EXCEPTIONS: dict[frozenset[str], str] = {
 }
 """Larger circles, with the reason that they are not divided; at most two."""
 
-REMAINING: set[frozenset[str]] = {
-    frozenset({"weft_io.onnx.operation", "weft_io.onnx.registry", "weft_io.onnx.scope"}),
-}
-"""Larger circles that are still to be divided; the set may only shrink."""
-
 
 def modules() -> dict[str, Path]:
     """Return all modules of the packages by name."""
@@ -89,12 +84,12 @@ def _reachable(graph: Mapping[str, set[str]], start: str) -> set[str]:
 
 def test_no_circle_of_files_is_large() -> None:
     large = {circle for circle in circles(import_graph(modules())) if len(circle) > MAX_FILES}
-    assert sorted(map(sorted, large - EXCEPTIONS.keys() - REMAINING)) == []
+    assert sorted(map(sorted, large - EXCEPTIONS.keys())) == []
 
 
 def test_all_exceptions_are_circles_with_a_reason() -> None:
     present = set(circles(import_graph(modules())))
-    assert [sorted(circle) for circle in (EXCEPTIONS.keys() | REMAINING) - present] == []
+    assert [sorted(circle) for circle in EXCEPTIONS.keys() - present] == []
     assert len(EXCEPTIONS) <= 2
     assert all(EXCEPTIONS.values())
 

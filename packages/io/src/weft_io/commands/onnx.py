@@ -16,7 +16,9 @@ from weft_tensor import errors
 from weft_tensor.shape import format_dims
 
 if TYPE_CHECKING:
-    from onnx import FunctionProto, GraphProto, ModelProto, ValueInfoProto
+    from onnx import ValueInfoProto
+
+    from weft_io.onnx.survey import Survey
 
 _MOST_RANDOM: Final = 10**8
 """Elements of an input that are drawn at random."""
@@ -52,11 +54,12 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def inspect(arguments: argparse.Namespace) -> int:
     """Show the content of a model; exit code 1 if there are unknown ops."""
-    from weft_io.onnx.model import all_nodes, read
-    from weft_io.onnx.unknown_ops import unknown_ops
+    from weft_io.onnx.model import read
+    from weft_io.onnx.survey import Survey
     from weft_io.onnx.values import type_and_shape
 
     model, _ = read(arguments.path)
+    survey = Survey(model)
     output = Output(arguments.plain)
     weights = {item.name for item in model.graph.initializer}
 
@@ -72,28 +75,21 @@ def inspect(arguments: argparse.Namespace) -> int:
     versions = ", ".join(f"{i.domain or 'ai.onnx'} {i.version}" for i in model.opset_import)
     rows = [["file", "", f"{Path(arguments.path).stat().st_size:,} bytes, {versions}"]]
     rows += described("input", model.graph.input) + described("output", model.graph.output)
-    rows.append(["parameters", "", f"{_parameters(model):,}"])
-    counts = Counter(node.op_type for node in all_nodes(model.graph))
+    rows.append(["parameters", "", f"{_num_parameters(survey):,}"])
+    counts = Counter({op: len(nodes) for op, nodes in survey.nodes.items()})
     rows += [["op", op, str(count)] for op, count in counts.most_common()]
-    missing = unknown_ops(model)
-    rows += [["not known", op, ", ".join(names)] for op, names in sorted(missing.items())]
+    unknown = sorted(survey.unknown_ops.items())
+    rows += [["not known", op, ", ".join(names)] for op, names in unknown]
     output.table(["", "name", "value"], rows)
-    return 1 if missing else 0
+    return 1 if unknown else 0
 
 
-def _parameters(model: ModelProto) -> int:
+def _num_parameters(survey: Survey) -> int:
     """Count elements of weights, including those of subgraphs and of Constant nodes."""
-    from weft_io.onnx.model import all_nodes, subgraphs
-
-    result = [*model.graph.initializer]
-    bodies: list[GraphProto | FunctionProto] = [model.graph, *model.functions]
-    for body in bodies:
-        for node in all_nodes(body):
-            for graph in subgraphs(node):
-                result += graph.initializer
-            if node.op_type == "Constant":
-                result += [item.t for item in node.attribute if item.name == "value"]
-    return sum(int(np.prod(item.dims, dtype=object)) for item in result)
+    tensors = [item for body in survey.bodies for item in getattr(body, "initializer", ())]
+    constants = [node for body in survey.bodies for node in body.node if node.op_type == "Constant"]
+    tensors += [item.t for node in constants for item in node.attribute if item.name == "value"]
+    return sum(int(np.prod(tensor.dims, dtype=object)) for tensor in tensors)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -12,7 +12,8 @@ from typing import Any, Final
 import numpy as np
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto
 
-from weft_io.onnx.model import all_nodes, plain_domain
+from weft_io.onnx.context import ImportContext
+from weft_io.onnx.model import plain_domain
 from weft_io.onnx.values import Values
 
 Array = np.ndarray[Any, Any]
@@ -20,52 +21,37 @@ Array = np.ndarray[Any, Any]
 _TYPES: Final = (TensorProto.FLOAT, TensorProto.DOUBLE)
 
 
-def without_batch_normalizations(
-    graph: GraphProto, values: Values, fixed: Mapping[str, TensorProto]
-) -> tuple[list[NodeProto], dict[str, Array]]:
-    """Return the nodes of a graph with batch normalizations folded into convolutions.
+def fold_batch_normalizations(
+    graph: GraphProto, context: ImportContext, fixed: Mapping[str, TensorProto]
+) -> None:
+    """Fold batch normalizations into the convolutions before them, as rewrites of the context.
 
     Args:
-      values: reads tensors.
       fixed: weights and constants that never change, by name.
-    Returns: nodes, and new weights by name.
     """
-    nodes: list[NodeProto | None] = list(graph.node)
-    if not any(node.op_type == "BatchNormalization" for node in graph.node):
-        return list(graph.node), {}
-    makers = {name: at for at, node in enumerate(graph.node) for name in node.output}
-    once, made = _used_once(graph), dict[str, Array]()
-    taken = {*makers, *fixed, *(each.name for each in graph.input)}
-    for at, after in enumerate(graph.node):
-        place = makers.get(after.input[0]) if after.input else None
-        conv = None if place is None else graph.node[place]
-        if place is None or conv is None or not _fits(conv, after, fixed):
+    survey, rewrites = context.survey, context.rewrites
+    inputs = {each.name for each in graph.input}
+    for index in survey.positions["BatchNormalization"]:
+        after = graph.node[index]
+        conv_index = survey.producers.get(after.input[0]) if after.input else None
+        conv = None if conv_index is None else graph.node[conv_index]
+        if conv_index is None or conv is None or not _fits(conv, after, fixed):
             continue
         names = [f"{after.output[0]}/{part}" for part in ("weights", "bias")]
-        weights = _weights(conv, after, values, fixed)
-        if weights is None or conv.output[0] not in once or not taken.isdisjoint(names):
+        is_taken = any(n in survey.producers or n in fixed or n in inputs for n in names)
+        if is_taken or survey.num_uses[conv.output[0]] != 1:
+            continue
+        weights = _weights(conv, after, context.values, fixed)
+        if weights is None:
             continue
         fused = NodeProto()
         fused.CopyFrom(conv)
         del fused.input[:], fused.output[:]
         fused.input.extend([conv.input[0], *names])
         fused.output.append(after.output[0])
-        made.update(zip(names, weights, strict=True))
-        nodes[place], nodes[at] = None, fused
-    return [node for node in nodes if node is not None], made
-
-
-def _used_once(graph: GraphProto) -> set[str]:
-    """Return the values with a single user that are not results."""
-    once: set[str] = set()
-    more = {each.name for each in graph.output}
-    for node in all_nodes(graph):
-        for name in node.input:
-            (more if name in once else once).add(name)
-        for attribute in node.attribute:
-            for inner in [attribute.g, *attribute.graphs]:
-                more.update(each.name for each in inner.output)
-    return once - more
+        rewrites.weights.update(zip(names, weights, strict=True))
+        rewrites.nodes[conv_index] = ()
+        rewrites.nodes[index] = (fused,)
 
 
 def _fits(conv: NodeProto, after: NodeProto, fixed: Mapping[str, TensorProto]) -> bool:
@@ -74,7 +60,9 @@ def _fits(conv: NodeProto, after: NodeProto, fixed: Mapping[str, TensorProto]) -
         return False
     if plain_domain(conv.domain) or plain_domain(after.domain) or len(after.input) != 5:
         return False
-    if len(conv.input) not in (2, 3) or len(conv.output) != 1 or any(after.output[1:]):
+    if len(conv.input) not in (2, 3) or len(conv.output) != 1:
+        return False
+    if not after.output or any(after.output[1:]):
         return False
     if not all(_is_plain(each) for each in after.attribute):
         return False

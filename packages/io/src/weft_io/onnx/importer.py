@@ -26,12 +26,12 @@ from weft_graph.ir.node import Output
 from weft_graph.ops.array import placeholder
 from weft_graph.ops.identity import identity
 from weft_graph.variables.base import Variable
-from weft_io.onnx.fusing import without_batch_normalizations
-from weft_io.onnx.model import all_nodes, opsets, plain_domain, read_apart
-from weft_io.onnx.scope import Scope, Shared, plain_name
-from weft_io.onnx.shared_weights import with_products_joined
-from weft_io.onnx.unfolding import Unfolding
-from weft_io.onnx.unknown_ops import refuse_unknown_ops
+from weft_io.onnx.context import ExpansionLimits, ImportContext
+from weft_io.onnx.fusing import fold_batch_normalizations
+from weft_io.onnx.model import read_apart
+from weft_io.onnx.scope import Scope, plain_name
+from weft_io.onnx.shared_weights import join_products
+from weft_io.onnx.survey import Survey
 from weft_io.onnx.values import Values, type_and_shape
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import as_dims, merge_dims
@@ -110,85 +110,93 @@ def import_model(
       array([0., 2.], dtype=float32)
     """
     message, folder, apart = read_apart(model)
-    scope = name_scope(name or plain_name(message.graph.name) or "onnx")
-    with paused_gc(), remembered_values(), one_user_line(), scope:
-        return _added(message, Values(folder, apart), inputs or {}, trainable, shapes or {})
+    with paused_gc():
+        survey = Survey(message)
+        survey.refuse_unknown_ops()
+        scope = name_scope(name or plain_name(message.graph.name) or "onnx")
+        with remembered_values(), one_user_line(), scope:
+            values = Values(folder, apart)
+            return _add_model(message, survey, values, inputs or {}, trainable, shapes or {})
 
 
-def _added(
+def _add_model(
     model: ModelProto,
+    survey: Survey,
     values: Values,
-    given: Mapping[str, Any],
+    replacements: Mapping[str, Any],
     trainable: bool,
     shapes: Mapping[str, Sequence[int | None]],
 ) -> ImportedModel:
-    """Add the nodes of a model to the default graph."""
+    """Add the nodes of a model to the default graph.
+
+    Args:
+      replacements: tensors in place of inputs.
+    """
     graph = model.graph
-    versions = opsets(model.opset_import, "the model") or {"": 1}
-    refuse_unknown_ops(model)
-    frozen = _statistics(graph) if trainable else frozenset()
-    shared = Shared(values, Unfolding(model), frozen)
-    scope = Scope(shared, None, versions)
+    frozen = _statistics(survey) if trainable else frozenset()
+    context = ImportContext(values, survey, ExpansionLimits(survey, graph.node), frozen)
+    scope = Scope(context, None, survey.versions or {"": 1})
     weights = {each.name for each in graph.initializer}
     weights |= {each.values.name for each in graph.sparse_initializer}
-    wanted = [each for each in graph.input if each.name not in weights]
-    _check_inputs(graph, wanted, {*given, *shapes} - weights)
+    infos = [each for each in graph.input if each.name not in weights]
+    _check_inputs(graph, infos, {*replacements, *shapes} - weights)
     scope.add_weights(graph)
-    tensors = _tensors(graph, given)
+    tensors = _tensors(graph, survey, replacements)
     if trainable:
-        parameters = _parameters(graph)
-        scope.add_variables({k: each for k, each in tensors.items() if k not in parameters})
+        _add_variables(graph, scope, context, tensors)
+    elif _is_fusible(survey):
+        fold_batch_normalizations(graph, context, tensors)
+        join_products(graph.node, context, tensors)
     inputs = {
-        info.name: _input(info, given.get(info.name), shapes.get(info.name), shared)
-        for info in wanted
+        info.name: _input(info, replacements.get(info.name), shapes.get(info.name), context)
+        for info in infos
     }
-    inputs.update({key: convert_to_tensor(given[key]) for key in given if key in weights})
+    inputs.update({k: convert_to_tensor(v) for k, v in replacements.items() if k in weights})
     scope.known.update(inputs)
-    if trainable:
-        scope.add_nodes(node for node in graph.node if not _is_variable(node, shared))
-    else:
-        scope.add_nodes(_fused(graph, scope, shared, versions, tensors))
+    scope.add_arrays(context.rewrites.weights)
+    scope.add_nodes(context.rewrites.applied(graph.node))
     outputs = {}
     for each in graph.output:
-        found = scope.find(each.name, "the model's output")
-        outputs[each.name] = identity(found, name=plain_name(each.name) or None)
-    return ImportedModel(get_default_graph(), inputs, outputs, shared.variables, _metadata(model))
+        value = scope.find(each.name, "the model's output")
+        outputs[each.name] = identity(value, name=plain_name(each.name) or None)
+    return ImportedModel(get_default_graph(), inputs, outputs, context.variables, _metadata(model))
 
 
-def _tensors(graph: GraphProto, given: Mapping[str, Any]) -> dict[str, TensorProto]:
-    """Return the weights that are not given, and constants, which are weights for some tools."""
-    found = {each.name: each for each in graph.initializer if each.name not in given}
-    found.update({node.output[0]: node.attribute[0].t for node in graph.node if _is_tensor(node)})
-    return found
+def _add_variables(
+    graph: GraphProto,
+    scope: Scope,
+    context: ImportContext,
+    tensors: Mapping[str, TensorProto],
+) -> None:
+    """Create variables of weights, also in place of constant nodes."""
+    parameters = _parameters(context.survey)
+    scope.add_variables({k: each for k, each in tensors.items() if k not in parameters})
+    for index in context.survey.positions["Constant"]:
+        node = graph.node[index]
+        if _is_tensor(node) and node.output[0] in context.variables:
+            context.rewrites.nodes[index] = ()
+
+
+def _tensors(
+    graph: GraphProto, survey: Survey, replacements: Mapping[str, Any]
+) -> dict[str, TensorProto]:
+    """Return the weights without replacement, and constants, which are weights for some tools."""
+    tensors = {each.name: each for each in graph.initializer if each.name not in replacements}
+    constants = [graph.node[index] for index in survey.positions["Constant"]]
+    tensors.update({node.output[0]: node.attribute[0].t for node in constants if _is_tensor(node)})
+    return tensors
 
 
 def _is_tensor(node: NodeProto) -> bool:
-    """Return True if a node is a plain constant."""
+    """Return True if a Constant has a dense tensor."""
     names = [each.name for each in node.attribute if each.type == AttributeProto.TENSOR]
-    is_plain = node.op_type == "Constant" and not plain_domain(node.domain)
-    return is_plain and names == ["value"] and len(node.output) == 1
+    return names == ["value"] and len(node.output) == 1
 
 
-def _is_variable(node: NodeProto, shared: Shared) -> bool:
-    return _is_tensor(node) and node.output[0] in shared.variables
-
-
-def _fused(
-    graph: GraphProto,
-    scope: Scope,
-    shared: Shared,
-    versions: Mapping[str, int],
-    tensors: Mapping[str, TensorProto],
-) -> Sequence[NodeProto]:
-    """Return the nodes of a graph with constant weights, after fusion."""
-    own = any(not domain for domain, _ in shared.unfolding.functions)  # of the standard's names
-    if own or versions.get("", 1) < _INFERENCE:
-        return graph.node
-    nodes, weights = without_batch_normalizations(graph, shared.values, tensors)
-    scope.add_arrays(weights)
-    nodes, weights = with_products_joined(nodes, shared.values, tensors)
-    scope.add_arrays(weights)
-    return nodes
+def _is_fusible(survey: Survey) -> bool:
+    """Return True if ops have the meaning that fusion relies on."""
+    has_standard_names = any(not domain for domain, _ in survey.functions)
+    return not has_standard_names and survey.versions.get("", 1) >= _INFERENCE
 
 
 def _check_inputs(graph: GraphProto, wanted: Sequence[ValueInfoProto], given: set[str]) -> None:
@@ -201,7 +209,7 @@ def _check_inputs(graph: GraphProto, wanted: Sequence[ValueInfoProto], given: se
 
 
 def _input(
-    info: ValueInfoProto, given: Any, shape: Sequence[int | None] | None, shared: Shared
+    info: ValueInfoProto, given: Any, shape: Sequence[int | None] | None, context: ImportContext
 ) -> Output:
     try:
         dtype, sizes = type_and_shape(info.type)
@@ -213,23 +221,22 @@ def _input(
     else:
         found = placeholder(dtype, dims, name=plain_name(info.name) or None)
     if dtype is dtypes.variant:
-        shared.kinds[found] = info.type
+        context.kinds[found] = info.type
     return found
 
 
-def _parameters(graph: GraphProto) -> set[str]:
+def _parameters(survey: Survey) -> set[str]:
     """Return the weights that must remain constants."""
-    return {
-        name for node in all_nodes(graph) if node.op_type in _PARAMETERS for name in node.input[1:]
-    }
+    return {name for op in _PARAMETERS for node in survey.nodes[op] for name in node.input[1:]}
 
 
-def _statistics(graph: GraphProto) -> frozenset[str]:
+def _statistics(survey: Survey) -> frozenset[str]:
     """Return the weights that gradients do not change."""
     return frozenset(
         node.input[index]
-        for node in all_nodes(graph)
-        for index in _STATISTICS.get(node.op_type, ())
+        for op, indices in _STATISTICS.items()
+        for node in survey.nodes[op]
+        for index in indices
         if index < len(node.input)
     )
 

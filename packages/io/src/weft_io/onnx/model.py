@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
-from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
+from onnx import GraphProto, ModelProto, NodeProto
 
 from weft_io.onnx.large_weights import Bytes, without_large_weights
 from weft_tensor import errors
@@ -80,30 +80,7 @@ def _parsed(data: bytes, what: str) -> ModelProto:
         raise errors.InvalidArgumentError(f"{what}: no ONNX model: {error}") from error
     if not model.HasField("graph"):
         raise errors.InvalidArgumentError(f"{what}: an ONNX model without a graph")
-    _check_names(model, what)
     return model
-
-
-def _check_names(model: ModelProto, what: str) -> None:
-    """Raise InvalidArgumentError for a name that is not UTF-8, which protobuf returns as bytes."""
-    bodies: list[GraphProto | FunctionProto] = [model.graph, *model.functions]
-    names: list[Any] = [each.domain for each in model.opset_import]
-    while bodies:
-        body = bodies.pop()
-        names.append(body.name)
-        for node in body.node:
-            names += [node.name, node.op_type, node.domain, *node.input, *node.output]
-            for each in node.attribute:
-                names += [each.name, each.ref_attr_name]
-            bodies += subgraphs(node)
-        if isinstance(body, GraphProto):
-            names += [each.name for each in (*body.input, *body.output)]
-            names += [each.name for each in body.initializer]
-        else:
-            names += [body.domain, *body.input, *body.output]
-    for name in names:
-        if not isinstance(name, str):
-            raise errors.InvalidArgumentError(f"{what}: the name {name!r} is not UTF-8")
 
 
 def opsets(imports: Iterable[Any], what: str) -> dict[str, int]:
@@ -127,21 +104,14 @@ def plain_domain(domain: str) -> str:
     return "" if domain == "ai.onnx" else domain
 
 
-def all_nodes(body: GraphProto | FunctionProto) -> Iterator[NodeProto]:
-    """Yield all nodes of a graph or function and the graphs in it."""
-    waiting: list[GraphProto | FunctionProto] = [body]
-    while waiting:
-        for node in waiting.pop().node:
-            yield node
-            waiting += subgraphs(node)
-
-
 def subgraphs(node: NodeProto) -> list[GraphProto]:
     """Return the graphs in the attributes of a node."""
-    found = [each.g for each in node.attribute if each.HasField("g")]
-    for each in node.attribute:
-        found += each.graphs
-    return found
+    graphs = []
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            graphs.append(attribute.g)
+        graphs += attribute.graphs
+    return graphs
 
 
 def placed(error: errors.OpError, node: NodeProto) -> errors.OpError:

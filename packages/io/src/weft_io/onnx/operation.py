@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
+from onnx import GraphProto, TensorProto, TypeProto
 
 from weft_graph.ir.builder import constant, convert_to_tensor
 from weft_graph.ir.constant_value import constant_value
@@ -13,19 +14,54 @@ from weft_graph.ir.node import Output
 from weft_graph.ops import casting
 from weft_graph.ops.identity import ensure_shape
 from weft_graph.ops.shapes import rank
-from weft_io.onnx.transpositions import channels_first, inverse
+from weft_io.onnx.element_types import weft_type
+from weft_io.onnx.transpositions import Transpositions, channels_first, inverse
+from weft_io.onnx.values import declared_type
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import format_dims
 
-if TYPE_CHECKING:
-    from onnx import GraphProto, TypeProto
-
-    from weft_io.onnx.scope import Scope
-
-
 _VERSION: Final = 21
 """Of the standard ops by which others are computed."""
+
+
+class Translation(Protocol):
+    """The services of the translation of a graph that rules use; a `Scope`.
+
+    Attributes:
+      axes: records which values are transpositions of others.
+    """
+
+    axes: Transpositions
+
+    @property
+    def floats(self) -> dict[Output, Output]:
+        """The original floats of integers that were computed as floats."""
+
+    def type_of(self, value: Output) -> TypeProto:
+        """Return ONNX's type of a value; an empty type for sequences of unknown elements."""
+
+    def note_type(self, value: Output, kind: TypeProto) -> None:
+        """Record the type of a sequence or optional value."""
+
+    def find(self, name: str, user: str) -> Output:
+        """Return the output of a name.
+
+        Raises: InvalidArgumentError: no earlier node defines the name.
+        """
+
+    def inner(self, graph: GraphProto, inputs: Sequence[Any]) -> list[Output]:
+        """Add a subgraph's nodes, which can use the values of this scope."""
+
+    def apply(
+        self,
+        user: str,
+        op: str,
+        inputs: Sequence[Output | None],
+        version: int,
+        attributes: Mapping[str, Any],
+    ) -> Output:
+        """Return the first result of an op of the standard, by its rule."""
 
 
 class Operation:
@@ -50,7 +86,7 @@ class Operation:
         inputs: Sequence[Output | None],
         attributes: Mapping[str, Any],
         num_outputs: int,
-        scope: Scope,
+        scope: Translation,
     ) -> None:
         self.op = op
         self.version = version
@@ -214,10 +250,6 @@ class Operation:
         Raises: UnimplementedError: weft has no such type. InvalidArgumentError: ONNX has none
         either.
         """
-        from onnx import TensorProto
-
-        from weft_io.onnx.element_types import weft_type
-
         number = self.attributes.get(name)
         if isinstance(number, str):  # before version 6
             types = dict(TensorProto.DataType.items())
@@ -286,18 +318,7 @@ class Operation:
         self, op: str, *inputs: Output | None, version: int = _VERSION, **attributes: Any
     ) -> Output:
         """Return the first result of another op of the standard, by its own rule."""
-        from weft_io.onnx import functions
-        from weft_io.onnx.registry import import_rule
-
-        rule = import_rule("", op)
-        if rule is None:
-            raise errors.InvalidArgumentError(f"{self.op} cannot contain {op!r}")
-        functions.check_types("", op, version, attributes)
-        given = {**functions.defaults("", op, version), **attributes}
-        results = rule(Operation(op, version, inputs, given, 1, self._scope))
-        found = results if isinstance(results, Sequence) else [results]
-        assert found[0] is not None, "the first result is never left out"
-        return found[0]
+        return self._scope.apply(self.op, op, inputs, version, attributes)
 
     # ------------------------------------------------------------------------ subgraphs
 
@@ -315,11 +336,11 @@ class Operation:
 
     def declared(self, graph: GraphProto) -> list[tuple[DType | None, list[int | None] | None]]:
         """Return the declared types and shapes of a subgraph's inputs; None for missing ones."""
-        return [self._scope.declared(each) for each in graph.input]
+        return [declared_type(each) for each in graph.input]
 
     def results(self, graph: GraphProto) -> list[tuple[DType | None, list[int | None] | None]]:
         """Return the same of its results."""
-        return [self._scope.declared(each) for each in graph.output]
+        return [declared_type(each) for each in graph.output]
 
 
 def like(value: Any, x: Output) -> Output:

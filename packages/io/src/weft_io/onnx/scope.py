@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 import onnx
-from onnx import FunctionProto, GraphProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
+from onnx import FunctionProto, GraphProto, NodeProto, TensorProto, TypeProto
 
 from weft_graph.ir.builder import constant_of, convert_to_tensor
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
 from weft_graph.variables.base import Variable
 from weft_io.onnx import functions
+from weft_io.onnx.context import ImportContext
 from weft_io.onnx.element_types import onnx_type
 from weft_io.onnx.model import opsets, placed, plain_domain
 from weft_io.onnx.operation import Operation
 from weft_io.onnx.registry import ImportRule, import_rule, is_elementwise
 from weft_io.onnx.transpositions import Transpositions
-from weft_io.onnx.unfolding import Unfolding
-from weft_io.onnx.values import Values, type_and_shape
 from weft_tensor import dtypes, errors
-from weft_tensor.dtypes import DType
 from weft_tensor.shape import num_elements
 
 _BROADCASTS: Final = 7
@@ -34,27 +31,6 @@ _ADDRESSES: Final = 1 << 47
 """Bytes that a process can have."""
 
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_.\-/]+")
-
-
-@dataclass
-class Shared:
-    """Shared state of all scopes of one model.
-
-    Attributes:
-      values: reads its tensors.
-      unfolding: its functions, and the limits of their expansion.
-      frozen: names of variables without gradients.
-      variables: the created variables, by name.
-      kinds: the types of sequences and optional values.
-      floats: the original floats of integers that were computed as floats.
-    """
-
-    values: Values
-    unfolding: Unfolding
-    frozen: frozenset[str]
-    variables: dict[str, Variable] = field(default_factory=dict)
-    kinds: dict[Output, TypeProto] = field(default_factory=dict)
-    floats: dict[Output, Output] = field(default_factory=dict)
 
 
 class Scope:
@@ -67,12 +43,12 @@ class Scope:
 
     def __init__(
         self,
-        shared: Shared,
+        context: ImportContext,
         around: Scope | None,
         versions: Mapping[str, int],
         attributes: Mapping[str, Any] | None = None,
     ) -> None:
-        self._shared = shared
+        self._context = context
         self._around = around
         self._versions = versions
         self._attributes = attributes or {}
@@ -111,11 +87,11 @@ class Scope:
         """Return a weight, which becomes a node when it is first used."""
         weight = self._weights.pop(name)
         if isinstance(weight, onnx.SparseTensorProto):
-            array = self._shared.values.sparse(weight)
+            array = self._context.values.sparse(weight)
         elif isinstance(weight, np.ndarray):
             array = weight
         else:
-            array = self._shared.values.array(weight)
+            array = self._context.values.array(weight)
         with get_default_graph().control_dependencies(None):
             return constant_of(array, name=plain_name(name) or "Const")
 
@@ -132,11 +108,11 @@ class Scope:
     def add_variables(self, weights: Mapping[str, TensorProto]) -> None:
         """Create variables of the weights that have gradients."""
         for key, tensor in weights.items():
-            array = self._shared.values.array(tensor)
+            array = self._context.values.array(tensor)
             if dtypes.from_numpy(array.dtype).is_floating and array.ndim:
-                trains = key not in self._shared.frozen
+                trains = key not in self._context.frozen
                 weight = Variable(array, trains, name=plain_name(key) or "Variable")
-                self._shared.variables[key] = weight
+                self._context.variables[key] = weight
                 self.known[key] = convert_to_tensor(weight)
 
     def add_arrays(self, weights: Mapping[str, np.ndarray[Any, Any]]) -> None:
@@ -158,7 +134,7 @@ class Scope:
         """
         for node in nodes:
             try:
-                self._shared.unfolding.count()
+                self._context.limits.count_node()
                 self._add(node)
             except errors.OpError as error:
                 raise placed(error, node) from error
@@ -193,7 +169,7 @@ class Scope:
         inputs: Sequence[Output | None],
         attributes: dict[str, Any],
     ) -> Sequence[Output | None]:
-        local = self._shared.unfolding.functions.get((domain, node.op_type))
+        local = self._context.survey.functions.get((domain, node.op_type))
         if local is not None:
             return self._call(local, node, inputs, attributes)
         version = self._versions.get(domain, 1)
@@ -240,30 +216,54 @@ class Scope:
             self._pass_kind(each, inputs)
         return results
 
+    def apply(
+        self,
+        user: str,
+        op: str,
+        inputs: Sequence[Output | None],
+        version: int,
+        attributes: Mapping[str, Any],
+    ) -> Output:
+        """Return the first result of an op of the standard, by its rule.
+
+        Args:
+          user: the op whose rule needs it.
+        Raises: InvalidArgumentError: there is no such rule.
+        """
+        rule = import_rule("", op)
+        if rule is None:
+            raise errors.InvalidArgumentError(f"{user} cannot contain {op!r}")
+        functions.check_types("", op, version, attributes)
+        given = {**functions.defaults("", op, version), **attributes}
+        results = rule(Operation(op, version, inputs, given, 1, self))
+        first = results if isinstance(results, Output) else results[0]
+        assert first is not None, "the first result is never left out"
+        return first
+
     # ------------------------------------------------------------------------- types
 
     def type_of(self, value: Output) -> TypeProto:
         """Return ONNX's type of a value; an empty type for sequences of unknown elements."""
         if value.dtype is dtypes.variant:
-            return self._shared.kinds.get(value, TypeProto())
+            return self._context.kinds.get(value, TypeProto())
         return onnx.helper.make_tensor_type_proto(onnx_type(value.dtype), value.dims)
 
     @property
     def floats(self) -> dict[Output, Output]:
         """The same whole numbers in floats, of integers that were computed in them."""
-        return self._shared.floats
+        return self._context.floats
 
     def note_type(self, value: Output, kind: TypeProto) -> None:
         """Record the type of a sequence or optional value."""
-        self._shared.kinds[value] = kind
+        self._context.kinds[value] = kind
 
     def _pass_kind(self, result: Output | None, inputs: Sequence[Output | None]) -> None:
         """Record that a forwarded value, such as by Identity, has the type of its input."""
-        if result is None or result.dtype is not dtypes.variant or result in self._shared.kinds:
+        if result is None or result.dtype is not dtypes.variant or result in self._context.kinds:
             return
         for each in inputs:
-            if each is not None and each in self._shared.kinds:
-                self._shared.kinds[result] = self._shared.kinds[each]
+            if each is not None and each in self._context.kinds:
+                self._context.kinds[result] = self._context.kinds[each]
                 return
 
     def _read_attributes(self, node: NodeProto) -> dict[str, Any]:
@@ -271,7 +271,7 @@ class Scope:
         found = {}
         for each in node.attribute:
             if not each.ref_attr_name:
-                found[each.name] = self._shared.values.attribute(each)
+                found[each.name] = self._context.values.attribute(each)
             elif each.ref_attr_name in self._attributes:
                 found[each.name] = self._attributes[each.ref_attr_name]
         return found
@@ -288,15 +288,15 @@ class Scope:
             raise errors.InvalidArgumentError(
                 f"{function.name} takes {len(function.input)} inputs, got {len(inputs)}"
             )
-        defaults = {a.name: self._shared.values.attribute(a) for a in function.attribute_proto}
+        defaults = {a.name: self._context.values.attribute(a) for a in function.attribute_proto}
         versions = opsets(function.opset_import, f"function {function.name!r}")
-        scope = Scope(self._shared, None, versions, {**defaults, **attributes})
+        scope = Scope(self._context, None, versions, {**defaults, **attributes})
         scope.axes = self.axes  # its nodes are in the same graph
         scope.known.update(dict.fromkeys(function.input))
         scope.known.update(zip(function.input, inputs, strict=False))
-        self._shared.unfolding.enter(plain_domain(function.domain), function.name)
+        self._context.limits.enter((plain_domain(function.domain), function.name))
         scope.add_nodes(function.node)
-        self._shared.unfolding.leave()
+        self._context.limits.leave()
         return [
             scope._look_up(name, "the function's result") if wanted else None
             for name, wanted in zip(function.output, node.output, strict=False)
@@ -315,17 +315,11 @@ class Scope:
             raise errors.InvalidArgumentError(
                 f"the graph {graph.name!r} takes {len(names)} inputs, got {len(inputs)}"
             )
-        scope = Scope(self._shared, self, self._versions, self._attributes)
+        scope = Scope(self._context, self, self._versions, self._attributes)
         scope.add_weights(graph)
         scope.known.update(zip(names, inputs, strict=True))
         scope.add_nodes(graph.node)
         return [scope.find(each.name, "the result") for each in graph.output]
-
-    def declared(self, info: ValueInfoProto) -> tuple[DType | None, list[int | None] | None]:
-        """Return the declared type and shape of a value, None for missing ones."""
-        if not info.HasField("type") or info.type == TypeProto():
-            return None, None
-        return type_and_shape(info.type)
 
 
 def _check_size(result: Output | None) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from onnx import AttributeProto, NodeProto, TensorProto, helper
 
-from weft_io.onnx.model import plain_domain
+from weft_io.onnx.context import ImportContext, Rewrites
 from weft_io.onnx.values import Values
 
 Array = np.ndarray[Any, Any]
@@ -34,40 +34,38 @@ class _Slice:
         self.source, self.axis, self.place = source, axis, place
 
 
-def with_products_joined(
-    nodes: Sequence[NodeProto], values: Values, fixed: Mapping[str, TensorProto]
-) -> tuple[list[NodeProto], dict[str, Array]]:
-    """Join the products with slices of one tensor into a single product.
+def join_products(
+    nodes: Sequence[NodeProto], context: ImportContext, fixed: Mapping[str, TensorProto]
+) -> None:
+    """Join the products with slices of one tensor, as rewrites of the context.
 
     Args:
-      nodes: of a graph, in order.
-      values: reads tensors.
+      nodes: of the main graph, in order.
       fixed: weights and constants that never change, by name.
-    Returns: nodes, and new constants by name.
     """
+    survey, values, rewrites = context.survey, context.values, context.rewrites
     slices: dict[str, _Slice] = {}
     groups: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
-    for at, node in enumerate(nodes):
-        if plain_domain(node.domain):
-            continue
-        if node.op_type == "Gather" and (found := _slice(node, values, fixed)) is not None:
-            slices[node.output[0]] = found
-        elif node.op_type == "Gemm" and node.input[0] in slices and _fits(node, fixed):
-            taken = slices[node.input[0]]
-            turned = str(_attribute(node, "transB", 0))
-            groups[taken.source, str(taken.axis), turned, *node.input[1:]].append(at)
-    taken_names = {*fixed, *(name for node in nodes for name in (*node.input, *node.output))}
-    result: list[list[NodeProto]] = [[node] for node in nodes]
-    made: dict[str, Array] = {}
-    for members in groups.values():
+    for index in sorted(survey.positions["Gather"] + survey.positions["Gemm"]):
+        node = nodes[index]
+        if node.op_type == "Gather":
+            if (part := _slice(node, values, fixed)) is not None:
+                slices[node.output[0]] = part
+        elif node.input and node.input[0] in slices and _fits(node, fixed):
+            source = slices[node.input[0]]
+            transposed = str(_attribute(node, "transB", 0))
+            groups[source.source, str(source.axis), transposed, *node.input[1:]].append(index)
+    groups_of_several = [members for members in groups.values() if len(members) > 1]
+    for members in groups_of_several:
         prefix = nodes[members[0]].output[0] + "/joined"
-        if len(members) > 1 and not any(name.startswith(prefix) for name in taken_names):
-            _join(prefix, members, nodes, slices, result)
-            places = [slices[nodes[at].input[0]].place for at in members]
-            made[f"{prefix}/places"] = np.array(places, np.int64)
-            made.update({f"{prefix}/{k}": np.array(k, np.int64) for k in range(len(members))})
-            made[f"{prefix}/weights"] = _weights(nodes[members[0]], values, fixed)
-    return [node for part in result for node in part], made
+        names = (*fixed, *survey.producers, *survey.num_uses)
+        if not any(name.startswith(prefix) for name in names):
+            _join(prefix, members, nodes, slices, rewrites)
+            places = [slices[nodes[index].input[0]].place for index in members]
+            arrays = {f"{prefix}/{k}": np.array(k, np.int64) for k in range(len(members))}
+            arrays[f"{prefix}/places"] = np.array(places, np.int64)
+            arrays[f"{prefix}/weights"] = _weights(nodes[members[0]], values, fixed)
+            rewrites.weights.update(arrays)
 
 
 def _attribute(node: NodeProto, name: str, default: int) -> int:
@@ -120,9 +118,9 @@ def _join(
     members: Sequence[int],
     nodes: Sequence[NodeProto],
     slices: Mapping[str, _Slice],
-    result: list[list[NodeProto]],
+    rewrites: Rewrites,
 ) -> None:
-    """Insert the joint product before its first member, and slices of it in their places.
+    """Insert the joint product before its first member, and slices of it in place of all members.
 
     The first member remains, with an unused result, since its rule validates the operands.
     """
@@ -130,19 +128,19 @@ def _join(
     checked = NodeProto()
     checked.CopyFrom(first)
     checked.output[0] = f"{prefix}/first"
-    taken = slices[first.input[0]]
+    source = slices[first.input[0]]
     rows, product = f"{prefix}/rows", f"{prefix}/product"
-    found = product
+    result = product
     new = [
         checked,
-        helper.make_node("Gather", [taken.source, f"{prefix}/places"], [rows], axis=taken.axis),
+        helper.make_node("Gather", [source.source, f"{prefix}/places"], [rows], axis=source.axis),
         helper.make_node("MatMul", [rows, f"{prefix}/weights"], [product], name=first.name),
     ]
     if len(first.input) > 2 and first.input[2]:
-        found = f"{prefix}/sum"
-        new.append(helper.make_node("Add", [product, first.input[2]], [found], name=first.name))
-    for k, at in enumerate(members):
-        part = [found, f"{prefix}/{k}"]
-        node = helper.make_node("Gather", part, list(nodes[at].output), axis=taken.axis)
-        node.name = nodes[at].name
-        result[at] = [*(new if k == 0 else ()), node]
+        result = f"{prefix}/sum"
+        new.append(helper.make_node("Add", [product, first.input[2]], [result], name=first.name))
+    for k, index in enumerate(members):
+        part = [result, f"{prefix}/{k}"]
+        node = helper.make_node("Gather", part, list(nodes[index].output), axis=source.axis)
+        node.name = nodes[index].name
+        rewrites.nodes[index] = (*(new if k == 0 else ()), node)

@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from onnx import AttributeProto, SparseTensorProto, TensorProto, TypeProto, numpy_helper
+from onnx import (
+    AttributeProto,
+    SparseTensorProto,
+    TensorProto,
+    TypeProto,
+    ValueInfoProto,
+    numpy_helper,
+)
 
 from weft_io.onnx.element_types import weft_type
 from weft_io.onnx.large_weights import Bytes
@@ -210,3 +217,10 @@ def type_and_shape(declared: TypeProto) -> tuple[DType, list[int | None] | None]
         return dtypes.variant, []
     kind = declared.WhichOneof("value") or "no type"
     raise errors.UnimplementedError(f"values of {kind} are not taken")
+
+
+def declared_type(info: ValueInfoProto) -> tuple[DType | None, list[int | None] | None]:
+    """Return the declared type and shape of a value, None for missing ones."""
+    if not info.HasField("type") or info.type == TypeProto():
+        return None, None
+    return type_and_shape(info.type)

@@ -1,0 +1,139 @@
+"""The state that all scopes of one imported model share: tables, limits and rewrites."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from onnx import NodeProto, TypeProto
+
+from weft_graph.ir.node import Output
+from weft_graph.variables.base import Variable
+from weft_io.onnx.model import placed
+from weft_io.onnx.survey import Extent, Op, Survey
+from weft_io.onnx.values import Values
+from weft_tensor import errors
+
+_MAX_RATIO: Final = 20
+"""Maximum ratio of expanded nodes to the nodes in the file."""
+
+_MIN_LIMIT: Final = 20_000
+"""Number of nodes that any model may expand to."""
+
+_MAX_DEPTH: Final = 50
+"""Maximum depth of nested function calls, each of which uses Python's stack."""
+
+
+class ExpansionLimits:
+    """Limits of the expansion of a model's functions, which call each other.
+
+    Args:
+      nodes: the nodes of the main graph.
+    Raises: ResourceExhaustedError: the expansion is too large, which is detected beforehand.
+    """
+
+    def __init__(self, survey: Survey, nodes: Sequence[NodeProto]) -> None:
+        self._survey = survey
+        self._limit = max(_MIN_LIMIT, _MAX_RATIO * survey.num_nodes)
+        self._left = self._limit
+        self._calls: list[Op] = []
+        if survey.functions:
+            self._check(nodes)
+
+    def _check(self, nodes: Sequence[NodeProto]) -> None:
+        """Raise ResourceExhaustedError at the first node of the main graph above the limit."""
+        sizes: dict[Op, int] = {}
+        total = 0
+        for index in range(len(nodes)):
+            extent = self._survey.node_extents.get(index)
+            total += 1 if extent is None else self._size(extent, 0, sizes)
+            if total > self._limit:
+                raise placed(self._too_many(), nodes[index])
+
+    def _size(self, extent: Extent, depth: int, sizes: dict[Op, int]) -> int:
+        """Return the number of expanded nodes, given the known `sizes` of functions."""
+        total = extent.num_nodes
+        for op in extent.calls if depth <= _MAX_DEPTH else ():
+            if op not in sizes:
+                sizes[op] = 0  # of a recursive function, which `enter` refuses by its name
+                sizes[op] = self._size(self._survey.extents[op], depth + 1, sizes)
+            total += sizes[op]
+        return total
+
+    def enter(self, op: Op) -> None:
+        """Begin to add a function's nodes.
+
+        Raises:
+          InvalidArgumentError: it calls itself.
+          ResourceExhaustedError: too many functions call each other.
+        """
+        if op in self._calls:
+            raise errors.InvalidArgumentError(f"the function {op[1]!r} calls itself")
+        if len(self._calls) == _MAX_DEPTH:
+            raise errors.ResourceExhaustedError(
+                f"functions call others {_MAX_DEPTH} deep: {op[1]!r}"
+            )
+        self._calls.append(op)
+
+    def leave(self) -> None:
+        """Leave the function entered by `enter`."""
+        self._calls.pop()
+
+    def count_node(self) -> None:
+        """Count one more node.
+
+        Raises: ResourceExhaustedError: there are too many.
+        """
+        self._left -= 1
+        if self._left < 0:
+            raise self._too_many()
+
+    def _too_many(self) -> errors.ResourceExhaustedError:
+        return errors.ResourceExhaustedError(
+            f"with it the model's functions unfold to more than {self._limit} nodes"
+        )
+
+
+@dataclass
+class Rewrites:
+    """Replacements of nodes of the main graph, which take effect when it is translated.
+
+    Attributes:
+      nodes: the nodes in place of others, by the index of these.
+      weights: arrays that new nodes use, by name.
+    """
+
+    nodes: dict[int, Sequence[NodeProto]] = field(default_factory=dict)
+    weights: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+
+    def applied(self, nodes: Sequence[NodeProto]) -> Iterator[NodeProto]:
+        """Yield the nodes of a graph in order, with the replacements."""
+        for index, node in enumerate(nodes):
+            yield from self.nodes.get(index, (node,))
+
+
+@dataclass
+class ImportContext:
+    """Shared state of all scopes of one model.
+
+    Attributes:
+      values: reads its tensors.
+      survey: the tables of its nodes, and its functions.
+      limits: the limits of the expansion of functions.
+      frozen: names of variables without gradients.
+      rewrites: the replacements of nodes of the main graph.
+      variables: the created variables, by name.
+      kinds: the types of sequences and optional values.
+      floats: the original floats of integers that were computed as floats.
+    """
+
+    values: Values
+    survey: Survey
+    limits: ExpansionLimits
+    frozen: frozenset[str]
+    rewrites: Rewrites = field(default_factory=Rewrites)
+    variables: dict[str, Variable] = field(default_factory=dict)
+    kinds: dict[Output, TypeProto] = field(default_factory=dict)
+    floats: dict[Output, Output] = field(default_factory=dict)
