@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from weft_io.onnx.node_export import Value
+from weft_io.onnx.export_graph import Value
 
 Number = tuple[Any, int]
 """A base, from `_key`, and an offset added to it; the base of a known number is None."""
@@ -19,13 +19,13 @@ _DEEP: Final = 8
 def number(value: Value | None) -> Number:
     """Return a single integer as base and offset."""
     total = 0
-    while value is not None and value.array is None and (made := value.made) is not None:
-        first = made.inputs[0] if made.inputs else None
-        second = made.inputs[1] if len(made.inputs) > 1 else None
+    while value is not None and value.array is None and (node := value.producer) is not None:
+        first = node.inputs[0] if node.inputs else None
+        second = node.inputs[1] if len(node.inputs) > 1 else None
         known = None if second is None else _known(second)
-        if made.op in ("Add", "Sub") and known is not None:
-            total += known if made.op == "Add" else -known
-        elif made.op not in ("Identity", "Reshape", "Cast") or not _is_integer(first):
+        if node.op in ("Add", "Sub") and known is not None:
+            total += known if node.op == "Add" else -known
+        elif node.op not in ("Identity", "Reshape", "Cast") or not _is_integer(first):
             break
         value = first
     known = None if value is None else _known(value)
@@ -34,15 +34,15 @@ def number(value: Value | None) -> Number:
 
 def _key(value: Value | None, depth: int = _DEEP) -> Any:
     """Return a key that is equal for sizes computed in the same way, or else the value itself."""
-    made = None if value is None else value.made
+    node = None if value is None else value.producer
     if value is not None and (found := _axis(value)) is not None:
         return found
     if value is not None and value.array is not None:
         return value.dtype.name, value.array.shape, value.array.tobytes()
-    if made is None or made.op not in _OF_SHAPES or not depth:
+    if node is None or node.op not in _OF_SHAPES or not depth:
         return value
-    attributes = tuple((name, repr(each)) for name, each in sorted(made.attributes.items()))
-    return made.op, attributes, *(_key(each, depth - 1) for each in made.inputs)
+    attributes = tuple((name, repr(each)) for name, each in sorted(node.attributes.items()))
+    return node.op, attributes, *(_key(each, depth - 1) for each in node.inputs)
 
 
 def size(value: Value, axis: int) -> Number:
@@ -56,21 +56,21 @@ def size(value: Value, axis: int) -> Number:
 
 def _origin(value: Value, axis: int) -> tuple[str, Value, int]:
     """Return the first value that has an axis of the same length."""
-    while value.made is not None and value.made.op in ("Cast", "Identity", "Transpose"):
-        made = value.made
-        if made.op == "Transpose":
-            axis = made.attributes["perm"][axis]
-        assert made.inputs[0] is not None
-        value = made.inputs[0]
+    while value.producer is not None and value.producer.op in ("Cast", "Identity", "Transpose"):
+        node = value.producer
+        if node.op == "Transpose":
+            axis = node.attributes["perm"][axis]
+        assert node.inputs[0] is not None
+        value = node.inputs[0]
     return "size", value, axis
 
 
 def _axis(value: Value) -> tuple[str, Value, int] | None:
     """Return the axis whose length a single integer is."""
-    while value.made is not None and value.made.op in ("Cast", "Identity", "Reshape", "Squeeze"):
-        assert value.made.inputs[0] is not None
-        value = value.made.inputs[0]
-    picked = value.made
+    while (node := value.producer) and node.op in ("Cast", "Identity", "Reshape", "Squeeze"):
+        assert node.inputs[0] is not None
+        value = node.inputs[0]
+    picked = value.producer
     if picked is None or picked.op not in ("Gather", "Slice"):
         return None
     bounds = [_known(each) for each in picked.inputs[1:] if each is not None]
@@ -80,12 +80,14 @@ def _axis(value: Value) -> tuple[str, Value, int] | None:
     if picked.op == "Slice" and bounds[1:] not in ([axis + 1], [axis + 1, 0], [axis + 1, 0, 1]):
         return None
     sizes = picked.inputs[0]
-    while sizes is not None and sizes.made is not None and sizes.made.op in ("Cast", "Identity"):
-        sizes = sizes.made.inputs[0]
-    if sizes is None or sizes.made is None or sizes.made.op != "Shape" or sizes.made.attributes:
+    node = None if sizes is None else sizes.producer
+    while node is not None and node.op in ("Cast", "Identity"):
+        sizes = node.inputs[0]
+        node = None if sizes is None else sizes.producer
+    if node is None or node.op != "Shape" or node.attributes:
         return None
-    assert sizes.made.inputs[0] is not None
-    return _origin(sizes.made.inputs[0], axis)
+    assert node.inputs[0] is not None
+    return _origin(node.inputs[0], axis)
 
 
 def _is_integer(value: Value | None) -> bool:

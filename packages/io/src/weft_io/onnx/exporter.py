@@ -23,8 +23,9 @@ from weft_graph.passes.prune import prune
 from weft_graph.passes.specialize import specialize
 from weft_io.onnx import initializers
 from weft_io.onnx.element_types import onnx_type
+from weft_io.onnx.export_graph import Body, ExportedNode, Value, to_proto
 from weft_io.onnx.flow_export import FlowExport
-from weft_io.onnx.node_export import Body, Made, NodeExport, Value, to_proto
+from weft_io.onnx.node_export import NodeExport
 from weft_io.onnx.registry import export_rule
 from weft_tensor import errors
 from weft_tensor.nesting import shown
@@ -176,7 +177,9 @@ class _Export:
             value = self.body.values[fetch]
             if value in taken or value.array is not None:
                 copy = Value(value.dtype)
-                self.body.nodes.append(Made("Identity", [value], [copy], {}, fetch.node.name))
+                self.body.nodes.append(
+                    ExportedNode("Identity", [value], [copy], {}, fetch.node.name)
+                )
                 value = copy
             taken.add(value)
             value.name = name
@@ -433,7 +436,7 @@ def _reader(variable: Node) -> Output:
 # --------------------------------------------------------------------------- the message
 
 
-def _name_all(nodes: Sequence[Made], taken: Iterable[str]) -> list[Value]:
+def _name_all(nodes: Sequence[ExportedNode], taken: Iterable[str]) -> list[Value]:
     """Give all values distinct names; return the constants among them."""
     ends = set(taken)
     used = set(ends)
@@ -453,7 +456,7 @@ def _name_all(nodes: Sequence[Made], taken: Iterable[str]) -> list[Value]:
     return constants
 
 
-def _values(nodes: Iterable[Made]) -> Iterator[tuple[Made, Value]]:
+def _values(nodes: Iterable[ExportedNode]) -> Iterator[tuple[ExportedNode, Value]]:
     """Yield the values of nodes and of their subgraphs, each with its node."""
     for made in nodes:
         for graph in made.subgraphs():

@@ -9,7 +9,8 @@ from weft_graph.ir.step_graph import is_back_edge
 from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import Flow
 from weft_graph.passes.structure import Block, Branch, Loop, Structurer, nodes_in
-from weft_io.onnx.node_export import Body, Made, NodeExport, Subgraph, Value, as_sequence
+from weft_io.onnx.export_graph import Body, ExportedNode, Subgraph, Value, as_sequence
+from weft_io.onnx.node_export import NodeExport
 from weft_io.onnx.stacking import Stacking, State
 from weft_tensor import dtypes
 
@@ -19,7 +20,7 @@ class _Conditional:
 
     def __init__(self) -> None:
         self.sides = (Subgraph("else"), Subgraph("then"))
-        self.made: Made | None = None
+        self.node: ExportedNode | None = None
 
 
 class FlowExport:
@@ -87,7 +88,7 @@ class FlowExport:
 
     def _write_sides(self, branch: Branch, conditionals: dict[Output, _Conditional]) -> None:
         found = conditionals.get(branch.pred)
-        if found is None or found.made is not None:
+        if found is None or found.node is not None:
             found = conditionals[branch.pred] = _Conditional()
         for side, block in zip(found.sides, branch.sides, strict=True):
             with self._body.into(side):
@@ -102,23 +103,23 @@ class FlowExport:
             self._refuse(node, "it joins no branches of one condition")
             return Value(node.outputs[0].dtype.base_dtype)
         found = conditionals.setdefault(pred, _Conditional())
-        if found.made is None:
+        if found.node is None:
             branches = dict(zip(("else_branch", "then_branch"), found.sides, strict=True))
-            found.made = Made("If", [self._body.values[pred]], [], branches, node.name)
-            self._body.nodes.append(found.made)
+            found.node = ExportedNode("If", [self._body.values[pred]], [], branches, node.name)
+            self._body.nodes.append(found.node)
         sources = [self._body.values[source] for source in node.inputs]
         for index, branch in enumerate(found.sides):
             with self._body.into(branch):
                 self._give(branch, sources[1] if index == side else sources[0], node.name)
         result = Value(sources[0].dtype, sequence=sources[0].sequence)
-        found.made.outputs.append(result)
+        found.node.outputs.append(result)
         return result
 
     def _give(self, graph: Subgraph, value: Value, name: str) -> None:
         """Let a graph give a value, which may be one of outside."""
         given = as_sequence(self._body, value, name)
         copy = Value(given.dtype, sequence=given.sequence)
-        self._body.nodes.append(Made("Identity", [given], [copy], {}, name))
+        self._body.nodes.append(ExportedNode("Identity", [given], [copy], {}, name))
         graph.outputs.append(copy)
 
     # -------------------------------------------------------------------------- loops

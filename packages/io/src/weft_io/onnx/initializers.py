@@ -10,7 +10,7 @@ from typing import Final
 from onnx import TensorProto, numpy_helper
 
 from weft_io.onnx.element_types import onnx_type
-from weft_io.onnx.node_export import Value, num_bytes
+from weft_io.onnx.export_graph import Value, num_bytes
 from weft_tensor import errors
 
 MOST_BYTES: Final = 2**31 - 2**24

@@ -2,167 +2,22 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any
 
 import numpy as np
-from onnx import GraphProto, NodeProto, TensorProto, ValueInfoProto, defs, helper, numpy_helper
+from onnx import TensorProto, defs, numpy_helper
 
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.node import Node, Output
 from weft_io.onnx.element_types import onnx_type
+from weft_io.onnx.export_graph import Body, ExportedNode, Subgraph, Value, as_sequence
 from weft_io.onnx.older_forms import check, older
 from weft_io.onnx.transpositions import inverse
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
-
-_FEW_BYTES = 64
-"""Constants up to this size are written once, however often rules make them."""
-
-
-@dataclass(eq=False)
-class Value:
-    """A tensor of the ONNX model.
-
-    Attributes:
-      dtype: its element type.
-      name: "" until the model is written, or the corresponding output of the graph is known.
-      array: the contents of a constant.
-      untransposed: the value that it is a transposition of, and the permutation.
-      wide: the same integers as int64.
-      sequence: whether it is a sequence of such tensors.
-      rows: the tensor whose rows a sequence has, until something needs the sequence itself.
-      filling: the writes to an array so far, if they are known.
-      dims: the shape, of inputs and outputs of subgraphs, and of rows.
-      made: its producer.
-    """
-
-    dtype: DType
-    name: str = ""
-    array: np.ndarray[Any, Any] | None = None
-    untransposed: tuple[Value, tuple[int, ...]] | None = None
-    wide: Value | None = None
-    sequence: bool = False
-    rows: Value | None = None
-    filling: Filling | None = None
-    dims: Sequence[int | None] | None = None
-    made: Made | None = None
-
-
-@dataclass(frozen=True)
-class Filling:
-    """The writes to an array of elements of one shape that is otherwise zero.
-
-    Attributes:
-      count: number of elements; None if the array grows.
-      dims: the shape of its elements.
-      writes: positions and elements, in the order of the writes.
-    """
-
-    count: Value | None
-    dims: Sequence[int | None] | None
-    writes: tuple[tuple[Value, Value], ...] = ()
-
-    def written(self, index: Value, element: Value) -> Filling:
-        """Return the filling with one more element."""
-        return replace(self, writes=(*self.writes, (index, element)))
-
-
-@dataclass(eq=False)
-class Made:
-    """An ONNX node, with values in the place of names."""
-
-    op: str
-    inputs: Sequence[Value | None]
-    outputs: list[Value]
-    attributes: Mapping[str, Any]
-    name: str
-
-    def __post_init__(self) -> None:
-        for each in self.outputs:
-            each.made = self
-
-    def subgraphs(self) -> list[Subgraph]:
-        """Return the graphs among its attributes."""
-        return [each for each in self.attributes.values() if isinstance(each, Subgraph)]
-
-
-@dataclass(eq=False)
-class Subgraph:
-    """A branch, or the body of a loop; it uses values of the graphs around it by their names."""
-
-    name: str
-    nodes: list[Made] = field(default_factory=list)
-    inputs: list[Value] = field(default_factory=list)
-    outputs: list[Value] = field(default_factory=list)
-    transposed: dict[tuple[Value, tuple[int, ...]], Value] = field(default_factory=dict)
-
-
-@dataclass
-class Body:
-    """The ONNX nodes of a model so far, in order.
-
-    Attributes:
-      opset: the version of the standard ops.
-      nodes: the nodes that rules added; unused ones are removed at the end.
-      values: the values of the outputs of the graph.
-    """
-
-    opset: int
-    nodes: list[Made] = field(default_factory=list)
-    values: dict[Output, Value] = field(default_factory=dict)
-    constants: dict[tuple[str, tuple[int, ...], bytes], Value] = field(default_factory=dict)
-    transposed: MutableMapping[tuple[Value, tuple[int, ...]], Value] = field(default_factory=dict)
-
-    @contextmanager
-    def into(self, graph: Subgraph) -> Iterator[None]:
-        """Add nodes to a subgraph; values created in it are not used outside."""
-        nodes, transposed = self.nodes, self.transposed
-        self.nodes, self.transposed = graph.nodes, ChainMap(graph.transposed, transposed)
-        try:
-            yield
-        finally:
-            self.nodes, self.transposed = nodes, transposed
-
-    def constant(self, value: Any, dtype: DType | None = None) -> Value:
-        """Return a constant; small ones of the same type and elements are one."""
-        array = np.asarray(value, None if dtype is None else dtype.numpy)
-        kind = dtypes.string if array.dtype.kind in "OSU" else dtypes.from_numpy(array.dtype)
-        if array.nbytes > _FEW_BYTES or kind is dtypes.string:
-            return Value(kind, array=array)
-        key = (kind.name, array.shape, array.tobytes())
-        return self.constants.setdefault(key, Value(kind, array=array))
-
-    def live(self, results: Sequence[Value]) -> list[Made]:
-        """Return the nodes that some results need."""
-        return _live(self.nodes, set(results))
-
-
-def _live(nodes: Sequence[Made], wanted: set[Value]) -> list[Made]:
-    """Return the nodes that some values need, and add their inputs to `wanted`."""
-    kept = []
-    for made in reversed(nodes):
-        if any(each in wanted for each in made.outputs):
-            wanted.update(each for each in made.inputs if each is not None)
-            for graph in made.subgraphs():
-                wanted.update(graph.outputs)
-                graph.nodes = _live(graph.nodes, wanted)
-            kept.append(made)
-    return kept[::-1]
-
-
-def as_sequence(body: Body, value: Value, name: str) -> Value:
-    """Return a value that can be passed on: a sequence itself, not the tensor of its rows."""
-    if value.rows is None:
-        return value
-    found = Value(value.dtype, sequence=True)
-    attributes = {"axis": 0, "keepdims": 0}
-    body.nodes.append(Made("SplitToSequence", [value.rows], [found], attributes, name))
-    return found
 
 
 class NodeExport:
@@ -219,8 +74,8 @@ class NodeExport:
     def empty_sequence(self, dtype: DType) -> Value:
         """Return a sequence of no tensors."""
         found = Value(dtype, sequence=True)
-        made = Made("SequenceEmpty", [], [found], {"dtype": onnx_type(dtype)}, self.node.name)
-        self._body.nodes.append(made)
+        attributes = {"dtype": onnx_type(dtype)}
+        self.append(ExportedNode("SequenceEmpty", [], [found], attributes, self.node.name))
         return found
 
     def filled(self, value: Any, sizes: Value, dtype: DType) -> Value:
@@ -254,9 +109,9 @@ class NodeExport:
 
     # ---------------------------------------------------------------------- results
 
-    def append(self, made: Made) -> None:
+    def append(self, node: ExportedNode) -> None:
         """Add an ONNX node as it is."""
-        self._body.nodes.append(made)
+        self._body.nodes.append(node)
 
     def into(self, graph: Subgraph) -> AbstractContextManager[None]:
         """Add nodes to a subgraph."""
@@ -300,7 +155,7 @@ class NodeExport:
         inputs, attributes = older(op, self.opset, inputs, attributes)
         check(op, self.opset, attributes, self.node)
         _check_types(op, self.opset, inputs, outputs)
-        self._body.nodes.append(Made(op, inputs, outputs, attributes, self.node.name))
+        self._body.nodes.append(ExportedNode(op, inputs, outputs, attributes, self.node.name))
         return outputs
 
     def constant(self, value: Any, dtype: DType | None = None) -> Value:
@@ -421,38 +276,3 @@ def _check_types(
 def _type_name(value: Value) -> str:
     name = f"tensor({TensorProto.DataType.Name(onnx_type(value.dtype)).lower()})"
     return f"seq({name})" if value.sequence else name
-
-
-def to_proto(made: Made) -> NodeProto:
-    """Return an ONNX node, when all values have names; its own is that of its first result."""
-    inputs = ["" if each is None else each.name for each in made.inputs]
-    while inputs and not inputs[-1]:
-        inputs.pop()
-    names = [each.name for each in made.outputs]
-    attributes: dict[str, Any] = {
-        name: _graph(value, names[0]) if isinstance(value, Subgraph) else value
-        for name, value in made.attributes.items()
-    }
-    return helper.make_node(made.op, inputs, names, name=names[0], **attributes)
-
-
-def _graph(graph: Subgraph, owner: str) -> GraphProto:
-    nodes = [to_proto(made) for made in graph.nodes]
-    inputs, outputs = ([_info(value) for value in ends] for ends in (graph.inputs, graph.outputs))
-    return helper.make_graph(nodes, f"{owner}/{graph.name}", inputs, outputs)
-
-
-def _info(value: Value) -> ValueInfoProto:
-    kind = onnx_type(value.dtype)
-    if value.sequence:
-        return helper.make_tensor_sequence_value_info(value.name, kind, None)
-    return helper.make_tensor_value_info(value.name, kind, value.dims)
-
-
-def num_bytes(value: Value) -> int:
-    """Return the size of a constant in the file."""
-    if value.array is None:
-        return 0
-    if value.array.dtype.kind == "O":
-        return sum(len(each) for each in value.array.flat)
-    return int(value.array.nbytes)

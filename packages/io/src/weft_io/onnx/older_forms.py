@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
+from weft_graph.ir.node import Node
+from weft_io.onnx.export_graph import Value
 from weft_tensor import dtypes, errors
-
-if TYPE_CHECKING:
-    from weft_graph.ir.node import Node
-    from weft_io.onnx.node_export import Value
 
 _REDUCE: Final = """ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin
     ReduceProd ReduceSumSquare"""
@@ -43,7 +41,7 @@ _NEGATIVE_AXES: Final = 11
 _EXTREMES_BROADCAST: Final = 8
 """The first opset whose Max and Min broadcast."""
 
-Form = tuple[list["Value | None"], dict[str, Any]]
+Form = tuple[list[Value | None], dict[str, Any]]
 
 
 def older(op: str, opset: int, inputs: Sequence[Value | None], given: Mapping[str, Any]) -> Form:
@@ -64,8 +62,6 @@ def older(op: str, opset: int, inputs: Sequence[Value | None], given: Mapping[st
         if np.any(np.asarray(attributes.pop("steps", 1)) != 1):
             raise errors.UnimplementedError(f"opset {opset} of ONNX has no steps of slices")
     if op == "Resize" and opset < 13:
-        from weft_io.onnx.node_export import Value
-
         nothing = Value(dtypes.float32, array=np.zeros(0, np.float32))
         found = [nothing if each is None else each for each in found]
     return found, attributes

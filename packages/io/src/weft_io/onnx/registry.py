@@ -16,7 +16,8 @@ from weft_graph.ir.lazy_modules import EntryPointModules, PackageModules
 
 if TYPE_CHECKING:
     from weft_graph.ir.node import Output
-    from weft_io.onnx.node_export import NodeExport, Value
+    from weft_io.onnx.export_graph import Value
+    from weft_io.onnx.node_export import NodeExport
     from weft_io.onnx.operation import Operation
 
 Result: TypeAlias = "Output | Sequence[Output | None]"

@@ -16,7 +16,8 @@ from typing import Any, Final
 
 from weft_graph.ir.node import Node
 from weft_io.onnx.counts import Number, number, size
-from weft_io.onnx.node_export import Filling, Made, NodeExport, Subgraph, Value
+from weft_io.onnx.export_graph import ExportedNode, Filling, Subgraph, Value
+from weft_io.onnx.node_export import NodeExport
 from weft_tensor import dtypes
 
 Dims = Sequence[int | None] | None
@@ -111,7 +112,7 @@ class Stacking:
         else:
             body.inputs, body.outputs = [*body.inputs[:2], *values], [body.outputs[0], *new]
             inputs = [None, self._goes_on, *(each.first for each in kept)]
-            export.append(Made("Loop", inputs, results, {"body": body}, self._name))
+            export.append(ExportedNode("Loop", inputs, results, {"body": body}, self._name))
         for each, stack in zip(self._arrays, stacks, strict=True):
             each.state.result.rows = self._whole(export, each, stack, not rows)
 
@@ -120,14 +121,14 @@ class Stacking:
     def _array(self, state: State) -> _Array | None:
         """Return the array that an iteration writes, None if it is not a plain sequence of rows."""
         filling = state.filling
-        write = _plain(state.new).made
+        write = _plain(state.new).producer
         if filling is None or write is None:
             return None
         if filling.count is not None:  # the previous element is removed first
             if write.op != "SequenceErase" or self._uses[write.outputs[0]] != 1:
                 return None
             assert write.inputs[0] is not None
-            write = write.inputs[0].made
+            write = write.inputs[0].producer
         if write is None or write.op != "SequenceInsert" or write.inputs[0] is not state.value:
             return None
         if self._uses[state.value] != 1 or self._uses[write.outputs[0]] != 1:
@@ -161,7 +162,7 @@ class Stacking:
 
         Upwards the end is the first value that is too large, downwards the last value.
         """
-        test = _plain(self._body.outputs[0]).made
+        test = _plain(self._body.outputs[0]).producer
         if test is None or test.op not in ("Less", "GreaterOrEqual"):
             return None
         (counter, moved), end = number(test.inputs[0]), number(test.inputs[1])
@@ -203,7 +204,11 @@ class Stacking:
     # ----------------------------------------------------------------------------- Scan
 
     def _add_scan(
-        self, export: NodeExport, kept: Sequence[State], rows: Sequence[Made], results: list[Value]
+        self,
+        export: NodeExport,
+        kept: Sequence[State],
+        rows: Sequence[ExportedNode],
+        results: list[Value],
     ) -> None:
         """Add a Scan, in a branch of an If if it may have no rows."""
         for state in kept:  # which ONNX Runtime must know
@@ -216,18 +221,20 @@ class Stacking:
         first = [each.first for each in kept]
         if self._has_turns():
             taken = [self._taken(export, each) for each in rows]
-            export.append(Made("Scan", [*first, *taken], results, attributes, self._name))
+            export.append(ExportedNode("Scan", [*first, *taken], results, attributes, self._name))
             return
         some, none = Subgraph("then"), Subgraph("else")
         with export.into(some):
             taken = [self._taken(export, each) for each in rows]
             some.outputs = [Value(each.dtype) for each in results]
-            export.append(Made("Scan", [*first, *taken], some.outputs, attributes, self._name))
+            export.append(
+                ExportedNode("Scan", [*first, *taken], some.outputs, attributes, self._name)
+            )
         with export.into(none):
             copies = [export.add("Identity", each) for each in first]
             none.outputs = [*copies, *(self._nothing(export, each) for each in self._arrays)]
         branches = {"then_branch": some, "else_branch": none}
-        export.append(Made("If", [self._goes_on], results, branches, self._name))
+        export.append(ExportedNode("If", [self._goes_on], results, branches, self._name))
 
     def _nothing(self, export: NodeExport, array: _Array) -> Value:
         """Return an array without rows, for elements of known shape."""
@@ -254,7 +261,7 @@ class Stacking:
         (base, first), (other, last) = self._range()
         return base is None and other is None and first < last
 
-    def _rows(self, kept: Sequence[State]) -> list[Made]:
+    def _rows(self, kept: Sequence[State]) -> list[ExportedNode]:
         """Return the nodes that read the row of each iteration; empty if this cannot be a Scan."""
         if self._turns is None or self._opset < _SCAN or any(each.value.sequence for each in kept):
             return []
@@ -270,7 +277,7 @@ class Stacking:
             return []
         return [made for made in self._body.nodes if self._is_row(made)]
 
-    def _is_row(self, made: Made) -> bool:
+    def _is_row(self, made: ExportedNode) -> bool:
         """Return True if a node reads the row of each iteration from a tensor with all rows."""
         assert self._turns is not None
         if made.op != "Gather" or made.attributes.get("axis", 0) or len(made.inputs) != 2:
@@ -283,7 +290,7 @@ class Stacking:
         (base, count), (other, last) = size(rows, 0), self._range()[1]
         return base == other and last <= count
 
-    def _taken(self, export: NodeExport, made: Made) -> Value:
+    def _taken(self, export: NodeExport, made: ExportedNode) -> Value:
         """Return the rows that the iterations read."""
         rows, ((_, first), last) = made.inputs[0], self._range()
         assert rows is not None
@@ -306,8 +313,8 @@ def _used(graph: Subgraph) -> Iterator[Value]:
 
 def _plain(value: Value) -> Value:
     """Return the value that a value is a copy of."""
-    while value.made is not None and value.made.op == "Identity":
-        (source,) = value.made.inputs
+    while value.producer is not None and value.producer.op == "Identity":
+        (source,) = value.producer.inputs
         assert source is not None
         value = source
     return value

@@ -19,7 +19,8 @@ from weft_graph.ops.padding import pad
 from weft_graph.ops.random import random_uniform
 from weft_graph.ops.reduction import argmax, reduce_max, reduce_prod, reduce_sum
 from weft_graph.ops.shapes import reshape, shape
-from weft_io.onnx.node_export import NodeExport, Value
+from weft_io.onnx.export_graph import Value
+from weft_io.onnx.node_export import NodeExport
 from weft_io.onnx.operation import Operation, cast, like
 from weft_io.onnx.registry import exporter, importer
 from weft_tensor import dtypes, errors

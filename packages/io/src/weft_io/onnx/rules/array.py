@@ -30,7 +30,8 @@ from weft_graph.ops.slicing import slice as part
 from weft_graph.ops.space_to_batch import depth_to_space, space_to_depth
 from weft_graph.ops.string_conversion import as_string, to_number
 from weft_io.onnx.element_types import onnx_type
-from weft_io.onnx.node_export import NodeExport, Value
+from weft_io.onnx.export_graph import Value
+from weft_io.onnx.node_export import NodeExport
 from weft_io.onnx.operation import Operation, cast, like, rank_of
 from weft_io.onnx.registry import exporter, importer
 from weft_io.onnx.transpositions import channels_first, inverse

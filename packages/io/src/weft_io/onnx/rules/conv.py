@@ -20,7 +20,8 @@ from weft_graph.ops.conv import (
 from weft_graph.ops.join import concat, split, stack
 from weft_graph.ops.permutation import transpose
 from weft_graph.ops.shapes import expand_dims, reshape, squeeze
-from weft_io.onnx.node_export import NodeExport, Value
+from weft_io.onnx.export_graph import Value
+from weft_io.onnx.node_export import NodeExport
 from weft_io.onnx.operation import Operation, cast
 from weft_io.onnx.registry import exporter, importer
 from weft_io.onnx.rules.array import padded, shape64

@@ -22,7 +22,8 @@ from weft_graph.ops import (
 )
 from weft_graph.ops.gather import gather
 from weft_graph.ops.shapes import expand_dims, shape, size
-from weft_io.onnx.node_export import NodeExport, Value
+from weft_io.onnx.export_graph import Value
+from weft_io.onnx.node_export import NodeExport
 from weft_io.onnx.operation import Operation, cast, like
 from weft_io.onnx.registry import exporter, importer
 from weft_tensor import dtypes, errors

@@ -19,7 +19,8 @@ from weft_graph.ops.search import argsort, unique_with_counts
 from weft_graph.ops.segments import unsorted_segment_prod
 from weft_graph.ops.sequence import range as sequence
 from weft_graph.ops.shapes import reshape, shape, size
-from weft_io.onnx.node_export import NodeExport, Value
+from weft_io.onnx.export_graph import Value
+from weft_io.onnx.node_export import NodeExport
 from weft_io.onnx.operation import Operation, cast, like
 from weft_io.onnx.registry import exporter, importer
 from weft_io.onnx.rules.array import shape64

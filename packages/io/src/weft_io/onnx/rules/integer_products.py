@@ -20,7 +20,8 @@ from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
 from weft_graph.ops.conv import conv2d, depthwise_conv2d_native, padding_attrs
 from weft_graph.ops.shapes import expand_dims, reshape, squeeze
-from weft_io.onnx.node_export import NodeExport, Value
+from weft_io.onnx.export_graph import Value
+from weft_io.onnx.node_export import NodeExport
 from weft_io.onnx.operation import Operation, cast
 from weft_io.onnx.registry import exporter, importer
 from weft_io.onnx.rules.conv import Images, convolution, grouped_filters, slides_whole, write_slid
@@ -285,8 +286,8 @@ def _written_point(export: NodeExport, index: int, dtype: DType) -> Value | None
             or limits.min <= value.array.min() <= value.array.max() <= limits.max
         )
         return export.cast(value, dtype) if fits else None
-    made = value.made
-    source = made.inputs[0] if made is not None and made.op == "Cast" else None
+    producer = value.producer
+    source = producer.inputs[0] if producer is not None and producer.op == "Cast" else None
     return source if source is not None and source.dtype is dtype else None
 
 

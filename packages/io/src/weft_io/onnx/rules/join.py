@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from weft_io.onnx.node_export import NodeExport, Value
+from weft_io.onnx.export_graph import Value
+from weft_io.onnx.node_export import NodeExport
 from weft_io.onnx.registry import exporter
 from weft_tensor import dtypes, errors
 

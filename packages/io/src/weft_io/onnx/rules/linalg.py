@@ -14,7 +14,8 @@ from weft_graph.ops.linalg import matrix_determinant
 from weft_graph.ops.matmul import matmul
 from weft_graph.ops.permutation import transpose
 from weft_graph.ops.shapes import expand_dims, reshape, shape, squeeze
-from weft_io.onnx.node_export import NodeExport, Value
+from weft_io.onnx.export_graph import Value
+from weft_io.onnx.node_export import NodeExport
 from weft_io.onnx.operation import Operation, cast, like, rank_of
 from weft_io.onnx.registry import exporter, importer
 from weft_tensor import dtypes

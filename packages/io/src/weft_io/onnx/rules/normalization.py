@@ -12,7 +12,8 @@ from weft_graph.ops.padding import pad
 from weft_graph.ops.powers import pow, rsqrt, sqrt, square
 from weft_graph.ops.reduction import reduce_mean, reduce_sum
 from weft_graph.ops.slicing import slice as part
-from weft_io.onnx.node_export import NodeExport, Value
+from weft_io.onnx.export_graph import Value
+from weft_io.onnx.node_export import NodeExport
 from weft_io.onnx.operation import Operation, cast, like
 from weft_io.onnx.registry import exporter, importer
 from weft_io.onnx.rules.array import shape64

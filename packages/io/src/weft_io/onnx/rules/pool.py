@@ -20,7 +20,8 @@ from weft_graph.ops.powers import pow
 from weft_graph.ops.reduction import reduce_max, reduce_mean, reduce_prod, reduce_sum
 from weft_graph.ops.sequence import range as sequence
 from weft_graph.ops.shapes import expand_dims, reshape, squeeze
-from weft_io.onnx.node_export import NodeExport, Value
+from weft_io.onnx.export_graph import Value
+from weft_io.onnx.node_export import NodeExport
 from weft_io.onnx.operation import Operation, like
 from weft_io.onnx.registry import exporter, importer
 from weft_io.onnx.rules.array import padded, shape64

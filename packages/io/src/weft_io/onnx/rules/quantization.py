@@ -13,7 +13,8 @@ from weft_graph.ops.rounding import rint
 from weft_graph.ops.sequence import range as sequence
 from weft_graph.ops.shapes import reshape
 from weft_graph.ops.slicing import slice as part
-from weft_io.onnx.node_export import NodeExport, Value
+from weft_io.onnx.export_graph import Value
+from weft_io.onnx.node_export import NodeExport
 from weft_io.onnx.operation import Operation, cast, like, rank_of
 from weft_io.onnx.registry import exporter, importer
 from weft_io.onnx.rules.array import converted, shape64

@@ -20,7 +20,8 @@ from weft_graph.ops.search import top_k
 from weft_graph.ops.sequence import range as sequence
 from weft_graph.ops.shapes import expand_dims, reshape, shape, size
 from weft_io.onnx.element_types import onnx_type
-from weft_io.onnx.node_export import NodeExport, Value
+from weft_io.onnx.export_graph import Value
+from weft_io.onnx.node_export import NodeExport
 from weft_io.onnx.operation import Operation, as_int32, cast, rank_of
 from weft_io.onnx.registry import exporter, importer
 from weft_tensor import dtypes, errors

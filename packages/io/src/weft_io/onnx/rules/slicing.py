@@ -21,7 +21,8 @@ from weft_graph.ops.masks import where_v2
 from weft_graph.ops.sequence import range as sequence
 from weft_graph.ops.shapes import expand_dims, shape, size
 from weft_graph.ops.slicing import strided_slice
-from weft_io.onnx.node_export import NodeExport, Value
+from weft_io.onnx.export_graph import Value
+from weft_io.onnx.node_export import NodeExport
 from weft_io.onnx.operation import Operation, like
 from weft_io.onnx.registry import exporter, importer
 from weft_tensor import dtypes, errors

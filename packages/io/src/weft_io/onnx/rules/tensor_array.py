@@ -6,7 +6,8 @@ import numpy as np
 
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
-from weft_io.onnx.node_export import Filling, NodeExport, Value
+from weft_io.onnx.export_graph import Filling, Value
+from weft_io.onnx.node_export import NodeExport
 from weft_io.onnx.registry import exporter
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import as_dims
