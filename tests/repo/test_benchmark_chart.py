@@ -40,6 +40,13 @@ def test_the_chart_is_of_the_results() -> None:
     assert "(docs/drawings/benchmarks.svg)" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+def test_the_readme_counts_the_steps_that_are_faster_than_in_all_peers() -> None:
+    steps = chart["read_table"]((ROOT / "benchmarks" / "RESULTS.md").read_text(encoding="utf-8"))[1]
+    num_faster = sum(min(step.ratios.values()) > 1 for step in steps)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f" {num_faster} of {len(steps)} measured steps are [faster]" in readme
+
+
 def test_ratios_are_of_one_thread_and_of_the_faster_column_of_a_peer() -> None:
     table = chart["read_table"](RESULTS)
     assert table.source == "A machine, 2026-01-02"
