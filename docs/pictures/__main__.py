@@ -16,6 +16,7 @@ from typing import Any
 
 import event_files
 import int8_errors
+import scale_curves
 import screenshots
 import training_curve
 import two_devices
@@ -62,6 +63,7 @@ PICTURES: dict[str, Callable[[], None]] = {
     "explain": explain,
     "int8": lambda: _draw("int8", int8_errors.draw(_record("int8", int8_errors.record()))),
     "placement": lambda: _draw("placement", two_devices.placement()),
+    "scale": lambda: _draw("scale", scale_curves.draw(scale_curves.PAGE.read_text("utf-8"))),
     "tensorboard": tensorboard,
     "trace": lambda: _draw("trace", two_devices.draw(_record("trace", two_devices.record()))),
     "training": lambda: _draw(

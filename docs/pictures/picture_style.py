@@ -19,7 +19,8 @@ text { font: 12px sans-serif; fill: var(--text) } .title { font-size: 15px; font
 .first { fill: var(--first) } .second { fill: var(--second) } .third { fill: var(--third) }
 .fourth { fill: var(--fourth) } .inside { fill: var(--page) }
 path.line { fill: none; stroke-width: 2 } .line.first { stroke: var(--first) }
-.line.second { stroke: var(--second) } .arrow { stroke: var(--text); stroke-width: 1.2 }
+.line.second { stroke: var(--second) } .line.third { stroke: var(--third) }
+.arrow { stroke: var(--text); stroke-width: 1.2 }
 .tip { fill: var(--text) }
 </style>
 <defs><marker id="tip" markerWidth="8" markerHeight="8" refX="7" refY="4" orient="auto">

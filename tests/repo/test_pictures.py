@@ -16,6 +16,7 @@ from weft_testing.workspace import ROOT
 sys.path.insert(0, str(ROOT / "docs" / "pictures"))
 import event_files
 import int8_errors
+import scale_curves
 import training_curve
 import two_devices
 
@@ -47,6 +48,11 @@ def test_a_drawing_shows_its_recording(name: str) -> None:
 
 def test_the_placement_is_what_explain_draws() -> None:
     assert two_devices.placement() == drawing("placement.svg"), ADVICE
+
+
+def test_the_figures_of_the_page_about_scale_show_its_tables() -> None:
+    page = scale_curves.PAGE.read_text(encoding="utf-8")
+    assert scale_curves.draw(page) == drawing("scale.svg"), ADVICE
 
 
 def test_the_trace_has_the_events_of_a_new_run() -> None:

@@ -1,4 +1,4 @@
-"""The built site in a browser: navigation, search, a phone's width, and the dark palette.
+"""The built site in a browser: navigation, search, pictures, a phone's width, the dark palette.
 
 `hatch run docs:build` writes the site; without it these tests are skipped.
 """
@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import threading
 from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -24,6 +25,17 @@ FIRST = {  # a query, and the entry that the search shows first
     "train.Server": "wf.train.Server",
     "Saver": "wf.train.Saver",
 }
+DRAWING = re.compile(r"\]\([^)]*drawings/")
+ILLUSTRATED = {  # the address of each page with a drawing, and the number of its drawings
+    f"{path.relative_to(ROOT / 'docs').with_suffix('')}/": len(DRAWING.findall(text))
+    for path in sorted((ROOT / "docs").rglob("*.md"))
+    if DRAWING.search(text := path.read_text(encoding="utf-8"))
+}
+PICTURES = """
+return [...document.querySelectorAll('article img')].map(image =>
+  [image.getAttribute('src'), image.complete && image.naturalWidth > 0, image.clientWidth,
+   image.closest('article').clientWidth, image.alt]);
+"""
 pytestmark = pytest.mark.skipif(
     not (SITE / "index.html").exists(), reason="the site is not built: hatch run docs:build"
 )
@@ -76,7 +88,22 @@ def test_search_finds_a_name_first(browser: Any, address: str, query: str) -> No
     assert page == entry.rpartition(".")[0]
 
 
-@pytest.mark.parametrize("page", ["", "tutorial/", "compiler/", "differences/", "api/graph/"])
+@pytest.mark.parametrize("page", ILLUSTRATED)
+def test_pictures_load_and_fit_their_page(browser: Any, address: str, page: str) -> None:
+    browser.get(f"{address}/{page}")
+    complete = "return [...document.querySelectorAll('article img')].every(image => image.complete)"
+    wait_until(lambda: browser.execute_script(complete))
+    pictures = browser.execute_script(PICTURES)
+    assert len(pictures) == ILLUSTRATED[page]
+    for source, loaded, width, room, alt in pictures:
+        assert loaded, source
+        assert 200 < width <= room, source
+        assert alt, source
+
+
+@pytest.mark.parametrize(
+    "page", ["", "tutorial/", "compiler/", "differences/", "devices/", "summaries/", "api/graph/"]
+)
 def test_pages_fit_a_phone(browser: Any, address: str, page: str) -> None:
     browser.set_window_size(500, 900)
     try:

@@ -8,8 +8,8 @@ from typing import Final
 
 from weft_exec.placement.report import NodePlacement, PlacementReport
 
-_WIDTH: Final = 1200
-_LABELS: Final = 110
+_WIDTH: Final = 900
+_LABELS: Final = 120
 _LANE: Final = 56
 _BOX: Final = 26
 _TOP: Final = 34
@@ -20,7 +20,7 @@ _COLORS: Final = ("#4e79a7", "#f28e2b", "#59a14f", "#b07aa1", "#76b7b2", "#edc94
 _STYLE: Final = (
     "svg{--page:#fff;--text:#333}"
     "@media(prefers-color-scheme:dark){svg{--page:#0d1117;--text:#e6edf3}}"
-    "text{font:11px sans-serif;fill:var(--text)}rect{stroke:var(--page);stroke-width:.5}"
+    "text{font:12px sans-serif;fill:var(--text)}rect{stroke:var(--page);stroke-width:.5}"
     "path{stroke:#d1495b;fill:none;marker-end:url(#a)}"
 )
 
