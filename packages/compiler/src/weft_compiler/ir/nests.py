@@ -52,9 +52,9 @@ def nests_of(program: Program) -> list[Body]:
 
 def _belongs(statement: Statement, nest: Sequence[Statement]) -> bool:
     """Return True if a statement belongs to the same part as those before it."""
-    has_loop = any(isinstance(item, For | While | If | Call) for item in nest)
-    has_variable = any(isinstance(item, Var) for item in nest)
-    only_begun = all(isinstance(item, Let | Var) for item in nest)
+    has_loop = any(isinstance(each, For | While | If | Call) for each in nest)
+    has_variable = any(isinstance(each, Var) for each in nest)
+    only_begun = all(isinstance(each, Let | Var) for each in nest)
     if isinstance(statement, Var | For | While | If | Call):
         return only_begun
     return has_variable or not has_loop
@@ -62,13 +62,13 @@ def _belongs(statement: Statement, nest: Sequence[Statement]) -> bool:
 
 def defined_names(nest: Body) -> set[str]:
     """Return the buffers that a nest stores to, the names that it defines, and its checks."""
-    names = {item.buffer for item in walk(nest) if isinstance(item, Store)}
-    names |= {item.name for item in walk(nest) if isinstance(item, Let | Var)}
-    names |= {item.message for item in walk(nest) if isinstance(item, Check)}
-    for item in walk(nest):
-        if isinstance(item, Call):
-            called = routine(item.routine)
-            named = zip(called.views, item.views, strict=True)
+    names = {each.buffer for each in walk(nest) if isinstance(each, Store)}
+    names |= {each.name for each in walk(nest) if isinstance(each, Let | Var)}
+    names |= {each.message for each in walk(nest) if isinstance(each, Check)}
+    for each in walk(nest):
+        if isinstance(each, Call):
+            called = routine(each.routine)
+            named = zip(called.views, each.views, strict=True)
             names |= {view.buffer for name, view in named if name in called.writes}
     return names
 
@@ -84,17 +84,17 @@ def flops(nest: Body) -> int | None:
 
 def _flops(nest: Body) -> Fraction | None:
     count = Fraction(0)
-    for item in nest:
-        if isinstance(item, While):
+    for each in nest:
+        if isinstance(each, While):
             return None
-        inner = [_flops(body) for body in bodies(item)]
+        inner = [_flops(body) for body in bodies(each)]
         known = [number for number in inner if number is not None]
         if len(known) < len(inner):
             return None
-        trip_count = num_iterations(item) if isinstance(item, For) else 1
+        trip_count = num_iterations(each) if isinstance(each, For) else 1
         if trip_count is None:
             return None
-        count += trip_count * sum(known) + _own_flops(item)
+        count += trip_count * sum(known) + _own_flops(each)
     return count
 
 
@@ -120,7 +120,7 @@ def bytes_moved(nest: Body, program: Program) -> int:
 
     Local buffers and single constants are not counted.
     """
-    own = {item.buffer.name for item in walk(nest) if isinstance(item, Allocate)}
+    own = {each.buffer.name for each in walk(nest) if isinstance(each, Allocate)}
     own |= {name for name, value in program.constants.items() if value.size == 1}
     accesses = _Accesses()
     accesses.visit_body(nest)

@@ -66,15 +66,15 @@ def pieces_of(program: Program) -> list[Piece]:
     """
     lets = _known_from_inputs(program)
     known = set(lets.values())
-    remaining = tuple([item for item in program.body if item not in known])
-    nests, scalars = _pass_scalars(nests_of(replace(program, body=remaining)))
+    rest = tuple([each for each in program.body if each not in known])
+    nests, scalars = _pass_scalars(nests_of(replace(program, body=rest)))
     bodies = _closed(nests)
-    allocated = {item.buffer.name: item for item in remaining if isinstance(item, Allocate)}
-    allocated |= {scalar.name: Allocate(scalar) for scalar in scalars}
+    allocated = {each.buffer.name: each for each in rest if isinstance(each, Allocate)}
+    allocated |= {each.name: Allocate(each) for each in scalars}
     whole = [(*_needed(body, lets), *body) for body in bodies]
     touched = [_touched(body) for body in whole]
     users = Counter(name for names in touched for name in names)
-    buffers = program.buffers | {scalar.name: scalar for scalar in scalars}
+    buffers = program.buffers | {each.name: each for each in scalars}
     pieces: list[Piece] = []
     checks = 0
     for body, names in zip(whole, touched, strict=True):
@@ -82,7 +82,7 @@ def pieces_of(program: Program) -> list[Piece]:
         given = [name for name in names if name not in own]
         statements = (*[allocated[name] for name in own], *body)
         pieces.append(_piece(program, buffers, statements, given, checks))
-        checks += sum(isinstance(item, Check) for item in walk(body))
+        checks += sum(isinstance(each, Check) for each in walk(body))
     return [
         piece._replace(program=program, numbers=numbers)
         for piece, (program, numbers) in zip(
@@ -92,12 +92,12 @@ def pieces_of(program: Program) -> list[Piece]:
 
 
 def _piece(
-    program: Program, buffers: Mapping[str, Buffer], body: Body, names: Sequence[str], checks: int
+    program: Program, buffers: Mapping[str, Buffer], body: Body, given: Sequence[str], checks: int
 ) -> Piece:
     """Return a piece of some statements, which use the given buffers and their own."""
     written = set(_written(body))
-    inputs = [name for name in names if name not in written]
-    outputs = [name for name in names if name in written]
+    inputs = [name for name in given if name not in written]
+    outputs = [name for name in given if name in written]
     numbers = {
         name: program.constants[name]
         for name in inputs
@@ -116,7 +116,7 @@ def _piece(
 
 def _known_from_inputs(program: Program) -> dict[str, Let]:
     """Return the top-level names of a program that depend on inputs only, without loops."""
-    inputs = {input_.name for input_ in program.inputs}
+    inputs = {each.name for each in program.inputs}
     lets: dict[str, Let] = {}
 
     def is_known(part: Expr) -> bool:
@@ -124,9 +124,9 @@ def _known_from_inputs(program: Program) -> dict[str, Let]:
             return part.buffer in inputs
         return not isinstance(part, Variable) or part.name in lets
 
-    for item in program.body:
-        if isinstance(item, Let) and all(map(is_known, parts(item.value))):
-            lets[item.name] = item
+    for each in program.body:
+        if isinstance(each, Let) and all(map(is_known, parts(each.value))):
+            lets[each.name] = each
     return lets
 
 
@@ -148,18 +148,18 @@ def _pass_scalars(nests: Sequence[Body]) -> tuple[list[Body], list[Buffer]]:
     Returns: the nests, and the buffers of the scalars.
     """
     definitions = {
-        item.name: (position, item.value.dtype)
+        each.name: (position, each.value.dtype)
         for position, nest in enumerate(nests)
-        for item in nest
-        if isinstance(item, Let | Var)
+        for each in nest
+        if isinstance(each, Let | Var)
     }
     users: dict[str, set[int]] = {name: set() for name in definitions}
     for position, nest in enumerate(nests) if definitions else ():
         for name in _used(nest) & definitions.keys():
             users[name].add(position)
-        for item in walk(nest):
-            if isinstance(item, Assign) and definitions.get(item.name, (position,))[0] != position:
-                del definitions[item.name]
+        for each in walk(nest):
+            if isinstance(each, Assign) and definitions.get(each.name, (position,))[0] != position:
+                del definitions[each.name]
     passed: list[list[Statement]] = [list(nest) for nest in nests]
     scalars = []
     for name, (definer, dtype) in definitions.items():
@@ -177,10 +177,10 @@ def _pass_scalars(nests: Sequence[Body]) -> tuple[list[Body], list[Buffer]]:
 def _closed(nests: Sequence[Body]) -> list[Body]:
     """Merge nests that share names, with all nests between them."""
     defined = {
-        item.name: position
+        each.name: position
         for position, nest in enumerate(nests)
-        for item in nest
-        if isinstance(item, Let | Var)
+        for each in nest
+        if isinstance(each, Let | Var)
     }
     reach = list(range(len(nests)))
     for position, nest in enumerate(nests):
@@ -194,33 +194,33 @@ def _closed(nests: Sequence[Body]) -> list[Body]:
             closed.append([])
         closed[-1] += nest
         end = max(end, reach[position])
-    return [tuple(item) for item in closed]
+    return [tuple(each) for each in closed]
 
 
 def _used(body: Body) -> set[str]:
     """Return the names that a body uses or assigns."""
-    return used_names(body) | {item.name for item in walk(body) if isinstance(item, Assign)}
+    return used_names(body) | {each.name for each in walk(body) if isinstance(each, Assign)}
 
 
 def _touched(body: Body) -> dict[str, None]:
     """Return the buffers that a body uses and does not allocate, in the order of first use."""
     buffers: dict[str, None] = {}
-    for item in walk(body):
-        for expression in expressions(item):
+    for each in walk(body):
+        for expression in expressions(each):
             buffers |= {part.buffer: None for part in parts(expression) if isinstance(part, Load)}
-        if isinstance(item, Store):
-            buffers[item.buffer] = None
-    inside = {item.buffer.name for item in walk(body) if isinstance(item, Allocate)}
+        if isinstance(each, Store):
+            buffers[each.buffer] = None
+    inside = {each.buffer.name for each in walk(body) if isinstance(each, Allocate)}
     return {name: None for name in buffers if name not in inside}
 
 
 def _written(body: Body) -> Iterator[str]:
     """Return the buffers that a body stores to."""
-    for item in walk(body):
-        if isinstance(item, Store):
-            yield item.buffer
-        elif isinstance(item, Call):
-            called = routine(item.routine)
-            for name, view in zip(called.views, item.views, strict=True):
+    for each in walk(body):
+        if isinstance(each, Store):
+            yield each.buffer
+        elif isinstance(each, Call):
+            called = routine(each.routine)
+            for name, view in zip(called.views, each.views, strict=True):
                 if name in called.writes:
                     yield view.buffer

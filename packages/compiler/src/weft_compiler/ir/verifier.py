@@ -59,7 +59,7 @@ def verify(program: Program) -> None:
         odd = sorted(program.updated - scope.writable)
         raise errors.InternalError(f"{odd} are updated, and are no outputs")
     for name, value in program.constants.items():
-        declared = next((input_ for input_ in program.inputs if input_.name == name), None)
+        declared = next((each for each in program.inputs if each.name == name), None)
         if declared is None or (value.dtype, value.shape) != (declared.dtype.numpy, declared.shape):
             raise errors.InternalError(f"the constant {name!r} is no input, or of another type")
     _verify_body(program.body, scope)
@@ -153,9 +153,9 @@ def _verify_loop(loop: For, scope: _Scope) -> None:
         if loop.start.dtype is not INDEX or low < 0 or loop.order is Order.PARALLEL:
             _fail(loop, "a start was required to be an int64 from 0 on, of no parallel loop")
     if loop.order is Order.VECTOR:
-        for statement in walk_statements(loop.body):
-            if isinstance(statement, For | While | Allocate | Call):
-                _fail(loop, f"a vector loop must not contain {type(statement).__name__}")
+        for each in walk_statements(loop.body):
+            if isinstance(each, For | While | Allocate | Call):
+                _fail(loop, f"a vector loop must not contain {type(each).__name__}")
     inner = scope.inner()
     inner.names[loop.variable] = INDEX
     high = range_of(loop.extent, scope.ranges).high - 1
@@ -164,48 +164,48 @@ def _verify_loop(loop: For, scope: _Scope) -> None:
     _verify_body(loop.body, inner)
 
 
-def _verify_expression(expression: Expr, scope: _Scope, index: Statement) -> None:
+def _verify_expression(expression: Expr, scope: _Scope, at: Statement) -> None:
     for child in children(expression):
-        _verify_expression(child, scope, index)
+        _verify_expression(child, scope, at)
     match expression:
         case Variable(name=name, dtype=dtype):
             if scope.names.get(name) is not dtype:
-                _fail(index, f"no variable {name!r} of type {dtype.name} is visible")
+                _fail(at, f"no variable {name!r} of type {dtype.name} is visible")
         case Load(buffer=name, indices=indices, dtype=dtype):
             if name not in scope.buffers:
-                _fail(index, f"no buffer {name!r} is visible")
-            _verify_access(name, dtype, indices, scope, index)
+                _fail(at, f"no buffer {name!r} is visible")
+            _verify_access(name, dtype, indices, scope, at)
         case Apply(primitive=primitive, operands=operands, dtype=dtype):
             given = dtype if PRIMITIVES[primitive].result == "given" else None
             if apply(primitive, *operands, dtype=given).dtype is not dtype:
-                _fail(index, f"{primitive} does not give {dtype.name}")
+                _fail(at, f"{primitive} does not give {dtype.name}")
 
 
 def _verify_access(
-    name: str, dtype: DType, indices: tuple[Expr, ...], scope: _Scope, position: Statement
+    name: str, dtype: DType, indices: tuple[Expr, ...], scope: _Scope, at: Statement
 ) -> None:
     buffer = scope.buffers[name]
     if buffer.dtype is not dtype:
-        _fail(position, f"{name!r} has elements of type {buffer.dtype.name}, not {dtype.name}")
+        _fail(at, f"{name!r} has elements of type {buffer.dtype.name}, not {dtype.name}")
     if len(indices) != len(buffer.shape):
-        _fail(position, f"{name!r} has {len(buffer.shape)} dimensions, not {len(indices)}")
+        _fail(at, f"{name!r} has {len(buffer.shape)} dimensions, not {len(indices)}")
     for where, (index, size) in enumerate(zip(indices, buffer.shape, strict=True)):
         if index.dtype is not INDEX:
-            _fail(position, f"an int64 index was required, got {index.dtype.name}")
-        result = range_of(index, scope.ranges)
-        if not Range(0, size - 1).holds(result):
+            _fail(at, f"an int64 index was required, got {index.dtype.name}")
+        found = range_of(index, scope.ranges)
+        if not Range(0, size - 1).holds(found):
             _fail(
-                position,
-                f"index {where} of {name!r}, {index}, is between {result.low} and {result.high}, "
+                at,
+                f"index {where} of {name!r}, {index}, is between {found.low} and {found.high}, "
                 f"and the dimension has {size} elements",
             )
 
 
-def _verify_combine(combine: str | None, dtype: DType, index: Statement) -> None:
+def _verify_combine(combine: str | None, dtype: DType, at: Statement) -> None:
     if combine is not None and (
         combine not in COMBINERS or kind(dtype) not in PRIMITIVES[combine].kinds
     ):
-        _fail(index, f"{combine!r} does not combine values of type {dtype.name} in any order")
+        _fail(at, f"{combine!r} does not combine values of type {dtype.name} in any order")
 
 
 def _verify_assigned_in_loops(assign: Assign, scope: _Scope) -> None:
@@ -217,15 +217,14 @@ def _verify_assigned_in_loops(assign: Assign, scope: _Scope) -> None:
             _fail(
                 assign, f"the {loop.order.value} loop over {loop.variable!r} shares {assign.name!r}"
             )
-        for statement in walk_statements(loop.body):
+        for each in walk_statements(loop.body):
             read = any(
-                _mentions(each_expression, assign.name)
-                for each_expression in expressions(statement)
+                _mentions(each_expression, assign.name) for each_expression in expressions(each)
             )
             if read or (
-                isinstance(statement, Assign)
-                and statement.name == assign.name
-                and statement.combine != assign.combine
+                isinstance(each, Assign)
+                and each.name == assign.name
+                and each.combine != assign.combine
             ):
                 _fail(
                     assign,
@@ -238,10 +237,10 @@ def _verify_stored_in_loops(store: Store, scope: _Scope) -> None:
     for depth, (loop, outside) in enumerate(scope.loops):
         if loop.order is Order.SERIAL or store.buffer not in outside.buffers:
             continue
-        inside = {item.variable for item, _ in scope.loops[depth + 1 :]}
+        inside = {each.variable for each, _ in scope.loops[depth + 1 :]}
         own = [
-            position
-            for position, index in enumerate(store.indices)
+            at
+            for at, index in enumerate(store.indices)
             if _own(substitute(index, scope.definitions), loop.variable, inside, scope)
         ]
         if not own:
@@ -273,9 +272,9 @@ def _verify_loaded_as_stored(store: Store, own: list[int], loop: For, scope: _Sc
     """Check that an iteration loads only its own elements of a buffer that iterations write."""
     for load in loads(loop.body):
         if load.buffer == store.buffer and not any(
-            str(substitute(load.indices[index], scope.definitions))
-            == str(substitute(store.indices[index], scope.definitions))
-            for index in own
+            str(substitute(load.indices[at], scope.definitions))
+            == str(substitute(store.indices[at], scope.definitions))
+            for at in own
         ):
             _fail(
                 store, f"{load} may be what another turn of the loop over {loop.variable!r} stores"
@@ -283,18 +282,18 @@ def _verify_loaded_as_stored(store: Store, own: list[int], loop: For, scope: _Sc
 
 
 def _verify_call(call: Call, scope: _Scope) -> None:
-    result = routine(call.routine)
+    found = routine(call.routine)
     names = [name for name, _ in call.parameters]
-    if len(call.views) != len(result.views) or names != list(result.parameters):
-        _fail(call, f"{call.routine} requires {result.signature}")
-    if len(call.numbers) != len(result.numbers):
-        _fail(call, f"{call.routine} requires {result.signature}")
-    for number in call.numbers:
-        if number.dtype is not INDEX or any(isinstance(part, Load) for part in walk(number)):
+    if len(call.views) != len(found.views) or names != list(found.parameters):
+        _fail(call, f"{call.routine} requires {found.signature}")
+    if len(call.numbers) != len(found.numbers):
+        _fail(call, f"{call.routine} requires {found.signature}")
+    for each in call.numbers:
+        if each.dtype is not INDEX or any(isinstance(part, Load) for part in walk(each)):
             _fail(call, "an int64 that loads nothing was required as a number")
     views = {}
-    for name, view in zip(result.views, call.views, strict=True):
-        if name in result.writes and view.buffer not in scope.writable:
+    for name, view in zip(found.views, call.views, strict=True):
+        if name in found.writes and view.buffer not in scope.writable:
             _fail(call, f"{view.buffer!r} is no output and not allocated here")
         buffer = scope.buffers[view.buffer]
         first = sum(
@@ -303,7 +302,7 @@ def _verify_call(call: Call, scope: _Scope) -> None:
         )
         views[name] = (buffer.dtype, buffer.size - first)
     _verify_sizes(call, scope)
-    wrong = result.wrong(views, dict(call.parameters))
+    wrong = found.wrong(views, dict(call.parameters))
     if wrong:
         _fail(call, wrong)
 
@@ -311,9 +310,9 @@ def _verify_call(call: Call, scope: _Scope) -> None:
 def _verify_sizes(call: Call, scope: _Scope) -> None:
     known = dict(call.parameters)
     for name, size in call.sizes:
-        result = range_of(size, scope.ranges)
-        if size.dtype is not INDEX or not Range(1, known.get(name, 0)).holds(result):
-            _fail(call, f"{name} is between {result.low} and {result.high}")
+        found = range_of(size, scope.ranges)
+        if size.dtype is not INDEX or not Range(1, known.get(name, 0)).holds(found):
+            _fail(call, f"{name} is between {found.low} and {found.high}")
 
 
 def _mentions(expression: Expr, name: str) -> bool:
@@ -326,11 +325,11 @@ def _learn(condition: Expr, scope: _Scope) -> None:
             scope.ranges[name] = scope.ranges.get(name, limits).within(limits)
 
 
-def _require_bool(condition: Expr, index: Statement) -> None:
+def _require_bool(condition: Expr, at: Statement) -> None:
     if not condition.dtype.is_bool:
-        _fail(index, f"a bool was required as the condition, got {condition.dtype.name}")
+        _fail(at, f"a bool was required as the condition, got {condition.dtype.name}")
 
 
-def _fail(index: object, said: str) -> NoReturn:
-    first = str(index).splitlines()[0]
+def _fail(at: object, said: str) -> NoReturn:
+    first = str(at).splitlines()[0]
     raise errors.InternalError(f"a program is wrong at `{first}`: {said}")

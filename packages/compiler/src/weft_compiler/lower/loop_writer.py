@@ -101,9 +101,9 @@ class _LoopWriter(Nests, Emitter):
         """Return the program of a loop."""
         name = self._unique(name)
         finals: list[Buffer] = []
-        for variable, expected in zip(loop_body.variables, outside.wanted, strict=True):
+        for variable, wanted in zip(loop_body.variables, outside.wanted, strict=True):
             self._buffers[variable] = self._buffer(variable)
-            if expected:
+            if wanted:
                 last = self._buffers[variable]
                 finals.append(last if last.shape else self._buffer(variable))
         for value in outside.outputs:
@@ -111,9 +111,9 @@ class _LoopWriter(Nests, Emitter):
         for value, first in outside.copies:
             self._copy(value, first)
         goes_on = self._loop(loop_body, [buffer.name for buffer in finals])
-        position = iter(finals)
-        for variable, requested in zip(loop_body.variables, outside.wanted, strict=True):
-            final = next(position) if requested else None
+        at = iter(finals)
+        for variable, wanted in zip(loop_body.variables, outside.wanted, strict=True):
+            final = next(at) if wanted else None
             if final is not None and not final.shape:
                 own = self._buffers[variable]
                 self._emit(Store(final.name, (), Load(own.dtype, own.name, ())))
@@ -138,11 +138,9 @@ class _LoopWriter(Nests, Emitter):
         target = self._buffers[value]
         zero = Constant(value.dtype, 0)
 
-        def store(*position: Expr) -> None:
-            begin = (
-                zero if first is None else Load(value.dtype, self._buffers[first].name, position)
-            )
-            self._emit(Store(target.name, position, begin))
+        def store(*at: Expr) -> None:
+            begin = zero if first is None else Load(value.dtype, self._buffers[first].name, at)
+            self._emit(Store(target.name, at, begin))
 
         self._nest(value.shape, store)
 
@@ -168,16 +166,16 @@ class _LoopWriter(Nests, Emitter):
         tested_taken = _taken(loop_body.condition_effects)
         taken = [*tested_taken, *_taken(loop_body.effects)]
         news = [new for _, new in following]
-        expected = [loop_body.test, *news, *taken]
-        following = _apart_from_users(following, expected, loop_body)
+        wanted = [loop_body.test, *news, *taken]
+        following = _apart_from_users(following, wanted, loop_body)
         news = [new for _, new in following]
-        expected = [loop_body.test, *news, *taken]
-        checks = checks_beside(loop_body.node_values, expected)
+        wanted = [loop_body.test, *news, *taken]
+        checks = checks_beside(loop_body.node_values, wanted)
         loop_body.paths |= {
             check: loop_body.paths.get(value, ()) for value, check in checks.items()
         }
         # The last roots are analyzed first, so that predicates precede the values they guard.
-        facts = analyse([*expected, *checks.values(), *reversed(_predicates(loop_body))])
+        facts = analyse([*wanted, *checks.values(), *reversed(_predicates(loop_body))])
         self._declare(facts)
         self._outputs += news
         kept = set(worth_memory(facts, {*self._buffers, *news, *taken}))
@@ -201,8 +199,8 @@ class _LoopWriter(Nests, Emitter):
             self._emit(Assign(on.name, apply("bit_and", on, room)))
         self._tested(loop_body, more)
         inner, self._body = self._body, []
-        remaining = [value for value in facts if value in varying and value not in tested]
-        self._iteration(loop_body, remaining, kept, facts, following)
+        rest = [value for value in facts if value in varying and value not in tested]
+        self._iteration(loop_body, rest, kept, facts, following)
         if loop_body.max_iterations is not None:
             self._emit(Assign(count.name, plus(count, 1)))
         inner.append(If(on, tuple(self._body)))
@@ -226,13 +224,11 @@ class _LoopWriter(Nests, Emitter):
         return flag
 
     def _copy_value(self, buffer: Buffer, initial: Value) -> None:
-        result = computed(buffer.name, initial.dtype, initial.shape, initial.at)
-        self._declare(analyse([result]))
+        found = computed(buffer.name, initial.dtype, initial.shape, initial.at)
+        self._declare(analyse([found]))
         self._nest(
             buffer.shape,
-            lambda *position: self._emit(
-                Store(buffer.name, position, self._resolved(initial.at(*position)))
-            ),
+            lambda *at: self._emit(Store(buffer.name, at, self._resolved(initial.at(*at)))),
         )
 
     def _iteration(
@@ -271,8 +267,8 @@ class _LoopWriter(Nests, Emitter):
 
     def _varying(self, loop_body: LoopBody, facts: Mapping[Value, Facts]) -> set[Value]:
         """Return the values that are not loop-invariant."""
-        variables = set(loop_body.variables)
-        for value, fact in facts.items():
+        found = set(loop_body.variables)
+        for value, of in facts.items():
             fixed = value in self._inputs or value in self._constants
             leaf = value.definition is None and not fixed and value not in self._fixed
             is_conditional = value.requires and loop_body.paths.get(value)
@@ -283,12 +279,10 @@ class _LoopWriter(Nests, Emitter):
                 leaf
                 or is_conditional
                 or acts
-                or not variables.isdisjoint(
-                    [*fact.takes, *map(memory_of, fact.written), *fact.written]
-                )
+                or not found.isdisjoint([*of.takes, *map(memory_of, of.written), *of.written])
             ):
-                variables.add(value)
-        return variables
+                found.add(value)
+        return found
 
     def _computed(
         self,
@@ -333,8 +327,8 @@ class _LoopWriter(Nests, Emitter):
         for variable, result in loop_body.results.items():
             self._buffers[variable] = self._buffers[result] = self._buffer(result)
             self._emit(Allocate(self._buffers[variable]))
-        remaining = [v for v in loop_body.variables if v not in loop_body.results]
-        for variable in remaining:
+        rest = [v for v in loop_body.variables if v not in loop_body.results]
+        for variable in rest:
             self._buffers[variable] = self._buffer(variable)
         there = [self._buffers[variable].name for variable in loop_body.results]
         self._guarded(path, partial(self._loop, loop_body, there))
@@ -351,7 +345,7 @@ def _copied(old: Value, new: Value) -> Value:
 
 
 def _apart_from_users(
-    following: Sequence[tuple[Value, Value]], values: Sequence[Value], loop_body: LoopBody
+    following: Sequence[tuple[Value, Value]], wanted: Sequence[Value], loop_body: LoopBody
 ) -> list[tuple[Value, Value]]:
     """Return the next values of variables, as copies where something else uses them.
 
@@ -359,8 +353,8 @@ def _apart_from_users(
     then. A check counts as a user, unless it is the value's own.
     """
     others = [new for _, new in following if not isinstance(new.definition, ScatterUpdate)]
-    remaining = [value for value in loop_body.node_values if value.requires and value not in values]
-    facts = analyse([*values, *others, *remaining])
+    rest = [value for value in loop_body.node_values if value.requires and value not in wanted]
+    facts = analyse([*wanted, *others, *rest])
     return [
         (old, _copied(old, new) if facts[new].users or facts[new].in_memory else new)
         for old, new in following

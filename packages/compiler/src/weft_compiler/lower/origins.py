@@ -13,30 +13,30 @@ Fused = dict[str, set[Value]]
 
 
 def origins(
-    result: Iterable[tuple[Node, Sequence[Value]]], given: Collection[Value]
+    made: Iterable[tuple[Node, Sequence[Value]]], given: Collection[Value]
 ) -> dict[Value, Node]:
     """Return the first node that needs each value.
 
     Args:
-      result: the results of nodes, sources before users.
+      made: the results of nodes, sources before users.
       given: values that are computed elsewhere.
     """
-    nodes: dict[Value, Node] = {}
-    for node, values in result:
+    found: dict[Value, Node] = {}
+    for node, values in made:
         waiting = list(values)
         while waiting:
             value = waiting.pop()
-            if value in nodes or value in given:
+            if value in found or value in given:
                 continue
-            nodes[value] = node
+            found[value] = node
             facts = facts_of(value)
             waiting += [*facts.takes, *facts.written]
-    return nodes
+    return found
 
 
 def nodes_of(fused: Fused, origin: Mapping[Value, Node]) -> dict[str, list[Node]]:
     """Map buffer names of a program to the nodes that are computed where the buffer is filled."""
-    position = {node: index for index, node in enumerate(dict.fromkeys(origin.values()))}
+    position = {node: at for at, node in enumerate(dict.fromkeys(origin.values()))}
     return {
         name: sorted({origin[v] for v in values if v in origin}, key=position.__getitem__)
         for name, values in fused.items()

@@ -49,10 +49,10 @@ _VARIABLE_PARAMETERS: Final = {
 
 def extract_numbers(program: Program) -> Numbers:
     """Return the numbers of a program, and its text without them."""
-    number_collector = _NumberCollector()
-    hollow = _map_numbers(canonical(program), number_collector)
+    found = _NumberCollector()
+    hollow = _map_numbers(canonical(program), found)
     constants = [(name, *_bits(value)) for name, value in sorted(hollow.constants.items())]
-    return Numbers(number_collector.numbers, f"{hollow}{constants}")
+    return Numbers(found.numbers, f"{hollow}{constants}")
 
 
 def _bits(value: object) -> tuple[str, bytes]:
@@ -87,23 +87,20 @@ class PolymorphicProgram:
     """
 
     def __init__(
-        self, lowered: Program, numbers: Numbers, lines: Sequence[Line], limit: int
+        self, lowered: Program, numbers: Numbers, lines: Sequence[Line], most: int
     ) -> None:
         self._rest = numbers.rest
         self._lines = lines
-        self._most = limit
-        changing = [(position, line) for position, line in enumerate(lines) if line.slope]
-        self.varying: Varying = (
-            limit,
-            [(position, item.slope, int(item.offset)) for position, item in changing],
-        )
+        self._most = most
+        changing = [(at, line) for at, line in enumerate(lines) if line.slope]
+        self.varying: Varying = most, [(at, each.slope, int(each.offset)) for at, each in changing]
         size = Variable(INDEX, "size")
-        template = _map_numbers(canonical(lowered), _NumberFiller(lines, size, limit))
+        template = _map_numbers(canonical(lowered), _NumberFiller(lines, size, most))
         given = Buffer("sizes", INDEX, ())
         limits = apply(
             "bit_and",
             apply("greater_equal", size, index(MIN_SIZE)),
-            apply("less_equal", size, index(limit)),
+            apply("less_equal", size, index(most)),
         )
         head = Let(size.name, Load(INDEX, given.name, ())), Check(limits, "another size")
         self.program = replace(
@@ -117,16 +114,16 @@ class PolymorphicProgram:
         """Return the size for which it equals a lowered program, or None if there is none."""
         if numbers.rest != self._rest or len(numbers.numbers) != len(self._lines):
             return None
-        result = next(
+        found = next(
             int((value - line.offset) // line.slope)
             for value, line in zip(numbers.numbers, self._lines, strict=True)
             if line.slope
         )
-        fits = MIN_SIZE <= result <= self._most and all(
-            _same(line.at(result), value)
+        fits = MIN_SIZE <= found <= self._most and all(
+            _same(line.at(found), value)
             for value, line in zip(numbers.numbers, self._lines, strict=True)
         )
-        return result if fits else None
+        return found if fits else None
 
     def at(self, optimized: Program, lowered: Program) -> Program:
         """Return the optimized program with the input and output sizes of a lowered one."""
@@ -170,9 +167,9 @@ def generalize(one: Numbers, other: Numbers, first: Program) -> PolymorphicProgr
         if line is None:
             return None
         lines.append(line)
-    limit = 1 << int(MAX_GROWTH * max(sizes) - 1).bit_length()
+    most = 1 << int(MAX_GROWTH * max(sizes) - 1).bit_length()
     try:
-        return PolymorphicProgram(first, one, lines, limit)
+        return PolymorphicProgram(first, one, lines, most)
     except _NotPolymorphic:
         return None
 
@@ -180,14 +177,14 @@ def generalize(one: Numbers, other: Numbers, first: Program) -> PolymorphicProgr
 def restore_polymorphic(lowered: Program, varying: Varying) -> PolymorphicProgram | None:
     """Return the polymorphic program that a lowered one is an instance of, or None."""
     numbers = extract_numbers(lowered)
-    limit, changing = varying
+    most, changing = varying
     lines = [Line(0, value) for value in numbers.numbers]
-    for position, slope, offset in changing:
-        if not 0 <= position < len(lines):
+    for at, slope, offset in changing:
+        if not 0 <= at < len(lines):
             return None
-        lines[position] = Line(slope, offset)
+        lines[at] = Line(slope, offset)
     try:
-        family = PolymorphicProgram(lowered, numbers, lines, limit)
+        family = PolymorphicProgram(lowered, numbers, lines, most)
     except _NotPolymorphic:
         return None
     return None if family.size_of(numbers) is None else family
@@ -215,13 +212,13 @@ class _NotPolymorphic(Exception):  # noqa: N818 - it is no error of a program
 class _NumberVisitor:
     """Base of the classes that map the numbers of a program, in one fixed order."""
 
-    def constant(self, constant: Constant) -> Expr:
+    def constant(self, of: Constant) -> Expr:
         raise NotImplementedError
 
     def axis(self, size: int, axis: int) -> int:
         raise NotImplementedError
 
-    def call(self, call: Call) -> Call:
+    def call(self, of: Call) -> Call:
         raise NotImplementedError
 
 
@@ -231,30 +228,30 @@ class _NumberCollector(_NumberVisitor):
     def __init__(self) -> None:
         self.numbers: list[int | float] = []
 
-    def constant(self, constant: Constant) -> Expr:
-        self.numbers.append(constant.value)
-        return Constant(constant.dtype, 0.0 if constant.dtype.is_floating else 0)
+    def constant(self, of: Constant) -> Expr:
+        self.numbers.append(of.value)
+        return Constant(of.dtype, 0.0 if of.dtype.is_floating else 0)
 
     def axis(self, size: int, axis: int) -> int:
         self.numbers.append(size)
         return 0
 
-    def call(self, call: Call) -> Call:
-        self.numbers += [value for _, value in call.parameters]
-        return replace(call, parameters=tuple([(name, 0) for name, _ in call.parameters]))
+    def call(self, of: Call) -> Call:
+        self.numbers += [value for _, value in of.parameters]
+        return replace(of, parameters=tuple([(name, 0) for name, _ in of.parameters]))
 
 
 class _NumberFiller(_NumberVisitor):
     """Replaces numbers with functions of the size."""
 
-    def __init__(self, lines: Sequence[Line], size: Expr, limit: int) -> None:
+    def __init__(self, lines: Sequence[Line], size: Expr, most: int) -> None:
         self._next = iter(lines)
         self._size = size
-        self._most = limit
+        self._most = most
 
-    def constant(self, constant: Constant) -> Expr:
+    def constant(self, of: Constant) -> Expr:
         line = next(self._next)
-        return cast(self._number(line), constant.dtype) if line.slope else constant
+        return cast(self._number(line), of.dtype) if line.slope else of
 
     def axis(self, size: int, axis: int) -> int:
         line = next(self._next)
@@ -262,19 +259,19 @@ class _NumberFiller(_NumberVisitor):
             raise _NotPolymorphic  # no stride depends on the size of the first axis
         return int(line.at(self._most))
 
-    def call(self, call: Call) -> Call:
-        lines = {name: next(self._next) for name, _ in call.parameters}
+    def call(self, of: Call) -> Call:
+        lines = {name: next(self._next) for name, _ in of.parameters}
         varying = {name: line for name, line in lines.items() if line.slope}
-        known = dict(call.parameters)
+        known = dict(of.parameters)
         # The BLAS function depends on strides and on which sizes are 1.
         alone = 1 in (known.get("m"), known.get("n"))
-        if not varying.keys() <= _VARIABLE_PARAMETERS.get(call.routine, set()) or (
+        if not varying.keys() <= _VARIABLE_PARAMETERS.get(of.routine, set()) or (
             alone and "k" in varying
         ):
             raise _NotPolymorphic
-        limit = tuple([(name, int(line.at(self._most))) for name, line in lines.items()])
+        most = tuple([(name, int(line.at(self._most))) for name, line in lines.items()])
         sizes = tuple([(name, self._number(line)) for name, line in varying.items()])
-        return replace(call, parameters=limit, sizes=sizes)
+        return replace(of, parameters=most, sizes=sizes)
 
     def _number(self, line: Line) -> Expr:
         return plus(times(self._size, line.slope), int(line.offset))
@@ -309,9 +306,9 @@ def _map_numbers(program: Program, change: _NumberVisitor) -> Program:
     """Return a program with its numbers changed, in their order."""
     mutator = _NumberMutator(change)
     inputs = [
-        input_ if input_.name in program.constants else mutator.rewrite_buffer(input_)
-        for input_ in program.inputs
+        each if each.name in program.constants else mutator.rewrite_buffer(each)
+        for each in program.inputs
     ]
-    outputs = [mutator.rewrite_buffer(output) for output in program.outputs]
+    outputs = [mutator.rewrite_buffer(each) for each in program.outputs]
     body = mutator.rewrite_body(program.body)
     return replace(program, inputs=tuple(inputs), outputs=tuple(outputs), body=body)

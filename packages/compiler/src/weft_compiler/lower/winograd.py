@@ -80,10 +80,10 @@ def points_of(w: Value) -> Value:
         points.flags.writeable = False
         return Value(name, w.dtype, shape, constant=points)
 
-    def write(unique: Unique, u: Buffer, buffer: Buffer) -> Sequence[Statement]:
+    def write(unique: Unique, u: Buffer, given: Buffer) -> Sequence[Statement]:
         def call(p: Expr) -> Body:
             first = [p, *[index(0)] * 4]
-            views = load(buffer, w.shape, first), load(u, shape, first)
+            views = load(given, w.shape, first), load(u, shape, first)
             of = {"panels": 1, "channels": channels, "taps": taps}
             return (Call("winograd_filters", views, tuple(of.items())),)
 

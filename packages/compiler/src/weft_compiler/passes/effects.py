@@ -74,13 +74,13 @@ Shape = tuple[int, ...]
 
 def interface_buffers(program: Program) -> Buffers:
     """Return the inputs and outputs of a program."""
-    return {input_.name: input_ for input_ in (*program.inputs, *program.outputs)}
+    return {each.name: each for each in (*program.inputs, *program.outputs)}
 
 
 def with_allocations(buffers: Buffers, body: Iterable[Statement]) -> Buffers:
     """Return buffers with those that a body allocates."""
-    own = [item.buffer for item in body if isinstance(item, Allocate)]
-    return {**buffers, **{item.name: item for item in own}} if own else buffers
+    own = [each.buffer for each in body if isinstance(each, Allocate)]
+    return {**buffers, **{each.name: each for each in own}} if own else buffers
 
 
 def effects_of(statements: Iterable[Statement], buffers: Buffers) -> Effects:
@@ -158,13 +158,13 @@ def _add_one(statement: Statement, effects: Effects, buffers: Buffers) -> None:
             effects.defines.add(allocated.name)
         case Call(routine=name, views=views, parameters=parameters):
             called = routine(name)
-            for view, label in zip(views, called.views, strict=True):
+            for view, what in zip(views, called.views, strict=True):
                 whole = buffers[view.buffer]
-                span = called.spans(dict(parameters), whole.dtype.size)[label]
-                accesses = effects.writes if label in called.writes else effects.reads
+                span = called.spans(dict(parameters), whole.dtype.size)[what]
+                accesses = effects.writes if what in called.writes else effects.reads
                 touched = _view_access(view, whole, span)
                 accesses.setdefault(view.buffer, []).append(touched)
-                if label in called.writes and dict(parameters).get("accumulate"):
+                if what in called.writes and dict(parameters).get("accumulate"):
                     effects.reads.setdefault(view.buffer, []).append(touched)
         case Check() | While():
             effects.ends = True

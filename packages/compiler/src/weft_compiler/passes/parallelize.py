@@ -118,7 +118,7 @@ class _Vectorization(ScopedMutator):
 
 
 def _is_flat(body: Body) -> bool:
-    return not any(isinstance(item, For | While | Allocate | Call | Check) for item in walk(body))
+    return not any(isinstance(each, For | While | Allocate | Call | Check) for each in walk(body))
 
 
 def can_reorder(
@@ -151,7 +151,7 @@ def reorder_obstacle(
         return "an iteration may end the program"
     if not _has_private_scalars(loop.body, combines):
         return "its iterations change a variable from outside"
-    own = {item.buffer.name for item in walk(loop.body) if isinstance(item, Allocate)}
+    own = {each.buffer.name for each in walk(loop.body) if isinstance(each, Allocate)}
     for buffer in effects.writes:
         if not (buffer in own or buffer in atomic or has_disjoint_stores(loop, buffer, effects)):
             return f"iterations may touch the same elements of {buffer}"
@@ -184,7 +184,7 @@ def _is_injective(index: Expr, variable: str) -> bool:
 
 def _has_private_scalars(body: Body, combines: bool) -> bool:
     """Return True if outer variables are not assigned, or are combined in one way and not read."""
-    declared = {item.name for item in walk(body) if isinstance(item, Let | Var)}
+    declared = {each.name for each in walk(body) if isinstance(each, Let | Var)}
     combined: dict[str, str] = {}
     for statement in walk(body):
         if isinstance(statement, Assign) and statement.name not in declared:
@@ -207,7 +207,7 @@ def estimate_work(statement: Statement) -> int:
             1
             + routine(statement.routine).work(dict(statement.parameters)) // _PRODUCTS_PER_OPERATION
         )
-    inner = sum(estimate_work(item) for body in bodies(statement) for item in body)
+    inner = sum(estimate_work(each) for body in bodies(statement) for each in body)
     if isinstance(statement, For):
         count = num_iterations(statement)
         return (_UNKNOWN_TRIP_COUNT if count is None else ceil(count)) * (inner + 1)

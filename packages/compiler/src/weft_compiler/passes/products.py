@@ -85,7 +85,7 @@ def prefers_generated(
         if cache >= 2 * _DEFAULT_CACHE
         else _MAX_OPERAND_BYTES
     )
-    return n * k * size <= next((limit for rows, limit in few.items() if m <= rows), cache)
+    return n * k * size <= next((most for rows, most in few.items() if m <= rows), cache)
 
 
 @functools.cache
@@ -204,8 +204,8 @@ def _is_transposed(call: Call, parameters: Mapping[str, int], buffers: Buffers) 
     return (
         shape[-2:] == (parameters["n"], parameters["k"])
         and (parameters["b_row"], parameters["b_column"]) == (1, parameters["k"])
-        and all(is_number(position, 0) for position in b.indices[-2:])
-        and all(isinstance(position, Constant) for position in b.indices[:-2])
+        and all(is_number(at, 0) for at in b.indices[-2:])
+        and all(isinstance(at, Constant) for at in b.indices[:-2])
     )
 
 
@@ -224,14 +224,14 @@ class _Accumulation(ScopedMutator):
     def rewrite_statements(self, body: Body) -> Body:
         buffers = self.buffers
         statements = list(map(self.rewrite_bodies, body))
-        allocated = {item.buffer.name for item in body if isinstance(item, Allocate)}
+        allocated = {each.buffer.name for each in body if isinstance(each, Allocate)}
         users = _users(statements, buffers)
         removed: set[int] = set()
-        for position, statement in enumerate(statements):
-            if not isinstance(statement, Call) or statement.routine != "gemm":
+        for position, each in enumerate(statements):
+            if not isinstance(each, Call) or each.routine != "gemm":
                 continue
-            product = statement.views[2]
-            if product.buffer not in allocated or dict(statement.parameters)["accumulate"]:
+            product = each.views[2]
+            if product.buffer not in allocated or dict(each.parameters)["accumulate"]:
                 continue
             touching = users[product.buffer]
             if len(touching) != 2 or touching[0] != position:
@@ -240,18 +240,14 @@ class _Accumulation(ScopedMutator):
             total = _accumulation_target(statements[adder], product.buffer, buffers)
             if not total or any(position <= user < adder for user in users[total]):
                 continue
-            parameters = {**dict(statement.parameters), "accumulate": 1}
-            views = (*statement.views[:2], replace(product, buffer=total))
-            statements[position] = replace(
-                statement, views=views, parameters=tuple(parameters.items())
-            )
+            parameters = {**dict(each.parameters), "accumulate": 1}
+            views = (*each.views[:2], replace(product, buffer=total))
+            statements[position] = replace(each, views=views, parameters=tuple(parameters.items()))
             self.context.applied(product.buffer, "accumulated in %s by the product", total)
             removed.add(adder)
             users[total] = sorted({*users[total], position} - {adder})
             users[product.buffer] = []
-        return tuple(
-            [statement for position, statement in enumerate(statements) if position not in removed]
-        )
+        return tuple([each for position, each in enumerate(statements) if position not in removed])
 
 
 def _users(statements: Sequence[Statement], buffers: Buffers) -> dict[str, list[int]]:
@@ -282,13 +278,13 @@ def _accumulation_target(statement: Statement, product: str, buffers: Buffers) -
     whole = is_number(rows.extent, shape[0]) and is_number(columns.extent, shape[-1])
     if not isinstance(value, Apply) or value.primitive != "add" or not whole or len(shape) != 2:
         return ""
-    terms = [operand for operand in value.operands if isinstance(operand, Load)]
-    places = [store.indices, *[term.indices for term in terms]]
-    same = all(_are_variables(place, rows.variable, columns.variable) for place in places)
-    added = sorted(term.buffer for term in terms) == sorted((total, product))
+    terms = [each for each in value.operands if isinstance(each, Load)]
+    places = [store.indices, *[each.indices for each in terms]]
+    same = all(_are_variables(each, rows.variable, columns.variable) for each in places)
+    added = sorted(each.buffer for each in terms) == sorted((total, product))
     return total if same and added and buffers[total].shape == shape else ""
 
 
 def _are_variables(indices: Sequence[Expr], *names: str) -> bool:
-    used = [item.name for item in indices if isinstance(item, Variable)]
+    used = [each.name for each in indices if isinstance(each, Variable)]
     return len(used) == len(indices) and used == list(names)

@@ -90,12 +90,12 @@ def axes_of(op: Operation, shape: Sequence[int], taps: Sequence[int]) -> list[Ax
     """
     layout = op.attr("data_format")
     explicit = op.attr("explicit_paddings") if "explicit_paddings" in op.node.attrs else ()
-    pads, result = pairs(explicit, len(layout)), []
+    pads, found = pairs(explicit, len(layout)), []
     for axis, k in zip(spatial_axes(layout), taps, strict=True):
         stride, dilation = op.attr("strides")[axis], op.attr("dilations")[axis]
         count, before, _ = slide(shape[axis], k, stride, dilation, op.attr("padding"), pads[axis])
-        result.append(Axis(count, k, stride, dilation, before))
-    return result
+        found.append(Axis(count, k, stride, dilation, before))
+    return found
 
 
 def channels_last(x: Value, layout: str) -> Value:
@@ -104,13 +104,8 @@ def channels_last(x: Value, layout: str) -> Value:
     if axis == rank - 1:
         return x
     order = [*range(axis), *range(axis + 1, rank), axis]
-    shape = [x.shape[item] for item in order]
-    return moved(
-        f"{x.name}_last",
-        x,
-        shape,
-        lambda *position: (*position[:axis], position[-1], *position[axis:-1]),
-    )
+    shape = [x.shape[each] for each in order]
+    return moved(f"{x.name}_last", x, shape, lambda *at: (*at[:axis], at[-1], *at[axis:-1]))
 
 
 def as_layout(x: Value, layout: str, name: str) -> Value:
@@ -119,9 +114,7 @@ def as_layout(x: Value, layout: str, name: str) -> Value:
     if axis == x.rank - 1:
         return x
     shape = (*x.shape[:axis], x.shape[-1], *x.shape[axis:-1])
-    return moved(
-        name, x, shape, lambda *position: (*position[:axis], *position[axis + 1 :], position[axis])
-    )
+    return moved(name, x, shape, lambda *at: (*at[:axis], *at[axis + 1 :], at[axis]))
 
 
 def _operand(op: Operation, x: Value) -> Value:
@@ -137,7 +130,7 @@ def _rounded(op: Operation, x: Value, layout: str = "") -> Value:
 
 @lowers("Conv2D", by_kernel=by_kernel, alone=_repays)
 def _conv(op: Operation) -> Value:
-    x, filters = (_operand(op, input_) for input_ in op.inputs)
+    x, filters = (_operand(op, each) for each in op.inputs)
     require(op.dtype() in _TYPES, f"a convolution of {op.dtype().name}")
     layout = op.attr("data_format")
     axes = axes_of(op, x.shape, filters.shape[:2])
@@ -148,13 +141,13 @@ def _conv(op: Operation) -> Value:
     in_pairs = filters.dtype is dtypes.bfloat16
     if filters.constant is not None or windows >= _MANY or in_pairs:
         w = _packed(filters, [range(k) for k in filters.shape[:2]])
-    result = _convolved(op, last, w, axes, filters.shape[3])
-    return _rounded(op, result, layout)
+    found = _convolved(op, last, w, axes, filters.shape[3])
+    return _rounded(op, found, layout)
 
 
 @lowers("Conv2DBackpropInput", known=(0,), by_kernel=by_kernel, alone=_repays)
 def _by_input(op: Operation) -> Value:
-    filters, gradient = (_operand(op, input_) for input_ in op.inputs[1:])
+    filters, gradient = (_operand(op, each) for each in op.inputs[1:])
     require(op.dtype() in _TYPES, f"a convolution of {op.dtype().name}")
     layout, (high, wide, channels, depth) = op.attr("data_format"), filters.shape
     axes = axes_of(op, op.shape(), (high, wide))
@@ -194,8 +187,8 @@ def _all_finite(op: Operation, filters: Value) -> tuple[Requirement, ...]:
         return ()
     zero = number(0, filters.dtype)
 
-    def vanishing(*position: Expr) -> Expr:
-        return apply("mul", filters.at(*position), zero)
+    def vanishing(*at: Expr) -> Expr:
+        return apply("mul", filters.at(*at), zero)
 
     axes = list(range(filters.rank))
     total = reduced(f"{op.name}_finite", filters, axes, "add", zero, vanishing)
@@ -220,7 +213,7 @@ def _phases(axis: Axis, size: int) -> list[_Phase]:
     """Return the phases of an axis, one for each position modulo the stride."""
     common = math.gcd(axis.stride, axis.dilation)
     step, dilation = axis.stride // common, axis.dilation // common
-    result = []
+    found = []
     for first in range(axis.stride):
         begin = first + axis.before
         reach = [k for k in range(axis.taps) if (begin - k * axis.dilation) % axis.stride == 0]
@@ -228,8 +221,8 @@ def _phases(axis: Axis, size: int) -> list[_Phase]:
         # The window that the last tap belongs to begins that tap's offset before the position.
         before = -((begin - taps[0] * axis.dilation) // axis.stride) if reach else 0
         count = len(range(first, size, axis.stride))
-        result.append(_Phase(taps, Axis(count, len(taps), 1, dilation, before)))
-    return result
+        found.append(_Phase(taps, Axis(count, len(taps), 1, dilation, before)))
+    return found
 
 
 def _is_sparse(
@@ -237,7 +230,7 @@ def _is_sparse(
 ) -> bool:
     """Return True if convolutions by phases mostly multiply zeros, from padding or unused lanes."""
     lanes = (PANEL if dtype is dtypes.bfloat16 else panel_columns(dtype)) // 2
-    used = math.prod(sum(item.axis.count * len(item.taps) for item in axis) for axis in phases)
+    used = math.prod(sum(each.axis.count * len(each.taps) for each in axis) for axis in phases)
     there = math.prod(axis.count * axis.taps for axis in axes) * channels
     return used * -(-channels // lanes) * lanes > _WASTE * there
 
@@ -260,9 +253,9 @@ def _spread(
     a, b = rows_of(gradient, windows), rows_of(filters, taps)
     terms = sums_of(f"{name}_terms", a, b, (a.shape[0], b.shape[0]), transpose_b=True)
 
-    def write(unique: Unique, y: Buffer, buffer: Buffer) -> Sequence[Statement]:
-        def add(n: Expr, *position: Expr) -> Body:
-            (*of_window, i, j), c = position[:-1], position[-1]
+    def write(unique: Unique, y: Buffer, given: Buffer) -> Sequence[Statement]:
+        def add(n: Expr, *at: Expr) -> Body:
+            (*of_window, i, j), c = at[:-1], at[-1]
             there, places = [], []
             for window, tap, axis, size in zip(of_window, (i, j), axes, shape[1:3], strict=True):
                 sum_of = plus(times(window, axis.stride), times(tap, axis.dilation))
@@ -270,7 +263,7 @@ def _spread(
                 there.append(inside(place, size))
                 places.append(clamped(place, size))
             term = [flattened((n, *of_window), windows), flattened((i, j, c), taps)]
-            value = load(buffer, terms.shape, term)
+            value = load(given, terms.shape, term)
             added = Store(y.name, (n, *places, c), value, "add")
             return (If(apply("bit_and", *there), (added,)),)
 
@@ -297,15 +290,13 @@ def _interleaved(
                 for first, size, step in zip(start, shape[1:3], steps, strict=True)
             ]
 
-            def store(
-                *position: Expr, part: Value | None = part, start: tuple[int, ...] = start
-            ) -> Body:
+            def store(*at: Expr, part: Value | None = part, start: tuple[int, ...] = start) -> Body:
                 places = [
                     plus(times(i, step), first)
-                    for i, step, first in zip(position[1:3], steps, start, strict=True)
+                    for i, step, first in zip(at[1:3], steps, start, strict=True)
                 ]
-                value = zero if part is None else load(memory[id(part)], part.shape, position)
-                return (Store(y.name, (position[0], *places, position[3]), value),)
+                value = zero if part is None else load(memory[id(part)], part.shape, at)
+                return (Store(y.name, (at[0], *places, at[3]), value),)
 
             body += nest(unique, (shape[0], *sizes, shape[3]), store)
         return body
@@ -318,14 +309,14 @@ def _by_filter(op: Operation) -> Value:
     require(op.dtype() in _TYPES, f"a convolution of {op.dtype().name}")
     layout, (high, wide, channels, depth) = op.attr("data_format"), op.shape()
     axes = axes_of(op, op.inputs[0].shape, (high, wide))
-    x, gradient = (channels_last(_operand(op, op.inputs[position]), layout) for position in (0, 2))
+    x, gradient = (channels_last(_operand(op, op.inputs[at]), layout) for at in (0, 2))
     require(x.shape[-1] == channels, "the filter has another depth than the input")
     expected = (x.shape[0], *[axis.count for axis in axes], depth)
     require(gradient.shape == expected, "shapes do not fit")
     in_pairs = x.dtype is dtypes.bfloat16
     if not (op.direct or in_pairs) and fits(x, _slides(axes), depth):
-        parameters = parameters_of(x, axes, depth, x.shape[0], axes[0].count)
-        return _rounded(op, gradient_by_points(op, x, gradient, parameters))
+        of = parameters_of(x, axes, depth, x.shape[0], axes[0].count)
+        return _rounded(op, gradient_by_points(op, x, gradient, of))
 
     def write(unique: Unique, y: Buffer, *buffers: Buffer) -> Sequence[Statement]:
         zeros = fill(unique, y, number(0, y.dtype))
@@ -350,15 +341,15 @@ def _by_filter(op: Operation) -> Value:
 
     transposed = (depth, high, wide, channels)
     dtype = dtypes.float32 if in_pairs else x.dtype
-    value = Value(f"{op.name}_turned", dtype, transposed, Written((x, gradient), write))
+    found = Value(f"{op.name}_turned", dtype, transposed, Written((x, gradient), write))
     places = high * wide * channels
 
-    def transpose(unique: Unique, y: Buffer, buffer: Buffer) -> Sequence[Statement]:
-        views = load(buffer, transposed, [index(0)] * 4), load(y, op.shape(), [index(0)] * 4)
+    def transpose(unique: Unique, y: Buffer, given: Buffer) -> Sequence[Statement]:
+        views = load(given, transposed, [index(0)] * 4), load(y, op.shape(), [index(0)] * 4)
         of = {"rows": depth, "columns": places, "x_row": places, "y_row": depth}
         return (Call("turn", views, tuple(of.items())),) if depth * places else ()
 
-    return _rounded(op, Value(op.name, dtype, op.shape(), Written((value,), transpose)))
+    return _rounded(op, Value(op.name, dtype, op.shape(), Written((found,), transpose)))
 
 
 # ---------------------------------------------------------------------------- forward
@@ -383,26 +374,26 @@ def _packed(filters: Value, taps: Sequence[range], transposed: bool = False) -> 
         return packed(f"{filters.name}_packed", filters, array)
 
     def element(p: Expr, i: Expr, j: Expr, c: Expr, o: Expr) -> Expr:
-        position = plus(times(p, columns), o)
+        at = plus(times(p, columns), o)
         if panels * columns == depth:
-            return filters.at(*_tap(taps, i, j), c, position)
-        there = apply("less", position, index(depth))
-        return where(there, filters.at(*_tap(taps, i, j), c, clamped(position, depth)), zero)
+            return filters.at(*_tap(taps, i, j), c, at)
+        there = apply("less", at, index(depth))
+        return where(there, filters.at(*_tap(taps, i, j), c, clamped(at, depth)), zero)
 
-    def transpose(unique: Unique, y: Buffer, buffer: Buffer) -> Sequence[Statement]:
+    def transpose(unique: Unique, y: Buffer, given: Buffer) -> Sequence[Statement]:
         """Transpose filters into panels; unused columns of the last panel stay undefined."""
 
         def call(p: Expr, i: Expr, j: Expr, count: int) -> Body:
             first = [*_tap(taps, i, j), times(p, columns), index(0)]
-            views = load(buffer, filters.shape, first), load(y, shape, [p, i, j, *[index(0)] * 2])
+            views = load(given, filters.shape, first), load(y, shape, [p, i, j, *[index(0)] * 2])
             of = {"rows": count, "columns": channels, "x_row": channels, "y_row": columns}
             return (Call("turn", views, tuple(of.items())),)
 
-        whole, remaining = divmod(depth, columns)
+        whole, rest = divmod(depth, columns)
         body = nest(unique, (whole, *shape[1:3]), lambda p, i, j: call(p, i, j, columns))
-        if remaining:
+        if rest:
             last = index(whole)
-            body = (*body, *nest(unique, shape[1:3], lambda i, j: call(last, i, j, remaining)))
+            body = (*body, *nest(unique, shape[1:3], lambda i, j: call(last, i, j, rest)))
         return body if channels else ()
 
     zero, name = number(0, filters.dtype), f"{filters.name}_packed"
@@ -411,9 +402,9 @@ def _packed(filters: Value, taps: Sequence[range], transposed: bool = False) -> 
     return computed(name, filters.dtype, shape, element)
 
 
-def _tap(taps: Sequence[range], *position: Expr) -> list[Expr]:
+def _tap(taps: Sequence[range], *at: Expr) -> list[Expr]:
     """Map the position of a tap to that in the filter."""
-    return [plus(times(k, of.step), of.start) for k, of in zip(position, taps, strict=True)]
+    return [plus(times(k, of.step), of.start) for k, of in zip(at, taps, strict=True)]
 
 
 def _transposed(filters: Value, taps: Sequence[range]) -> Value:
@@ -432,17 +423,17 @@ def _packed_pairs(filters: Value, taps: Sequence[range], transposed: bool) -> Va
     if filters.constant is not None:
         array = filters.constant[np.ix_(*taps)]
         array = array.swapaxes(2, 3) if transposed else array
-        result = aligned(shape, array.dtype)
-        result[...] = packed_pairs(array.reshape(-1, depth))
-        return Value(name, filters.dtype, shape, constant=result)
+        found = aligned(shape, array.dtype)
+        found[...] = packed_pairs(array.reshape(-1, depth))
+        return Value(name, filters.dtype, shape, constant=found)
     if transposed and channels % PAIR:  # a pair would span two taps
         filters, transposed = _transposed(filters, taps), False
 
-    def write(unique: Unique, panels: Buffer, buffer: Buffer) -> Sequence[Statement]:
+    def write(unique: Unique, panels: Buffer, given: Buffer) -> Sequence[Statement]:
         first = [index(0)] * 4
 
-        def call(position: Sequence[Expr], to: Sequence[Expr], of: dict[str, int]) -> Body:
-            views = load(buffer, filters.shape, position), load(panels, shape, to)
+        def call(at: Sequence[Expr], to: Sequence[Expr], of: dict[str, int]) -> Body:
+            views = load(given, filters.shape, at), load(panels, shape, to)
             return (Call("pack_pairs", views, tuple(of.items())),)
 
         if not transposed:
@@ -455,10 +446,10 @@ def _packed_pairs(filters: Value, taps: Sequence[range], transposed: bool) -> Va
             of = {"n": columns, "k": channels, "b_row": 1, "b_column": channels}
             return call([*places, times(p, PANEL), index(0)], [p, row, *first[2:]], of)
 
-        whole, remaining = divmod(depth, PANEL)
+        whole, rest = divmod(depth, PANEL)
         body = nest(unique, (whole, *map(len, taps)), partial(tap, PANEL))
-        if remaining:
-            last = partial(tap, remaining, index(whole))
+        if rest:
+            last = partial(tap, rest, index(whole))
             body = (*body, *nest(unique, tuple(map(len, taps)), last))
         return body if channels else ()
 
@@ -466,10 +457,10 @@ def _packed_pairs(filters: Value, taps: Sequence[range], transposed: bool) -> Va
 
 
 def _convolved(
-    op: Operation, x: Value, w: Value, axes: Sequence[Axis], depth: int, label: str = ""
+    op: Operation, x: Value, w: Value, axes: Sequence[Axis], depth: int, what: str = ""
 ) -> Value:
     """Convolve (N, H, W, C) with filters, packed or not: (N, H', W', depth)."""
-    shape, name = (x.shape[0], *[axis.count for axis in axes], depth), f"{op.name}{label}"
+    shape, name = (x.shape[0], *[axis.count for axis in axes], depth), f"{op.name}{what}"
     if not op.direct and w.rank == 5 and fits(x, _slides(axes), depth):
         return _by_points(name, x, w, axes, shape)
 
@@ -483,11 +474,11 @@ def _convolved(
                 load(buffers[1], w.shape, [index(0)] * w.rank),
                 load(target, shape, [image, row, index(0), index(0)]),
             )
-            parameters = parameters_of(x, axes, depth, images, rows)
+            of = parameters_of(x, axes, depth, images, rows)
             if in_pairs:
-                return (Call("conv_pairs", views, tuple(parameters.items()), (row,)),)
-            parameters |= {"packed": int(w.rank == 5)}
-            return (Call("conv", views, tuple(parameters.items()), (row,)),)
+                return (Call("conv_pairs", views, tuple(of.items()), (row,)),)
+            of |= {"packed": int(w.rank == 5)}
+            return (Call("conv", views, tuple(of.items()), (row,)),)
 
         return call_by_rows(unique, shape, axes, call)
 
@@ -520,8 +511,8 @@ def _by_points(
                 load(buffers[2], points.shape, [index(0)] * 5),
                 load(target, shape, first),
             )
-            parameters = parameters_of(x, axes, shape[3], images, shape[1])
-            return (Call("winograd", views, tuple(parameters.items()), (index(0),)),)
+            of = parameters_of(x, axes, shape[3], images, shape[1])
+            return (Call("winograd", views, tuple(of.items()), (index(0),)),)
 
         return call(index(0)) if images == shape[0] else nest(unique, shape[:1], call)
 

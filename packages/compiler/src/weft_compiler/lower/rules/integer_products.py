@@ -92,10 +92,10 @@ def _columns(b: Value) -> _Columns:
     shapes = (*lead, panels, -(-k // FOUR), PANEL, FOUR), (*lead, panels, PANEL)
     if b.constant is not None:
         signed = (b.constant.astype(np.int16) - less).astype(np.int8).reshape(-1, k, n)
-        result = [packed(matrix) for matrix in signed]
+        made = [packed(matrix) for matrix in signed]
         parts = [
-            np.array([item[position] for item in result], dtype.numpy).reshape(shape)
-            for position, (dtype, shape) in enumerate(
+            np.array([each[at] for each in made], dtype.numpy).reshape(shape)
+            for at, (dtype, shape) in enumerate(
                 zip((dtypes.int8, dtypes.int32), shapes, strict=True)
             )
         ]
@@ -103,14 +103,14 @@ def _columns(b: Value) -> _Columns:
         sums = Value(f"{b.name}_sums", dtypes.int32, shapes[1], constant=parts[1])
         return _Columns(whole, sums, b.shape, less)
 
-    def write(unique: Unique, target: Buffer, buffer: Buffer) -> Sequence[Statement]:
+    def write(unique: Unique, target: Buffer, given: Buffer) -> Sequence[Statement]:
         own = Buffer(unique("sums"), dtypes.int32, (panels, PANEL))
         of = {"n": n, "k": k, "b_row": n, "b_column": 1}
 
-        def call(*position: Expr) -> Body:
+        def call(*at: Expr) -> Body:
             views = (
-                load(buffer, b.shape, [*position, index(0), index(0)]),
-                load(target, shapes[0], [*position, *[index(0)] * 4]),
+                load(given, b.shape, [*at, index(0), index(0)]),
+                load(target, shapes[0], [*at, *[index(0)] * 4]),
                 load(own, own.shape, [index(0), index(0)]),
             )
             return (Allocate(own), Call("pack_bytes", views, tuple(of.items())))
@@ -121,12 +121,12 @@ def _columns(b: Value) -> _Columns:
     rank = len(b.shape)
     totals = reduced(
         f"{b.name}_totals", b, [rank - 2], "add", number(0, dtypes.int32),
-        lambda *position: apply("sub", _wide(b.at(*position)), number(less, dtypes.int32)),
+        lambda *at: apply("sub", _wide(b.at(*at)), number(less, dtypes.int32)),
     )  # fmt: skip
 
-    def padded(*position: Expr) -> Expr:
-        column = plus(times(position[-2], PANEL), position[-1])
-        there = totals.at(*position[:-2], clamped(column, n))
+    def padded(*at: Expr) -> Expr:
+        column = plus(times(at[-2], PANEL), at[-1])
+        there = totals.at(*at[:-2], clamped(column, n))
         return where(apply("less", column, index(n)), there, number(0, dtypes.int32))
 
     sums = computed(f"{b.name}_sums", dtypes.int32, shapes[1], padded)
@@ -140,7 +140,7 @@ def _matmul(op: Operation) -> Value:
     if not math.prod(shape) or not k:
         return computed(op.name, dtypes.int32, shape, lambda *_: number(0, dtypes.int32))
     columns = _columns(b)
-    result = _product(op.name, a, columns, shape)
+    found = _product(op.name, a, columns, shape)
     if b_zero.constant is not None:
         b_zero = _int32(f"{op.name}_zero", b_zero.constant.astype(np.int32) - columns.less)
     elif columns.less:
@@ -150,29 +150,26 @@ def _matmul(op: Operation) -> Value:
         rank = a.rank
         rows = reduced(
             f"{op.name}_rows", a, [rank - 1], "add", number(0, dtypes.int32),
-            lambda *position: _wide(a.at(*position)),
+            lambda *at: _wide(a.at(*at)),
         )  # fmt: skip
 
-    def element(*position: Expr) -> Expr:
-        terms = [result.at(*position)]
-        left = broadcast(a.shape[:-2], position[:-2])
-        right = broadcast(b.shape[:-2], position[:-2])
-        za, zb = (
-            a_zero.at(*broadcast(a_zero.shape, position)),
-            b_zero.at(*broadcast(b_zero.shape, position)),
-        )
+    def element(*at: Expr) -> Expr:
+        terms = [found.at(*at)]
+        left = broadcast(a.shape[:-2], at[:-2])
+        right = broadcast(b.shape[:-2], at[:-2])
+        za, zb = a_zero.at(*broadcast(a_zero.shape, at)), b_zero.at(*broadcast(b_zero.shape, at))
         if rows is not None:
             # (sum a - k za) zb
-            total = rows.at(*left, position[-2])
+            total = rows.at(*left, at[-2])
             if not _is_zero(a_zero):
                 total = apply("sub", total, apply("mul", number(k, dtypes.int32), za))
             terms.append(apply("mul", total, zb))
         if not _is_zero(a_zero):
-            terms.append(apply("mul", columns.sum_of(right, position[-1]), za))
+            terms.append(apply("mul", columns.sum_of(right, at[-1]), za))
         return _difference(terms)
 
     if rows is None and _is_zero(a_zero):
-        return result
+        return found
     return computed(f"{op.name}_centred", dtypes.int32, shape, element)
 
 
@@ -181,7 +178,7 @@ def _less(x: Value, amount: int) -> Value:
         f"{x.name}_less",
         dtypes.int32,
         x.shape,
-        lambda *position: apply("sub", x.at(*position), number(amount, dtypes.int32)),
+        lambda *at: apply("sub", x.at(*at), number(amount, dtypes.int32)),
     )
 
 
@@ -192,22 +189,19 @@ def _product(name: str, a: Value, columns: _Columns, shape: Sequence[int]) -> Va
     rows = m * math.prod(a.shape[:-2]) if alone else m
     of = {"m": rows, "n": n, "k": k, "a_row": k, "c_row": n}
 
-    def write(unique: Unique, c: Buffer, *buffer: Buffer) -> Sequence[Statement]:
+    def write(unique: Unique, c: Buffer, *given: Buffer) -> Sequence[Statement]:
         shapes = (a.shape, columns.panels.shape, columns.sums.shape, tuple(shape))
         ends = (2, 4, 2, 2)
 
-        def call(*position: Expr) -> Body:
+        def call(*at: Expr) -> Body:
             views = [
                 load(
                     buffer,
-                    shape,
-                    [
-                        *(broadcast(shape[:-end], position) if position
-                          else [index(0)] * (len(shape) - end)),
-                        *[index(0)] * end,
-                    ],
+                    each,
+                    [*(broadcast(each[:-end], at) if at else [index(0)] * (len(each) - end)),
+                     *[index(0)] * end],
                 )
-                for buffer, shape, end in zip((*buffer, c), shapes, ends, strict=True)
+                for buffer, each, end in zip((*given, c), shapes, ends, strict=True)
             ]  # fmt: skip
             return (Call("matmul_bytes", tuple(views), tuple(of.items())),)
 
@@ -229,7 +223,7 @@ def _framed(x: Value, axes: Sequence[Axis], zero: Value) -> Value:
         return x
 
     def element(n: Expr, i: Expr, j: Expr, c: Expr) -> Expr:
-        places = [plus(position, -axis.before) for position, axis in zip((i, j), axes, strict=True)]
+        places = [plus(at, -axis.before) for at, axis in zip((i, j), axes, strict=True)]
         near = list(map(clamped, places, x.shape[1:3]))
         there = apply("bit_and", *map(inside, places, x.shape[1:3]))
         return where(there, x.at(n, *near, c), cast(zero.at(), x.dtype))
@@ -290,25 +284,25 @@ def _conv(op: Operation) -> Value:
 
         return call_by_rows(unique, shape, axes, call)
 
-    value = Value(op.name, dtypes.int32, shape, Written(given, write))
-    return as_layout(_centred(value, zero, outside, matrix.sum(0, dtype=np.int32)), layout, op.name)
+    found = Value(op.name, dtypes.int32, shape, Written(given, write))
+    return as_layout(_centred(found, zero, outside, matrix.sum(0, dtype=np.int32)), layout, op.name)
 
 
-def _centred(result: Value, zero: Value, value: int | None, sums: Any) -> Value:
+def _centred(found: Value, zero: Value, value: int | None, sums: Any) -> Value:
     """Subtract the products with the zero point: `sums` times the zero point."""
     if value == 0:
-        return result
-    name = f"{result.name}_centred"
+        return found
+    name = f"{found.name}_centred"
     if value is not None:
         known = _int32(f"{name}_sums", sums * np.int32(value))
         return computed(
-            name, dtypes.int32, result.shape,
-            lambda *position: apply("sub", result.at(*position), known.at(position[-1])),
+            name, dtypes.int32, found.shape,
+            lambda *at: apply("sub", found.at(*at), known.at(at[-1])),
         )  # fmt: skip
     totals = _int32(f"{name}_sums", sums)
     return computed(
-        name, dtypes.int32, result.shape,
-        lambda *at: apply("sub", result.at(*at), apply("mul", totals.at(at[-1]), zero.at())),
+        name, dtypes.int32, found.shape,
+        lambda *at: apply("sub", found.at(*at), apply("mul", totals.at(at[-1]), zero.at())),
     )  # fmt: skip
 
 
@@ -331,14 +325,14 @@ def _depthwise(op: Operation) -> Value:
         total: Expr | None = None
         for tap in product(range(high), range(wide)):
             places = [
-                plus(times(position, axis.stride), k * axis.dilation)
-                for position, axis, k in zip((i, j), axes, tap, strict=True)
+                plus(times(at, axis.stride), k * axis.dilation)
+                for at, axis, k in zip((i, j), axes, tap, strict=True)
             ]
             term = apply("mul", _wide(framed.at(n, *places, c)), _wide(filters.at(*tap, c, m)))
             total = term if total is None else apply("add", total, term)
         assert total is not None
         return total
 
-    result = computed(op.name, dtypes.int32, shape, element)
+    found = computed(op.name, dtypes.int32, shape, element)
     sums = w.reshape(high * wide, -1).sum(0, dtype=np.int32)
-    return as_layout(_centred(result, zero, value, sums), layout, op.name)
+    return as_layout(_centred(found, zero, value, sums), layout, op.name)

@@ -113,10 +113,10 @@ def product_of(
             routine = "small_matmul"
         matrices = list(zip((*operands, c), (a.shape, b.shape, shape), strict=True))
 
-        def product(*position: Expr) -> Body:
+        def product(*at: Expr) -> Body:
             views = [
-                load(buffer, item, [*broadcast(item[:-2], position), index(0), index(0)])
-                for buffer, item in matrices
+                load(buffer, each, [*broadcast(each[:-2], at), index(0), index(0)])
+                for buffer, each in matrices
             ]
             return (Call(routine, tuple(views), tuple(sizes.items())),)
 
@@ -148,8 +148,8 @@ def _are_small(
 ) -> bool:
     """Return True if products use code generated for their sizes; see `_MANY`."""
     (m, n), k = shape[-2:], a[-2 if transpose_a else -1]
-    limit = _SMALL_TURNED if transpose_b else _SMALL
-    return math.prod(shape[:-2]) >= _MANY and m * n * k <= limit and n >= _LEAST_COLUMNS
+    most = _SMALL_TURNED if transpose_b else _SMALL
+    return math.prod(shape[:-2]) >= _MANY and m * n * k <= most and n >= _LEAST_COLUMNS
 
 
 def _of_pairs(
@@ -173,13 +173,13 @@ def _of_pairs(
     def write(unique: Unique, c: Buffer, *operands: Buffer) -> Sequence[Statement]:
         given = list(zip(operands, (a, panels), (2, 4), strict=True))
 
-        def product(*position: Expr) -> Body:
-            position = position or (index(0),) * (len(shape) - 2)
+        def product(*at: Expr) -> Body:
+            at = at or (index(0),) * (len(shape) - 2)
             views = []
             for buffer, value, end in given:
-                lead = broadcast(value.shape[:-end], position)
+                lead = broadcast(value.shape[:-end], at)
                 views.append(load(buffer, value.shape, [*lead, *[index(0)] * end]))
-            views.append(load(c, shape, [*position, index(0), index(0)]))
+            views.append(load(c, shape, [*at, index(0), index(0)]))
             return (Call("matmul_pairs", tuple(views), tuple(of.items())),)
 
         return product() if alone else nest(unique, shape[:-2], product)
@@ -193,18 +193,18 @@ def _panels(b: Value, transposed: bool) -> Value:
     shape = (*lead, *pair_panels(n, k))
     if b.constant is not None:
         whole = b.constant.swapaxes(-1, -2) if transposed else b.constant
-        result = aligned(shape, whole.dtype)
-        parts = result.reshape(-1, *shape[-4:])
-        for position, matrix in enumerate(whole.reshape(-1, k, n)):
-            parts[position] = packed_pairs(matrix)
-        return Value(f"{b.name}_pairs", b.dtype, shape, constant=result)
+        found = aligned(shape, whole.dtype)
+        parts = found.reshape(-1, *shape[-4:])
+        for at, matrix in enumerate(whole.reshape(-1, k, n)):
+            parts[at] = packed_pairs(matrix)
+        return Value(f"{b.name}_pairs", b.dtype, shape, constant=found)
     of = {"n": n, "k": k, "b_row": 1 if transposed else n, "b_column": k if transposed else 1}
 
-    def write(unique: Unique, panels: Buffer, buffer: Buffer) -> Sequence[Statement]:
-        def call(*position: Expr) -> Body:
+    def write(unique: Unique, panels: Buffer, given: Buffer) -> Sequence[Statement]:
+        def call(*at: Expr) -> Body:
             views = (
-                load(buffer, b.shape, [*position, index(0), index(0)]),
-                load(panels, shape, [*position, *[index(0)] * 4]),
+                load(given, b.shape, [*at, index(0), index(0)]),
+                load(panels, shape, [*at, *[index(0)] * 4]),
             )
             return (Call("pack_pairs", views, tuple(of.items())),)
 
@@ -220,9 +220,9 @@ def _of_integers(
     batch, (m, n), k = shape[:-2], shape[-2:], a.shape[-2 if transpose_a else -1]
     first = len(batch)
 
-    def term(*position: Expr) -> Expr:
-        lead, i = position[:first], position[first]
-        j, inner = position[first + 1 :] if transpose_b else reversed(position[first + 1 :])
+    def term(*at: Expr) -> Expr:
+        lead, i = at[:first], at[first]
+        j, inner = at[first + 1 :] if transpose_b else reversed(at[first + 1 :])
         left = (inner, i) if transpose_a else (i, inner)
         right = (j, inner) if transpose_b else (inner, j)
         return apply(
@@ -271,18 +271,18 @@ def _cross(op: Operation) -> Value:
     a, b = op.inputs
     require(a.shape == b.shape and a.shape[-1:] == (3,), "vectors of other sizes than 3")
 
-    def element(*position: Expr) -> Expr:
+    def element(*at: Expr) -> Expr:
         def part(axis: int) -> Expr:
             first, second = (axis + 1) % 3, (axis + 2) % 3
             products = [
-                apply("mul", a.at(*position[:-1], i), b.at(*position[:-1], j))
+                apply("mul", a.at(*at[:-1], i), b.at(*at[:-1], j))
                 for i, j in ((first, second), (second, first))
             ]
             return apply("sub", *products)
 
-        result = part(2)
+        found = part(2)
         for axis in (1, 0):
-            result = where(apply("equal", position[-1], index(axis)), part(axis), result)
-        return result
+            found = where(apply("equal", at[-1], index(axis)), part(axis), found)
+        return found
 
     return computed(op.name, op.dtype(), op.shape(), element)

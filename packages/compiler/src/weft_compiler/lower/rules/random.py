@@ -54,9 +54,9 @@ class _Stream:
             return
         seed = op.inputs[seed_at]
 
-        def element(position: Expr) -> Expr:
-            key = cast(seed.at(clamped(apply("sub", position, index(4)), 2)), dtypes.uint64)
-            none = apply("less", position, index(4))
+        def element(at: Expr) -> Expr:
+            key = cast(seed.at(clamped(apply("sub", at, index(4)), 2)), dtypes.uint64)
+            none = apply("less", at, index(4))
             return apply("where", none, number(0, dtypes.uint64), key)
 
         self.state = computed(f"{op.name}_state", dtypes.uint64, [STATE], element)
@@ -97,10 +97,7 @@ def _uniforms(op: Operation) -> Value:
     dtype, shape = op.dtype(), op.shape()
     words = _Stream(op).words(_word_type(dtype), math.prod(shape))
     return computed(
-        op.name,
-        dtype,
-        shape,
-        lambda *position: _uniform(words.at(flattened(position, shape)), dtype),
+        op.name, dtype, shape, lambda *at: _uniform(words.at(flattened(at, shape)), dtype)
     )
 
 
@@ -110,20 +107,20 @@ def _integers(op: Operation) -> Value:
     shape, (low, high) = op.shape(), op.inputs[-2:]
     words = _Stream(op).words(dtypes.uint64, math.prod(shape))
 
-    def element(*position: Expr) -> Expr:
+    def element(*at: Expr) -> Expr:
         first = cast(low.at(), dtypes.uint64)
         count = apply("sub", cast(high.at(), dtypes.uint64), first)
-        drawn = apply("floor_mod", words.at(flattened(position, shape)), count)
+        drawn = apply("floor_mod", words.at(flattened(at, shape)), count)
         return cast(apply("add", drawn, first), dtypes.int64)
 
-    result = computed(op.name, op.dtype(), shape, element)
-    if result.size:
+    found = computed(op.name, op.dtype(), shape, element)
+    if found.size:
 
         def in_order() -> Expr:
             return apply("less", low.at(), high.at())
 
-        result.requires = (Requirement((), in_order, "minval must be below maxval"),)
-    return result
+        found.requires = (Requirement((), in_order, "minval must be below maxval"),)
+    return found
 
 
 @lowers("Multinomial", "StatelessMultinomial", known=(1,))
@@ -132,35 +129,32 @@ def _classes(op: Operation) -> Value:
     logits, wide = op.inputs[0], dtypes.float64
     shape, classes = op.shape(), logits.shape[-1]
     require(logits.rank == 2 and (classes > 0 or not math.prod(shape)), "it has no classes")
-    words = _Stream(op, seed_at=2).words(dtypes.uint64, math.prod(shape))
+    drawn = _Stream(op, seed_at=2).words(dtypes.uint64, math.prod(shape))
     shares = computed(
-        f"{op.name}_shares",
-        wide,
-        shape,
-        lambda *position: _uniform(words.at(flattened(position, shape)), wide),
+        f"{op.name}_shares", wide, shape, lambda *at: _uniform(drawn.at(flattened(at, shape)), wide)
     )
     rows = computed(f"{op.name}_logits", wide, logits.shape, logits.at)
-    minimum, limit = number(-math.inf, wide), f"{op.name}_most"
-    largest = reduced(limit, rows, [1], "maximum", minimum, rows.at)
+    least, most = number(-math.inf, wide), f"{op.name}_most"
+    largest = reduced(most, rows, [1], "maximum", least, rows.at)
 
     def odds(i: Expr, j: Expr) -> Expr:
         return apply("exp", apply("sub", rows.at(i, j), largest.at(i)))
 
     terms = computed(f"{op.name}_odds", wide, logits.shape, odds)
 
-    def write(unique: Unique, y: Buffer, buffer: Buffer, of: Buffer) -> Sequence[Statement]:
+    def write(unique: Unique, y: Buffer, given: Buffer, of: Buffer) -> Sequence[Statement]:
         def row(i: Expr) -> Body:
             sums = Buffer(unique("sums"), wide, (classes,))
             total = Variable(wide, unique("total"))
 
             def add(j: Expr) -> Body:
-                grown = apply("add", total, load(buffer, terms.shape, (i, j)))
+                grown = apply("add", total, load(given, terms.shape, (i, j)))
                 return Assign(total.name, grown), Store(sums.name, (j,), total)
 
             def sample(k: Expr) -> Body:
                 share = apply("mul", load(of, shape, (i, k)), total)
-                body, result = _above(unique, sums, share)
-                return (*body, Store(y.name, (i, k), cast(result, y.dtype)))
+                body, found = _above(unique, sums, share)
+                return (*body, Store(y.name, (i, k), cast(found, y.dtype)))
 
             start = Var(total.name, number(0, wide))
             running = nest(unique, [classes], add)
@@ -209,7 +203,7 @@ def _normals(op: Operation) -> Value:
         sines = Buffer(unique("sines"), wide, (half,))
 
         def pair(i: Expr) -> Body:
-            given = [Load(words.dtype, words.name, (position,)) for position in (i, plus(i, half))]
+            given = [Load(words.dtype, words.name, (at,)) for at in (i, plus(i, half))]
             body, cosine, sine = _box_muller(unique, given, wide)
             first = Store(flat.name, (i,), cast(cosine, kept))
             return (*body, first, Store(sines.name, (i,), sine))
@@ -227,10 +221,8 @@ def _normals(op: Operation) -> Value:
     operands = (words, stream.state) if truncated else (words,)
     flat = Value(f"{op.name}_flat", kept, (2 * half,), Written(operands, write))
     if kept is not dtype:
-        return computed(
-            op.name, dtype, shape, lambda *position: flat.at(flattened(position, shape))
-        )
-    return moved(op.name, flat, shape, lambda *position: [flattened(position, shape)])
+        return computed(op.name, dtype, shape, lambda *at: flat.at(flattened(at, shape)))
+    return moved(op.name, flat, shape, lambda *at: [flattened(at, shape)])
 
 
 def _box_muller(unique: Unique, words: Sequence[Expr], wide: DType) -> tuple[Body, Expr, Expr]:
@@ -276,10 +268,10 @@ class _Again:
         """Return all statements, given the buffer of the stream's state."""
         copies = []
         view = self._stream.view(state)
-        for position in range(STATE):
-            indices = (*view.indices[:-1], index(position))
+        for at in range(STATE):
+            indices = (*view.indices[:-1], index(at))
             copies.append(
-                Store(self._own.name, (index(position),), Load(state.dtype, state.name, indices))
+                Store(self._own.name, (index(at),), Load(state.dtype, state.name, indices))
             )
         places = nest(self._unique, [self._count], lambda i: self._noted(i, i))
         halves = (self._count + 1) // 2
@@ -323,9 +315,9 @@ class _Again:
             body += statements
             words.append(word)
         lets, x, y = _box_muller(unique, words, self._wide)
-        position = clamped(Load(INDEX, self._places.name, (clamped(i, self._count),)), self._count)
+        at = clamped(Load(INDEX, self._places.name, (clamped(i, self._count),)), self._count)
         value = cast(apply("where", cosine, x, y), self._flat.dtype)
-        body += [*lets, Let(place.name, position), Store(self._flat.name, (place,), value)]
+        body += [*lets, Let(place.name, at), Store(self._flat.name, (place,), value)]
         body += self._noted(i, place)
         step = half if self._wide is dtypes.float32 else apply("mul", half, index(2))
         return (
@@ -341,15 +333,13 @@ class _Again:
         word = Variable(self._block.dtype, self._unique("word"))
         per = 8 // self._wide.size
         # A round starts at a 64-bit word; 32-bit words are numbered within the round.
-        position = apply("add", apply("mul", self._used, index(per)), which)
+        at = apply("add", apply("mul", self._used, index(per)), which)
         size = self._block.shape[0]
-        block = cast(over(position, size), dtypes.uint64)
+        block = cast(over(at, size), dtypes.uint64)
         begins = Store(self._own.name, (index(0),), block)
         views = (
             Load(self._block.dtype, self._block.name, (index(0),)),
             Load(self._own.dtype, self._own.name, (index(0),)),
         )
-        result = Load(
-            self._block.dtype, self._block.name, (apply("floor_mod", position, index(size)),)
-        )
-        return (begins, Call("philox", views, (("blocks", 1),)), Let(word.name, result)), word
+        found = Load(self._block.dtype, self._block.name, (apply("floor_mod", at, index(size)),))
+        return (begins, Call("philox", views, (("blocks", 1),)), Let(word.name, found)), word

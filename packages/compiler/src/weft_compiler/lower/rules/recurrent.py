@@ -72,16 +72,16 @@ def _layer(op: Operation) -> Sequence[Value]:
     (steps, batch, _), (directions, width, gates) = rows.shape, weights.shape
     fits = directions == len(backward) and gates == GATES[cell] * width
     fits = fits and rows.shape[2] == directions * gates and len(states) == _STATES[cell]
-    fits = fits and all(state.shape == (directions, batch, width) for state in states)
+    fits = fits and all(each.shape == (directions, batch, width) for each in states)
     fits = fits and bias.shape in ((directions, width), (0,))
     require(fits and lengths.shape in ((batch,), (0,)), "shapes do not fit")
-    result = [_Direction(op, position).value() for position in range(directions)]
+    found = [_Direction(op, at).value() for at in range(directions)]
 
-    def of_direction(d: Expr, *position: Expr) -> Expr:
-        value = result[-1].at(*position)
+    def of_direction(d: Expr, *at: Expr) -> Expr:
+        value = found[-1].at(*at)
         for other in range(directions - 2, -1, -1):
             is_it = apply("less_equal", d, index(other))
-            value = where(is_it, result[other].at(*position), value)
+            value = where(is_it, found[other].at(*at), value)
         return value
 
     whole = computed(op.name, op.dtype(), op.shape(), lambda s, d, b, j: of_direction(d, s, b, j))
@@ -90,9 +90,9 @@ def _layer(op: Operation) -> Sequence[Value]:
             f"{op.name}_last",
             op.dtype(),
             (directions, batch, width),
-            lambda d, b, j, row=steps + position: of_direction(d, index(row), b, j),
+            lambda d, b, j, row=steps + at: of_direction(d, index(row), b, j),
         )
-        for position in range(len(states))
+        for at in range(len(states))
     ]
     return [whole, *lasts]
 
@@ -103,10 +103,10 @@ class _Direction:
     Its value is (steps + states, batch, width): the result of each step, then the final states.
     """
 
-    def __init__(self, op: Operation, position: int) -> None:
+    def __init__(self, op: Operation, at: int) -> None:
         self.rows, self.weights, scales, zeros, bias, lengths, *self.states = op.inputs
-        self.op, self.at = op, position
-        self.cell, self.backward = op.attr("cell"), bool(op.attr("backward")[position])
+        self.op, self.at = op, at
+        self.cell, self.backward = op.attr("cell"), bool(op.attr("backward")[at])
         self.bias = bias if bias.size else None
         self.lengths = lengths if lengths.size else None
         self.steps, self.batch = self.rows.shape[:2]
@@ -117,13 +117,13 @@ class _Direction:
         self.products = list(pairwise(ends))
         small = self.weights.dtype in _BYTES
         require(not small or self.cell != "gru", "weights of 8 bits of a GRU that resets first")
-        self.bytes = _Bytes.of(self.weights, scales, zeros, position) if small else None
+        self.bytes = _Bytes.of(self.weights, scales, zeros, at) if small else None
 
     def value(self) -> Value:
         """Return the results and final states as a value."""
         shape = (self.steps + len(self.states), self.batch, self.width)
         operands = [self.rows, *self.states]
-        operands += [item for item in (self.bias, self.lengths) if item is not None]
+        operands += [each for each in (self.bias, self.lengths) if each is not None]
         operands += self._matrices()
 
         def write(unique: Unique, y: Buffer, *buffers: Buffer) -> Sequence[Statement]:
@@ -187,10 +187,10 @@ class _Bytes:
     scales: Value
 
     @classmethod
-    def of(cls, weights: Value, scales: Value, zeros: Value, position: int) -> _Bytes:
-        known = [item.constant for item in (weights, scales, zeros)]
-        require(all(item is not None for item in known), "weights of 8 bits that are not known")
-        matrix, scale, zero = [item[position] for item in known]
+    def of(cls, weights: Value, scales: Value, zeros: Value, at: int) -> _Bytes:
+        known = [each.constant for each in (weights, scales, zeros)]
+        require(all(each is not None for each in known), "weights of 8 bits that are not known")
+        matrix, scale, zero = [each[at] for each in known]
         k, gates = matrix.shape
         require(matrix.size > 0 and scale.size in (1, gates), "shapes do not fit")
         flip = _FLIP if weights.dtype is dtypes.uint8 else 0
@@ -198,9 +198,9 @@ class _Bytes:
         points = np.broadcast_to(zero - np.int32(flip), gates)
         less = sums.reshape(-1)[:gates] - np.int32(k) * points
 
-        def value(label: str, array: Any, dtype: DType) -> Value:
+        def value(what: str, array: Any, dtype: DType) -> Value:
             whole = np.ascontiguousarray(array, dtype.numpy)
-            return Value(f"{weights.name}_{label}_{position}", dtype, whole.shape, constant=whole)
+            return Value(f"{weights.name}_{what}_{at}", dtype, whole.shape, constant=whole)
 
         return cls(
             value("panels", panels, dtypes.int8),
@@ -213,34 +213,34 @@ class _Bytes:
     @property
     def values(self) -> list[Value]:
         """Return all operands."""
-        result = [self.panels, self.sums, self.less, self.scales]
-        return result if self.zeros is None else [*result, self.zeros]
+        found = [self.panels, self.sums, self.less, self.scales]
+        return found if self.zeros is None else [*found, self.zeros]
 
 
 class _Steps:
     """Writer of the loop of a direction.
 
     Args:
-      direction: the direction.
+      of: the direction.
       y: the buffer to fill.
       memory: the buffers of operands.
     """
 
     def __init__(
-        self, direction: _Direction, unique: Unique, y: Buffer, memory: dict[Value, Buffer]
+        self, of: _Direction, unique: Unique, y: Buffer, memory: dict[Value, Buffer]
     ) -> None:
-        self.of, self.unique, self.y, self.memory = direction, unique, y, memory
-        names = direction.op.attr("activations")
+        self.of, self.unique, self.y, self.memory = of, unique, y, memory
+        names = of.op.attr("activations")
         self.f, self.g, self.last = (_ACTIVATIONS[name] for name in (names * 3)[:3])
-        row = (direction.batch, direction.width)
-        self.old = [self._buffer(name, row) for name in ("state", "cell")[: len(direction.states)]]
-        self.reset = self._buffer("reset", row) if direction.cell == "gru" else None
-        kind = direction.dtype if direction.bytes is None else dtypes.int32
+        row = (of.batch, of.width)
+        self.old = [self._buffer(name, row) for name in ("state", "cell")[: len(of.states)]]
+        self.reset = self._buffer("reset", row) if of.cell == "gru" else None
+        kind = of.dtype if of.bytes is None else dtypes.int32
         self.sums = [
-            Buffer(unique("sums"), kind, (direction.batch, (high - low) * direction.width))
-            for low, high in direction.products
+            Buffer(unique("sums"), kind, (of.batch, (high - low) * of.width))
+            for low, high in of.products
         ]
-        ends = direction.bytes is not None and direction.lengths is not None
+        ends = of.bytes is not None and of.lengths is not None
         self.seen = self._buffer("seen", row) if ends else self.old[0]
         self.small = Buffer(unique("small"), dtypes.uint8, row)
         self.totals = Buffer(unique("totals"), dtypes.int32, row[:1])
@@ -251,9 +251,9 @@ class _Steps:
 
     def _name(self, name: str, value: Expr) -> Expr:
         """Name a shared subexpression."""
-        variable = Variable(value.dtype, self.unique(name))
-        self.statements.append(Let(variable.name, value))
-        return variable
+        found = Variable(value.dtype, self.unique(name))
+        self.statements.append(Let(found.name, value))
+        return found
 
     def body(self) -> Body:
         """Return the loop with its setup and final states."""
@@ -267,16 +267,14 @@ class _Steps:
             first.append((of.states[0], self.seen))
 
         def begin(b: Expr, j: Expr) -> Body:
-            position = [index(of.at), b, j]
-            return tuple(
-                [Store(to.name, (b, j), self._load(state, position)) for state, to in first]
-            )
+            at = [index(of.at), b, j]
+            return tuple([Store(to.name, (b, j), self._load(state, at)) for state, to in first])
 
         def end(b: Expr, j: Expr) -> Body:
             return tuple(
                 [
-                    Store(self.y.name, (index(of.steps + position), b, j), _of(state, b, j))
-                    for position, (_, state) in enumerate(pairs)
+                    Store(self.y.name, (index(of.steps + at), b, j), _of(state, b, j))
+                    for at, (_, state) in enumerate(pairs)
                 ]
             )
 
@@ -291,8 +289,8 @@ class _Steps:
             *nest(self.unique, row, end),
         )
 
-    def _load(self, value: Value, position: Sequence[Expr | int]) -> Load:
-        return load(self.memory[value], value.shape, position)
+    def _load(self, value: Value, at: Sequence[Expr | int]) -> Load:
+        return load(self.memory[value], value.shape, at)
 
     def _iteration(self, iteration: Expr) -> Body:
         of, row = self.of, (self.of.batch, self.of.width)
@@ -323,8 +321,8 @@ class _Steps:
 
     def _done(self, *stores: Statement) -> Body:
         """Return the named subexpressions followed by stores."""
-        result, self.statements = (*self.statements, *stores), []
-        return result
+        found, self.statements = (*self.statements, *stores), []
+        return found
 
     # ---------------------------------------------------------------------------- products
 
@@ -335,7 +333,7 @@ class _Steps:
         m, n, k = of.batch, (high - low) * of.width, of.width
         if of.bytes is not None:
             return self._product_of_bytes(of.bytes)
-        a, c = (Load(item.dtype, item.name, (index(0),) * 2) for item in (state, sums))
+        a, c = (Load(each.dtype, each.name, (index(0),) * 2) for each in (state, sums))
         if matrix is not of.weights:
             b = self._load(matrix, [index(0)] * 3)
             return (by_panels((a, b, c), m, n, k, a_row=k),)
@@ -351,40 +349,40 @@ class _Steps:
         The state is the result of the previous iteration, so it is 0 for sequences that have ended.
         """
         dtype, row = self.of.dtype, (self.of.batch, self.of.width)
-        zero, limit = number(0, dtype), number(_MOST, dtype)
+        zero, most = number(0, dtype), number(_MOST, dtype)
         low, high = (Variable(dtype, self.unique(name)) for name in ("low", "high"))
 
         def look(b: Expr, j: Expr) -> Body:
             x = _of(self.seen, b, j)
             return (Assign(low.name, x, "minimum"), Assign(high.name, x, "maximum"))
 
-        statements: list[Statement] = [Var(low.name, zero), Var(high.name, zero)]
-        statements += nest(self.unique, row, look)
+        found: list[Statement] = [Var(low.name, zero), Var(high.name, zero)]
+        found += nest(self.unique, row, look)
 
-        def name(label: str, value: Expr) -> Expr:
-            named = Variable(value.dtype, self.unique(label))
-            statements.append(Let(named.name, value))
+        def name(what: str, value: Expr) -> Expr:
+            named = Variable(value.dtype, self.unique(what))
+            found.append(Let(named.name, value))
             return named
 
-        scale = name("scale", apply("div", apply("sub", high, low), limit))
+        scale = name("scale", apply("div", apply("sub", high, low), most))
         finite = apply("bit_and", apply("is_finite", scale), apply("not_equal", scale, zero))
         some = name("some", finite)
         divisor = name("divisor", where(some, scale, number(1, dtype)))
         # A state of zeros contributes 0, one that is not finite NaN.
         self.scale = name("factor", where(some, scale, apply("mul", zero, scale)))
         point: Expr = apply("rint", apply("div", apply("neg", low), divisor))
-        point = name("point", where(some, apply("minimum", point, limit), zero))
+        point = name("point", where(some, apply("minimum", point, most), zero))
         self.point = name("zero", cast(point, dtypes.int32))
 
         def rounded(b: Expr, j: Expr) -> Body:
             steps = apply("rint", apply("div", _of(self.seen, b, j), divisor))
-            kept = apply("clamp", apply("add", steps, point), zero, limit)
+            kept = apply("clamp", apply("add", steps, point), zero, most)
             whole = cast(where(some, kept, zero), dtypes.int32)
             return (Store(self.small.name, (b, j), cast(whole, dtypes.uint8)),)
 
-        statements += nest(self.unique, row, rounded)
+        found += nest(self.unique, row, rounded)
         if weights.zeros is not None:
-            statements += self._row_totals()
+            found += self._row_totals()
         of = {"m": row[0], "n": weights.less.shape[0], "k": row[1], "a_row": row[1]}
         views = (
             Load(dtypes.uint8, self.small.name, (index(0),) * 2),
@@ -393,7 +391,7 @@ class _Steps:
             Load(dtypes.int32, self.sums[0].name, (index(0),) * 2),
         )
         of["c_row"] = of["n"]
-        return (*statements, Call("matmul_bytes", views, tuple(of.items())))
+        return (*found, Call("matmul_bytes", views, tuple(of.items())))
 
     def _row_totals(self) -> Body:
         """Emit the sum of each row of a quantized state."""
@@ -415,16 +413,16 @@ class _Steps:
 
     def _sum(self, b: Expr, column: Expr) -> Expr:
         """Return an element of the last product."""
-        result: Expr = _of(self.sums[-1], b, column)
+        found: Expr = _of(self.sums[-1], b, column)
         weights = self.of.bytes
         if weights is None:
-            return result
-        result = apply("sub", result, apply("mul", self.point, self._load(weights.less, [column])))
+            return found
+        found = apply("sub", found, apply("mul", self.point, self._load(weights.less, [column])))
         if weights.zeros is not None:
             total: Expr = _of(self.totals, b)
-            result = apply("sub", result, apply("mul", total, self._load(weights.zeros, [column])))
+            found = apply("sub", found, apply("mul", total, self._load(weights.zeros, [column])))
         factor = apply("mul", self.scale, self._load(weights.scales, [column]))
-        return apply("mul", cast(result, self.of.dtype), factor)
+        return apply("mul", cast(found, self.of.dtype), factor)
 
     # ---------------------------------------------------------------------------- cells
 
@@ -450,7 +448,7 @@ class _Steps:
         """Emit new elements of the states and of the result."""
         of = self.of
         place, there = self._place(iteration, b)
-        before = [self._name("old", _of(item, b, j)) for item in self.old]
+        before = [self._name("old", _of(each, b, j)) for each in self.old]
         # A GRU that resets before the product has computed the first gates already.
         taken = 2 if self.reset else 0
         given = [
@@ -461,46 +459,46 @@ class _Steps:
             for gate in range(taken, GATES[of.cell])
             if not (of.cell == "gru_reset_after" and gate == 2)
         ]
-        new = [self._name("new", item) for item in self._cell(place, b, j, given, before)]
-        text = new[0]
+        new = [self._name("new", each) for each in self._cell(place, b, j, given, before)]
+        shown = new[0]
         if there is not None:
-            text = where(there, text, number(0, of.dtype))
+            shown = where(there, shown, number(0, of.dtype))
             new = [where(there, x, old) for x, old in zip(new, before, strict=True)]
-        results = [Store(self.y.name, (place, b, j), text)]
+        results = [Store(self.y.name, (place, b, j), shown)]
         if self.seen is not self.old[0]:
-            results.append(Store(self.seen.name, (b, j), text))
+            results.append(Store(self.seen.name, (b, j), shown))
         return self._done(
             *results,
-            *[Store(item.name, (b, j), x) for item, x in zip(self.old, new, strict=True)],
+            *[Store(each.name, (b, j), x) for each, x in zip(self.old, new, strict=True)],
         )
 
     def _cell(
-        self, place: Expr, b: Expr, j: Expr, exprs: Sequence[Expr], before: Sequence[Expr]
+        self, place: Expr, b: Expr, j: Expr, given: Sequence[Expr], before: Sequence[Expr]
     ) -> list[Expr]:
         """Return the states after a step; the first is the result."""
         of, f, g = self.of, self.f, self.g
         if of.cell == "rnn":
-            return [f(exprs[0])]
+            return [f(given[0])]
         if of.cell == "lstm":
-            i, o, forget, cell = f(exprs[0]), f(exprs[1]), f(exprs[2]), g(exprs[3])
+            i, o, forget, cell = f(given[0]), f(given[1]), f(given[2]), g(given[3])
             kept = apply("mul", forget, before[1])
             state = self._name("cell", plus_of(kept, apply("mul", i, cell)))
             return [apply("mul", o, self.last(state)), state]
         z: Expr
         if of.cell == "gru":
-            z, new = _of(self.sums[0], b, j), g(exprs[0])
+            z, new = _of(self.sums[0], b, j), g(given[0])
         else:
             inner = self._sum(b, plus(j, 2 * of.width))
             if of.bias is not None:
                 inner = plus_of(inner, self._load(of.bias, [index(of.at), j]))
-            reset = apply("mul", f(exprs[1]), inner)
-            z, new = f(exprs[0]), g(plus_of(reset, self._row(place, b, j, 2)))
+            reset = apply("mul", f(given[1]), inner)
+            z, new = f(given[0]), g(plus_of(reset, self._row(place, b, j, 2)))
         new = self._name("entry", new)
         return [plus_of(new, apply("mul", z, apply("sub", before[0], new)))]
 
 
-def _of(buffer: Buffer, *position: Expr) -> Load:
-    return Load(buffer.dtype, buffer.name, position)
+def _of(buffer: Buffer, *at: Expr) -> Load:
+    return Load(buffer.dtype, buffer.name, at)
 
 
 def plus_of(x: Expr, y: Expr) -> Expr:

@@ -141,11 +141,11 @@ class _TopLevelStatement:
         names: Names,
         buffers: Buffers,
         statement: Statement,
-        stored_probabilities: dict[str, _StoredProbabilities],
+        kept: dict[str, _StoredProbabilities],
         context: Context,
     ) -> None:
         self._program, self.context = program, context
-        self.names, self.buffers, self.kept = names, buffers, stored_probabilities
+        self.names, self.buffers, self.kept = names, buffers, kept
         self.before: list[Statement] = []
         self._statement = statement
 
@@ -157,8 +157,8 @@ class _TopLevelStatement:
     def is_only_writer(self, name: str) -> bool:
         """Return True if no other statement writes a buffer."""
         return all(
-            item is self._statement or name not in effects_of((item,), self.buffers).writes
-            for item in self._program.body
+            each is self._statement or name not in effects_of((each,), self.buffers).writes
+            for each in self._program.body
         )
 
     def visit(self, statement: Statement, loops: tuple[For, ...], buffers: Buffers) -> Statement:
@@ -168,9 +168,9 @@ class _TopLevelStatement:
         around = (*loops, statement)
         inner = with_allocations(buffers, statement.body)
         statements: list[Statement] = []
-        for item in statement.body:
-            blocks = _try_rewrite(item, around, self, inner)
-            statements += blocks or [self.visit(item, around, inner)]
+        for each in statement.body:
+            blocks = _try_rewrite(each, around, self, inner)
+            statements += blocks or [self.visit(each, around, inner)]
         if all(a is b for a, b in zip(statements, statement.body, strict=False)):
             return statement
         return replace(statement, body=tuple(statements))
@@ -182,7 +182,7 @@ def _try_rewrite(
     """Return a loop over blocks of rows that skips columns, and its setup; or nothing."""
     if not isinstance(statement, For) or not isinstance(statement.extent, Constant):
         return []
-    if not any(isinstance(item, Call) for item in statement.body):
+    if not any(isinstance(each, Call) for each in statement.body):
         return []
     before, kept = list(outer.before), dict(outer.kept)
     try:
@@ -208,7 +208,7 @@ class _AttentionLoop:
         self.buffers = with_allocations(buffers, loop.body)
         self.written = effects_of((loop,), buffers).writes.keys()
         self.names = outer.names
-        local = {item.buffer.name for item in loop.body if isinstance(item, Allocate)}
+        local = {each.buffer.name for each in loop.body if isinstance(each, Allocate)}
         columns = Variable(INDEX, self.names.new("columns"))
         self.facts = LoopFacts(self.names, local, columns)
         self.operands: dict[str, Load] = {}
@@ -223,7 +223,7 @@ class _AttentionLoop:
             else self._find_stored_counts()
         )
         early, late = self._split_at_count(
-            [(item, self._rewrite_statement(item)) for item in self.loop.body]
+            [(each, self._rewrite_statement(each)) for each in self.loop.body]
         )
         require(late, "nothing depends on the number of columns")
         guards, inside = self._emit_guards(early)
@@ -251,9 +251,7 @@ class _AttentionLoop:
         effects: list[Effects] = []
         for statement, new in pairs:
             effects_here = effects_of((statement,), self.buffers)
-            stays = new is not statement or any(
-                effects_here.conflicts(effect) for effect in effects
-            )
+            stays = new is not statement or any(effects_here.conflicts(each) for each in effects)
             if stays and not isinstance(statement, Allocate):
                 late.append(new)
                 effects.append(effects_here)
@@ -266,15 +264,15 @@ class _AttentionLoop:
     def _find_softmax(self) -> Softmax | None:
         """Find the first softmax over the rows of a product."""
         products = {
-            item.views[2].buffer: dict(item.parameters)["n"]
-            for item in self.loop.body
-            if isinstance(item, Call)
-            and item.routine in _PRODUCTS
-            and item.views[2].buffer in self.facts.local
+            each.views[2].buffer: dict(each.parameters)["n"]
+            for each in self.loop.body
+            if isinstance(each, Call)
+            and each.routine in _PRODUCTS
+            and each.views[2].buffer in self.facts.local
         }
-        for item in self.loop.body:
-            if isinstance(item, For):
-                rows = RowDefinitions(item)
+        for each in self.loop.body:
+            if isinstance(each, For):
+                rows = RowDefinitions(each)
                 for inner, assign in rows.maxima:
                     value = rows.expand(assign.value, inner)
                     scores = [
@@ -282,19 +280,19 @@ class _AttentionLoop:
                     ]
                     if scores and len({str(x) for x in scores}) == 1:
                         *_, row, column = scores[0].indices
-                        by_element = column is COLUMN and str(row) == item.variable
+                        by_element = column is COLUMN and str(row) == each.variable
                         require(by_element, "the softmax is not of the rows of a product")
                         self.facts.num_columns = products[scores[0].buffer]
-                        return Softmax(scores[0].buffer, value, item, assign.name)
+                        return Softmax(scores[0].buffer, value, each, assign.name)
         return None
 
     def _find_stored_counts(self) -> Expr:
         """Return the number of columns of stored probabilities that the blocks read."""
         counts: list[tuple[str, Expr]] = []
-        for item in self.loop.body:
-            for load in loads((item,)):
-                if load.buffer in self.outer.kept and isinstance(item, For | Call):
-                    counts.append((load.buffer, self._stored_count(load, item)))
+        for each in self.loop.body:
+            for load in loads((each,)):
+                if load.buffer in self.outer.kept and isinstance(each, For | Call):
+                    counts.append((load.buffer, self._stored_count(load, each)))
         require(counts, "it has no softmax of a product, and reads no probabilities")
         is_one = len({(name, str(count)) for name, count in counts}) == 1
         require(is_one, "it reads probabilities of several softmaxes")
@@ -313,14 +311,14 @@ class _AttentionLoop:
             require(is_aligned and not uses_variable(before, user.variable), _NOT_ALIGNED)
         else:
             assert isinstance(user, Call)
-            parameters = dict(user.parameters)
-            rows = parameters["k"] if parameters["a_row"] == 1 else parameters["m"]
+            of = dict(user.parameters)
+            rows = of["k"] if of["a_row"] == 1 else of["m"]
             require(user.routine in _PRODUCTS, _NO_PRODUCT)
             require(affine(row) == {self.loop.variable: rows}, _NOT_ALIGNED)
         require(rows and kept.rows % rows == 0, _NOT_ALIGNED)
         require(rows * static_extent(self.loop) <= kept.rows * kept.blocks, _NOT_ALIGNED)
-        position = over(Variable(INDEX, self.loop.variable), kept.rows // rows)
-        return Load(INDEX, kept.counts, (*before, position))
+        at = over(Variable(INDEX, self.loop.variable), kept.rows // rows)
+        return Load(INDEX, kept.counts, (*before, at))
 
     def _reads_sparse(self, loop: For) -> bool:
         """Return True if a loop reads buffers with masked columns."""
@@ -346,35 +344,23 @@ class _AttentionLoop:
             return call
         require(call.routine in _PRODUCTS and not call.sizes, _NO_PRODUCT)
         a, b, c = call.views
-        parameters = dict(call.parameters)
-        self._require_bounded(
-            b, (parameters["k"], parameters["b_row"]), (parameters["n"], parameters["b_column"])
-        )
+        of = dict(call.parameters)
+        self._require_bounded(b, (of["k"], of["b_row"]), (of["n"], of["b_column"]))
         if not touched:
-            is_plain = not parameters["accumulate"] and (
-                parameters["a_column"],
-                parameters["b_row"],
-            ) == (1, 1)
-            require(
-                is_plain and parameters["c_row"] == parameters["n"],
-                "the scores are not rows of q times k",
-            )
-            require(
-                parameters["k"] <= MAX_DEPTH, "the vectors are too long to bound rounding errors"
-            )
-            self._require_bounded(a, (parameters["m"], parameters["a_row"]), (parameters["k"], 1))
+            is_plain = not of["accumulate"] and (of["a_column"], of["b_row"]) == (1, 1)
+            require(is_plain and of["c_row"] == of["n"], "the scores are not rows of q times k")
+            require(of["k"] <= MAX_DEPTH, "the vectors are too long to bound rounding errors")
+            self._require_bounded(a, (of["m"], of["a_row"]), (of["k"], 1))
             self.facts.partial.add(c.buffer)
             return self._limit(call, "n")
         is_first = touched == {a.buffer} and a.buffer in self.facts.zero
         require(is_first and is_number(a.indices[-1], 0), _NOT_FIRST)
-        if (parameters["a_row"], parameters["a_column"]) == (self.facts.num_columns, 1):
-            require(parameters["k"] == self.facts.num_columns, _NOT_FIRST)
+        if (of["a_row"], of["a_column"]) == (self.facts.num_columns, 1):
+            require(of["k"] == self.facts.num_columns, _NOT_FIRST)
             return self._limit(call, "k")
-        is_transposed = (parameters["a_row"], parameters["a_column"]) == (1, self.facts.num_columns)
-        require(is_transposed and parameters["m"] == self.facts.num_columns, _NOT_FIRST)
-        require(
-            parameters["accumulate"], "a product of transposed probabilities does not accumulate"
-        )
+        is_transposed = (of["a_row"], of["a_column"]) == (1, self.facts.num_columns)
+        require(is_transposed and of["m"] == self.facts.num_columns, _NOT_FIRST)
+        require(of["accumulate"], "a product of transposed probabilities does not accumulate")
         return self._limit(call, "m")
 
     def _fills_columns(self, call: Call) -> bool:
@@ -415,18 +401,18 @@ class _AttentionLoop:
         """Rewrite a loop over rows to skip columns."""
         rows = RowDefinitions(loop)
         statements: list[Statement] = []
-        allocated = {item.buffer.name for item in loop.body if isinstance(item, Allocate)}
+        allocated = {each.buffer.name for each in loop.body if isinstance(each, Allocate)}
         cut = ColumnLoops(self.facts, rows, allocated)
-        for item in loop.body:
-            touches = {load.buffer for load in loads((item,))} & (self.facts.sparse | cut.partial)
-            if isinstance(item, For) and static_extent(item) == self.facts.num_columns and touches:
-                statements += cut.rewrite(item)
+        for each in loop.body:
+            touches = {load.buffer for load in loads((each,))} & (self.facts.sparse | cut.partial)
+            if isinstance(each, For) and static_extent(each) == self.facts.num_columns and touches:
+                statements += cut.rewrite(each)
             else:
-                stores = isinstance(item, Store) and item.buffer in self.facts.local
+                stores = isinstance(each, Store) and each.buffer in self.facts.local
                 require(not touches and not stores, "a row uses columns outside of loops over them")
-                if isinstance(item, Let):
-                    cut.lets[item.name] = item.value
-                statements.append(item)
+                if isinstance(each, Let):
+                    cut.lets[each.name] = each.value
+                statements.append(each)
         self.facts.zero |= cut.zero - allocated
         self.facts.partial |= cut.partial - allocated
         return replace(loop, body=tuple(statements))
@@ -450,7 +436,7 @@ class _AttentionLoop:
                 is_outside = part.buffer in self.outer.buffers
                 is_known = is_outside and part.buffer not in self.outer.written
                 require(is_known, "the mask is computed in the same loop")
-        is_scaled = all(factor.dtype is dtype for factor in self.facts.factors)
+        is_scaled = all(each.dtype is dtype for each in self.facts.factors)
         require(is_scaled, "the scores are scaled by another type")
         axes = [loop for loop in (*self.loops, self.loop) if loop.variable in used]
         row = softmax.row if softmax.row.variable in used else None
@@ -469,8 +455,8 @@ class _AttentionLoop:
             counts, axes, row, low, high
         )
         self.outer.before += [Allocate(counts), *fill]
-        position: list[Expr] = [Variable(INDEX, loop.variable) for loop in axes]
-        return Load(INDEX, counts.name, tuple(position) or (index(0),))
+        at: list[Expr] = [Variable(INDEX, loop.variable) for loop in axes]
+        return Load(INDEX, counts.name, tuple(at) or (index(0),))
 
     def _emit_guards(self, early: Sequence[Statement]) -> tuple[Expr, Body]:
         """Return the condition that operands are finite and scores bounded, and its statements.
@@ -495,9 +481,9 @@ class _AttentionLoop:
             condition = apply("bit_and", condition, finite)
         if self.facts.softmax is not None:
             call = next(
-                item
-                for item in self.loop.body
-                if isinstance(item, Call) and item.views[2].buffer == self.facts.softmax.scores
+                each
+                for each in self.loop.body
+                if isinstance(each, Call) and each.views[2].buffer == self.facts.softmax.scores
             )
             q, k = [lengths[view.buffer] for view in call.views[:2]]
             limit = number(MAX_SCORE**2 * (1 - 64 * ROUNDING), q.dtype)
@@ -507,7 +493,7 @@ class _AttentionLoop:
     def _emit_norm(self, view: Load) -> tuple[Variable, Body]:
         """Emit the largest squared norm of a row of the last two dimensions."""
         buffer = self.buffers[view.buffer]
-        limit = Variable(view.dtype, self.names.new(f"{view.buffer}_most"))
+        most = Variable(view.dtype, self.names.new(f"{view.buffer}_most"))
         total = Variable(view.dtype, self.names.new(f"{view.buffer}_square"))
         i, j = [Variable(INDEX, self.names.new(name)) for name in ("i", "j")]
         x = Load(view.dtype, view.buffer, (*view.indices[:-2], i, j))
@@ -517,18 +503,18 @@ class _AttentionLoop:
             index(buffer.shape[-1]),
             (Assign(total.name, apply("mul", x, x), "add"),),
         )
-        row = (Var(total.name, zero), columns, Assign(limit.name, total, "maximum"))
-        return limit, (Var(limit.name, zero), For(i.name, index(buffer.shape[-2]), row))
+        row = (Var(total.name, zero), columns, Assign(most.name, total, "maximum"))
+        return most, (Var(most.name, zero), For(i.name, index(buffer.shape[-2]), row))
 
     def _emit_stored_counts(self) -> Body:
         """Return stores of the number of columns of probabilities that are stored as a whole."""
         stores: list[Statement] = []
         for name in sorted(self.facts.zero - self.facts.local - self.outer.kept.keys()):
             store = next(
-                (item, inner)
-                for item in self.loop.body
-                if isinstance(item, For)
-                for inner in walk(item.body)
+                (each, inner)
+                for each in self.loop.body
+                if isinstance(each, For)
+                for inner in walk(each.body)
                 if isinstance(inner, Store) and inner.buffer == name
             )
             rows, (*before, row, _) = static_extent(store[0]), store[1].indices
