@@ -210,7 +210,7 @@ b_column=1, c_row=256, accumulate=0)
 packed=0, at 0)
   call conv_filter(x[0, 0, 0, 0], y[0, 0, 0, 0], f[0, 0], images={images}, rows=24, {windows},
 accumulate=0)
-  call turn(c[0, 0], t[0, 0], rows=96, columns=256, x_row=256, y_row=96)
+  call transpose(c[0, 0], t[0, 0], rows=96, columns=256, x_row=256, y_row=96)
 """
 WINDOWS = """width=24, depth=32, channels=16, height=26, breadth=26, taps_y=3, taps_x=3, stride_y=1,
 stride_x=1, dilation_y=1, dilation_x=1, before_y=0, before_x=0"""

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from weft_compiler.gpu.code import PtxCode
     from weft_compiler.ir.program import Program
     from weft_compiler.native.program import NativeProgram
-    from weft_compiler.sharing import Made
+    from weft_compiler.sharing import CompiledArtifact
 
 
 _LONG: Final = 200_000
@@ -78,7 +78,7 @@ class Compiled:
         updates: Sequence[int] = (),
         draws: Sequence[Node] = (),
         size: int | None = None,
-        made: Callable[[], Made] | None = None,
+        made: Callable[[], CompiledArtifact] | None = None,
         tells: bool = False,
     ) -> None:
         self.program = program
@@ -101,7 +101,7 @@ class Compiled:
         self._count = given - len(self._first)
 
     @property
-    def made(self) -> Made | None:
+    def made(self) -> CompiledArtifact | None:
         """The origin of the program, and the programs that share its code; None for loops.
 
         A program restored from disk is lowered again for it.
@@ -222,7 +222,7 @@ class RegionCompiler:
             return None
 
         @cache
-        def made() -> Made:
+        def made() -> CompiledArtifact:
             from weft_compiler.sharing import made_again
 
             return made_again(found.program, lower(request), found.size, found.varying)
@@ -384,7 +384,7 @@ def _called(
     program: NativeProgram,
     size: int | None,
     request: RegionRequest,
-    made: Callable[[], Made] | None = None,
+    made: Callable[[], CompiledArtifact] | None = None,
 ) -> Compiled:
     """Return a program with its callers' interface, without constants and updates.
 

@@ -158,23 +158,23 @@ PANEL: Final = bf16_layout.PANEL
 columns, 4), padded with zeros. The column sums are separate: (panels, columns)."""
 
 
-def _turn_spans(of: Mapping[str, int]) -> Mapping[str, int]:
+def _transpose_spans(of: Mapping[str, int]) -> Mapping[str, int]:
     m, n = of["rows"], of["columns"]
     if not m or not n:
         return {"x": 0, "y": 0}
     return {"x": (m - 1) * of["x_row"] + n, "y": (n - 1) * of["y_row"] + m}
 
 
-def _wrong_turn(views: windows.Views, of: Mapping[str, int]) -> str:
+def _wrong_transpose(views: windows.Views, of: Mapping[str, int]) -> str:
     if len({dtype for dtype, _ in views.values()}) != 1:
         return "elements of one type were required"
     if min(of.values()) < 0:
         return "sizes and strides of at least 0 were required"
-    wrong = windows.too_few(views, _turn_spans(of))
+    wrong = windows.too_few(views, _transpose_spans(of))
     return wrong or ("" if of["y_row"] >= of["rows"] or of["columns"] <= 1 else "rows of y overlap")
 
 
-def _turn(x: Any, y: Any, rows: int, columns: int, x_row: int, y_row: int) -> None:
+def _transpose(x: Any, y: Any, rows: int, columns: int, x_row: int, y_row: int) -> None:
     windows.matrix(y, columns, rows, y_row, 1)[...] = windows.matrix(x, rows, columns, x_row, 1).T
 
 
@@ -338,14 +338,14 @@ _ROUTINES: Final = {
         lambda of, _: windows.filter_spans(of),
         windows.conv_work,
     ),
-    "turn": Routine(
-        "turn",
+    "transpose": Routine(
+        "transpose",
         ("x", "y"),
         ("rows", "columns", "x_row", "y_row"),
         frozenset("y"),
-        _wrong_turn,
-        _turn,
-        lambda of, _: _turn_spans(of),
+        _wrong_transpose,
+        _transpose,
+        lambda of, _: _transpose_spans(of),
         lambda of: of["rows"] * of["columns"],
     ),
     "winograd": Routine(
@@ -505,5 +505,5 @@ float32. Strides of a are in elements.
 
 `pack_pairs`: packs a matrix b, k×n, as panels of pairs.
 
-`turn`: stores the transpose of the matrix x, rows × columns, in y. Rows are contiguous, with
+`transpose`: stores the transpose of the matrix x, rows × columns, in y. Rows are contiguous, with
 strides `x_row` and `y_row`."""

@@ -26,7 +26,7 @@ _COMPARED: Final = 4
 """Maximal number of earlier programs that a program for a new size is compared with."""
 
 
-class Made(NamedTuple):
+class CompiledArtifact(NamedTuple):
     """A compiled program and its origin.
 
     Attributes:
@@ -57,27 +57,29 @@ class Shared:
         verify(self._optimized)
         self._code = load(self._optimized, options).code
 
-    def made(self, lowered: Program, numbers: Numbers) -> Made | None:
+    def made(self, lowered: Program, numbers: Numbers) -> CompiledArtifact | None:
         """Return an instance that computes a lowered program; None if this code does not."""
         size = self.family.size_of(numbers)
         if size is None:
             return None
         program = self.family.at(self._optimized, lowered)
-        return Made(NativeProgram(program, self._code, work_of(lowered.body)), lowered, size, self)
+        return CompiledArtifact(
+            NativeProgram(program, self._code, work_of(lowered.body)), lowered, size, self
+        )
 
 
-def make(lowered: Program, like: Sequence[Made]) -> Made:
+def make(lowered: Program, like: Sequence[CompiledArtifact]) -> CompiledArtifact:
     """Compile a lowered program, or reuse the code of another shape.
 
     Args:
       like: compiled programs of the same nodes for other shapes.
     """
-    return (like and _by_code_of(lowered, like)) or Made(loaded(lowered), lowered)
+    return (like and _by_code_of(lowered, like)) or CompiledArtifact(loaded(lowered), lowered)
 
 
 def made_again(
     program: NativeProgram, lowered: Program, size: int | None, varying: Varying | None
-) -> Made:
+) -> CompiledArtifact:
     """Return a program restored from disk as `make` would, to be compared with other sizes.
 
     Args:
@@ -89,10 +91,10 @@ def made_again(
         shared = None if family is None else Shared(family)
     except (errors.InternalError, errors.UnimplementedError):
         shared = None  # the entry is not of this program
-    return Made(program, lowered, size, shared)
+    return CompiledArtifact(program, lowered, size, shared)
 
 
-def _by_code_of(lowered: Program, like: Sequence[Made]) -> Made | None:
+def _by_code_of(lowered: Program, like: Sequence[CompiledArtifact]) -> CompiledArtifact | None:
     numbers = extract_numbers(lowered)
     for shared in dict.fromkeys(each.shared for each in like):
         made = None if shared is None else shared.made(lowered, numbers)

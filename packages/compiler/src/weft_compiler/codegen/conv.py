@@ -1,4 +1,4 @@
-"""The routines `conv`, `conv_filter` and `turn`: implicit-GEMM convolution.
+"""The routines `conv`, `conv_filter` and `transpose`: implicit-GEMM convolution.
 
     conv: y, windows × depth = windows of x × w
 
@@ -20,7 +20,7 @@
           for columns in tiles:
             kernel: y tile = or += columns of g times columns of windows
 
-    turn: y = the transpose of x
+    transpose: y = the transpose of x
 
 Windows are gathered by `weft_compiler.codegen.gather`.
 """
@@ -59,7 +59,7 @@ from weft_tensor.dtypes import DType
 _PARAMETERS: Final = {
     "conv": (*WINDOWS, "packed", "row"),
     "conv_filter": (*WINDOWS, "accumulate", "from", "until"),
-    "turn": ("rows", "columns", "x_row", "y_row"),
+    "transpose": ("rows", "columns", "x_row", "y_row"),
 }
 _NARROW: Final = 256
 """Bytes of a window up to which several tiles are gathered together, to amortize the call."""
@@ -71,7 +71,7 @@ _PAD: Final = 16
 def workspace(routine: str, dtype: DType, target: Target, of: Mapping[str, int]) -> int:
     """Return the workspace of a call, in bytes."""
     s = shape_of(dtype, target)
-    if routine in ("turn", "winograd_filters"):
+    if routine in ("transpose", "winograd_filters"):
         return 0
     places = places_of(of)
     if routine in ("conv", "winograd"):  # calls it if a result is not finite
@@ -98,7 +98,7 @@ def declaration(routine: str, dtype: DType) -> str:
     if routine not in _PARAMETERS:
         return winograd.declaration(routine, dtype)
     numbers = ", ".join(["i64"] * len(_PARAMETERS[routine]))
-    views = "ptr, ptr" if routine == "turn" else "ptr, ptr, ptr"
+    views = "ptr, ptr" if routine == "transpose" else "ptr, ptr, ptr"
     return f"declare void @{symbol(routine, dtype)}({views}, {numbers}, ptr)"
 
 
@@ -106,7 +106,7 @@ def module_text(dtype: DType, target: Target) -> str:
     """Return the module that defines all of them."""
     s = shape_of(dtype, target)
     gather = Gather(s.scalar, lanes_of(s.lanes), beyond=s.lanes <= _PAD)
-    turn = [transpose.text(dtype, s.lanes), _Turn(s).text()]
+    turn = [transpose.text(dtype, s.lanes), _Transpose(s).text()]
     routines = [_Forward(s).text(), _ByFilter(s).text(), *turn]
     fewer = [*winograd.texts(s), *winograd_gradient.texts(s)]
     return module(target, *texts(s), gather.text(), *routines, *fewer)
@@ -262,8 +262,8 @@ class _ByFilter(_Driver):
                         self.kernel("%workspace", wanted, here, panel, depth, c)
 
 
-class _Turn:
-    """`turn(x, y, rows, columns, x_row, y_row)`, with an unused workspace."""
+class _Transpose:
+    """`transpose(x, y, rows, columns, x_row, y_row)`, with an unused workspace."""
 
     def __init__(self, s: Shape) -> None:
         self.s = s
@@ -271,9 +271,9 @@ class _Turn:
 
     def text(self) -> str:
         w = self.w
-        transpose.call(w, "%x", "%y", *[f"%{name}" for name in _PARAMETERS["turn"]])
+        transpose.call(w, "%x", "%y", *[f"%{name}" for name in _PARAMETERS["transpose"]])
         w.do("ret void")
-        numbers = ", ".join(f"i64 %{name}" for name in _PARAMETERS["turn"])
-        head = f"define void @{symbol('turn', self.s.dtype)}(ptr noalias %x, ptr noalias %y"
+        numbers = ", ".join(f"i64 %{name}" for name in _PARAMETERS["transpose"])
+        head = f"define void @{symbol('transpose', self.s.dtype)}(ptr noalias %x, ptr noalias %y"
         lines = "\n".join(w.lines)
         return f"{head}, {numbers}, ptr %workspace) #0 {{\nentry:\n{lines}\n}}\n"

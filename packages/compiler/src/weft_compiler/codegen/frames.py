@@ -32,7 +32,7 @@ CHUNKS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Capture:
     """A value captured by a parallel loop.
 
     Attributes:
@@ -83,7 +83,7 @@ def plain(kind: str) -> str:
     return kind.partition(" ")[0]
 
 
-def thunk(name: str, seen: Sequence[Seen]) -> str:
+def thunk(name: str, seen: Sequence[Capture]) -> str:
     """Return the function that calls another one with the values of a frame."""
     w = Writer()
     given = []

@@ -36,7 +36,7 @@ _MODULES: Final[dict[str, _Module]] = {
     "matmul_packed": matmul,
     "conv": conv,
     "conv_filter": conv,
-    "turn": conv,
+    "transpose": conv,
     "winograd": conv,
     "winograd_filters": conv,
     "winograd_gradient": conv,

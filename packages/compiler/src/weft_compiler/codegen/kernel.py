@@ -13,7 +13,7 @@ from typing import Final
 
 from weft_compiler.codegen import blas, generated, interrupt_checks, philox, small_gemm, threads
 from weft_compiler.codegen.float16 import bits_of_half, half_of_bits
-from weft_compiler.codegen.frames import CHUNKS, Seen, grain_of, names_of, plain, thunk
+from weft_compiler.codegen.frames import CHUNKS, Capture, grain_of, names_of, plain, thunk
 from weft_compiler.codegen.mathematics.library import ITERATED
 from weft_compiler.codegen.memory import Plan
 from weft_compiler.codegen.options import Options
@@ -447,8 +447,8 @@ class Function:
     def _in_parts(self, call: Call, cut: Cut, views: list[str], numbers: list[str]) -> None:
         """Emit a call of which each thread runs a part."""
         inner = Function(self.kernel, parallel=True)
-        seen = [Seen("ptr noalias", "%arena"), *[Seen("ptr", view) for view in views]]
-        seen += [Seen("i64", each) for each in numbers]
+        seen = [Capture("ptr noalias", "%arena"), *[Capture("ptr", view) for view in views]]
+        seen += [Capture("i64", each) for each in numbers]
         inner.arena = "%seen0"
         w = inner.w
         first, last = (w.put(f"mul nsw i64 {end}, {cut.unit}") for end in ("%low", "%high"))
@@ -525,7 +525,7 @@ class Function:
     def _offer(
         self,
         inner: Function,
-        seen: Sequence[Seen],
+        seen: Sequence[Capture],
         turns: str,
         grain: int,
         chunks: int,
@@ -573,9 +573,12 @@ class Function:
         w.do(f"ret i32 {result}")
         w.begin(fine)
 
-    def _seen(self, statement: Statement, inner: Function) -> list[Seen]:
+    def _seen(self, statement: Statement, inner: Function) -> list[Capture]:
         """Return the values and buffers that a statement captures, which `inner` receives."""
-        kernel, found = self.kernel, [Seen("ptr noalias", "%arena"), Seen("ptr", "%interrupt")]
+        kernel, found = (
+            self.kernel,
+            [Capture("ptr noalias", "%arena"), Capture("ptr", "%interrupt")],
+        )
         inner.arena, inner.interrupt = "%seen0", "%seen1"
         inner.pointers.clear()
         given = {b.name for b in (*kernel.program.inputs, *kernel.program.outputs)}
@@ -583,16 +586,16 @@ class Function:
             here = f"%seen{len(found)}"
             if name in self.pointers:
                 kind = "ptr noalias nonnull" if name in given else "ptr"
-                found.append(Seen(kind, self.pointers[name]))
+                found.append(Capture(kind, self.pointers[name]))
                 inner.pointers[name] = here
             elif name in self.variables:
                 slot, dtype = self.variables[name]
                 kind = register_type(dtype)
-                found.append(Seen(kind, self.w.put(f"load {kind}, ptr {slot}")))
+                found.append(Capture(kind, self.w.put(f"load {kind}, ptr {slot}")))
                 inner.names[name] = (here, dtype)
             elif name in self.names:
                 value, dtype = self.names[name]
-                found.append(Seen(register_type(dtype), value))
+                found.append(Capture(register_type(dtype), value))
                 inner.names[name] = (here, dtype)
         return found
 

@@ -45,7 +45,7 @@ def declaration(dtype: DType) -> str:
 
 
 def texts(s: Shape) -> list[str]:
-    """Return the functions; they call `conv_filter` and `turn` of the same module."""
+    """Return the functions; they call `conv_filter` and `transpose` of the same module."""
     return [Across(s).text(), *by_taps(s, [_Gradient(s, taps) for taps in TAPS])]
 
 
@@ -182,6 +182,6 @@ class _Gradient(Tiled):
             )
             to = w.at("%y", s.scalar, w.put(f"mul nsw i64 {first}, %depth"))
             w.do(
-                f"call void @{symbol('turn', s.dtype)}(ptr {w.at(behind, s.scalar, first)}, "
+                f"call void @{symbol('transpose', s.dtype)}(ptr {w.at(behind, s.scalar, first)}, "
                 f"ptr {to}, i64 %depth, i64 {count}, i64 {places}, i64 %depth, ptr null)"
             )

@@ -347,7 +347,7 @@ def _by_filter(op: Operation) -> Value:
     def transpose(unique: Unique, y: Buffer, given: Buffer) -> Sequence[Statement]:
         views = load(given, transposed, [index(0)] * 4), load(y, op.shape(), [index(0)] * 4)
         of = {"rows": depth, "columns": places, "x_row": places, "y_row": depth}
-        return (Call("turn", views, tuple(of.items())),) if depth * places else ()
+        return (Call("transpose", views, tuple(of.items())),) if depth * places else ()
 
     return _rounded(op, Value(op.name, dtype, op.shape(), Written((found,), transpose)))
 
@@ -387,7 +387,7 @@ def _packed(filters: Value, taps: Sequence[range], transposed: bool = False) -> 
             first = [*_tap(taps, i, j), times(p, columns), index(0)]
             views = load(given, filters.shape, first), load(y, shape, [p, i, j, *[index(0)] * 2])
             of = {"rows": count, "columns": channels, "x_row": channels, "y_row": columns}
-            return (Call("turn", views, tuple(of.items())),)
+            return (Call("transpose", views, tuple(of.items())),)
 
         whole, rest = divmod(depth, columns)
         body = nest(unique, (whole, *shape[1:3]), lambda p, i, j: call(p, i, j, columns))
