@@ -14,9 +14,9 @@ from weft_compiler.interpreter import interpret
 from weft_compiler.ir.parser import parse
 from weft_compiler.ir.program import Program
 from weft_compiler.ir.verifier import verify
+from weft_compiler.layouts import FOUR, PANEL, WINDOWS
 from weft_compiler.native.program import load
-from weft_compiler.routines import FOUR, PANEL, packed
-from weft_compiler.windows import WINDOWS
+from weft_compiler.routines.int8 import pack_bytes
 from weft_tensor import errors
 
 LEVELS = {"x86-64-v4": "avx512vl", "x86-64-v3": "avx2", "x86-64": "sse2"}
@@ -62,7 +62,7 @@ def test_products_of_all_sizes(dtype: str, cpu: str) -> None:
     sizes += [(int(m), int(n), int(k)) for m, n, k in random.integers(1, 80, (6, 3))]
     for m, n, k in sizes:
         gap = int(random.integers(0, 3))
-        panels, sums = packed(bytes_of(random, "int8", k, n))
+        panels, sums = pack_bytes(bytes_of(random, "int8", k, n))
         a = bytes_of(random, dtype, m, k + gap)
         agree(product(dtype, m, n, k, gap), Options(cpu=cpu), a, panels, sums)
 
@@ -76,7 +76,7 @@ def test_windows_of_all_kinds(dtype: str, cpu: str) -> None:
         of = geometry(random)
         row, outside = turn % 3, int(random.integers(limits.min, limits.max + 1))
         places = of["taps_y"] * of["taps_x"] * of["channels"]
-        panels, sums = packed(bytes_of(random, "int8", places, of["depth"]))
+        panels, sums = pack_bytes(bytes_of(random, "int8", places, of["depth"]))
         settings = ", ".join(f"{name}={value}" for name, value in of.items())
         program = parse(f"""
 program p(x: {dtype}[{of["images"]}, {of["height"]}, {of["breadth"]}, {of["channels"]}], \

@@ -63,7 +63,7 @@ def test_primitives_without_machine_code(dtype: str, expression: str, words: str
 
 
 def test_routines_without_machine_code() -> None:
-    sizes = "m=2, n=2, k=2, a_row=2, a_column=1, b_row=2, b_column=1, c_row=2"
+    sizes = "m=2, n=2, k=2, a_row=2, a_column=1, b_row=2, b_column=1, c_row=2, accumulate=0"
     text = (
         "program p(a: float16[2, 2], b: float16[2, 2]) -> (c: float16[2, 2]):\n"
         f"  call small_matmul(a[0, 0], b[0, 0], c[0, 0], {sizes})\n"

@@ -13,8 +13,8 @@ from weft_compiler.interpreter import interpret
 from weft_compiler.ir.parser import parse
 from weft_compiler.ir.program import Program
 from weft_compiler.ir.verifier import verify
+from weft_compiler.layouts import PANEL_BYTES, WINDOWS
 from weft_compiler.native.program import load
-from weft_compiler.windows import PANEL_BYTES, WINDOWS
 from weft_tensor import errors
 
 CPUS = ("", "x86-64-v3", "x86-64")
@@ -142,7 +142,6 @@ def test_gradients_by_the_filter_of_all_kinds(dtype: str, cpu: str) -> None:
         ("rows=5", "rows=6", "y needs 60 elements, and there are 50"),
         ("taps_x=1", "taps_x=0", "sizes of at least 1"),
         ("stride_y=1", "stride_y=-1", "sizes of at least 0"),
-        (", at 0", "", "conv requires conv(x, w, y, images="),
         ("at 0", "at x[0, 0]", "an int64 that loads nothing"),
     ],
 )
@@ -159,3 +158,5 @@ program p(x: float32[5, 5], w: float32[32]) -> (y: float32[50]):
     with pytest.raises(errors.InternalError) as caught:
         verify(parse(text.replace(old, new)))
     assert said in str(caught.value)
+    with pytest.raises(errors.InvalidArgumentError, match=r"conv requires conv\(x, w, y, images="):
+        parse(text.replace(", at 0", ""))

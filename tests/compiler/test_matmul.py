@@ -12,8 +12,8 @@ from weft_compiler.codegen.options import Options
 from weft_compiler.interpreter import interpret
 from weft_compiler.ir.parser import parse
 from weft_compiler.ir.verifier import verify
+from weft_compiler.layouts import PANEL_BYTES
 from weft_compiler.native.program import NativeProgram, load
-from weft_compiler.windows import PANEL_BYTES
 from weft_tensor import errors
 
 SIZES = (0, 1, 2, 5, 14, 15, 16, 17, 33, 70, 130, 300)

@@ -14,7 +14,6 @@ from weft_testing.geometry import geometry
 
 import weft as wf
 from weft_compiler.ahead.targets import options_of
-from weft_compiler.bf16_layout import PAIR, pair_panels
 from weft_compiler.codegen import targets
 from weft_compiler.codegen.bf16_kernels import Pairs, pairs_of
 from weft_compiler.codegen.options import Options
@@ -23,6 +22,7 @@ from weft_compiler.interpreter import interpret
 from weft_compiler.ir.parser import parse
 from weft_compiler.ir.program import Program
 from weft_compiler.ir.verifier import verify
+from weft_compiler.layouts import PAIR, pair_panels
 from weft_compiler.native.program import load
 from weft_graph.ir.builder import create
 from weft_graph.ir.node import Output

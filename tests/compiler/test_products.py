@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -131,8 +132,9 @@ def test_processors_with_narrower_registers_keep_their_products() -> None:
 def test_products_are_chosen_by_their_sizes() -> None:
     def generated(m: int, n: int, k: int, size: int, a_column: int = 1, b_column: int = 1) -> bool:
         of = {"m": m, "n": n, "k": k, "a_column": a_column, "b_column": b_column}
-        assert not prefers_generated(of, size, 32)
-        return prefers_generated(of, size, 64)
+        product: Any = SimpleNamespace(**of)
+        assert not prefers_generated(product, size, 32)
+        return prefers_generated(product, size, 64)
 
     assert generated(32, 256, 256, 4)
     assert generated(32, 256, 256, 8)
@@ -154,7 +156,8 @@ def test_products_are_chosen_by_their_sizes() -> None:
 def test_a_larger_second_cache_has_more_products_generated() -> None:
     def generated(m: int, n: int, k: int, size: int, cache: int) -> bool:
         of = {"m": m, "n": n, "k": k, "a_column": 1, "b_column": 1}
-        return prefers_generated(of, size, 64, cache << 20)
+        product: Any = SimpleNamespace(**of)
+        return prefers_generated(product, size, 64, cache << 20)
 
     for sizes in ((512, 512, 512, 8), (64, 1024, 1024, 4), (256, 2048, 2048, 4)):
         assert generated(*sizes, 2)

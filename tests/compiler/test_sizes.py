@@ -19,7 +19,7 @@ from weft_compiler.lower.shape_polymorphism import (
 )
 from weft_compiler.native.program import load
 from weft_compiler.passes.pipeline import optimize
-from weft_compiler.routines import packed
+from weft_compiler.routines.int8 import pack_bytes
 from weft_tensor import errors
 
 
@@ -93,7 +93,7 @@ c_row=7)
     of = family(bytes_of(8), bytes_of(5))
     assert of is not None
     rng = np.random.default_rng(n)
-    panels, sums = packed(rng.integers(-128, 128, (6, 7)).astype(np.int8))
+    panels, sums = pack_bytes(rng.integers(-128, 128, (6, 7)).astype(np.int8))
     arrays = [rng.integers(0, 256, (n, 6)).astype(np.uint8), panels, sums]
     (wanted,) = interpret(bytes_of(n), *arrays)
     for (found,) in results(of, bytes_of(n), arrays):

@@ -18,9 +18,9 @@ from weft_compiler.interpreter import interpret
 from weft_compiler.ir.parser import parse
 from weft_compiler.ir.program import Program
 from weft_compiler.ir.verifier import verify
+from weft_compiler.layouts import PANEL_BYTES
 from weft_compiler.lower.region import lower
 from weft_compiler.native.program import load
-from weft_compiler.windows import PANEL_BYTES
 from weft_graph.ir.code_generators import RegionRequest
 from weft_graph.ir.node import Output
 from weft_tensor import errors

@@ -11,7 +11,7 @@ from weft_testing.workspace import ROOT
 
 from weft_compiler.gpu.pipeline import PIPELINE as GPU_PIPELINE
 from weft_compiler.passes.pipeline import PIPELINE
-from weft_compiler.routines import _ROUTINES
+from weft_compiler.routines.registry import ROUTINES
 
 SOURCES = ROOT / "packages" / "compiler" / "src" / "weft_compiler"
 TERMS, _, REPLACED = (
@@ -43,7 +43,7 @@ def classes() -> Iterator[str]:
                 yield node.name
 
 
-NAMES = {*modules(), *classes(), *_ROUTINES}
+NAMES = {*modules(), *classes(), *[each.routine for each in ROUTINES]}
 
 
 def identifiers(text: str, column: int) -> set[str]:

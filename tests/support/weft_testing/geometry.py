@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft_compiler.windows import WINDOWS
+from weft_compiler.layouts import WINDOWS
 
 
 def geometry(random: Any) -> dict[str, int]:

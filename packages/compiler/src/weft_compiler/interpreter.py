@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -28,7 +29,6 @@ from weft_compiler.ir.program import (
     Var,
     While,
 )
-from weft_compiler.routines import routine
 from weft_tensor import errors
 
 IterationOrder = Callable[[int], Sequence[int]]
@@ -109,12 +109,12 @@ class _Run:
                 if not self._value(condition):
                     raise errors.InvalidArgumentError(message)
             case Call(views=views, numbers=numbers):
-                found = routine(statement.routine)
-                given = dict(statement.parameters)
-                given |= {name: int(self._value(size)) for name, size in statement.sizes}
+                sizes: dict[str, Any] = {
+                    name: int(self._value(size)) for name, size in statement.sizes
+                }
+                call = replace(statement, **sizes, sizes=())
                 values = [int(self._value(each)) for each in numbers]
-                given |= dict(zip(found.numbers, values, strict=True))
-                found.reference(*map(self._view, views), **given)
+                call.reference(*map(self._view, views), *values)
 
     def _view(self, view: Load) -> Any:
         memory = self._memory[view.buffer]

@@ -20,13 +20,13 @@ from weft_compiler.ahead.header import (
 from weft_compiler.ahead.lowering import program_of, shapes_of
 from weft_compiler.ahead.objects import require_allowed, undefined
 from weft_compiler.ahead.targets import options_of, require_instructions
-from weft_compiler.codegen import generated
 from weft_compiler.codegen.memory import ALIGNMENT
 from weft_compiler.codegen.module import ENTRY, Module, module_of
 from weft_compiler.codegen.options import Options
 from weft_compiler.codegen.targets import Target, data_layout, object_code, target_of
 from weft_compiler.ir.canonical import canonical
 from weft_compiler.ir.program import Check, Program, walk
+from weft_compiler.routines.registry import library_of
 from weft_graph.ir.node import Output
 from weft_tensor import errors
 
@@ -144,8 +144,8 @@ def compile_program(
     module = module_of(anonymous, options)
     constants = _constants(anonymous)
     text = "\n".join(_texts(name, anonymous, module, target, constants))
-    libraries = dict.fromkeys((generated.library(name), dtype) for name, dtype in module.routines)
-    others = [generated.module_text(library, dtype, target) for library, dtype in libraries]
+    libraries = dict.fromkeys((library_of(name), dtype) for name, dtype in module.routines)
+    others = [library.text(dtype, target) for library, dtype in libraries]
     require_instructions([text, *others], target, said)
     image = object_code(text, target, others)
     missing = undefined(image)

@@ -8,11 +8,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 from weft_compiler.ir.mutator import StatementMutator
-from weft_compiler.ir.program import Body, Call, Program, Statement
+from weft_compiler.ir.program import Body, Program, Statement
 from weft_compiler.ir.verifier import verify
 from weft_compiler.lower.region import lower, specialise, unsupported_reason
 from weft_compiler.lower.registry import Unsupported, update_of
 from weft_compiler.passes.pipeline import optimize
+from weft_compiler.routines.gemm import Gemm, Matmul
 from weft_graph.freezing import specialize_graph
 from weft_graph.ir.code_generators import RegionRequest
 from weft_graph.ir.constant_value import constant_value
@@ -126,8 +127,8 @@ class _GeneratedProducts(StatementMutator):
     """Replaces `gemm`, a BLAS routine, with `matmul`."""
 
     def rewrite_statement(self, statement: Statement) -> Statement | Body:
-        if isinstance(statement, Call) and statement.routine == "gemm":
-            return replace(statement, routine="matmul")
+        if isinstance(statement, Gemm):
+            return statement.convert(Matmul)
         return super().rewrite_statement(statement)
 
 

@@ -13,8 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from weft_compiler.codegen.writer import Loops
-from weft_compiler.routines import PANEL
-from weft_compiler.windows import LINE, PANEL_BYTES
+from weft_compiler.layouts import LINE, PANEL, PANEL_BYTES
 
 ROWS: Final = 32
 """Rows of a that a kernel processes."""

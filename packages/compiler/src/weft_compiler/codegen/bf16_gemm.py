@@ -15,19 +15,16 @@ Sums are float32.  The loops of the first two are in `weft_compiler.codegen.vnni
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
-from weft_compiler.bf16_layout import PAIR
 from weft_compiler.codegen import transpose
 from weft_compiler.codegen.bf16_kernels import PairShape, pair_shape, texts
 from weft_compiler.codegen.gather import GATHERED
 from weft_compiler.codegen.targets import Target
-from weft_compiler.codegen.tiles import declared, module
+from weft_compiler.codegen.tiles import module
 from weft_compiler.codegen.vnni_gemm import Driver, GroupGather, function, own_bytes
 from weft_compiler.codegen.writer import Loops
-from weft_compiler.routines import PANEL
-from weft_compiler.windows import LINE, PANEL_BYTES, WINDOWS, places_of
+from weft_compiler.layouts import LINE, PAIR, PANEL, PANEL_BYTES, WINDOWS, Windows
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
@@ -65,23 +62,22 @@ def _turned_bytes(s: PairShape) -> int:
     return _packed_bytes(s) + -(-narrow // LINE) * LINE
 
 
-def workspace(routine: str, dtype: DType, target: Target, of: Mapping[str, int]) -> int:
-    """Return the workspace of a call, in bytes."""
+def conv_workspace(target: Target) -> int:
+    """Return the workspace of `conv_pairs`, in bytes."""
+    return own_bytes(pair_shape(target))
+
+
+def matmul_workspace(target: Target) -> int:
+    """Return the workspace of `matmul_pairs`, in bytes."""
+    return conv_workspace(target) + _turned_bytes(pair_shape(target))
+
+
+def filter_workspace(target: Target, of: Windows) -> int:
+    """Return the workspace of `conv_filter_pairs`, in bytes."""
     s = pair_shape(target)
-    if routine == "pack_pairs":
-        return 0
-    if routine == "conv_pairs":
-        return own_bytes(s)
-    size = own_bytes(s) + _turned_bytes(s)
-    if routine == "conv_filter_pairs":
-        columns = min(s.columns, -(-places_of(of) // PANEL) * PANEL)
-        size += _depth(s) * (2 * columns + _PAD) * dtype.size
-    return size
-
-
-def declaration(routine: str, dtype: DType) -> str:
-    """Return the LLVM declaration of a routine."""
-    return declared(routine, dtype, len(_VIEWS[routine]), len(_PARAMETERS[routine]))
+    columns = min(s.columns, -(-of.window_size // PANEL) * PANEL)
+    gathered = _depth(s) * (2 * columns + _PAD) * dtypes.bfloat16.size
+    return matmul_workspace(target) + gathered
 
 
 def module_text(dtype: DType, target: Target) -> str:

@@ -16,14 +16,13 @@ import enum
 from dataclasses import dataclass
 from typing import Any, Final
 
-from weft_compiler.bf16_layout import PAIR
 from weft_compiler.codegen import amx
 from weft_compiler.codegen.targets import Target
 from weft_compiler.codegen.tile_kernels import Element, kernels
 from weft_compiler.codegen.tiles import ROWS
 from weft_compiler.codegen.vnni_kernels import PAD, GroupKernel
 from weft_compiler.codegen.writer import Loops
-from weft_compiler.routines import PANEL
+from weft_compiler.layouts import PAIR, PANEL
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 

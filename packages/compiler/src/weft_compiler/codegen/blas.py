@@ -18,11 +18,6 @@ _ROW_MAJOR, _COLUMN_MAJOR = 101, 102
 _PLAIN, _TRANSPOSED = 111, 112
 
 
-def supported(dtype: DType) -> bool:
-    """Return True if BLAS has functions for the type."""
-    return dtype in _PREFIX
-
-
 def symbol(function: str) -> str:
     """Return the symbol of a BLAS function in machine code."""
     return f"weft.blas.{function}"

@@ -11,17 +11,17 @@ from typing import Final
 
 import numpy as np
 
-from weft_compiler.codegen import blas, generated, threads
+from weft_compiler.codegen import blas, threads
 from weft_compiler.codegen.memory import rounded
 from weft_compiler.codegen.module import ENTRY, Module, attributes
 from weft_compiler.codegen.options import Options
-from weft_compiler.codegen.parallel_split import Cut, cut_of
+from weft_compiler.codegen.parallel_split import cut_of
+from weft_compiler.codegen.routine import Cut, Routine
 from weft_compiler.codegen.targets import target_of
 from weft_compiler.codegen.writer import Loops
 from weft_compiler.ir.expressions import Constant
 from weft_compiler.ir.pieces import Piece
-from weft_compiler.ir.program import Buffer, Call
-from weft_compiler.routines import routine
+from weft_compiler.ir.program import Buffer, operand_names
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
@@ -33,38 +33,31 @@ advance per part, both in bytes. The parameters and the numbers of the call come
 _HEAD: Final = 7
 
 
-def call_of(piece: Piece) -> Call | None:
+def call_of(piece: Piece) -> Routine | None:
     """Return the call that a piece is, if its sizes can be numbers in a table."""
     body = piece.program.body
-    if len(body) != 1 or not isinstance(body[0], Call) or piece.numbers:
+    if len(body) != 1 or not isinstance(body[0], Routine) or piece.numbers:
         return None
     call = body[0]
     places = [*call.numbers, *[index for view in call.views for index in view.indices]]
     if call.sizes or not all(isinstance(place, Constant) for place in places):
         return None
-    if call.routine == "gemm":
-        of = dict(call.parameters)
-        return call if of["m"] > 1 and of["n"] > 1 else None  # otherwise BLAS uses other functions
-    return call if generated.supported(call.routine, dtype_of(piece, call)) else None
+    return call if call.has_table(dtype_of(piece, call)) else None
 
 
-def dtype_of(piece: Piece, call: Call) -> DType:
+def dtype_of(piece: Piece, call: Routine) -> DType:
     """Return the type that a routine is called for."""
     return piece.program.buffers[call.views[0].buffer].dtype
 
 
-def with_table(piece: Piece, call: Call, options: Options) -> Piece:
+def with_table(piece: Piece, call: Routine, options: Options) -> Piece:
     """Return a piece that gives its sizes to the function for all of them."""
-    dtype, of = dtype_of(piece, call), dict(call.parameters)
-    called = routine(call.routine)
-    cut = cut_of(call.routine, of, called.work(of)) if options.threads else None
-    cut = cut or Cut("", generated.parts(call.routine, of), 0, {})
+    cut = cut_of(call) if options.threads else None
+    cut = cut or Cut("", call.num_places, 0, {})
     units = cut.units if cut.unit else 1
-    parameters, names = _parameters(call.routine, of)
-    at = names.index(cut.size) if cut.size else -1
-    workspace = 0
-    if call.routine != "gemm":
-        workspace = rounded(generated.workspace(call.routine, dtype, target_of(options), of))
+    arguments = call.table()
+    at = list(arguments).index(cut.size) if cut.size else -1
+    workspace = rounded(call.workspace_bytes(dtype_of(piece, call), target_of(options)))
     words = [units, cut.unit, cut.count, cut.chunks, workspace, at, int(cut.rows)]
     buffers = (*piece.program.inputs, *piece.program.outputs)
     slots = {each.name: 1 + number for number, each in enumerate(buffers)}
@@ -74,7 +67,7 @@ def with_table(piece: Piece, call: Call, options: Options) -> Piece:
         offset = sum(place * step for place, step in zip(places, buffer.strides, strict=True))
         size = buffer.dtype.size
         words += [slots[view.buffer], offset * size, cut.steps.get(number, 0) * size]
-    words += parameters
+    words += arguments.values()
     words += [int(each.value) for each in call.numbers if isinstance(each, Constant)]
     table = Buffer("table", dtypes.int64, (len(words),))
     program = replace(piece.program, inputs=(table,), outputs=buffers)
@@ -82,32 +75,20 @@ def with_table(piece: Piece, call: Call, options: Options) -> Piece:
     return piece._replace(program=program, numbers=numbers, thread=workspace)
 
 
-def _parameters(name: str, of: dict[str, int]) -> tuple[list[int], tuple[str, ...]]:
-    """Return the parameters of a routine as its function takes them, and their names."""
-    if name == "gemm":
-        return blas.stored(of), blas.STORED
-    return list(of.values()), tuple(of)
-
-
-def module_of_call(name: str, dtype: DType, options: Options) -> Module:
+def module_of_call(routine: type[Routine], dtype: DType, options: Options) -> Module:
     """Return the module of the function that calls a routine with the sizes of a table."""
     target = target_of(options)
-    is_product = name == "gemm"
-    called = (blas.product(dtype), blas.THREADS) if is_product else ()
-    declarations = (
-        [blas.declaration(each) for each in called]
-        if is_product
-        else [generated.declaration(name, dtype)]
-    )
+    called = routine.functions(dtype)
+    declarations = list(map(blas.declaration, called))
     texts = [
-        f'target triple = "{target.triple}"\n; {name} of {dtype.name}',
-        _part(name, dtype),
+        f'target triple = "{target.triple}"\n; {routine.routine} of {dtype.name}',
+        _part(routine, dtype),
         *([_SHARED, threads.DECLARATION] if options.threads else []),
-        _run(options.threads, is_product),
-        *declarations,
+        _run(options.threads, routine.uses_blas),
+        *(declarations or [routine.declaration(dtype)]),
         attributes(target),
     ]
-    routines = () if is_product else ((name, dtype),)
+    routines = () if called else ((routine.routine, dtype),)
     return Module("\n".join(texts), 0, 0, 0, options.threads, routines, called)
 
 
@@ -119,40 +100,36 @@ def _word(w: Loops, at: int) -> str:
     return w.put(f"load i64, ptr {w.put(f'getelementptr i64, ptr %table, i64 {at}')}")
 
 
-def _part(name: str, dtype: DType) -> str:
+def _part(routine: type[Routine], dtype: DType) -> str:
     """Return the function of the parts from `low` to before `high`."""
-    called, w = routine(name), Loops()
+    names, w = operand_names(routine), Loops()
     unit, count = _word(w, _UNIT), _word(w, _COUNT)
     first = w.put(f"mul nsw i64 %low, {unit}")
     is_last = w.put(f"icmp eq i64 %high, {_word(w, _UNITS)}")
     last = w.select(is_last, "i64", count, w.put(f"mul nsw i64 %high, {unit}"))
     size, cut = w.put(f"sub nsw i64 {last}, {first}"), _word(w, _CUT)
     views = []
-    for at in range(_HEAD, _HEAD + 3 * len(called.views), 3):
+    for at in range(_HEAD, _HEAD + 3 * len(names.views), 3):
         slot = w.put(f"getelementptr ptr, ptr %buffers, i64 {_word(w, at)}")
         moved = w.put(f"mul nsw i64 {first}, {_word(w, at + 2)}")
         offset = w.put(f"add nsw i64 {moved}, {_word(w, at + 1)}")
         views.append(w.put(f"getelementptr i8, ptr {w.put(f'load ptr, ptr {slot}')}, i64 {offset}"))
     numbers = []
-    begin = _HEAD + 3 * len(called.views)
-    count_of_parameters = len(blas.STORED if name == "gemm" else called.parameters)
+    begin = _HEAD + 3 * len(names.views)
+    count_of_parameters = len(routine.table_names())
     for at in range(count_of_parameters):
         is_cut = w.put(f"icmp eq i64 {cut}, {at}")
         numbers.append(w.select(is_cut, "i64", size, _word(w, begin + at)))
-    for at in range(len(called.numbers)):
+    for at in range(len(names.numbers)):
         moved = w.put(f"mul nsw i64 {first}, {_word(w, _MOVES)}")
         word = _word(w, begin + count_of_parameters + at)
         numbers.append(w.put(f"add nsw i64 {word}, {moved}"))
-    if name == "gemm":
-        a, b, c = views
-        blas.call_stored(w, dtype, a, b, c, numbers)
-    else:
-        if name in generated.CUT_IN_PLACES:
-            numbers += [first, last]
+
+    def workspace() -> str:
         own = w.put(f"mul nsw i64 %thread, {_word(w, _THREAD)}")
-        workspace = w.put(f"getelementptr i8, ptr %arena, i64 {own}")
-        given = [*(f"ptr {view}" for view in views), *(f"i64 {number}" for number in numbers)]
-        w.do(f"call void @{generated.symbol(name, dtype)}({', '.join(given)}, ptr {workspace})")
+        return w.put(f"getelementptr i8, ptr %arena, i64 {own}")
+
+    routine.emit_from_table(w, dtype, views, numbers, (first, last), workspace)
     lines = "\n".join(w.lines)
     head = f"define internal i32 @part(i64 %thread, i64 %low, i64 %high, {_PARAMETERS}) noinline #0"
     return f"{head} {{\nentry:\n{lines}\n  ret i32 0\n}}\n"

@@ -28,7 +28,6 @@ Windows are gathered by `weft_compiler.codegen.gather`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from typing import Final
 
 from weft_compiler.codegen import transpose, winograd, winograd_gradient
@@ -53,7 +52,7 @@ from weft_compiler.codegen.tiles import (
     tiles,
 )
 from weft_compiler.codegen.writer import Loops
-from weft_compiler.windows import PANEL_BYTES, WINDOWS, places_of, taken
+from weft_compiler.layouts import PANEL_BYTES, WINDOWS, Windows
 from weft_tensor.dtypes import DType
 
 _PARAMETERS: Final = {
@@ -68,38 +67,37 @@ _PAD: Final = 16
 """Padding between gathered windows, in elements; spreads a column over all cache sets."""
 
 
-def workspace(routine: str, dtype: DType, target: Target, of: Mapping[str, int]) -> int:
-    """Return the workspace of a call, in bytes."""
+def conv_workspace(dtype: DType, target: Target, of: Windows) -> int:
+    """Return the workspace of `conv`, in bytes."""
+    s, places = shape_of(dtype, target), of.window_size
+    at_once = min(_at_once(of, dtype.size), -(-of.num_windows // s.rows[0]))
+    return memory(s, at_once * s.rows[0], places)
+
+
+def filter_workspace(dtype: DType, target: Target, of: Windows) -> int:
+    """Return the workspace of `conv_filter`, in bytes."""
     s = shape_of(dtype, target)
-    if routine in ("transpose", "winograd_filters"):
-        return 0
-    places = places_of(of)
-    if routine in ("conv", "winograd"):  # calls it if a result is not finite
-        at_once = min(_at_once(of, dtype.size), -(-taken(of) // s.rows[0]))
-        own = memory(s, at_once * s.rows[0], places)
-        return max(own, winograd.workspace(s, of) if routine == "winograd" else 0)
-    own = winograd_gradient.workspace(s, of) if routine == "winograd_gradient" else 0
-    direct = s.panel_bytes + s.depth * (min(s.columns, places) + _PAD) * dtype.size
-    return max(own, direct)
+    return s.panel_bytes + s.depth * (min(s.columns, of.window_size) + _PAD) * dtype.size
 
 
-def _at_once(of: Mapping[str, int], size: int) -> int:
+def winograd_workspace(dtype: DType, target: Target, of: Windows) -> int:
+    """Return the workspace of `winograd`, in bytes; it calls `conv` if a result is not finite."""
+    own = winograd.workspace(shape_of(dtype, target), of)
+    return max(conv_workspace(dtype, target, of), own)
+
+
+def gradient_workspace(dtype: DType, target: Target, of: Windows) -> int:
+    """Return the workspace of `winograd_gradient`, in bytes; it may call `conv_filter`."""
+    own = winograd_gradient.workspace(shape_of(dtype, target), of)
+    return max(own, filter_workspace(dtype, target, of))
+
+
+def _at_once(of: Windows, size: int) -> int:
     """Return the number of tiles of windows that `conv` gathers together."""
-    places = places_of(of)
-    if places * of["depth"] * size > LARGE:
+    places = of.window_size
+    if places * of.depth * size > LARGE:
         return MANY
     return _AT_ONCE if places * size <= _NARROW else 1
-
-
-def declaration(routine: str, dtype: DType) -> str:
-    """Return the LLVM declaration of a routine."""
-    if routine == "winograd_gradient":
-        return winograd_gradient.declaration(dtype)
-    if routine not in _PARAMETERS:
-        return winograd.declaration(routine, dtype)
-    numbers = ", ".join(["i64"] * len(_PARAMETERS[routine]))
-    views = "ptr, ptr" if routine == "transpose" else "ptr, ptr, ptr"
-    return f"declare void @{symbol(routine, dtype)}({views}, {numbers}, ptr)"
 
 
 def module_text(dtype: DType, target: Target) -> str:

@@ -19,7 +19,7 @@ from weft_compiler.ir.program import (
     expressions,
     walk,
 )
-from weft_compiler.passes.parallelize import estimate_work
+from weft_compiler.ir.work import estimate_work
 
 _GRAIN: Final = 20_000
 """Minimal number of operations that a thread runs at a time."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from weft_compiler.codegen.writer import Loops
-from weft_compiler.windows import WINDOWS
+from weft_compiler.layouts import WINDOWS
 
 GATHERED: Final = ("first", "count", "place", "size", "apart", "row")
 """The parameters: the windows, the range of elements of each, and the strides of the result."""

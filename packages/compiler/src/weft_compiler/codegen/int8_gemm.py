@@ -5,7 +5,6 @@ Loops are in `weft_compiler.codegen.vnni_gemm`, kernels in `weft_compiler.codege
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -13,11 +12,10 @@ from weft_compiler.codegen.gather import GATHERED
 from weft_compiler.codegen.int8_kernels import ByteShape, byte_shape, dot_of_rows, texts
 from weft_compiler.codegen.targets import Target
 from weft_compiler.codegen.tile_kernels import FEW
-from weft_compiler.codegen.tiles import declared, module
+from weft_compiler.codegen.tiles import module
 from weft_compiler.codegen.vnni_gemm import Driver, GroupGather, function, own_bytes
 from weft_compiler.codegen.writer import Loops
-from weft_compiler.routines import FOUR, PANEL
-from weft_compiler.windows import PANEL_BYTES, WINDOWS
+from weft_compiler.layouts import FOUR, PANEL, PANEL_BYTES, WINDOWS
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
@@ -33,14 +31,9 @@ _VIEWS: Final = {
 }
 
 
-def workspace(routine: str, dtype: DType, target: Target, of: Mapping[str, int]) -> int:
-    """Return the workspace of a call, in bytes."""
-    return 0 if routine == "pack_bytes" else own_bytes(byte_shape(dtype, target))
-
-
-def declaration(routine: str, dtype: DType) -> str:
-    """Return the LLVM declaration of a routine."""
-    return declared(routine, dtype, len(_VIEWS[routine]), len(_PARAMETERS[routine]))
+def workspace(dtype: DType, target: Target) -> int:
+    """Return the workspace of a product, in bytes."""
+    return own_bytes(byte_shape(dtype, target))
 
 
 def module_text(dtype: DType, target: Target) -> str:

@@ -27,7 +27,7 @@ from weft_compiler.codegen.tile_kernels import Element, kernels
 from weft_compiler.codegen.tiles import ROWS
 from weft_compiler.codegen.vnni_kernels import PAD, PARAMETERS, GroupKernel
 from weft_compiler.codegen.writer import Loops
-from weft_compiler.routines import FOUR
+from weft_compiler.layouts import FOUR
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 

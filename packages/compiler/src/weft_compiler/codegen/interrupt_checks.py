@@ -9,7 +9,6 @@ from weft_compiler.codegen.mathematics.library import ITERATED
 from weft_compiler.ir.expressions import Apply, walk as parts
 from weft_compiler.ir.loops import num_iterations
 from weft_compiler.ir.program import Body, Call, For, If, While, expressions, walk
-from weft_compiler.routines import routine
 
 LONG: Final = 1 << 16
 """Statements between two polls, for loops with shorter iterations."""
@@ -37,9 +36,9 @@ def turns(body: Body) -> int:
                 count += 100 * turns(each.body)
             case If():
                 count += turns(each.then) + turns(each.otherwise)
-            case Call(routine=name, parameters=parameters):
+            case Call(routine=name):
                 at_once = _OF_SMALL if name == "small_matmul" else _AT_ONCE
-                count += 1 + routine(name).work(dict(parameters)) // at_once
+                count += 1 + each.work // at_once
             case _:
                 count += 1
     return count

@@ -8,17 +8,19 @@ iterations to other threads (`weft_compiler.codegen.threads`).
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from weft_compiler.codegen import blas, generated, interrupt_checks, philox, small_gemm, threads
+from weft_compiler.codegen import blas, interrupt_checks, threads
 from weft_compiler.codegen.float16 import bits_of_half, half_of_bits
 from weft_compiler.codegen.frames import CHUNKS, Capture, grain_of, names_of, plain, thunk
 from weft_compiler.codegen.mathematics.library import ITERATED
 from weft_compiler.codegen.memory import Plan
 from weft_compiler.codegen.options import Options
-from weft_compiler.codegen.parallel_split import Cut, cut_of
+from weft_compiler.codegen.parallel_split import cut_of
+from weft_compiler.codegen.routine import Cut, Operands, Routine
 from weft_compiler.codegen.scalars import Scalars
+from weft_compiler.codegen.targets import Target
 from weft_compiler.codegen.writer import (
     HALVES,
     Metadata,
@@ -48,7 +50,6 @@ from weft_compiler.ir.program import (
     expressions,
     walk,
 )
-from weft_compiler.routines import routine
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
@@ -66,10 +67,9 @@ class Kernel:
     Attributes:
       functions: their texts.
       regions: the number of parallel loops that became functions.
-      routines: the called routines of `weft_compiler.codegen.generated`, with their types.
+      routines: the declarations of the called routines of libraries, by name and type.
       blas: the called BLAS functions.
-      philox: True if random words are generated.
-      small: the functions of small matrix products, and their texts.
+      definitions: the functions that calls of routines need in the module, and their texts.
     """
 
     def __init__(self, program: Program, plan: Plan, scalars: Scalars, options: Options) -> None:
@@ -80,10 +80,9 @@ class Kernel:
         self.metadata = Metadata()
         self.functions: list[str] = []
         self.regions = 0
-        self.routines: set[tuple[str, DType]] = set()
+        self.routines: dict[tuple[str, DType], str] = {}
         self.blas: set[str] = set()
-        self.philox = False
-        self.small: dict[str, str] = {}
+        self.definitions: dict[str, str] = {}
         self.checks = {
             id(each): number
             for number, each in enumerate(
@@ -432,19 +431,19 @@ class Function:
 
     def _call(self, call: Call) -> None:
         """Emit a call by this thread, or in parts by several."""
+        assert isinstance(call, Routine)
         views = [self.address(view.buffer, view.indices) for view in call.views]
         sizes = {name: self.value(size) for name, size in call.sizes}
         numbers = [self.value(each) for each in call.numbers]
-        known = dict(call.parameters)
         cut = None
         if self.kernel.options.threads and not self.parallel and not sizes:
-            cut = cut_of(call.routine, known, routine(call.routine).work(known))
+            cut = cut_of(call)
         if cut is None:
-            self._routine(call, views, sizes, numbers)
+            call.emit(self, Operands(self._dtype_of(call), views, sizes, numbers))
         else:
             self._in_parts(call, cut, views, numbers)
 
-    def _in_parts(self, call: Call, cut: Cut, views: list[str], numbers: list[str]) -> None:
+    def _in_parts(self, call: Routine, cut: Cut, views: list[str], numbers: list[str]) -> None:
         """Emit a call of which each thread runs a part."""
         inner = Function(self.kernel, parallel=True)
         seen = [Capture("ptr noalias", "%arena"), *[Capture("ptr", view) for view in views]]
@@ -462,55 +461,38 @@ class Function:
         if cut.rows:
             others[0] = w.put(f"add nsw i64 {others[0]}, {first}")
         sizes = {cut.size: w.put(f"sub i64 {last}, {first}")} if cut.size else {}
-        inner._routine(call, given, sizes, others, (first, last))
-        alone = blas.many_threads(self.w, self.kernel.blas) if call.routine == "gemm" else ""
+        places = (first, last)
+        call.emit(inner, Operands(self._dtype_of(call), given, sizes, others, places))
+        alone = blas.many_threads(self.w, self.kernel.blas) if call.uses_blas else ""
         self._offer(inner, seen, str(cut.units), 1, cut.chunks, alone)
 
-    def _routine(
-        self,
-        call: Call,
-        views: list[str],
-        sizes: Mapping[str, str],
-        numbers: list[str],
-        places: tuple[str, str] | None = None,
-    ) -> None:
-        """Call a routine.
+    def _dtype_of(self, call: Routine) -> DType:
+        """Return the type that a routine is called for."""
+        return self.kernel.buffers[call.views[0].buffer].dtype
 
-        Args:
-          sizes: parameters that are known only at run time.
-          places: for a filter gradient, the range of elements to compute.
-        """
-        dtype = self.kernel.buffers[call.views[0].buffer].dtype
-        known = dict(call.parameters)
-        whole = known | dict(sizes)
-        if call.routine == "gemm":
-            a, b, c = views
-            self.kernel.blas.add(blas.call(self.w, dtype, a, b, c, known, whole))
-            return
-        if call.routine == "philox":
-            self.kernel.philox = True
-            given = f"ptr {views[0]}, ptr {views[1]}, i64 0, i64 {whole['blocks']}"
-            self.w.do(f"call void @{philox.NAME}({given})")
-            return
-        if call.routine == "small_matmul":
-            name = small_gemm.symbol(dtype, known)
-            if name not in self.kernel.small:
-                self.kernel.small[name] = small_gemm.text(dtype, known, self.kernel.scalars.target)
-            self.w.do(f"call void @{name}({', '.join(f'ptr {view}' for view in views)})")
-            return
-        self.kernel.routines.add((call.routine, dtype))
-        given_numbers = [whole[name] for name, _ in call.parameters] + numbers
-        if parts := generated.parts(call.routine, known):
-            given_numbers += places or (0, parts)
-        handed = [*(f"ptr {view}" for view in views), *(f"i64 {x}" for x in given_numbers)]
-        function = generated.symbol(call.routine, dtype)
-        self.w.do(f"call void @{function}({', '.join(handed)}, ptr {self._workspace()})")
+    @property
+    def target(self) -> Target:
+        """The processor."""
+        return self.kernel.scalars.target
 
-    def _workspace(self) -> str:
+    def workspace(self) -> str:
         """Return the address of this thread's workspace for routines."""
         own = self.w.put(f"mul i64 %thread, {self.kernel.plan.thread}")
         offset = self.w.put(f"add i64 {own}, {self.kernel.plan.shared}")
         return self.w.put(f"getelementptr i8, ptr {self.arena}, i64 {offset}")
+
+    def declare(self, routine: type[Routine], dtype: DType) -> None:
+        """Declare a routine of a library."""
+        self.kernel.routines[routine.routine, dtype] = routine.declaration(dtype)
+
+    def require_blas(self, function: str) -> None:
+        """Declare a BLAS function."""
+        self.kernel.blas.add(function)
+
+    def define(self, name: str, text: Callable[[], str]) -> None:
+        """Define a function in the module unless it is defined already."""
+        if name not in self.kernel.definitions:
+            self.kernel.definitions[name] = text()
 
     # ---------------------------------------------------------------------------- threads
 

@@ -20,7 +20,6 @@ If packing does not pay, b is read in place.  The loops for few rows are in `pan
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from typing import Final
 
 from weft_compiler.codegen import transpose
@@ -36,7 +35,6 @@ from weft_compiler.codegen.targets import Target
 from weft_compiler.codegen.tile_kernels import chosen
 from weft_compiler.codegen.tiles import (
     Shape,
-    declared,
     module,
     shape_of,
     symbol,
@@ -44,7 +42,7 @@ from weft_compiler.codegen.tiles import (
     tiles,
 )
 from weft_compiler.codegen.writer import Loops
-from weft_compiler.windows import LINE, PANEL_BYTES
+from weft_compiler.layouts import LINE, PANEL_BYTES
 from weft_tensor.dtypes import DType
 
 _FEW: Final = 4
@@ -62,19 +60,17 @@ _NUMBERS: Final = {
 }
 
 
-def workspace(routine: str, dtype: DType, target: Target, of: Mapping[str, int]) -> int:
-    """Return the workspace of a product of known sizes, in bytes."""
+def workspace(dtype: DType, target: Target, m: int, n: int, k: int) -> int:
+    """Return the workspace of `matmul`, in bytes."""
     s = shape_of(dtype, target)
-    if routine == "matmul_packed":
-        return s.panel_bytes
-    columns = min(s.columns, -(-of["n"] // s.width) * s.width)
-    packed = s.panel_bytes + min(s.depth, of["k"]) * columns * dtype.size
-    return max(packed, memory(s, min(of["m"], MANY * s.rows[0]), of["k"]))
+    columns = min(s.columns, -(-n // s.width) * s.width)
+    packed = s.panel_bytes + min(s.depth, k) * columns * dtype.size
+    return max(packed, memory(s, min(m, MANY * s.rows[0]), k))
 
 
-def declaration(routine: str, dtype: DType) -> str:
-    """Return the LLVM declaration of a routine."""
-    return declared(routine, dtype, 3, len(_NUMBERS[routine]))
+def packed_workspace(dtype: DType, target: Target) -> int:
+    """Return the workspace of `matmul_packed`, in bytes."""
+    return shape_of(dtype, target).panel_bytes
 
 
 def module_text(dtype: DType, target: Target) -> str:

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from weft_compiler.codegen import blas, generated, philox, small_gemm, threads
+from weft_compiler.codegen import blas, threads
 from weft_compiler.codegen.kernel import TIME, Kernel
 from weft_compiler.codegen.mathematics import library
 from weft_compiler.codegen.memory import plan_memory
 from weft_compiler.codegen.options import Options
+from weft_compiler.codegen.routine import Routine
 from weft_compiler.codegen.scalars import Scalars, supports
 from weft_compiler.codegen.targets import Target, target_of
 from weft_compiler.ir.expressions import Apply, Expr, walk as parts
@@ -35,7 +36,7 @@ class Module:
       thread: size of the arena part of each thread, in bytes.
       times: size of the timestamps, in bytes.
       shares: True if it has loops that several threads may run.
-      routines: the called routines of `weft_compiler.codegen.generated`, with their types.
+      routines: the called routines of libraries, with their types.
       blas: the called BLAS functions.
     """
 
@@ -67,9 +68,8 @@ def module_of(program: Program, options: Options | None = None) -> Module:
         _entry(buffers, kernel.arguments),
         threads.DECLARATION if kernel.regions else "",
         *library.texts(scalars.used, target),
-        *([philox.text()] if kernel.philox else []),
-        *kernel.small.values(),
-        *[generated.declaration(*each) for each in sorted(kernel.routines, key=str)],
+        *kernel.definitions.values(),
+        *[kernel.routines[each] for each in sorted(kernel.routines, key=str)],
         *map(blas.declaration, sorted(kernel.blas)),
         "declare i32 @clock_gettime(i32, ptr)\n" if options.clocks else "",
         attributes(target),
@@ -125,29 +125,19 @@ def _require_supported(expression: Expr) -> None:
                 )
 
 
-_OTHERS: Final = {
-    "gemm": blas.supported,
-    "philox": philox.supported,
-    "small_matmul": small_gemm.supported,
-}
-"""Routines that are not in `generated`, with predicates of the supported types."""
-
-
 def _workspace(program: Program, target: Target) -> int:
     """Return the workspace of the routines that a program calls, in bytes."""
     buffers = program.buffers
     most = 0
     for call in walk(program.body):
         if isinstance(call, Call):
+            assert isinstance(call, Routine)
             dtype = buffers[call.views[0].buffer].dtype
-            other = _OTHERS.get(call.routine)
-            if not (other(dtype) if other else generated.supported(call.routine, dtype)):
+            if dtype not in call.dtypes:
                 raise errors.UnimplementedError(
                     f"there is no machine code for {call.routine} of {dtype.name}"
                 )
-            if other is None:
-                of = dict(call.parameters)
-                most = max(most, generated.workspace(call.routine, dtype, target, of))
+            most = max(most, call.workspace_bytes(dtype, target))
     return most
 
 

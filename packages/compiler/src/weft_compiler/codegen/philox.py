@@ -5,18 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from weft_compiler.codegen.writer import Writer
-from weft_tensor import dtypes
-from weft_tensor.dtypes import DType
 
 NAME: Final = "weft.philox"
 _ROUNDS: Final = 10
 _FACTORS: Final = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
 _STEPS: Final = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
-
-
-def supported(dtype: DType) -> bool:
-    """Return True if words are stored as numbers of the type."""
-    return dtype in (dtypes.uint32, dtypes.uint64)
 
 
 def text() -> str:

@@ -29,11 +29,6 @@ _LONG: Final = 64
 Sizes = Mapping[str, int]
 
 
-def supported(dtype: DType) -> bool:
-    """Return True if machine code can be generated for the type."""
-    return dtype in (dtypes.float32, dtypes.float64)
-
-
 def symbol(dtype: DType, of: Sizes) -> str:
     """Return the symbol of the function for some sizes."""
     names = ("m", "n", "k", "a_row", "a_column", "b_row", "b_column", "c_row")

@@ -16,7 +16,7 @@ from llvmlite import binding
 from llvmlite.binding.newpassmanagers import NewPassManager
 
 from weft_compiler.codegen.options import Options
-from weft_compiler.windows import LINE
+from weft_compiler.layouts import LINE
 from weft_tensor import errors
 
 _LOCK: Final = threading.RLock()  # llvmlite does not promise thread safety

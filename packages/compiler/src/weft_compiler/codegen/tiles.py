@@ -22,7 +22,7 @@ from weft_compiler.codegen.tile_kernels import (
     number_of,
 )
 from weft_compiler.codegen.writer import Loops
-from weft_compiler.windows import LINE
+from weft_compiler.layouts import LINE
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
@@ -213,16 +213,6 @@ class Across(_Kernel):
 def symbol(routine: str, dtype: DType) -> str:
     """Return the symbol of a routine in machine code."""
     return f"weft.{routine}.{dtype.name}"
-
-
-def declared(routine: str, dtype: DType, views: int, numbers: int) -> str:
-    """Return the LLVM declaration of a routine.
-
-    Args:
-      views, numbers: the counts of its pointer and integer parameters; its workspace comes last.
-    """
-    kinds = ", ".join(["ptr"] * views + ["i64"] * numbers)
-    return f"declare void @{symbol(routine, dtype)}({kinds}, ptr)"
 
 
 def texts(s: Shape) -> list[str]:

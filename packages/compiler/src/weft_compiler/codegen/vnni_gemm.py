@@ -20,8 +20,7 @@ from weft_compiler.codegen.tile_kernels import Tile, chosen
 from weft_compiler.codegen.tiles import symbol, tiles
 from weft_compiler.codegen.vnni_kernels import PAD
 from weft_compiler.codegen.writer import Loops
-from weft_compiler.routines import FOUR, PANEL
-from weft_compiler.windows import PANEL_BYTES, WINDOWS
+from weft_compiler.layouts import FOUR, PANEL, PANEL_BYTES, WINDOWS
 from weft_tensor.dtypes import DType
 
 SHORT: Final = (16, 8, 4)

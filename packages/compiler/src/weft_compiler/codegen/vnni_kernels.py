@@ -9,7 +9,7 @@ from abc import abstractmethod
 from typing import Final
 
 from weft_compiler.codegen.tile_kernels import Element, Tile, TileKernel
-from weft_compiler.windows import PANEL_BYTES
+from weft_compiler.layouts import PANEL_BYTES
 
 PAD: Final = 64
 """Padding between copied rows of a, in bytes."""

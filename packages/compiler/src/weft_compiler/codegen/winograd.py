@@ -23,15 +23,14 @@ kernels sum in the same order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from typing import ClassVar, Final
 
 from weft_compiler.codegen.tile_kernels import chosen
 from weft_compiler.codegen.tiles import Shape, symbol, tiles
 from weft_compiler.codegen.writer import Loops, literal
-from weft_compiler.windows import LINE, PANEL_BYTES, POINTS, TAPS, WINDOWS, tile_of
-from weft_tensor.dtypes import DType
+from weft_compiler.layouts import LINE, PANEL_BYTES, POINTS, TAPS, WINDOWS, Windows, tile_of
 
 TILES: Final = 56
 """Maximal number of tiles of a block: enough rows to fill product tiles and to reuse filters."""
@@ -45,22 +44,15 @@ APART: Final = LINE
 """Padding between the values at two points, in bytes; spreads a tile over all cache sets."""
 
 
-def workspace(s: Shape, of: Mapping[str, int]) -> int:
+def workspace(s: Shape, of: Windows) -> int:
     """Return the workspace of a call in bytes: zeros, a tile, a transformed block, and its sums."""
-    tile = tile_of(of["taps_y"])
-    tall, wide = (-(-of[size] // tile) for size in ("rows", "width"))
-    count = min(TILES, -(-of["images"] * tall * wide // ROWS) * ROWS)
-    depths = -(-of["channels"] // s.depth)
+    tile = tile_of(of.taps_y)
+    tall, wide = -(-of.rows // tile), -(-of.width // tile)
+    count = min(TILES, -(-of.images * tall * wide // ROWS) * ROWS)
+    depths = -(-of.channels // s.depth)
     panel = PANEL_BYTES // s.dtype.size
     points = count * (depths * s.row + panel) * s.dtype.size + (depths + 1) * APART
-    return (of["channels"] + tile**2 * panel) * s.dtype.size + SQUARE * points
-
-
-def declaration(routine: str, dtype: DType) -> str:
-    """Return the LLVM declaration of a routine."""
-    views, numbers = (4, len(WINDOWS) + 1) if routine == "winograd" else (2, 3)
-    kinds = ", ".join(["ptr"] * views + ["i64"] * numbers)
-    return f"declare void @{symbol(routine, dtype)}({kinds}, ptr)"
+    return (of.channels + tile**2 * panel) * s.dtype.size + SQUARE * points
 
 
 def texts(s: Shape) -> list[str]:

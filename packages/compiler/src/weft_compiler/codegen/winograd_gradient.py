@@ -13,35 +13,27 @@ on the number of threads, each of which processes several.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
 from weft_compiler.codegen.tiles import Across, Shape, symbol
 from weft_compiler.codegen.winograd import APART, ROWS, SQUARE, Tiled, by_taps
-from weft_compiler.windows import LINE, PANEL_BYTES, POINTS, TAPS, WINDOWS, tile_of
-from weft_tensor.dtypes import DType
+from weft_compiler.layouts import LINE, PANEL_BYTES, POINTS, TAPS, WINDOWS, Windows, tile_of
 
 _TILES: Final = 64
 """Maximal number of tiles of a block: sums are read and written once per block, and blocks should
 stay in caches."""
 
 
-def workspace(s: Shape, of: Mapping[str, int]) -> int:
+def workspace(s: Shape, of: Windows) -> int:
     """Return the workspace of a call in bytes: zeros, and a transformed block."""
-    tile = tile_of(of["taps_y"])
-    tall, wide = (-(-of[size] // tile) for size in ("rows", "width"))
-    count = min(_TILES, of["images"] * tall * wide + ROWS)
+    tile = tile_of(of.taps_y)
+    tall, wide = -(-of.rows // tile), -(-of.width // tile)
+    count = min(_TILES, of.images * tall * wide + ROWS)
     panel = PANEL_BYTES // s.dtype.size
-    depth = -(-of["depth"] // panel) * panel
-    zeros, points = max(of["channels"], depth), count * (of["channels"] + depth)
+    depth = -(-of.depth // panel) * panel
+    zeros, points = max(of.channels, depth), count * (of.channels + depth)
     return zeros * s.dtype.size + SQUARE * (points * s.dtype.size + 2 * APART)
-
-
-def declaration(dtype: DType) -> str:
-    """Return the LLVM declaration of the routine."""
-    kinds = ", ".join(["ptr"] * 4 + ["i64"] * (len(WINDOWS) + 2))
-    return f"declare void @{symbol('winograd_gradient', dtype)}({kinds}, ptr)"
 
 
 def texts(s: Shape) -> list[str]:

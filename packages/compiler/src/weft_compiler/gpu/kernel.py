@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from weft_compiler.codegen import philox
 from weft_compiler.codegen.kernel import Function, Kernel
 from weft_compiler.codegen.memory import rounded
+from weft_compiler.codegen.routine import Operands
 from weft_compiler.codegen.writer import literal, memory_type, register_type
 from weft_compiler.gpu.launches import (
     BLOCK_BYTES,
@@ -40,6 +40,7 @@ from weft_compiler.ir.program import (
     expressions,
     walk,
 )
+from weft_compiler.routines.philox import Philox
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
@@ -139,10 +140,8 @@ class LaunchFunction(Function):
 
     def _part(self, call: Call, iteration: str, wide: str) -> None:
         """Emit this thread's part of a routine."""
-        if call.routine != "philox":
-            raise errors.UnimplementedError(f"{call.routine} is no kernel of a GPU")
         at = iteration if wide == "i64" else self.w.put(f"zext i32 {iteration} to i64")
-        self._philox(call, at, self.w.put(f"add i64 {at}, 1"))
+        self._philox(call, (at, self.w.put(f"add i64 {at}, 1")))
 
     def _by_rows(self) -> None:
         """Emit the iterations of this block, which all of its threads run together."""
@@ -422,14 +421,14 @@ class LaunchFunction(Function):
         w.begin(going_on)
 
     def _call(self, call: Call) -> None:
-        if call.routine != "philox" or call.sizes:
-            raise errors.UnimplementedError(f"{call.routine} is no kernel of a GPU")
-        self._philox(call, "0", str(dict(call.parameters)["blocks"]))
+        self._philox(call)
 
-    def _philox(self, call: Call, low: str, high: str) -> None:
-        self.kernel.philox = True
-        words, state = (self.address(view.buffer, view.indices) for view in call.views)
-        self.w.do(f"call void @{philox.NAME}(ptr {words}, ptr {state}, i64 {low}, i64 {high})")
+    def _philox(self, call: Call, places: tuple[str, str] | None = None) -> None:
+        """Emit blocks of random words; other routines have no code for GPUs."""
+        if not isinstance(call, Philox) or call.sizes:
+            raise errors.UnimplementedError(f"{call.routine} is no kernel of a GPU")
+        views = [self.address(view.buffer, view.indices) for view in call.views]
+        call.emit(self, Operands(call.words.dtype, views, places=places))
 
 
 class _Meet(Statement):

@@ -36,6 +36,7 @@ from weft_compiler.ir.program import (
     walk,
 )
 from weft_compiler.ir.ranges import affine
+from weft_compiler.ir.work import estimate_work
 from weft_compiler.passes.effects import (
     Buffers,
     accesses,
@@ -43,7 +44,8 @@ from weft_compiler.passes.effects import (
     interface_buffers,
     with_allocations,
 )
-from weft_compiler.passes.parallelize import can_reorder, estimate_work
+from weft_compiler.passes.parallelize import can_reorder
+from weft_compiler.routines.philox import Philox
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
@@ -153,7 +155,7 @@ def _variables(body: Body) -> set[str]:
 def _launch(group: Body, buffers: Buffers, atomics: bool) -> Launch:
     only = group[0]
     if len(group) == 1 and isinstance(only, Call):
-        count = dict(only.parameters).get("blocks", 1)
+        count = only.blocks if isinstance(only, Philox) else 1
         return Launch(LaunchKind.THREADS, group, (), (), frozenset(), count, FLAT)
     chain = perfect_nest(only) if len(group) == 1 and isinstance(only, For) else ()
     free = [loop for loop in chain if is_parallel(loop, chain, buffers)]

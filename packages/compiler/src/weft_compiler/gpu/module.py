@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from weft_compiler.codegen import philox
 from weft_compiler.codegen.kernel import Kernel
 from weft_compiler.codegen.mathematics import library
 from weft_compiler.codegen.memory import Place, Plan, arrange
@@ -92,7 +91,7 @@ def gpu_module(
             f'target triple = "{target.triple}"',
             *texts,
             *library.texts(scalars.used, target),
-            *([philox.text()] if kernel.philox else []),
+            *kernel.definitions.values(),
             DECLARATIONS,
             "attributes #0 = { nounwind }",
             *kernel.metadata.lines,

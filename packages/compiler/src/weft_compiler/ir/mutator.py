@@ -22,6 +22,7 @@ from weft_compiler.ir.program import (
     Store,
     Var,
     While,
+    operand_names,
 )
 
 S = TypeVar("S", bound=Statement)
@@ -143,17 +144,14 @@ def map_expressions(statement: S, change: Callable[[Expr], Expr]) -> S:
         case Store(indices=indices, value=value):
             new = tuple([change(each) for each in indices])
             return _changed(statement, indices=new, value=change(value))
-        case Call(views=views, numbers=numbers, sizes=sizes):
-            changed = tuple([view for view in map(change, views) if isinstance(view, Load)])
-            assert len(changed) == len(views), "a view stays a view"
+        case Call(sizes=sizes):
+            names = operand_names(type(statement))
+            views = {name: change(getattr(statement, name)) for name in names.views}
+            assert all(isinstance(view, Load) for view in views.values()), "a view stays a view"
+            numbers = {name: change(getattr(statement, name)) for name in names.numbers}
             new_sizes = tuple([(name, change(size)) for name, size in sizes])
             unchanged = all(old[1] is new[1] for old, new in zip(sizes, new_sizes, strict=True))
-            return _changed(
-                statement,
-                views=changed,
-                numbers=tuple(map(change, numbers)),
-                sizes=sizes if unchanged else new_sizes,
-            )
+            return _changed(statement, **views, **numbers, sizes=sizes if unchanged else new_sizes)
     assert isinstance(statement, Allocate)
     return statement
 

@@ -26,10 +26,10 @@ from weft_compiler.ir.program import (
     While,
     bodies,
     expressions,
+    operand_names,
     walk,
 )
 from weft_compiler.ir.visitor import Visitor
-from weft_compiler.routines import routine
 
 _MOVES: Final = frozenset(("cast", "bitcast"))
 """Primitives that do not count as operations."""
@@ -67,9 +67,7 @@ def defined_names(nest: Body) -> set[str]:
     names |= {each.message for each in walk(nest) if isinstance(each, Check)}
     for each in walk(nest):
         if isinstance(each, Call):
-            called = routine(each.routine)
-            named = zip(called.views, each.views, strict=True)
-            names |= {view.buffer for name, view in named if name in called.writes}
+            names |= {view.buffer for view in each.outputs}
     return names
 
 
@@ -102,7 +100,7 @@ def _own_flops(statement: Statement) -> int:
     if isinstance(statement, Call):
         if not statement.views[-1].dtype.is_floating:
             return 0
-        return 2 * routine(statement.routine).work(dict(statement.parameters))
+        return 2 * statement.work
     count = sum(
         part.primitive not in _MOVES
         and any(operand.dtype.is_floating for operand in (part, *part.operands))
@@ -179,11 +177,10 @@ class _Accesses(Visitor):
 
     def _visit_call(self, call: Call) -> None:
         """Add a part of the buffer of each view, from its first element on."""
-        called = routine(call.routine)
-        times = math.prod(self._loops.values())
-        for name, view in zip(called.views, call.views, strict=True):
-            spans = called.spans(dict(call.parameters), view.dtype.size)
-            self._add(view.buffer, name in called.writes, str(view), times * spans[name])
+        names, times = operand_names(type(call)), math.prod(self._loops.values())
+        for name, view in zip(names.views, call.views, strict=True):
+            span = call.spans(view.dtype.size)[name]
+            self._add(view.buffer, name in names.outputs, str(view), times * span)
 
 
 def _elements(indices: tuple[Expr, ...], loops: Mapping[str, int]) -> int:

@@ -45,6 +45,7 @@ from weft_compiler.ir.program import (
     Var,
     While,
 )
+from weft_compiler.ir.registry import routine
 from weft_graph.ir.scalar import PRIMITIVES
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
@@ -208,27 +209,31 @@ class _Reader:
         return combine
 
     def _call(self) -> Call:
-        routine = self._name()
+        name = self._name()
         views: list[Load] = []
         parameters: list[tuple[str, int]] = []
         numbers: list[Expr] = []
         sizes: list[tuple[str, Expr]] = []
 
         def operand() -> None:
-            name = self._name()
-            if name == "at" and self._peek() not in ("=", "["):
+            word = self._name()
+            if word == "at" and self._peek() not in ("=", "["):
                 numbers.append(self._expression())
             elif self._peek() == "=":
                 self._expect("=")
-                parameters.append((name, int(self._take("number"))))
+                parameters.append((word, int(self._take("number"))))
                 if self._peek() == ":":
                     self._expect(":")
-                    sizes.append((name, self._expression()))
+                    sizes.append((word, self._expression()))
             else:
-                views.append(self._load(name))
+                views.append(self._load(word))
 
         self._bracketed(operand)
-        return Call(routine, tuple(views), tuple(parameters), tuple(numbers), tuple(sizes))
+        called = routine(name)
+        try:
+            return called.bind(views, parameters, numbers, tuple(sizes))
+        except errors.InvalidArgumentError as wrong:
+            raise self._error(wrong.message) from wrong
 
     def _output(self) -> tuple[Buffer, bool]:
         """Parse an output; return the buffer, and True if it is updated."""

@@ -33,7 +33,6 @@ from weft_compiler.ir.program import (
     expressions,
     walk,
 )
-from weft_compiler.routines import routine
 
 _NEAR: Final = 2
 """Maximal distance, in nests, of a scalar's last user for which both stay in one piece."""
@@ -220,7 +219,4 @@ def _written(body: Body) -> Iterator[str]:
         if isinstance(each, Store):
             yield each.buffer
         elif isinstance(each, Call):
-            called = routine(each.routine)
-            for name, view in zip(called.views, each.views, strict=True):
-                if name in called.writes:
-                    yield view.buffer
+            yield from (view.buffer for view in each.outputs)

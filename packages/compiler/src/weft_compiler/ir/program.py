@@ -25,11 +25,12 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Final, NamedTuple, Self, TypeAlias
 
 from weft_compiler.ir.expressions import Expr, Load, walk as parts
+from weft_tensor import errors
 from weft_tensor.dtypes import DType
 
 
@@ -210,23 +211,147 @@ class Check(Statement):
     message: str
 
 
+Input: TypeAlias = Load
+"""A view that a call reads: its first element."""
+Output: TypeAlias = Load
+"""A view that a call writes, and may read: its first element."""
+
+Views: TypeAlias = Mapping[str, tuple[DType, int]]
+"""The element type of each view, and the number of elements to the end of its buffer."""
+
+
+class OperandNames(NamedTuple):
+    """The names of a routine's operands, each in order.
+
+    Attributes:
+      views: the first elements of the memory that it accesses.
+      outputs: the views that it writes.
+      parameters: its sizes, strides and flags.
+      numbers: its integers that depend on loops.
+    """
+
+    views: tuple[str, ...]
+    outputs: tuple[str, ...]
+    parameters: tuple[str, ...]
+    numbers: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Call(Statement):
     """A call of a routine, such as a matrix product.
 
+    Each routine is a subclass (see `weft_compiler.routines`), whose fields are its operands. Fields
+    of the types `Input` and `Output` are views, those of `int` parameters, and those of `Expr`
+    numbers, which may depend on loops and contain no loads.
+
     Attributes:
-      routine: its name in `weft_compiler.routines`.
-      views: the first elements of the memory that it accesses, in its order.
-      parameters: its sizes and flags, by name.
-      numbers: integers that depend on loops, in its order; they contain no loads.
-      sizes: parameters that are known only at run time, at least 1; `parameters` has their maximum.
+      routine: the name of the routine.
+      sizes: parameters that are known only at run time, at least 1; their fields have the maximum.
     """
 
-    routine: str
-    views: tuple[Load, ...]
-    parameters: tuple[tuple[str, int], ...] = ()
-    numbers: tuple[Expr, ...] = ()
-    sizes: tuple[tuple[str, Expr], ...] = ()
+    routine: ClassVar[str] = ""
+
+    sizes: tuple[tuple[str, Expr], ...] = field(default=(), kw_only=True)
+
+    @classmethod
+    def bind(
+        cls,
+        views: Sequence[Load],
+        parameters: Sequence[tuple[str, int]],
+        numbers: Sequence[Expr] = (),
+        sizes: tuple[tuple[str, Expr], ...] = (),
+    ) -> Self:
+        """Return a call with operands in order, as its text has them.
+
+        Raises: InvalidArgumentError: the routine has other operands.
+        """
+        names = operand_names(cls)
+        counts = len(views), tuple([name for name, _ in parameters]), len(numbers)
+        if counts != (len(names.views), names.parameters, len(names.numbers)):
+            settings = [f"{name}=" for name in names.parameters]
+            form = ", ".join([*names.views, *settings, *(f"at {each}" for each in names.numbers)])
+            raise errors.InvalidArgumentError(f"{cls.routine} requires {cls.routine}({form})")
+        named = zip((*names.views, *names.numbers), (*views, *numbers), strict=True)
+        fields: dict[str, Any] = {**dict(named), **dict(parameters), "sizes": sizes}
+        return cls(**fields)
+
+    @property
+    def views(self) -> tuple[Load, ...]:
+        """All views."""
+        return tuple([getattr(self, name) for name in operand_names(type(self)).views])
+
+    @property
+    def outputs(self) -> tuple[Load, ...]:
+        """The views that the call writes."""
+        return tuple([getattr(self, name) for name in operand_names(type(self)).outputs])
+
+    @property
+    def parameters(self) -> tuple[tuple[str, int], ...]:
+        """All parameters by name."""
+        names = operand_names(type(self)).parameters
+        return tuple([(name, getattr(self, name)) for name in names])
+
+    @property
+    def numbers(self) -> tuple[Expr, ...]:
+        """All numbers."""
+        return tuple([getattr(self, name) for name in operand_names(type(self)).numbers])
+
+    @property
+    def reads_outputs(self) -> bool:
+        """True if the call adds to its outputs."""
+        return bool(getattr(self, "accumulate", 0))
+
+    @property
+    def symbolic_sizes(self) -> frozenset[str]:
+        """The parameters that may be known only at run time."""
+        return frozenset()
+
+    @property
+    def work(self) -> int:
+        """The number of multiplications."""
+        raise NotImplementedError
+
+    def spans(self, size: int) -> Mapping[str, int]:
+        """Return the number of elements that the call may access in each view.
+
+        Args:
+          size: bytes of an element.
+        """
+        raise NotImplementedError
+
+    def error(self, views: Views) -> str:
+        """Return the reason why the operands are invalid, or ""."""
+        raise NotImplementedError
+
+    def reference(self, *operands: Any) -> None:
+        """Compute the same with NumPy; `sizes` is empty.
+
+        Args:
+          operands: flat arrays that begin with the first element of each view, then the numbers.
+        """
+        raise NotImplementedError
+
+
+def operand_names(routine: type[Call]) -> OperandNames:
+    """Return the names of a routine's operands, by the annotations of its fields."""
+    if routine not in _OPERAND_NAMES:
+        _OPERAND_NAMES[routine] = _find_operand_names(routine)
+    return _OPERAND_NAMES[routine]
+
+
+def _find_operand_names(routine: type[Call]) -> OperandNames:
+    kinds = {each.name: each.type for each in fields(routine) if each.name != "sizes"}
+    unknown = {name for name, kind in kinds.items() if kind not in _OPERAND_TYPES}
+    assert not unknown, f"{routine.__name__}: operands of another type: {sorted(unknown)}"
+
+    def of(*types: str) -> tuple[str, ...]:
+        return tuple([name for name, kind in kinds.items() if kind in types])
+
+    return OperandNames(of("Input", "Output"), of("Output"), of("int"), of("Expr"))
+
+
+_OPERAND_NAMES: Final[dict[type[Call], OperandNames]] = {}
+_OPERAND_TYPES: Final = ("Input", "Output", "int", "Expr")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -281,8 +406,8 @@ def expressions(statement: Statement) -> tuple[Expr, ...]:
             return (value,)
         case Store(indices=indices, value=value):
             return (*indices, value)
-        case Call(views=views, numbers=numbers, sizes=sizes):
-            return (*views, *numbers, *[size for _, size in sizes])
+        case Call(sizes=sizes):
+            return (*statement.views, *statement.numbers, *[size for _, size in sizes])
     return ()
 
 

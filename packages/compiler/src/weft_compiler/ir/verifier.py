@@ -35,10 +35,10 @@ from weft_compiler.ir.program import (
     While,
     expressions,
     loads,
+    operand_names,
     walk as walk_statements,
 )
 from weft_compiler.ir.ranges import Range, affine, implied_ranges, range_of
-from weft_compiler.routines import routine
 from weft_graph.ir.scalar import PRIMITIVES, kind
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
@@ -282,18 +282,13 @@ def _verify_loaded_as_stored(store: Store, own: list[int], loop: For, scope: _Sc
 
 
 def _verify_call(call: Call, scope: _Scope) -> None:
-    found = routine(call.routine)
-    names = [name for name, _ in call.parameters]
-    if len(call.views) != len(found.views) or names != list(found.parameters):
-        _fail(call, f"{call.routine} requires {found.signature}")
-    if len(call.numbers) != len(found.numbers):
-        _fail(call, f"{call.routine} requires {found.signature}")
+    names = operand_names(type(call))
     for each in call.numbers:
         if each.dtype is not INDEX or any(isinstance(part, Load) for part in walk(each)):
             _fail(call, "an int64 that loads nothing was required as a number")
     views = {}
-    for name, view in zip(found.views, call.views, strict=True):
-        if name in found.writes and view.buffer not in scope.writable:
+    for name, view in zip(names.views, call.views, strict=True):
+        if name in names.outputs and view.buffer not in scope.writable:
             _fail(call, f"{view.buffer!r} is no output and not allocated here")
         buffer = scope.buffers[view.buffer]
         first = sum(
@@ -302,7 +297,7 @@ def _verify_call(call: Call, scope: _Scope) -> None:
         )
         views[name] = (buffer.dtype, buffer.size - first)
     _verify_sizes(call, scope)
-    wrong = found.wrong(views, dict(call.parameters))
+    wrong = call.error(views)
     if wrong:
         _fail(call, wrong)
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from weft_compiler.layouts import LINE, PANEL_BYTES
 from weft_compiler.lower.values import Value
-from weft_compiler.windows import LINE, PANEL_BYTES
 
 
 def packed(name: str, value: Value, matrix: Any) -> Value:

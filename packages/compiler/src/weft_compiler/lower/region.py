@@ -10,6 +10,7 @@ import numpy as np
 
 from weft_compiler.ir.expressions import Expr, apply, index, number, of_scalar, where
 from weft_compiler.ir.program import Program
+from weft_compiler.layouts import STATE
 from weft_compiler.lower.analysis import analyse, checks_beside, facts_of, memory_of
 from weft_compiler.lower.iteration import Path
 from weft_compiler.lower.origins import Fused, nodes_of, origins
@@ -32,7 +33,6 @@ from weft_compiler.lower.values import (
     computed,
 )
 from weft_compiler.lower.writer import write
-from weft_compiler.routines import STATE
 from weft_graph.ir.code_generators import FEW, Branches, RegionRequest
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.graph import Graph

@@ -11,9 +11,9 @@ reused, which costs almost nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -37,14 +37,6 @@ MIN_SIZE: Final = 2
 MAX_GROWTH: Final = 4
 """A program serves sizes up to this multiple of those it was derived from, rounded up to a power of
 2. Memory that is not touched costs nothing."""
-_VARIABLE_PARAMETERS: Final = {
-    "gemm": {"m", "k"},
-    "matmul_packed": {"m"},
-    "matmul_bytes": {"m"},
-    "matmul_pairs": {"m"},
-    "philox": {"blocks"},
-}
-"""Parameters that may be known only at run time: rows and the summed dimension of products."""
 
 
 def extract_numbers(program: Program) -> Numbers:
@@ -238,7 +230,7 @@ class _NumberCollector(_NumberVisitor):
 
     def call(self, of: Call) -> Call:
         self.numbers += [value for _, value in of.parameters]
-        return replace(of, parameters=tuple([(name, 0) for name, _ in of.parameters]))
+        return _with_parameters(of, {name: 0 for name, _ in of.parameters})
 
 
 class _NumberFiller(_NumberVisitor):
@@ -262,19 +254,20 @@ class _NumberFiller(_NumberVisitor):
     def call(self, of: Call) -> Call:
         lines = {name: next(self._next) for name, _ in of.parameters}
         varying = {name: line for name, line in lines.items() if line.slope}
-        known = dict(of.parameters)
-        # The BLAS function depends on strides and on which sizes are 1.
-        alone = 1 in (known.get("m"), known.get("n"))
-        if not varying.keys() <= _VARIABLE_PARAMETERS.get(of.routine, set()) or (
-            alone and "k" in varying
-        ):
+        if not varying.keys() <= of.symbolic_sizes:
             raise _NotPolymorphic
-        most = tuple([(name, int(line.at(self._most))) for name, line in lines.items()])
+        most = {name: int(line.at(self._most)) for name, line in lines.items()}
         sizes = tuple([(name, self._number(line)) for name, line in varying.items()])
-        return replace(of, parameters=most, sizes=sizes)
+        return replace(_with_parameters(of, most), sizes=sizes)
 
     def _number(self, line: Line) -> Expr:
         return plus(times(self._size, line.slope), int(line.offset))
+
+
+def _with_parameters(call: Call, parameters: Mapping[str, int]) -> Call:
+    """Return a call with other parameters."""
+    values: dict[str, Any] = dict(parameters)
+    return replace(call, **values)
 
 
 class _NumberMutator(Mutator):

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from weft_compiler.ir.expressions import Expr, apply, cast, index, number, where
 from weft_compiler.ir.program import Program, Store
+from weft_compiler.layouts import STATE
 from weft_compiler.lower.analysis import facts_of, memory_of
 from weft_compiler.lower.iteration import Effect, Emitter, LastValue, LoopBody, Path
 from weft_compiler.lower.loop_writer import Outside, write_loop
@@ -26,7 +27,6 @@ from weft_compiler.lower.registry import known_operands, require, rule_of, updat
 from weft_compiler.lower.tensor_lists import TensorListLowering
 from weft_compiler.lower.unique_rows import unique_rows, updates_of_rows
 from weft_compiler.lower.values import ScatterUpdate, Value, changed_if, chosen, computed
-from weft_compiler.routines import STATE
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op

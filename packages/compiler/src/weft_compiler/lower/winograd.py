@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from weft_compiler.ir.expressions import Expr, index
 from weft_compiler.ir.loops import Unique, load, nest
-from weft_compiler.ir.program import Allocate, Body, Buffer, Call, Statement
+from weft_compiler.ir.program import Allocate, Body, Buffer, Statement
+from weft_compiler.layouts import LINE, POINTS, TAPS, Windows, tile_of
 from weft_compiler.lower.panels import aligned
 from weft_compiler.lower.registry import Operation
 from weft_compiler.lower.values import Value, Written
-from weft_compiler.windows import LINE, POINTS, TAPS, filter_points, gradient_memory, tile_of
+from weft_compiler.routines.winograd import (
+    WinogradFilters,
+    WinogradGradient,
+    filter_points,
+    gradient_memory,
+)
 
 _LEAST: Final = 32
 """Number of channels and of filters from which tile transforms cost little of their savings."""
@@ -84,21 +90,20 @@ def points_of(w: Value) -> Value:
         def call(p: Expr) -> Body:
             first = [p, *[index(0)] * 4]
             views = load(given, w.shape, first), load(u, shape, first)
-            of = {"panels": 1, "channels": channels, "taps": taps}
-            return (Call("winograd_filters", views, tuple(of.items())),)
+            return (WinogradFilters(*views, panels=1, channels=channels, taps=taps),)
 
         return nest(unique, (panels,), call)
 
     return Value(name, w.dtype, shape, Written((w,), write))
 
 
-def gradient_by_points(op: Operation, x: Value, gradient: Value, of: Mapping[str, int]) -> Value:
+def gradient_by_points(op: Operation, x: Value, gradient: Value, of: Windows) -> Value:
     """Return the gradient with respect to the filters, (taps, taps, C, depth).
 
     Args:
       x: (N, H, W, C).
       gradient: with respect to the result, (N, H', W', depth).
-      of: the window parameters of the routine.
+      of: the windows of all images.
     """
 
     def write(unique: Unique, y: Buffer, *buffers: Buffer) -> Sequence[Statement]:
@@ -109,6 +114,6 @@ def gradient_by_points(op: Operation, x: Value, gradient: Value, of: Mapping[str
             load(sums, sums.shape, [index(0)]),
             load(y, op.shape(), [index(0)] * 4),
         )
-        return (Allocate(sums), Call("winograd_gradient", views, tuple(of.items())))
+        return (Allocate(sums), WinogradGradient(*views, **of.geometry))
 
     return Value(op.name, x.dtype, op.shape(), Written((x, gradient), write))

@@ -15,15 +15,17 @@ from typing import Any, Final
 import numpy as np
 
 from weft_compiler.blas import MISSING, addresses
-from weft_compiler.codegen import blas, generated
+from weft_compiler.codegen import blas
 from weft_compiler.codegen.call_nest import call_of, dtype_of, module_of_call, with_table
 from weft_compiler.codegen.interrupt_checks import Work, work_of
 from weft_compiler.codegen.kernel import INTERRUPTED, OUT_OF_BOUNDS
 from weft_compiler.codegen.module import ENTRY, Module, module_of
 from weft_compiler.codegen.options import Options
+from weft_compiler.codegen.routine import Library as RoutineLibrary, Routine
 from weft_compiler.codegen.sequence import sequence_of, symbol
 from weft_compiler.codegen.targets import Target, object_code, target_of
 from weft_compiler.codegen.threads import MOST, supported
+from weft_compiler.codegen.tiles import symbol as routine_symbol
 from weft_compiler.ir.canonical import canonical
 from weft_compiler.ir.pieces import Piece, pieces_of
 from weft_compiler.ir.program import FOR_KERNELS, Check, Program, walk
@@ -32,6 +34,7 @@ from weft_compiler.native.arena import ARENA, address_of, aligned
 from weft_compiler.native.entry import BUSY, Row, entry, readable, state_of
 from weft_compiler.native.linking import Library
 from weft_compiler.native.shared_objects import load_shared, name_of
+from weft_compiler.routines.registry import library_of, library_routines
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 
@@ -78,9 +81,9 @@ class Code:
         self._routines = []
         imports = {}
         for routine, dtype in module.routines:
-            library = _routines(generated.library(routine), dtype, target)
+            library = _routines(library_of(routine), dtype, target)
             self._routines.append(library)
-            name_in_code = generated.symbol(routine, dtype)
+            name_in_code = routine_symbol(routine, dtype)
             imports[name_in_code] = library.address(name_in_code)
         imports |= _blas(module.blas)
         imports |= {symbol(at): nest.address for at, nest in enumerate(self.nests)}
@@ -99,11 +102,12 @@ def _blas(functions: Sequence[str]) -> dict[str, int]:
 
 
 @functools.cache
-def _routines(library: str, dtype: DType, target: Target) -> Library:
+def _routines(library: RoutineLibrary, dtype: DType, target: Target) -> Library:
     """Return the routines of a type, which all programs share."""
-    text = generated.module_text(library, dtype, target)
-    names = [generated.symbol(each, dtype) for each in generated.routines(library)]
-    return load_shared(name_of(library, dtype), text, target, lambda image: Library(image, names))
+    text = library.text(dtype, target)
+    names = [routine_symbol(each, dtype) for each in library_routines(library)]
+    file = name_of(library.name, dtype)
+    return load_shared(file, text, target, lambda image: Library(image, names))
 
 
 class NativeProgram:
@@ -404,18 +408,18 @@ def _codes_of(
             codes.append(_code_of(piece.program, options, name, is_piece=True))
         else:
             called.append(with_table(piece, call, options))
-            codes.append(_code_of_call(call.routine, dtype_of(piece, call), options))
+            codes.append(_code_of_call(type(call), dtype_of(piece, call), options))
     return called, codes
 
 
-def _code_of_call(routine: str, dtype: DType, options: Options) -> Code:
+def _code_of_call(routine: type[Routine], dtype: DType, options: Options) -> Code:
     """Return the code that calls a routine with the sizes of a table."""
-    written = f"call {routine} of {dtype.name}\n{options!r}"
+    written = f"call {routine.routine} of {dtype.name}\n{options!r}"
     key = hashlib.sha256(written.encode()).hexdigest()
 
     def make() -> Code:
         module = module_of_call(routine, dtype, options)
-        return _linked(module, [], options, written, key, routine)
+        return _linked(module, [], options, written, key, routine.routine)
 
     code = shared_code(key, make)
     assert code is not None

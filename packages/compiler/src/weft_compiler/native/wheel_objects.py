@@ -9,9 +9,8 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
 
-from weft_compiler.codegen import generated, threads
+from weft_compiler.codegen import threads
 from weft_compiler.codegen.targets import host, object_code
 from weft_compiler.native import arena, entry
 from weft_compiler.native.shared_objects import (
@@ -22,16 +21,7 @@ from weft_compiler.native.shared_objects import (
     file_of,
     name_of,
 )
-from weft_tensor import dtypes
-
-_LIBRARIES: Final = (
-    ("matmul", dtypes.float32),
-    ("matmul", dtypes.float64),
-    ("conv", dtypes.float32),
-    ("matmul_bytes", dtypes.int8),
-    ("matmul_bytes", dtypes.uint8),
-    ("matmul_pairs", dtypes.bfloat16),
-)
+from weft_compiler.routines.registry import libraries
 
 
 def texts(level: Level) -> Iterator[tuple[str, str]]:
@@ -40,8 +30,9 @@ def texts(level: Level) -> Iterator[tuple[str, str]]:
     The function that enters programs is that of this version of Python.
     """
     target = level.target
-    for library, dtype in _LIBRARIES:
-        yield name_of(library, dtype), generated.module_text(library, dtype, target)
+    for library in libraries():
+        for dtype in library.in_wheel:
+            yield name_of(library.name, dtype), library.text(dtype, target)
     yield "arena", arena.text(target)
     yield "threads", threads.text(target)
     yield "entry", entry.text(target)

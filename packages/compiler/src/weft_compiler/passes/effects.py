@@ -23,9 +23,9 @@ from weft_compiler.ir.program import (
     While,
     bodies,
     expressions,
+    operand_names,
 )
 from weft_compiler.ir.ranges import affine
-from weft_compiler.routines import routine
 
 Access = tuple[Expr, ...] | None
 """The indices of an access, some of which may be `_ANY`; None if they are unknown."""
@@ -156,15 +156,15 @@ def _add_one(statement: Statement, effects: Effects, buffers: Buffers) -> None:
                 effects.reads.setdefault(buffer, []).append(indices)
         case Allocate(buffer=allocated):
             effects.defines.add(allocated.name)
-        case Call(routine=name, views=views, parameters=parameters):
-            called = routine(name)
-            for view, what in zip(views, called.views, strict=True):
+        case Call():
+            names = operand_names(type(statement))
+            for name, view in zip(names.views, statement.views, strict=True):
                 whole = buffers[view.buffer]
-                span = called.spans(dict(parameters), whole.dtype.size)[what]
-                accesses = effects.writes if what in called.writes else effects.reads
+                span = statement.spans(whole.dtype.size)[name]
+                accesses = effects.writes if name in names.outputs else effects.reads
                 touched = _view_access(view, whole, span)
                 accesses.setdefault(view.buffer, []).append(touched)
-                if what in called.writes and dict(parameters).get("accumulate"):
+                if name in names.outputs and statement.reads_outputs:
                     effects.reads.setdefault(view.buffer, []).append(touched)
         case Check() | While():
             effects.ends = True

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from math import ceil
 from typing import Final
 
-from weft_compiler.ir.expressions import Apply, Constant, Expr, Load, same, walk as parts
-from weft_compiler.ir.loops import num_iterations
+from weft_compiler.ir.expressions import Constant, Expr, same
 from weft_compiler.ir.mutator import with_body
 from weft_compiler.ir.names import used_names
 from weft_compiler.ir.program import (
@@ -24,18 +22,16 @@ from weft_compiler.ir.program import (
     Call,
     Check,
     For,
-    If,
     Let,
     Order,
     Program,
     Statement,
     Var,
     While,
-    bodies,
-    expressions,
     walk,
 )
 from weft_compiler.ir.ranges import affine
+from weft_compiler.ir.work import estimate_work
 from weft_compiler.passes.effects import (
     Buffers,
     Effects,
@@ -46,17 +42,13 @@ from weft_compiler.passes.effects import (
 )
 from weft_compiler.passes.framework import Context
 from weft_compiler.passes.scope import ScopedMutator
-from weft_compiler.routines import routine
 
 MIN_WORK: Final = 50_000
 """Minimal number of operations of a loop to divide among threads: some 10 us."""
-_UNKNOWN_TRIP_COUNT: Final = 16
 _SHORT_TRIP_COUNT: Final = 8
 """Trip count below which a loop divides badly among threads."""
 _MIN_WORK_RATIO: Final = 4
 """Minimal ratio of the work of a loop that is divided several times to `MIN_WORK`."""
-_PRODUCTS_PER_OPERATION: Final = 8
-"""Minimal number of multiplications that a routine computes in the time of an operation."""
 
 
 def parallelize_loops(program: Program, context: Context) -> Program:
@@ -193,22 +185,3 @@ def _has_private_scalars(body: Body, combines: bool) -> bool:
             if combined.setdefault(statement.name, statement.combine) != statement.combine:
                 return False
     return not used_names(body) & combined.keys()
-
-
-def estimate_work(statement: Statement) -> int:
-    """Return the approximate number of operations of a statement."""
-    own = sum(
-        isinstance(part, Apply | Load)
-        for expression in expressions(statement)
-        for part in parts(expression)
-    )
-    if isinstance(statement, Call):
-        return (
-            1
-            + routine(statement.routine).work(dict(statement.parameters)) // _PRODUCTS_PER_OPERATION
-        )
-    inner = sum(estimate_work(each) for body in bodies(statement) for each in body)
-    if isinstance(statement, For):
-        count = num_iterations(statement)
-        return (_UNKNOWN_TRIP_COUNT if count is None else ceil(count)) * (inner + 1)
-    return own + inner * (1 if isinstance(statement, If) else _UNKNOWN_TRIP_COUNT)

@@ -13,7 +13,7 @@ A loop-invariant matrix that is used transposed is transposed once before the lo
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -34,10 +34,11 @@ from weft_compiler.ir.program import (
     Store,
     While,
 )
+from weft_compiler.layouts import LINE
 from weft_compiler.passes.effects import Buffers, effects_of, interface_buffers, with_allocations
 from weft_compiler.passes.framework import Context
 from weft_compiler.passes.scope import ScopedMutator
-from weft_compiler.windows import LINE
+from weft_compiler.routines.gemm import Gemm, Matmul, Product
 
 _SMALL_WORK: Final = 10**6
 """Number of multiplications up to which OpenBLAS for AVX-512 does not pack."""
@@ -56,7 +57,7 @@ _MIN_FILLED: Final = 2 / 3
 
 
 def prefers_generated(
-    parameters: Mapping[str, int], size: int, vector_bytes: int, cache: int = _DEFAULT_CACHE
+    product: Product, size: int, vector_bytes: int, cache: int = _DEFAULT_CACHE
 ) -> bool:
     """Return True if `matmul` takes less time than `gemm`.
 
@@ -64,16 +65,15 @@ def prefers_generated(
     AVX-512 were not measured.
 
     Args:
-      parameters: the parameters of the product.
       size: bytes of an element.
       vector_bytes: of a register.
       cache: bytes of the L2 cache, which distinguishes the processors and how well BLAS does there.
     """
-    m, n, k = parameters["m"], parameters["n"], parameters["k"]
+    m, n, k = product.m, product.n, product.k
     if vector_bytes < LINE or not m or not n or not k:
         return False
     lanes = LINE // size
-    transposed_a, transposed_b = parameters["a_column"] != 1, parameters["b_column"] != 1
+    transposed_a, transposed_b = product.a_column != 1, product.b_column != 1
     if n <= 2 * lanes and (transposed_a or n < _MIN_FILLED * -(-n // lanes) * lanes):
         return False
     if m * n * k <= _SMALL_WORK:
@@ -119,12 +119,12 @@ class _ProductSelection(StatementMutator):
         self._context = context
 
     def rewrite_statement(self, statement: Statement) -> Statement | Body:
-        if isinstance(statement, Call) and statement.routine == "gemm":
-            parameters, dtype = dict(statement.parameters), statement.views[0].dtype
+        if isinstance(statement, Gemm):
             vector_bytes = self._context.vector_bytes
-            if prefers_generated(parameters, dtype.size, vector_bytes, l2_cache_bytes()):
-                self._context.applied(statement.views[2].buffer, "computed by generated code")
-                return replace(statement, routine="matmul")
+            size = statement.a.dtype.size
+            if prefers_generated(statement, size, vector_bytes, l2_cache_bytes()):
+                self._context.applied(statement.c.buffer, "computed by generated code")
+                return statement.convert(Matmul)
         return super().rewrite_statement(statement)
 
 
@@ -153,19 +153,18 @@ class _TransposeHoister(ScopedMutator):
         before: list[Statement] = []
 
         def transpose(call: Call) -> Call:
-            parameters = dict(call.parameters)
-            if not _is_transposed(call, parameters, buffers) or call.views[1].buffer in written:
+            if not isinstance(call, Gemm | Matmul) or not _is_transposed(call, buffers):
                 return call
-            a, b, c = call.views
+            b = call.b
+            if b.buffer in written:
+                return call
             if str(b) not in transposed:
                 name = self._names.new(f"{b.buffer}_transposed")
-                buffer = Buffer(name, b.dtype, (parameters["k"], parameters["n"]))
+                buffer = Buffer(name, b.dtype, (call.k, call.n))
                 before.extend(self._emit_transpose(b, buffer))
                 self.context.applied(b.buffer, "transposed before the loop")
                 transposed[str(b)] = Load(b.dtype, name, (index(0), index(0)))
-            parameters |= {"b_row": parameters["n"], "b_column": 1}
-            views = (a, transposed[str(b)], c)
-            return replace(call, views=views, parameters=tuple(parameters.items()))
+            return replace(call, b=transposed[str(b)], b_row=call.n, b_column=1)
 
         loop = _CallMutator(transpose).rewrite_bodies(loop)
         return tuple(before), loop
@@ -191,21 +190,16 @@ class _CallMutator(StatementMutator):
         return super().rewrite_statement(statement)
 
 
-def _is_transposed(call: Call, parameters: Mapping[str, int], buffers: Buffers) -> bool:
+def _is_transposed(call: Product, buffers: Buffers) -> bool:
     """Return True if the second operand of a product is the transpose of a whole matrix."""
-    if (
-        call.routine not in ("gemm", "matmul")
-        or call.sizes
-        or parameters["m"] < _MIN_TRANSPOSED_ROWS
-    ):
+    if call.sizes or call.m < _MIN_TRANSPOSED_ROWS:
         return False
-    b = call.views[1]
-    shape = buffers[b.buffer].shape if b.buffer in buffers else ()
+    shape = buffers[call.b.buffer].shape if call.b.buffer in buffers else ()
     return (
-        shape[-2:] == (parameters["n"], parameters["k"])
-        and (parameters["b_row"], parameters["b_column"]) == (1, parameters["k"])
-        and all(is_number(at, 0) for at in b.indices[-2:])
-        and all(isinstance(at, Constant) for at in b.indices[:-2])
+        shape[-2:] == (call.n, call.k)
+        and (call.b_row, call.b_column) == (1, call.k)
+        and all(is_number(at, 0) for at in call.b.indices[-2:])
+        and all(isinstance(at, Constant) for at in call.b.indices[:-2])
     )
 
 
@@ -228,10 +222,10 @@ class _Accumulation(ScopedMutator):
         users = _users(statements, buffers)
         removed: set[int] = set()
         for position, each in enumerate(statements):
-            if not isinstance(each, Call) or each.routine != "gemm":
+            if not isinstance(each, Gemm):
                 continue
-            product = each.views[2]
-            if product.buffer not in allocated or dict(each.parameters)["accumulate"]:
+            product = each.c
+            if product.buffer not in allocated or each.accumulate:
                 continue
             touching = users[product.buffer]
             if len(touching) != 2 or touching[0] != position:
@@ -240,9 +234,7 @@ class _Accumulation(ScopedMutator):
             total = _accumulation_target(statements[adder], product.buffer, buffers)
             if not total or any(position <= user < adder for user in users[total]):
                 continue
-            parameters = {**dict(each.parameters), "accumulate": 1}
-            views = (*each.views[:2], replace(product, buffer=total))
-            statements[position] = replace(each, views=views, parameters=tuple(parameters.items()))
+            statements[position] = replace(each, c=replace(product, buffer=total), accumulate=1)
             self.context.applied(product.buffer, "accumulated in %s by the product", total)
             removed.add(adder)
             users[total] = sorted({*users[total], position} - {adder})

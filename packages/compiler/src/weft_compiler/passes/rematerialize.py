@@ -39,9 +39,9 @@ from weft_compiler.ir.program import (
     Var,
     walk,
 )
+from weft_compiler.ir.work import estimate_work
 from weft_compiler.passes.effects import effects_of, interface_buffers, with_allocations
 from weft_compiler.passes.framework import Context
-from weft_compiler.passes.parallelize import estimate_work
 
 _MIN_BYTES: Final = 1 << 26
 """Minimal size of a rematerialized temporary, in bytes: keeping half as much takes less time."""

@@ -54,11 +54,11 @@ from weft_compiler.ir.program import (
     loads,
     walk,
 )
+from weft_compiler.ir.work import estimate_work
 from weft_compiler.passes.effects import Buffers, effects_of, interface_buffers
 from weft_compiler.passes.framework import Context
 from weft_compiler.passes.parallelize import (
     can_reorder,
-    estimate_work,
     has_disjoint_stores,
 )
 from weft_compiler.passes.scope import ScopedMutator

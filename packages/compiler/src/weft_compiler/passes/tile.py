@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from weft_compiler.ir.expressions import (
     INDEX,
@@ -56,6 +56,8 @@ from weft_compiler.passes.effects import (
 )
 from weft_compiler.passes.framework import Context
 from weft_compiler.passes.scope import ScopedMutator
+from weft_compiler.routines.bfloat16 import MatmulPairs
+from weft_compiler.routines.gemm import Gemm, Matmul
 
 T = TypeVar("T")
 
@@ -66,7 +68,7 @@ _TILE_BYTES: Final = 1 << 21
 cost more than the slower L3 cache."""
 _MIN_ROWS, _MAX_ROWS = 16, 256
 """Limits of the rows of a tile."""
-_PRODUCTS: Final = ("gemm", "matmul", "matmul_pairs")
+_PRODUCTS: Final = (Gemm, Matmul, MatmulPairs)
 
 
 def tile_rows(program: Program, context: Context) -> Program:
@@ -208,7 +210,7 @@ def _compatible_prefix(steps: Sequence[Sequence[_Step]]) -> list[_Step]:
 
 def _alternatives(statement: Statement, effects: Effects, buffers: Buffers) -> list[_Step]:
     """Return the ways in which a statement may be tiled, at least one."""
-    if isinstance(statement, Call) and statement.routine in _PRODUCTS and not statement.sizes:
+    if isinstance(statement, _PRODUCTS) and not statement.sizes:
         return _product_alternatives(statement, effects, buffers)
     rows = 0
     axes: dict[str, int] = {}
@@ -228,27 +230,28 @@ def _alternatives(statement: Statement, effects: Effects, buffers: Buffers) -> l
     return [_Step(statement, effects, rows, axes, 0)]
 
 
-def _product_alternatives(call: Call, effects: Effects, buffers: Buffers) -> list[_Step]:
+def _product_alternatives(
+    call: Gemm | Matmul | MatmulPairs, effects: Effects, buffers: Buffers
+) -> list[_Step]:
     """Return a product as a step by rows, and as one that sums over them."""
-    parameters, size = dict(call.parameters), call.views[0].dtype.size
-    m, n, k = parameters["m"], parameters["n"], parameters["k"]
+    m, n, k, size = call.m, call.n, call.k, call.a.dtype.size
     if len({view.buffer for view in call.views}) < len(call.views):
         return [_Step(call, effects, 0, {}, 0)]
     a, b, c = [_Matrix(view, buffers[view.buffer]) for view in call.views]
     steps = []
-    rows = {"a": a.rows(m, parameters["a_row"], k), "c": c.rows(m, parameters["c_row"], n)}
+    rows = {"a": a.rows(m, call.a_row, k), "c": c.rows(m, call.c_row, n)}
     if None not in rows.values():
         steps.append(_product_step(call, effects, m, rows, buffers, n * k * size))
-    if "b_row" not in parameters:  # rows are packed in pairs, which stay together
+    if isinstance(call, MatmulPairs):  # rows are packed in pairs, which stay together
         return steps or [_Step(call, effects, 0, {}, 0)]
-    terms = {"a": a.rows(k, parameters["a_column"], m), "b": b.rows(k, parameters["b_row"], n)}
-    if None not in terms.values() and c.is_whole(m, n, parameters["c_row"]):
+    terms = {"a": a.rows(k, call.a_column, m), "b": b.rows(k, call.b_row, n)}
+    if None not in terms.values() and c.is_whole(m, n, call.c_row):
         steps.append(_product_step(call, effects, k, terms, buffers, 2 * m * n * size))
     return steps or [_Step(call, effects, 0, {}, 0)]
 
 
 def _product_step(
-    call: Call,
+    call: Gemm | Matmul | MatmulPairs,
     effects: Effects,
     rows: int,
     axes_of_views: Mapping[str, int | None],
@@ -256,7 +259,7 @@ def _product_step(
     reread_bytes: int,
 ) -> _Step:
     parts = {name: axis for name, axis in axes_of_views.items() if axis is not None}
-    views = dict(zip("abc", call.views, strict=True))
+    views = {"a": call.a, "b": call.b, "c": call.c}
     axes = {
         views[name].buffer: axis
         for name, axis in parts.items()
@@ -372,10 +375,10 @@ def _emit_tiles(
         for each in between
     ]
     for step in group:
-        if isinstance(step.statement, Call):
-            if step.sums and not dict(step.statement.parameters)["accumulate"]:
-                before += _emit_zeros(unique, step.statement.views[2], buffers)
-            body.append(_tile_call(step, small, block, rows))
+        if isinstance(step.statement, _PRODUCTS):
+            if step.sums and not step.statement.reads_outputs:
+                before += _emit_zeros(unique, step.statement.c, buffers)
+            body.append(_tile_call(step, step.statement, small, block, rows))
         else:
             assert isinstance(step.statement, For)
             body.append(_tile_loop(step.statement, small, block, rows))
@@ -392,27 +395,28 @@ def _emit_zeros(unique: Unique, view: Load, buffers: Buffers) -> Body:
     return nest(unique, buffers[view.buffer].shape[-2:], store)
 
 
-def _tile_call(step: _Step, small: Mapping[str, int], block: Expr, rows: int) -> Call:
+def _tile_call(
+    step: _Step,
+    call: Gemm | Matmul | MatmulPairs,
+    small: Mapping[str, int],
+    block: Expr,
+    rows: int,
+) -> Call:
     """Return the product of a tile's rows, or their contribution to a sum over rows."""
-    call = step.statement
-    assert isinstance(call, Call)
-    parameters = {**dict(call.parameters), "k" if step.sums else "m": rows}
+    fields: dict[str, Any] = {"k" if step.sums else "m": rows}
     # For each operand with rows, its column stride.
     columns = {"a": "a_row", "b": "b_column"} if step.sums else {"a": "a_column", "c": "c_row"}
     if step.sums:
-        parameters["accumulate"] = 1
-    views = []
-    for view, name in zip(call.views, "abc", strict=True):
+        fields["accumulate"] = 1
+    for name, view in (("a", call.a), ("b", call.b), ("c", call.c)):
         axis = step.parts.get(name)
         if axis is not None and view.buffer not in small:
             first = plus(view.indices[axis], times(block, rows))
-            view = replace(view, indices=_with_item(view.indices, axis, first))
+            fields[name] = replace(view, indices=_with_item(view.indices, axis, first))
         if axis is not None and view.buffer in small and axis == len(view.indices) - 1:
-            parameters[columns[name]] = (
-                rows  # a row is a column of the buffer, which is narrower now
-            )
-        views.append(view)
-    return replace(call, views=tuple(views), parameters=tuple(parameters.items()))
+            # A row is a column of the buffer, which is narrower now.
+            fields[columns[name]] = rows
+    return replace(call, **fields)
 
 
 def _tile_loop(loop: For, small: Mapping[str, int], block: Expr, rows: int) -> For:

@@ -27,7 +27,7 @@ from weft_compiler.ir.expressions import (
 )
 from weft_compiler.ir.indices import clamped, minus, plus
 from weft_compiler.ir.loops import Unique, fill, load, nest
-from weft_compiler.ir.program import Allocate, Body, Buffer, Call, For, If, Let, Statement, Store
+from weft_compiler.ir.program import Allocate, Body, Buffer, For, If, Let, Statement, Store
 from weft_compiler.lower.panels import packed
 from weft_compiler.lower.precision import widened
 from weft_compiler.lower.registry import Operation, lowers, require
@@ -38,9 +38,9 @@ from weft_compiler.lower.rules.block_rnn import (
     results,
     sigmoid,
 )
-from weft_compiler.lower.rules.matmul import by_panels
 from weft_compiler.lower.rules.reduction import reduce
 from weft_compiler.lower.values import Elements, Requirement, Value, Written, computed, moved
+from weft_compiler.routines.gemm import Gemm, Matmul, MatmulPacked, Product
 from weft_graph.ir.constant_value import constant_value
 
 _GATES: Final = ("i", "cs", "f", "o", "ci", "co", "h")
@@ -116,9 +116,20 @@ def _product(
     m, n, k = sizes
     if not m * n * k:
         return ()
-    of = {"m": m, "n": n, "k": k, "a_row": a[0], "a_column": a[1], "b_row": b[0], "b_column": b[1]}
-    of |= {"c_row": n, "accumulate": int(adds)}
-    return (Call("gemm" if k > 1 and addresses() else "matmul", views, tuple(of.items())),)
+    routine: type[Product] = Gemm if k > 1 and addresses() else Matmul
+    call = routine(
+        *views,
+        m=m,
+        n=n,
+        k=k,
+        a_row=a[0],
+        a_column=a[1],
+        b_row=b[0],
+        b_column=b[1],
+        c_row=n,
+        accumulate=int(adds),
+    )
+    return (call,)
 
 
 class _Layer:
@@ -299,9 +310,8 @@ class _Forward(_Writer):
         k, n = (layer.depth, layer.width)[which], 4 * layer.width
         if self.weights:
             weights = self.load(self.weights[which], 0, 0, 0)
-            call = by_panels((a, weights, c), rows, n, k, a_row=k)
-            of = {**dict(call.parameters), "accumulate": which}
-            return (Call(call.routine, call.views, tuple(of.items())),)
+            call = MatmulPacked(a, weights, c, m=rows, n=n, k=k, a_row=k, c_row=n, accumulate=which)
+            return (call,)
         b = self.load(layer.w, which * layer.depth, 0)
         return _product((a, b, c), (rows, n, k), (k, 1), (n, 1), bool(which))
 

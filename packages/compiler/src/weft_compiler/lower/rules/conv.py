@@ -16,19 +16,21 @@ from typing import Final
 
 import numpy as np
 
-from weft_compiler.bf16_layout import PAIR, packed_pairs, pair_panels
 from weft_compiler.ir.expressions import Expr, apply, index, number, where
 from weft_compiler.ir.indices import clamped, flattened, inside, minus, plus, times, unflattened
 from weft_compiler.ir.loops import Unique, fill, load, nest
-from weft_compiler.ir.program import FOR_KERNELS, Body, Buffer, Call, If, Statement, Store
+from weft_compiler.ir.program import FOR_KERNELS, Body, Buffer, If, Statement, Store
+from weft_compiler.layouts import PAIR, PANEL, Windows, pair_panels, panel_columns
 from weft_compiler.lower.panels import aligned, packed
 from weft_compiler.lower.precision import NARROW, rounded, widened
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.matmul import sums_of
 from weft_compiler.lower.values import Requirement, Value, Written, computed, moved, reduced
 from weft_compiler.lower.winograd import Slides, fits, gradient_by_points, images_of, points_of
-from weft_compiler.routines import PANEL
-from weft_compiler.windows import panel_columns
+from weft_compiler.routines.bfloat16 import ConvFilterPairs, ConvPairs, PackPairs, pack_pairs
+from weft_compiler.routines.conv2d import Conv, ConvFilter
+from weft_compiler.routines.transpose import Transpose
+from weft_compiler.routines.winograd import Winograd
 from weft_graph.ir.node import Node
 from weft_graph.ops.windows import channel_axis, pairs, slide, spatial_axes
 from weft_tensor import dtypes
@@ -315,7 +317,7 @@ def _by_filter(op: Operation) -> Value:
     require(gradient.shape == expected, "shapes do not fit")
     in_pairs = x.dtype is dtypes.bfloat16
     if not (op.direct or in_pairs) and fits(x, _slides(axes), depth):
-        of = parameters_of(x, axes, depth, x.shape[0], axes[0].count)
+        of = windows_of(x, axes, depth, x.shape[0], axes[0].count)
         return _rounded(op, gradient_by_points(op, x, gradient, of))
 
     def write(unique: Unique, y: Buffer, *buffers: Buffer) -> Sequence[Statement]:
@@ -326,14 +328,14 @@ def _by_filter(op: Operation) -> Value:
         step = min(images, -(-FEW // math.prod(gradient.shape[1:3])))
 
         def call(first: Expr, count: int) -> Body:
-            views = [
+            images_view, gradient_view = (
                 load(buffer, of.shape, [first, index(0), index(0), index(0)])
                 for buffer, of in zip(buffers, (x, gradient), strict=True)
-            ]
+            )
             target = load(y, y.shape, [index(0)] * 4)
-            of = parameters_of(x, axes, depth, count, axes[0].count) | {"accumulate": 1}
-            routine = "conv_filter_pairs" if in_pairs else "conv_filter"
-            return (Call(routine, (*views, target), tuple(of.items())),)
+            windows = windows_of(x, axes, depth, count, axes[0].count)
+            routine = ConvFilterPairs if in_pairs else ConvFilter
+            return (routine(images_view, gradient_view, target, **windows.geometry, accumulate=1),)
 
         whole = images // step
         body = [*zeros, *nest(unique, (whole,), lambda i: call(times(i, step), step))]
@@ -346,8 +348,8 @@ def _by_filter(op: Operation) -> Value:
 
     def transpose(unique: Unique, y: Buffer, given: Buffer) -> Sequence[Statement]:
         views = load(given, transposed, [index(0)] * 4), load(y, op.shape(), [index(0)] * 4)
-        of = {"rows": depth, "columns": places, "x_row": places, "y_row": depth}
-        return (Call("transpose", views, tuple(of.items())),) if depth * places else ()
+        call = Transpose(*views, rows=depth, columns=places, x_row=places, y_row=depth)
+        return (call,) if depth * places else ()
 
     return _rounded(op, Value(op.name, dtype, op.shape(), Written((found,), transpose)))
 
@@ -386,8 +388,8 @@ def _packed(filters: Value, taps: Sequence[range], transposed: bool = False) -> 
         def call(p: Expr, i: Expr, j: Expr, count: int) -> Body:
             first = [*_tap(taps, i, j), times(p, columns), index(0)]
             views = load(given, filters.shape, first), load(y, shape, [p, i, j, *[index(0)] * 2])
-            of = {"rows": count, "columns": channels, "x_row": channels, "y_row": columns}
-            return (Call("transpose", views, tuple(of.items())),)
+            call = Transpose(*views, rows=count, columns=channels, x_row=channels, y_row=columns)
+            return (call,)
 
         whole, rest = divmod(depth, columns)
         body = nest(unique, (whole, *shape[1:3]), lambda p, i, j: call(p, i, j, columns))
@@ -424,7 +426,7 @@ def _packed_pairs(filters: Value, taps: Sequence[range], transposed: bool) -> Va
         array = filters.constant[np.ix_(*taps)]
         array = array.swapaxes(2, 3) if transposed else array
         found = aligned(shape, array.dtype)
-        found[...] = packed_pairs(array.reshape(-1, depth))
+        found[...] = pack_pairs(array.reshape(-1, depth))
         return Value(name, filters.dtype, shape, constant=found)
     if transposed and channels % PAIR:  # a pair would span two taps
         filters, transposed = _transposed(filters, taps), False
@@ -432,19 +434,19 @@ def _packed_pairs(filters: Value, taps: Sequence[range], transposed: bool) -> Va
     def write(unique: Unique, panels: Buffer, given: Buffer) -> Sequence[Statement]:
         first = [index(0)] * 4
 
-        def call(at: Sequence[Expr], to: Sequence[Expr], of: dict[str, int]) -> Body:
-            views = load(given, filters.shape, at), load(panels, shape, to)
-            return (Call("pack_pairs", views, tuple(of.items())),)
-
         if not transposed:
-            of = {"n": depth, "k": count * channels, "b_row": depth, "b_column": 1}
-            return call(first, first, of) if math.prod(filters.shape) else ()
+            views = load(given, filters.shape, first), load(panels, shape, first)
+            call = PackPairs(*views, n=depth, k=count * channels, b_row=depth, b_column=1)
+            return (call,) if math.prod(filters.shape) else ()
 
         def tap(columns: int, p: Expr, i: Expr, j: Expr) -> Body:
             places = _tap(taps, i, j)
             row = times(plus(times(i, len(taps[1])), j), channels // PAIR)
-            of = {"n": columns, "k": channels, "b_row": 1, "b_column": channels}
-            return call([*places, times(p, PANEL), index(0)], [p, row, *first[2:]], of)
+            views = (
+                load(given, filters.shape, [*places, times(p, PANEL), index(0)]),
+                load(panels, shape, [p, row, *first[2:]]),
+            )
+            return (PackPairs(*views, n=columns, k=channels, b_row=1, b_column=channels),)
 
         whole, rest = divmod(depth, PANEL)
         body = nest(unique, (whole, *map(len, taps)), partial(tap, PANEL))
@@ -474,11 +476,10 @@ def _convolved(
                 load(buffers[1], w.shape, [index(0)] * w.rank),
                 load(target, shape, [image, row, index(0), index(0)]),
             )
-            of = parameters_of(x, axes, depth, images, rows)
+            windows = windows_of(x, axes, depth, images, rows).geometry
             if in_pairs:
-                return (Call("conv_pairs", views, tuple(of.items()), (row,)),)
-            of |= {"packed": int(w.rank == 5)}
-            return (Call("conv", views, tuple(of.items()), (row,)),)
+                return (ConvPairs(*views, **windows, row=row),)
+            return (Conv(*views, **windows, packed=int(w.rank == 5), row=row),)
 
         return call_by_rows(unique, shape, axes, call)
 
@@ -511,8 +512,8 @@ def _by_points(
                 load(buffers[2], points.shape, [index(0)] * 5),
                 load(target, shape, first),
             )
-            of = parameters_of(x, axes, shape[3], images, shape[1])
-            return (Call("winograd", views, tuple(of.items()), (index(0),)),)
+            windows = windows_of(x, axes, shape[3], images, shape[1])
+            return (Winograd(*views, **windows.geometry, row=index(0)),)
 
         return call(index(0)) if images == shape[0] else nest(unique, shape[:1], call)
 
@@ -539,25 +540,23 @@ def call_by_rows(
     return nest(unique, shape[:1], lambda n: call(n, index(0), 1, y.count))
 
 
-def parameters_of(
-    x: Value, axes: Sequence[Axis], depth: int, images: int, rows: int
-) -> dict[str, int]:
-    """Return the window parameters of the routines."""
+def windows_of(x: Value, axes: Sequence[Axis], depth: int, images: int, rows: int) -> Windows:
+    """Return the windows that a call computes."""
     y, x_ = axes
-    return {
-        "images": images,
-        "rows": rows,
-        "width": x_.count,
-        "depth": depth,
-        "channels": x.shape[3],
-        "height": x.shape[1],
-        "breadth": x.shape[2],
-        "taps_y": y.taps,
-        "taps_x": x_.taps,
-        "stride_y": y.stride,
-        "stride_x": x_.stride,
-        "dilation_y": y.dilation,
-        "dilation_x": x_.dilation,
-        "before_y": y.before,
-        "before_x": x_.before,
-    }
+    return Windows(
+        images=images,
+        rows=rows,
+        width=x_.count,
+        depth=depth,
+        channels=x.shape[3],
+        height=x.shape[1],
+        breadth=x.shape[2],
+        taps_y=y.taps,
+        taps_x=x_.taps,
+        stride_y=y.stride,
+        stride_x=x_.stride,
+        dilation_y=y.dilation,
+        dilation_x=x_.dilation,
+        before_y=y.before,
+        before_x=x_.before,
+    )

@@ -21,7 +21,8 @@ import numpy as np
 from weft_compiler.ir.expressions import Expr, apply, cast, index, number, where
 from weft_compiler.ir.indices import clamped, inside, modulo, over, plus, times
 from weft_compiler.ir.loops import Unique, fill, load, nest
-from weft_compiler.ir.program import Allocate, Body, Buffer, Call, Statement
+from weft_compiler.ir.program import Allocate, Body, Buffer, Statement
+from weft_compiler.layouts import FOUR, PANEL
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.conv import (
     Axis,
@@ -29,11 +30,11 @@ from weft_compiler.lower.rules.conv import (
     axes_of,
     call_by_rows,
     channels_last,
-    parameters_of,
+    windows_of,
 )
 from weft_compiler.lower.rules.depthwise import MOST_TAPS
 from weft_compiler.lower.values import Value, Written, broadcast, computed, reduced
-from weft_compiler.routines import FOUR, PANEL, packed
+from weft_compiler.routines.int8 import ConvBytes, MatmulBytes, PackBytes, pack_bytes
 from weft_tensor import dtypes
 
 _FLIP: Final = 128
@@ -92,7 +93,7 @@ def _columns(b: Value) -> _Columns:
     shapes = (*lead, panels, -(-k // FOUR), PANEL, FOUR), (*lead, panels, PANEL)
     if b.constant is not None:
         signed = (b.constant.astype(np.int16) - less).astype(np.int8).reshape(-1, k, n)
-        made = [packed(matrix) for matrix in signed]
+        made = [pack_bytes(matrix) for matrix in signed]
         parts = [
             np.array([each[at] for each in made], dtype.numpy).reshape(shape)
             for at, (dtype, shape) in enumerate(
@@ -105,7 +106,6 @@ def _columns(b: Value) -> _Columns:
 
     def write(unique: Unique, target: Buffer, given: Buffer) -> Sequence[Statement]:
         own = Buffer(unique("sums"), dtypes.int32, (panels, PANEL))
-        of = {"n": n, "k": k, "b_row": n, "b_column": 1}
 
         def call(*at: Expr) -> Body:
             views = (
@@ -113,7 +113,7 @@ def _columns(b: Value) -> _Columns:
                 load(target, shapes[0], [*at, *[index(0)] * 4]),
                 load(own, own.shape, [index(0), index(0)]),
             )
-            return (Allocate(own), Call("pack_bytes", views, tuple(of.items())))
+            return (Allocate(own), PackBytes(*views, n=n, k=k, b_row=n, b_column=1))
 
         return nest(unique, lead, call)
 
@@ -187,7 +187,6 @@ def _product(name: str, a: Value, columns: _Columns, shape: Sequence[int]) -> Va
     m, k, n = *a.shape[-2:], columns.shape[-1]
     alone = math.prod(columns.shape[:-2]) == 1
     rows = m * math.prod(a.shape[:-2]) if alone else m
-    of = {"m": rows, "n": n, "k": k, "a_row": k, "c_row": n}
 
     def write(unique: Unique, c: Buffer, *given: Buffer) -> Sequence[Statement]:
         shapes = (a.shape, columns.panels.shape, columns.sums.shape, tuple(shape))
@@ -203,7 +202,7 @@ def _product(name: str, a: Value, columns: _Columns, shape: Sequence[int]) -> Va
                 )
                 for buffer, each, end in zip((*given, c), shapes, ends, strict=True)
             ]  # fmt: skip
-            return (Call("matmul_bytes", tuple(views), tuple(of.items())),)
+            return (MatmulBytes(*views, m=rows, n=n, k=k, a_row=k, c_row=n),)
 
         return call() if alone else nest(unique, shape[:-2], call)
 
@@ -261,7 +260,7 @@ def _conv(op: Operation) -> Value:
         x = _framed(x, axes, zero)
         axes = [Axis(a.count, a.taps, a.stride, a.dilation, 0) for a in axes]
     matrix = w.reshape(-1, depth)
-    panels, sums = packed(matrix)
+    panels, sums = pack_bytes(matrix)
     given = (
         x,
         Value(f"{op.name}_packed", dtypes.int8, panels.shape, constant=panels),
@@ -279,8 +278,8 @@ def _conv(op: Operation) -> Value:
                 load(buffers[2], sums.shape, [index(0)] * 2),
                 load(y, shape, [image, row, index(0), index(0)]),
             )
-            of = parameters_of(x, axes, depth, images, rows) | {"outside": outside or 0}
-            return (Call("conv_bytes", views, tuple(of.items()), (row,)),)
+            windows = windows_of(x, axes, depth, images, rows)
+            return (ConvBytes(*views, **windows.geometry, outside=outside or 0, row=row),)
 
         return call_by_rows(unique, shape, axes, call)
 

@@ -9,15 +9,17 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
-from weft_compiler.bf16_layout import packed_pairs, pair_panels
 from weft_compiler.blas import MISSING, addresses
-from weft_compiler.ir.expressions import Expr, Load, apply, index, number, where
+from weft_compiler.ir.expressions import Expr, apply, index, number, where
 from weft_compiler.ir.loops import Unique, fill, load, nest
-from weft_compiler.ir.program import Body, Buffer, Call, Statement
+from weft_compiler.ir.program import Body, Buffer, Statement
+from weft_compiler.layouts import pair_panels
 from weft_compiler.lower.panels import aligned, packed
 from weft_compiler.lower.precision import NARROW, widened
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.values import Reduction, Value, Written, broadcast, computed
+from weft_compiler.routines.bfloat16 import MatmulPairs, PackPairs, pack_pairs
+from weft_compiler.routines.gemm import Gemm, Matmul, MatmulPacked, Product, SmallMatmul
 from weft_graph.ir.node import Node
 from weft_tensor import dtypes
 from weft_tensor.shape import is_fully_defined
@@ -90,17 +92,6 @@ def product_of(
     if known and not transpose_a and shape[-1] > 1:  # a single column would leave lanes empty
         return _by_weights(name, a, b.constant.T if transpose_b else b.constant, b, shape)
     (m, n), k = shape[-2:], a.shape[-2 if transpose_a else -1]
-    sizes = {
-        "m": m,
-        "n": n,
-        "k": k,
-        "a_row": 1 if transpose_a else k,
-        "a_column": m if transpose_a else 1,
-        "b_row": 1 if transpose_b else n,
-        "b_column": k if transpose_b else 1,
-        "c_row": n,
-        "accumulate": 0,
-    }
 
     def write(unique: Unique, c: Buffer, *operands: Buffer) -> Sequence[Statement]:
         if not math.prod(shape):
@@ -108,9 +99,9 @@ def product_of(
         if not k:
             return fill(unique, c, number(0, c.dtype))
         # NumPy computes products of a column and a row without BLAS, each element by itself.
-        routine = "gemm" if k > 1 and addresses() else "matmul"
+        routine: type[Product] = Gemm if k > 1 and addresses() else Matmul
         if _are_small(a.shape, shape, transpose_a, transpose_b):
-            routine = "small_matmul"
+            routine = SmallMatmul
         matrices = list(zip((*operands, c), (a.shape, b.shape, shape), strict=True))
 
         def product(*at: Expr) -> Body:
@@ -118,7 +109,18 @@ def product_of(
                 load(buffer, each, [*broadcast(each[:-2], at), index(0), index(0)])
                 for buffer, each in matrices
             ]
-            return (Call(routine, tuple(views), tuple(sizes.items())),)
+            call = routine(
+                *views,
+                m=m,
+                n=n,
+                k=k,
+                a_row=1 if transpose_a else k,
+                a_column=m if transpose_a else 1,
+                b_row=1 if transpose_b else n,
+                b_column=k if transpose_b else 1,
+                c_row=n,
+            )
+            return (call,)
 
         return nest(unique, shape[:-2], product)
 
@@ -161,14 +163,8 @@ def _of_pairs(
         return computed(name, dtypes.float32, shape, lambda *_: number(0, dtypes.float32))
     panels = _panels(b, transpose_b)
     alone = not transpose_a and math.prod(b.shape[:-2]) == 1
-    of = {
-        "m": math.prod(shape[:-1]) if alone else m,
-        "n": n,
-        "k": k,
-        "a_row": 1 if transpose_a else k,
-        "a_column": m if transpose_a else 1,
-        "c_row": n,
-    }
+    rows = math.prod(shape[:-1]) if alone else m
+    a_row, a_column = (1, m) if transpose_a else (k, 1)
 
     def write(unique: Unique, c: Buffer, *operands: Buffer) -> Sequence[Statement]:
         given = list(zip(operands, (a, panels), (2, 4), strict=True))
@@ -180,7 +176,8 @@ def _of_pairs(
                 lead = broadcast(value.shape[:-end], at)
                 views.append(load(buffer, value.shape, [*lead, *[index(0)] * end]))
             views.append(load(c, shape, [*at, index(0), index(0)]))
-            return (Call("matmul_pairs", tuple(views), tuple(of.items())),)
+            call = MatmulPairs(*views, m=rows, n=n, k=k, a_row=a_row, a_column=a_column, c_row=n)
+            return (call,)
 
         return product() if alone else nest(unique, shape[:-2], product)
 
@@ -196,9 +193,9 @@ def _panels(b: Value, transposed: bool) -> Value:
         found = aligned(shape, whole.dtype)
         parts = found.reshape(-1, *shape[-4:])
         for at, matrix in enumerate(whole.reshape(-1, k, n)):
-            parts[at] = packed_pairs(matrix)
+            parts[at] = pack_pairs(matrix)
         return Value(f"{b.name}_pairs", b.dtype, shape, constant=found)
-    of = {"n": n, "k": k, "b_row": 1 if transposed else n, "b_column": k if transposed else 1}
+    b_row, b_column = (1, k) if transposed else (n, 1)
 
     def write(unique: Unique, panels: Buffer, given: Buffer) -> Sequence[Statement]:
         def call(*at: Expr) -> Body:
@@ -206,7 +203,7 @@ def _panels(b: Value, transposed: bool) -> Value:
                 load(given, b.shape, [*at, index(0), index(0)]),
                 load(panels, shape, [*at, *[index(0)] * 4]),
             )
-            return (Call("pack_pairs", views, tuple(of.items())),)
+            return (PackPairs(*views, n=n, k=k, b_row=b_row, b_column=b_column),)
 
         return nest(unique, lead, call)
 
@@ -255,15 +252,9 @@ def _by_weights(name: str, a: Value, matrix: Any, b: Value, shape: Sequence[int]
             load(weights, panels.shape, [index(0)] * 3),
             load(c, shape, [index(0)] * len(shape)),
         )
-        return (by_panels(views, m, n, k, a_row=k),)
+        return (MatmulPacked(*views, m=m, n=n, k=k, a_row=k, c_row=n),)
 
     return Value(name, a.dtype, tuple(shape), Written((a, panels), write))
-
-
-def by_panels(views: tuple[Load, Load, Load], m: int, n: int, k: int, a_row: int) -> Call:
-    """Return the call that multiplies with packed weights; rows of the result are contiguous."""
-    of = {"m": m, "n": n, "k": k, "a_row": a_row, "c_row": n, "accumulate": 0}
-    return Call("matmul_packed", views, tuple(of.items()))
 
 
 @lowers("Cross")

@@ -17,7 +17,6 @@ from weft_compiler.ir.program import (
     Assign,
     Body,
     Buffer,
-    Call,
     For,
     If,
     Let,
@@ -26,9 +25,10 @@ from weft_compiler.ir.program import (
     Var,
     While,
 )
+from weft_compiler.layouts import STATE
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.values import Requirement, Value, Written, computed, moved, reduced
-from weft_compiler.routines import STATE
+from weft_compiler.routines.philox import Philox
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
@@ -68,7 +68,7 @@ class _Stream:
 
         def write(unique: Unique, words: Buffer, state: Buffer) -> Sequence[Statement]:
             views = Load(dtype, words.name, (index(0),)), self.view(state)
-            return (Call("philox", views, (("blocks", blocks),)),)
+            return (Philox(*views, blocks=blocks),)
 
         size = blocks * _WORDS * (8 // dtype.size)
         return Value(f"{self._name}_words", dtype, (size,), Written((self.state,), write))
@@ -342,4 +342,4 @@ class _Again:
             Load(self._own.dtype, self._own.name, (index(0),)),
         )
         found = Load(self._block.dtype, self._block.name, (apply("floor_mod", at, index(size)),))
-        return (begins, Call("philox", views, (("blocks", 1),)), Let(word.name, found)), word
+        return (begins, Philox(*views, blocks=1), Let(word.name, found)), word

@@ -32,7 +32,6 @@ from weft_compiler.ir.program import (
     Assign,
     Body,
     Buffer,
-    Call,
     For,
     Let,
     Statement,
@@ -41,9 +40,9 @@ from weft_compiler.ir.program import (
 )
 from weft_compiler.lower.panels import packed
 from weft_compiler.lower.registry import Operation, lowers, require
-from weft_compiler.lower.rules.matmul import by_panels
 from weft_compiler.lower.values import Requirement, Value, Written, computed
-from weft_compiler.routines import packed as packed_bytes
+from weft_compiler.routines.gemm import Gemm, Matmul, MatmulPacked, Product
+from weft_compiler.routines.int8 import MatmulBytes, pack_bytes
 from weft_graph.ir.node import Node
 from weft_graph.ops.recurrent import GATES, LAYER
 from weft_tensor import dtypes
@@ -194,7 +193,7 @@ class _Bytes:
         k, gates = matrix.shape
         require(matrix.size > 0 and scale.size in (1, gates), "shapes do not fit")
         flip = _FLIP if weights.dtype is dtypes.uint8 else 0
-        panels, sums = packed_bytes((matrix.astype(np.int16) - flip).astype(np.int8))
+        panels, sums = pack_bytes((matrix.astype(np.int16) - flip).astype(np.int8))
         points = np.broadcast_to(zero - np.int32(flip), gates)
         less = sums.reshape(-1)[:gates] - np.int32(k) * points
 
@@ -336,12 +335,14 @@ class _Steps:
         a, c = (Load(each.dtype, each.name, (index(0),) * 2) for each in (state, sums))
         if matrix is not of.weights:
             b = self._load(matrix, [index(0)] * 3)
-            return (by_panels((a, b, c), m, n, k, a_row=k),)
+            return (MatmulPacked(a, b, c, m=m, n=n, k=k, a_row=k, c_row=n),)
         b = self._load(matrix, [index(of.at), index(0), index(low * of.width)])
-        apart = {"a_row": k, "a_column": 1, "b_row": of.weights.shape[2], "b_column": 1}
-        sizes = {"m": m, "n": n, "k": k, **apart, "c_row": n, "accumulate": 0}
-        routine = "gemm" if k > 1 and addresses() else "matmul"
-        return (Call(routine, (a, b, c), tuple(sizes.items())),)
+        routine: type[Product] = Gemm if k > 1 and addresses() else Matmul
+        b_row = of.weights.shape[2]
+        call = routine(
+            a, b, c, m=m, n=n, k=k, a_row=k, a_column=1, b_row=b_row, b_column=1, c_row=n
+        )
+        return (call,)
 
     def _product_of_bytes(self, weights: _Bytes) -> Body:
         """Emit the product of a dynamically quantized state, as ONNX `DynamicQuantizeLinear` does.
@@ -383,15 +384,14 @@ class _Steps:
         found += nest(self.unique, row, rounded)
         if weights.zeros is not None:
             found += self._row_totals()
-        of = {"m": row[0], "n": weights.less.shape[0], "k": row[1], "a_row": row[1]}
+        (m, k), n = row, weights.less.shape[0]
         views = (
             Load(dtypes.uint8, self.small.name, (index(0),) * 2),
             self._load(weights.panels, [index(0)] * 4),
             self._load(weights.sums, [index(0)] * 2),
             Load(dtypes.int32, self.sums[0].name, (index(0),) * 2),
         )
-        of["c_row"] = of["n"]
-        return (*found, Call("matmul_bytes", views, tuple(of.items())))
+        return (*found, MatmulBytes(*views, m=m, n=n, k=k, a_row=k, c_row=n))
 
     def _row_totals(self) -> Body:
         """Emit the sum of each row of a quantized state."""

@@ -89,9 +89,10 @@ from weft_compiler.passes.sparse_attention.zero_columns import (
     static_extent,
     uses_variable,
 )
+from weft_compiler.routines.gemm import Gemm, Matmul
 from weft_tensor import dtypes
 
-_PRODUCTS: Final = ("gemm", "matmul")
+_PRODUCTS: Final = (Gemm, Matmul)
 _MIN_COLUMNS: Final = 256
 """Minimal number of columns."""
 
@@ -264,11 +265,9 @@ class _AttentionLoop:
     def _find_softmax(self) -> Softmax | None:
         """Find the first softmax over the rows of a product."""
         products = {
-            each.views[2].buffer: dict(each.parameters)["n"]
+            each.c.buffer: each.n
             for each in self.loop.body
-            if isinstance(each, Call)
-            and each.routine in _PRODUCTS
-            and each.views[2].buffer in self.facts.local
+            if isinstance(each, _PRODUCTS) and each.c.buffer in self.facts.local
         }
         for each in self.loop.body:
             if isinstance(each, For):
@@ -310,10 +309,9 @@ class _AttentionLoop:
             is_aligned = affine(row) == {self.loop.variable: rows, user.variable: 1}
             require(is_aligned and not uses_variable(before, user.variable), _NOT_ALIGNED)
         else:
-            assert isinstance(user, Call)
-            of = dict(user.parameters)
-            rows = of["k"] if of["a_row"] == 1 else of["m"]
-            require(user.routine in _PRODUCTS, _NO_PRODUCT)
+            if not isinstance(user, _PRODUCTS):
+                raise MatchFailure(_NO_PRODUCT)
+            rows = user.k if user.a_row == 1 else user.m
             require(affine(row) == {self.loop.variable: rows}, _NOT_ALIGNED)
         require(rows and kept.rows % rows == 0, _NOT_ALIGNED)
         require(rows * static_extent(self.loop) <= kept.rows * kept.blocks, _NOT_ALIGNED)
@@ -342,34 +340,33 @@ class _AttentionLoop:
         touched = {view.buffer for view in call.views} & (self.facts.sparse)
         if not touched and not self._fills_columns(call):
             return call
-        require(call.routine in _PRODUCTS and not call.sizes, _NO_PRODUCT)
-        a, b, c = call.views
-        of = dict(call.parameters)
-        self._require_bounded(b, (of["k"], of["b_row"]), (of["n"], of["b_column"]))
+        if not isinstance(call, _PRODUCTS) or call.sizes:
+            raise MatchFailure(_NO_PRODUCT)
+        a = call.a
+        self._require_bounded(call.b, (call.k, call.b_row), (call.n, call.b_column))
         if not touched:
-            is_plain = not of["accumulate"] and (of["a_column"], of["b_row"]) == (1, 1)
-            require(is_plain and of["c_row"] == of["n"], "the scores are not rows of q times k")
-            require(of["k"] <= MAX_DEPTH, "the vectors are too long to bound rounding errors")
-            self._require_bounded(a, (of["m"], of["a_row"]), (of["k"], 1))
-            self.facts.partial.add(c.buffer)
+            is_plain = not call.accumulate and (call.a_column, call.b_row) == (1, 1)
+            require(is_plain and call.c_row == call.n, "the scores are not rows of q times k")
+            require(call.k <= MAX_DEPTH, "the vectors are too long to bound rounding errors")
+            self._require_bounded(a, (call.m, call.a_row), (call.k, 1))
+            self.facts.partial.add(call.c.buffer)
             return self._limit(call, "n")
         is_first = touched == {a.buffer} and a.buffer in self.facts.zero
         require(is_first and is_number(a.indices[-1], 0), _NOT_FIRST)
-        if (of["a_row"], of["a_column"]) == (self.facts.num_columns, 1):
-            require(of["k"] == self.facts.num_columns, _NOT_FIRST)
+        if (call.a_row, call.a_column) == (self.facts.num_columns, 1):
+            require(call.k == self.facts.num_columns, _NOT_FIRST)
             return self._limit(call, "k")
-        is_transposed = (of["a_row"], of["a_column"]) == (1, self.facts.num_columns)
-        require(is_transposed and of["m"] == self.facts.num_columns, _NOT_FIRST)
-        require(of["accumulate"], "a product of transposed probabilities does not accumulate")
+        is_transposed = (call.a_row, call.a_column) == (1, self.facts.num_columns)
+        require(is_transposed and call.m == self.facts.num_columns, _NOT_FIRST)
+        require(call.accumulate, "a product of transposed probabilities does not accumulate")
         return self._limit(call, "m")
 
     def _fills_columns(self, call: Call) -> bool:
         """Return True if a product computes the counted columns, for the block alone."""
-        if call.routine not in _PRODUCTS:
-            return False
         return (
-            call.views[2].buffer in self.facts.local
-            and dict(call.parameters)["n"] == self.facts.num_columns
+            isinstance(call, _PRODUCTS)
+            and call.c.buffer in self.facts.local
+            and call.n == self.facts.num_columns
         )
 
     def _limit(self, call: Call, size: str) -> Call:
@@ -483,9 +480,9 @@ class _AttentionLoop:
             call = next(
                 each
                 for each in self.loop.body
-                if isinstance(each, Call) and each.views[2].buffer == self.facts.softmax.scores
+                if isinstance(each, _PRODUCTS) and each.c.buffer == self.facts.softmax.scores
             )
-            q, k = [lengths[view.buffer] for view in call.views[:2]]
+            q, k = [lengths[view.buffer] for view in (call.a, call.b)]
             limit = number(MAX_SCORE**2 * (1 - 64 * ROUNDING), q.dtype)
             condition = apply("bit_and", condition, apply("less", apply("mul", q, k), limit))
         return condition, tuple(inside)

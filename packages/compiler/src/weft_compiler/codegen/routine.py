@@ -1,0 +1,210 @@
+"""Base of all routines: the part of a call that concerns threads and machine code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import ClassVar, Final, NamedTuple, Protocol
+
+from weft_compiler.codegen.targets import Target
+from weft_compiler.codegen.tiles import symbol
+from weft_compiler.codegen.writer import Loops, Writer
+from weft_compiler.ir.program import Call, operand_names
+from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
+
+FLOATS: Final = (dtypes.float32, dtypes.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A module of generated routines, which all programs share.
+
+    The code needs no other library and is position-independent, so it links on any machine with its
+    processor.
+
+    Attributes:
+      name: in the names of its objects.
+      text: returns the module of a type for a processor.
+      in_wheel: the types whose objects the wheel has; others are compiled when they are used.
+    """
+
+    name: str
+    text: Callable[[DType, Target], str]
+    in_wheel: tuple[DType, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The split of a call into parts, each for one thread at a time.
+
+    Attributes:
+      size: the parameter that is smaller for a part; "" for a range of `Routine.num_places`.
+      count: its value for the whole call.
+      unit: parts have a multiple of this many.
+      steps: for views by position, the elements to advance for each unit of `size`.
+      rows: True if the call's number, the first row, advances too.
+      chunks: the maximal number of chunks of each thread's part.
+      least: a remainder of at least this size is a part; a smaller one belongs to the last part.
+    """
+
+    size: str
+    count: int
+    unit: int
+    steps: Mapping[int, int]
+    rows: bool = False
+    chunks: int = 2
+    least: int = 1
+
+    @property
+    def units(self) -> int:
+        """The maximal number of parts."""
+        whole, left = divmod(self.count, self.unit)
+        return whole + (left >= self.least)
+
+
+class Operands(NamedTuple):
+    """The operands of a call in LLVM.
+
+    Attributes:
+      dtype: the element type of the first view.
+      views: the addresses of the views.
+      sizes: parameters that differ from the fields: those known only at run time.
+      numbers: the numbers.
+      places: the range of places to compute, if not all.
+    """
+
+    dtype: DType
+    views: Sequence[str]
+    sizes: Mapping[str, str] = MappingProxyType({})
+    numbers: Sequence[str] = ()
+    places: tuple[str, str] | None = None
+
+
+class CallWriter(Protocol):
+    """The writer of the function that contains a call."""
+
+    w: Writer
+
+    @property
+    def target(self) -> Target:
+        """The processor."""
+
+    def workspace(self) -> str:
+        """Return the address of this thread's workspace."""
+
+    def declare(self, routine: type[Routine], dtype: DType) -> None:
+        """Declare a routine of a library."""
+
+    def require_blas(self, function: str) -> None:
+        """Declare a BLAS function."""
+
+    def define(self, name: str, text: Callable[[], str]) -> None:
+        """Define a function in the module unless it is defined already."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Routine(Call):
+    """A call of a routine that has machine code.
+
+    By default a routine is a function of a library, which takes pointers to the views, then the
+    parameters and numbers, a range of places if the routine is split by them, and a workspace.
+
+    Attributes:
+      dtypes: the element types of the first view for which there is machine code.
+      library: the library with the routine; None if it has another kind of code.
+      uses_blas: True if the code calls BLAS, which may have threads of its own.
+      is_split_by_places: True if a call can compute a range of `num_places` elements or channels.
+      speed: multiplications in the time of one in float32.
+    """
+
+    dtypes: ClassVar[tuple[DType, ...]] = ()
+    library: ClassVar[Library | None] = None
+    uses_blas: ClassVar[bool] = False
+    is_split_by_places: ClassVar[bool] = False
+    speed: ClassVar[int] = 1
+
+    @property
+    def num_places(self) -> int:
+        """The elements or channels that calls can compute separately; 0 if there are none."""
+        return 0
+
+    def split(self) -> Cut | None:
+        """Return the finest reasonable split among threads; None if it cannot be split."""
+        return None
+
+    def workspace_bytes(self, dtype: DType, target: Target) -> int:
+        """Return the size of the workspace."""
+        return 0
+
+    def emit(self, to: CallWriter, given: Operands) -> None:
+        """Emit the call."""
+        to.declare(type(self), given.dtype)
+        numbers = [given.sizes.get(name, str(value)) for name, value in self.parameters]
+        numbers += given.numbers
+        if self.is_split_by_places:
+            numbers += given.places or ("0", str(self.num_places))
+        call_function(to.w, type(self), given.dtype, given.views, numbers, to.workspace())
+
+    # ------------------------------------------------------------------- calls with a table
+
+    def has_table(self, dtype: DType) -> bool:
+        """Return True if one function can make the calls of all sizes, which a table holds."""
+        return self.library is not None and dtype in self.dtypes
+
+    def table(self) -> Mapping[str, int]:
+        """Return the arguments that the table holds, by name."""
+        return dict(self.parameters)
+
+    @classmethod
+    def table_names(cls) -> tuple[str, ...]:
+        """Return the names of these arguments."""
+        return operand_names(cls).parameters
+
+    @classmethod
+    def emit_from_table(
+        cls,
+        w: Loops,
+        dtype: DType,
+        views: Sequence[str],
+        arguments: Sequence[str],
+        places: tuple[str, str],
+        workspace: Callable[[], str],
+    ) -> None:
+        """Emit a call whose arguments are known only at run time.
+
+        Args:
+          arguments: those of `table`, then the numbers.
+          places: the range of places to compute, for routines that are split by them.
+          workspace: returns the address of the workspace.
+        """
+        given = [*arguments, *(places if cls.is_split_by_places else ())]
+        call_function(w, cls, dtype, views, given, workspace())
+
+    @classmethod
+    def functions(cls, dtype: DType) -> tuple[str, ...]:
+        """Return the BLAS functions that `emit_from_table` calls."""
+        return ()
+
+    @classmethod
+    def declaration(cls, dtype: DType) -> str:
+        """Return the LLVM declaration of the function in the library."""
+        names = operand_names(cls)
+        count = len(names.parameters) + len(names.numbers) + 2 * cls.is_split_by_places
+        kinds = ", ".join(["ptr"] * len(names.views) + ["i64"] * count)
+        return f"declare void @{symbol(cls.routine, dtype)}({kinds}, ptr)"
+
+
+def call_function(
+    w: Writer,
+    routine: type[Routine],
+    dtype: DType,
+    views: Sequence[str],
+    numbers: Sequence[str],
+    workspace: str,
+) -> None:
+    """Emit a call of a function of a library."""
+    given = [*(f"ptr {view}" for view in views), *(f"i64 {number}" for number in numbers)]
+    function = symbol(routine.routine, dtype)
+    w.do(f"call void @{function}({', '.join(given)}, ptr {workspace})")

@@ -1,0 +1,30 @@
+"""Estimates of the number of operations of statements."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Final
+
+from weft_compiler.ir.expressions import Apply, Load, walk as parts
+from weft_compiler.ir.loops import num_iterations
+from weft_compiler.ir.program import Call, For, If, Statement, bodies, expressions
+
+_UNKNOWN_TRIP_COUNT: Final = 16
+_PRODUCTS_PER_OPERATION: Final = 8
+"""Minimal number of multiplications that a routine computes in the time of an operation."""
+
+
+def estimate_work(statement: Statement) -> int:
+    """Return the approximate number of operations of a statement."""
+    if isinstance(statement, Call):
+        return 1 + statement.work // _PRODUCTS_PER_OPERATION
+    own = sum(
+        isinstance(part, Apply | Load)
+        for expression in expressions(statement)
+        for part in parts(expression)
+    )
+    inner = sum(estimate_work(each) for body in bodies(statement) for each in body)
+    if isinstance(statement, For):
+        count = num_iterations(statement)
+        return (_UNKNOWN_TRIP_COUNT if count is None else ceil(count)) * (inner + 1)
+    return own + inner * (1 if isinstance(statement, If) else _UNKNOWN_TRIP_COUNT)

@@ -1,0 +1,1 @@
+"""The routines that programs call, a module for each family."""

@@ -1,0 +1,157 @@
+"""Convolutions of images, channels last, and their gradients by the filters.
+
+The products are those of windows (im2col) and filters; see `weft_compiler.codegen.conv`.
+`weft_compiler.routines.selection` chooses between them and Winograd's algorithm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from weft_compiler.codegen import conv
+from weft_compiler.codegen.parallel_split import LINES, split_windows
+from weft_compiler.codegen.routine import FLOATS, Cut, Library, Routine
+from weft_compiler.codegen.targets import Target
+from weft_compiler.ir.expressions import Expr
+from weft_compiler.ir.program import Input, Output, Views
+from weft_compiler.layouts import PANEL_BYTES, WINDOWS, Windows
+from weft_compiler.routines.operands import span_error, type_error
+from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
+
+CONV_LIBRARY: Final = Library("conv", conv.module_text, (dtypes.float32,))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WindowRoutine(Windows, Routine):
+    """A routine over the windows of images."""
+
+    @property
+    def work(self) -> int:
+        return self.num_results * self.window_size
+
+
+def windows_error(of: Windows) -> str:
+    """Return the error of window parameters, or ""."""
+    sizes = of.geometry
+    if min(size for name, size in sizes.items() if not name.startswith("before")) < 0:
+        return "sizes of at least 0 were required"
+    if min(sizes[name] for name in WINDOWS[:-2] if name != "images") < 1:
+        return "sizes of at least 1 were required"
+    return ""
+
+
+def im2col(x: Any, of: Windows, row: int, outside: int = 0) -> Any:
+    """Return all windows as rows of a matrix, in rows of windows from `row` on."""
+    images = x[: of.num_elements].reshape(of.images, of.height, of.breadth, of.channels)
+    rows, columns = row + np.arange(of.rows), np.arange(of.width)
+    y = rows[:, None] * of.stride_y + np.arange(of.taps_y) * of.dilation_y - of.before_y
+    x_ = columns[:, None] * of.stride_x + np.arange(of.taps_x) * of.dilation_x - of.before_x
+    y, x_ = y[:, None, :, None], x_[None, :, None, :]
+    inside = (y >= 0) & (y < of.height) & (x_ >= 0) & (x_ < of.breadth)
+    near = images[:, np.clip(y, 0, of.height - 1), np.clip(x_, 0, of.breadth - 1)]
+    windows = np.where(inside[..., None], near, outside)
+    return windows.reshape(of.num_windows, of.window_size).astype(x.dtype)
+
+
+def convolve(of: Windows, x: Any, w: Any, y: Any, row: int, is_packed: bool) -> None:
+    """Store the products of windows and filters."""
+    size = of.window_size
+    columns = PANEL_BYTES // x.itemsize if is_packed else of.depth
+    panels = -(-of.depth // columns)
+    filters = w[: panels * size * columns].reshape(panels, size, columns).swapaxes(0, 1)
+    filters = filters.reshape(size, -1)[:, : of.depth]
+    y[: of.num_results].reshape(-1, of.depth)[...] = im2col(x, of, row) @ filters
+
+
+def convolve_by_filter(of: Windows, x: Any, g: Any, y: Any, accumulate: int = 0) -> None:
+    """Store the product of the transpose of g and windows, or add it to y."""
+    gradient = g[: of.num_results].reshape(-1, of.depth)
+    result = y[: of.depth * of.window_size].reshape(of.depth, -1)
+    result[...] = gradient.T @ im2col(x, of, 0) + (result if accumulate else 0)
+
+
+def filter_spans(of: Windows) -> Mapping[str, int]:
+    """Return the number of elements that a gradient by the filters may access in each view."""
+    return {"x": of.num_elements, "g": of.num_results, "y": of.depth * of.window_size}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Conv(WindowRoutine):
+    """Stores the products of the windows of x, in rows from `row` on, and the filters w in y.
+
+    y is (images, rows, width, depth). Filters are panels if `packed`, (panels, taps_y, taps_x,
+    channels, columns), else (taps_y, taps_x, channels, depth).
+    """
+
+    x: Input
+    w: Input
+    y: Output
+    _: KW_ONLY
+    packed: int
+    row: Expr
+
+    routine: ClassVar[str] = "conv"
+    dtypes: ClassVar[tuple[DType, ...]] = FLOATS
+    library: ClassVar[Library | None] = CONV_LIBRARY
+
+    def spans(self, size: int) -> Mapping[str, int]:
+        columns = PANEL_BYTES // size
+        depth = -(-self.depth // columns) * columns if self.packed else self.depth
+        return {"x": self.num_elements, "w": depth * self.window_size, "y": self.num_results}
+
+    def error(self, views: Views) -> str:
+        wrong = type_error(views) or windows_error(self)
+        return wrong or span_error(views, self.spans(views["x"][0].size))
+
+    def reference(self, x: Any, w: Any, y: Any, row: int) -> None:
+        convolve(self, x, w, y, row, bool(self.packed))
+
+    def split(self) -> Cut:
+        return split_windows(self, result=2)
+
+    def workspace_bytes(self, dtype: DType, target: Target) -> int:
+        return conv.conv_workspace(dtype, target, self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ConvFilter(WindowRoutine):
+    """Stores the product of the transpose of g and the windows of x in y, or adds it to y.
+
+    g is (images, rows, width, depth), and y is (depth, taps_y, taps_x, channels).
+    """
+
+    x: Input
+    g: Input
+    y: Output
+    _: KW_ONLY
+    accumulate: int
+
+    routine: ClassVar[str] = "conv_filter"
+    dtypes: ClassVar[tuple[DType, ...]] = FLOATS
+    library: ClassVar[Library | None] = CONV_LIBRARY
+    is_split_by_places: ClassVar[bool] = True
+
+    @property
+    def num_places(self) -> int:
+        return self.window_size
+
+    def spans(self, size: int) -> Mapping[str, int]:
+        return filter_spans(self)
+
+    def error(self, views: Views) -> str:
+        wrong = type_error(views) or windows_error(self)
+        return wrong or span_error(views, filter_spans(self))
+
+    def reference(self, x: Any, g: Any, y: Any) -> None:
+        convolve_by_filter(self, x, g, y, self.accumulate)
+
+    def split(self) -> Cut:
+        return Cut("", self.num_places, LINES * 2, {})
+
+    def workspace_bytes(self, dtype: DType, target: Target) -> int:
+        return conv.filter_workspace(dtype, target, self)

@@ -1,0 +1,35 @@
+"""Operands of routines: matrices in flat memory, and checks that several families share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from weft_compiler.ir.program import Views
+
+
+def matrix(view: Any, rows: int, columns: int, row: int, column: int) -> Any:
+    """Return a view of a matrix in flat memory, with strides in elements."""
+    size = view.itemsize
+    return np.lib.stride_tricks.as_strided(view, (rows, columns), (row * size, column * size))
+
+
+def matrix_span(rows: int, columns: int, row: int, column: int) -> int:
+    """Return the number of elements that a matrix spans."""
+    return (rows - 1) * row + (columns - 1) * column + 1 if rows and columns else 0
+
+
+def span_error(views: Views, spans: Mapping[str, int]) -> str:
+    """Return an error if a view has fewer elements than a routine accesses, or ""."""
+    for name, needed in spans.items():
+        if needed > views[name][1]:
+            return f"{name} needs {needed} elements, and there are {views[name][1]}"
+    return ""
+
+
+def type_error(views: Views) -> str:
+    """Return an error if views have several element types, or ""."""
+    one = len({dtype for dtype, _ in views.values()}) == 1
+    return "" if one else "elements of one type were required"
