@@ -16,7 +16,6 @@ from weft_testing.gpu_programs import registers, run_on_host
 import weft as wf
 from weft_compiler.ahead.compiled import compile_program
 from weft_compiler.ahead.header import parameters
-from weft_compiler.ahead.lowering import without_blas
 from weft_compiler.ahead.targets import options_of
 from weft_compiler.codegen.targets import host
 from weft_compiler.gpu import launches, split_reductions
@@ -30,6 +29,7 @@ from weft_compiler.lower.region import lower, unsupported_reason
 from weft_compiler.lower.registry import Unsupported
 from weft_compiler.native.program import load
 from weft_compiler.passes.pipeline import optimize
+from weft_compiler.passes.select_routines import without_blas
 from weft_graph.ir.builder import create
 from weft_graph.ir.code_generators import RegionRequest
 from weft_graph.ir.node import Node, Output

@@ -16,9 +16,12 @@ from weft_compiler.ir.parser import parse
 from weft_compiler.ir.program import Program
 from weft_compiler.ir.verifier import verify
 from weft_compiler.native.program import load
-from weft_compiler.passes import products
+from weft_compiler.passes.accumulate import accumulate_in_place
 from weft_compiler.passes.framework import Context
-from weft_compiler.passes.products import accumulate_in_place, prefers_generated, select_products
+from weft_compiler.passes.hoist_transposes import hoist_transposes
+from weft_compiler.passes.select_routines import select_routines
+from weft_compiler.routines import selection
+from weft_compiler.routines.selection import generated_reason
 
 PRODUCT = """
 program product(x: float32[24, 40], g: float32[24, 50]) -> (update s: float32[40, 50]):
@@ -105,7 +108,7 @@ def test_other_uses_of_a_product_keep_it(rest: str) -> None:
 
 def test_a_matrix_that_stays_is_transposed_before_the_loop_once() -> None:
     before = program(LOOP.format(b="w[1, 0, 0]", m=8))
-    after = select_products(before, Context(vector_bytes=64))
+    after = hoist_transposes(before, Context(vector_bytes=64))
     text = str(after)
     assert text.count("_transposed_2: float32[20, 20]") == 1
     assert text.count("b_row=20, b_column=1") == 2
@@ -117,24 +120,23 @@ def test_a_matrix_that_stays_is_transposed_before_the_loop_once() -> None:
 def test_what_changes_or_is_used_by_few_rows_is_not(b: str, m: int) -> None:
     """v is stored to in each turn."""
     before = program(LOOP.format(b=b, m=m))
-    assert "transposed" not in str(select_products(before, Context(vector_bytes=64)))
+    assert "transposed" not in str(hoist_transposes(before, Context(vector_bytes=64)))
 
 
 def test_processors_with_narrower_registers_keep_their_products() -> None:
     before = program(LOOP.format(b="w[1, 0, 0]", m=8))
     for cpu in ("x86-64-v3", "x86-64-v2"):
-        assert (
-            select_products(before, Context(vector_bytes=target_of(Options(cpu=cpu)).vector_bytes))
-            is before
-        )
+        context = Context(vector_bytes=target_of(Options(cpu=cpu)).vector_bytes)
+        assert hoist_transposes(before, context) is before
+        assert select_routines(before, context) is before
 
 
 def test_products_are_chosen_by_their_sizes() -> None:
     def generated(m: int, n: int, k: int, size: int, a_column: int = 1, b_column: int = 1) -> bool:
         of = {"m": m, "n": n, "k": k, "a_column": a_column, "b_column": b_column}
         product: Any = SimpleNamespace(**of)
-        assert not prefers_generated(product, size, 32)
-        return prefers_generated(product, size, 64)
+        assert generated_reason(product, size, 32, 1 << 20)
+        return not generated_reason(product, size, 64, 1 << 20)
 
     assert generated(32, 256, 256, 4)
     assert generated(32, 256, 256, 8)
@@ -157,7 +159,7 @@ def test_a_larger_second_cache_has_more_products_generated() -> None:
     def generated(m: int, n: int, k: int, size: int, cache: int) -> bool:
         of = {"m": m, "n": n, "k": k, "a_column": 1, "b_column": 1}
         product: Any = SimpleNamespace(**of)
-        return prefers_generated(product, size, 64, cache << 20)
+        return not generated_reason(product, size, 64, cache << 20)
 
     for sizes in ((512, 512, 512, 8), (64, 1024, 1024, 4), (256, 2048, 2048, 4)):
         assert generated(*sizes, 2)
@@ -176,10 +178,10 @@ def test_linux_tells_how_large_the_second_cache_is(
         place.mkdir()
         for name, value in zip(("level", "type", "size"), of.split(), strict=True):
             (place / name).write_text(value + "\n")
-    monkeypatch.setattr(products, "_CACHE_FOLDER", tmp_path)
-    assert products.l2_cache_bytes.__wrapped__() == 2 << 20
+    monkeypatch.setattr(selection, "_CACHE_FOLDER", tmp_path)
+    assert selection.l2_cache_bytes.__wrapped__() == 2 << 20
     (tmp_path / "index2" / "size").unlink()
-    assert products.l2_cache_bytes.__wrapped__() == 1 << 20
+    assert selection.l2_cache_bytes.__wrapped__() == 1 << 20
 
 
 @pytest.mark.skipif(host().vector_bytes < 64, reason="chosen for AVX-512")

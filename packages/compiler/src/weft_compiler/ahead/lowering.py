@@ -7,13 +7,12 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
-from weft_compiler.ir.mutator import StatementMutator
-from weft_compiler.ir.program import Body, Program, Statement
+from weft_compiler.ir.program import Program
 from weft_compiler.ir.verifier import verify
 from weft_compiler.lower.region import lower, specialise, unsupported_reason
 from weft_compiler.lower.registry import Unsupported, update_of
 from weft_compiler.passes.pipeline import optimize
-from weft_compiler.routines.gemm import Gemm, Matmul
+from weft_compiler.passes.select_routines import without_blas
 from weft_graph.freezing import specialize_graph
 from weft_graph.ir.code_generators import RegionRequest
 from weft_graph.ir.constant_value import constant_value
@@ -116,20 +115,6 @@ def _refuse(
 
 def _are_known(outputs: Sequence[Output]) -> bool:
     return bool(outputs) and all(constant_value(output) is not None for output in outputs)
-
-
-def without_blas(body: Body) -> Body:
-    """Return the body with generated products in the place of those of BLAS, which is missing."""
-    return _GeneratedProducts().rewrite_body(body)
-
-
-class _GeneratedProducts(StatementMutator):
-    """Replaces `gemm`, a BLAS routine, with `matmul`."""
-
-    def rewrite_statement(self, statement: Statement) -> Statement | Body:
-        if isinstance(statement, Gemm):
-            return statement.convert(Matmul)
-        return super().rewrite_statement(statement)
 
 
 def shapes_of(inputs: Mapping[str, Output], given: Mapping[str, Sequence[int]]) -> list[Shape]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from weft_compiler.ir.expressions import Expr, index
 from weft_compiler.ir.loops import Unique, load, nest
 from weft_compiler.ir.program import Allocate, Body, Buffer, Statement
-from weft_compiler.layouts import LINE, POINTS, TAPS, Windows, tile_of
+from weft_compiler.layouts import POINTS, Windows
 from weft_compiler.lower.panels import aligned
 from weft_compiler.lower.registry import Operation
 from weft_compiler.lower.values import Value, Written
+from weft_compiler.routines.selection import num_tiles
 from weft_compiler.routines.winograd import (
     WinogradFilters,
     WinogradGradient,
@@ -20,57 +20,14 @@ from weft_compiler.routines.winograd import (
     gradient_memory,
 )
 
-_LEAST: Final = 32
-"""Number of channels and of filters from which tile transforms cost little of their savings."""
-_TILES: Final = {3: 14, 5: 56}
-"""By taps, the number of tiles from which computing and reading transformed filters, which are
-larger, pays for saving two thirds or three quarters of the multiplications."""
-_SAVED: Final = 1.5
-"""Smallest ratio of direct multiplications to those of Winograd's algorithm."""
 _IMAGE: Final = 28
 """Tiles per image from which a call processes one image, so that its result stays in a cache."""
 
 
-class Slides(NamedTuple):
-    """Window geometry along both axes.
-
-    Attributes:
-      counts, taps, strides, dilations: as in `Axis`.
-    """
-
-    counts: tuple[int, ...]
-    taps: tuple[int, ...]
-    strides: tuple[int, ...]
-    dilations: tuple[int, ...]
-
-
-def fits(x: Value, slides: Slides, depth: int) -> bool:
-    """Return True if Winograd's algorithm is faster for a convolution.
-
-    Args:
-      x: (N, H, W, C).
-      depth: the number of filters.
-    """
-    taps = slides.taps[0]
-    if taps not in TAPS or slides[1:] != ((taps, taps), (1, 1), (1, 1)):
-        return False
-    whole = LINE // x.dtype.size
-    channels = (x.shape[3], depth)
-    if min(channels) < _LEAST or any(size % whole for size in channels):
-        return False
-    tiles = x.shape[0] * tiles_of(slides.counts, taps)
-    windows = x.shape[0] * math.prod(slides.counts)
-    return tiles >= _TILES[taps] and _SAVED * POINTS**2 * tiles <= taps**2 * windows
-
-
-def tiles_of(counts: Sequence[int], taps: int) -> int:
-    """Return the number of tiles of an image."""
-    return math.prod(-(-count // tile_of(taps)) for count in counts)
-
-
 def images_of(images: int, counts: Sequence[int], taps: int) -> int:
     """Return the number of images that a call processes."""
-    return 1 if tiles_of(counts, taps) >= _IMAGE else images
+    rows, width = counts
+    return 1 if num_tiles(rows, width, taps) >= _IMAGE else images
 
 
 def points_of(w: Value) -> Value:

@@ -6,15 +6,17 @@ from functools import partial
 from typing import Final
 
 from weft_compiler.ir.program import Program
+from weft_compiler.passes.accumulate import accumulate_in_place
 from weft_compiler.passes.compensate_sums import compensate_sums
 from weft_compiler.passes.contract_buffers import contract_buffers
 from weft_compiler.passes.framework import Pass, PassResult, Pipeline
 from weft_compiler.passes.fuse import fuse_loops
 from weft_compiler.passes.hoist_checks import hoist_checks
+from weft_compiler.passes.hoist_transposes import hoist_transposes
 from weft_compiler.passes.parallelize import parallelize_loops
 from weft_compiler.passes.partition_loops import partition_loops
-from weft_compiler.passes.products import accumulate_in_place, select_products
 from weft_compiler.passes.rematerialize import rematerialize
+from weft_compiler.passes.select_routines import select_routines
 from weft_compiler.passes.simplify import simplify
 from weft_compiler.passes.sink import sink_temporaries
 from weft_compiler.passes.sparse_attention.rewrite import skip_masked_columns
@@ -88,10 +90,16 @@ PIPELINE: Final = Pipeline(
         requires=("tile",),
     ),
     Pass(
-        "select_products",
-        "Choose generated code or BLAS for each matrix product, and hoist transposes.",
-        select_products,
+        "hoist_transposes",
+        "Transpose matrices before the loops that use them transposed.",
+        hoist_transposes,
         requires=("tile",),
+    ),
+    Pass(
+        "select_routines",
+        "Choose generated code or BLAS for each matrix product, for the processor.",
+        select_routines,
+        requires=("hoist_transposes",),
     ),
     Pass(
         "split_reductions",

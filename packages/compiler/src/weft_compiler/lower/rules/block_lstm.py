@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from weft_compiler.blas import addresses
 from weft_compiler.ir.expressions import (
     INDEX,
     Expr,
@@ -40,7 +39,8 @@ from weft_compiler.lower.rules.block_rnn import (
 )
 from weft_compiler.lower.rules.reduction import reduce
 from weft_compiler.lower.values import Elements, Requirement, Value, Written, computed, moved
-from weft_compiler.routines.gemm import Gemm, Matmul, MatmulPacked, Product
+from weft_compiler.routines.gemm import MatmulPacked
+from weft_compiler.routines.selection import select_unpacked
 from weft_graph.ir.constant_value import constant_value
 
 _GATES: Final = ("i", "cs", "f", "o", "ci", "co", "h")
@@ -116,7 +116,7 @@ def _product(
     m, n, k = sizes
     if not m * n * k:
         return ()
-    routine: type[Product] = Gemm if k > 1 and addresses() else Matmul
+    routine = select_unpacked(k)
     call = routine(
         *views,
         m=m,

@@ -26,11 +26,16 @@ from weft_compiler.lower.precision import NARROW, rounded, widened
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.matmul import sums_of
 from weft_compiler.lower.values import Requirement, Value, Written, computed, moved, reduced
-from weft_compiler.lower.winograd import Slides, fits, gradient_by_points, images_of, points_of
-from weft_compiler.routines.bfloat16 import ConvFilterPairs, ConvPairs, PackPairs, pack_pairs
-from weft_compiler.routines.conv2d import Conv, ConvFilter
+from weft_compiler.lower.winograd import gradient_by_points, images_of, points_of
+from weft_compiler.routines.bfloat16 import ConvPairs, PackPairs, pack_pairs
+from weft_compiler.routines.selection import (
+    prefers_col2im,
+    select_convolution,
+    select_filter_gradient,
+    should_pack_filters,
+)
 from weft_compiler.routines.transpose import Transpose
-from weft_compiler.routines.winograd import Winograd
+from weft_compiler.routines.winograd import Winograd, WinogradGradient
 from weft_graph.ir.node import Node
 from weft_graph.ops.windows import channel_axis, pairs, slide, spatial_axes
 from weft_tensor import dtypes
@@ -40,10 +45,6 @@ _TYPES: Final = (dtypes.float32, dtypes.float64, *NARROW)
 
 FEW: Final = 128
 """Windows per image below which one call processes all images: a call reads the filters once."""
-_MANY: Final = 512
-"""Windows from which on variable filters are packed; below, reading them in place is faster."""
-_WASTE: Final = 4
-"""Largest ratio of multiplications to useful ones in an input gradient by phases."""
 _ROW: Final = 24
 """Windows per row from which a call processes one row, so that its result stays in a cache.
 Shorter rows would leave tiles partly empty."""
@@ -140,8 +141,7 @@ def _conv(op: Operation) -> Value:
     require(last.shape[-1] == filters.shape[2], "the filter has another depth than the input")
     windows = x.shape[0] * math.prod(axis.count for axis in axes)
     w = filters
-    in_pairs = filters.dtype is dtypes.bfloat16
-    if filters.constant is not None or windows >= _MANY or in_pairs:
+    if should_pack_filters(windows, filters.constant is not None, filters.dtype):
         w = _packed(filters, [range(k) for k in filters.shape[:2]])
     found = _convolved(op, last, w, axes, filters.shape[3])
     return _rounded(op, found, layout)
@@ -231,10 +231,9 @@ def _is_sparse(
     phases: Sequence[Sequence[_Phase]], axes: Sequence[Axis], dtype: DType, channels: int
 ) -> bool:
     """Return True if convolutions by phases mostly multiply zeros, from padding or unused lanes."""
-    lanes = (PANEL if dtype is dtypes.bfloat16 else panel_columns(dtype)) // 2
-    used = math.prod(sum(each.axis.count * len(each.taps) for each in axis) for axis in phases)
-    there = math.prod(axis.count * axis.taps for axis in axes) * channels
-    return used * -(-channels // lanes) * lanes > _WASTE * there
+    multiplied = math.prod(sum(e.axis.count * len(e.taps) for e in axis) for axis in phases)
+    useful = math.prod(axis.count * axis.taps for axis in axes)
+    return prefers_col2im(multiplied, useful, channels, dtype)
 
 
 def _spread(
@@ -315,9 +314,9 @@ def _by_filter(op: Operation) -> Value:
     require(x.shape[-1] == channels, "the filter has another depth than the input")
     expected = (x.shape[0], *[axis.count for axis in axes], depth)
     require(gradient.shape == expected, "shapes do not fit")
-    in_pairs = x.dtype is dtypes.bfloat16
-    if not (op.direct or in_pairs) and fits(x, _slides(axes), depth):
-        of = windows_of(x, axes, depth, x.shape[0], axes[0].count)
+    of = windows_of(x, axes, depth, x.shape[0], axes[0].count)
+    routine = select_filter_gradient(of, x.dtype, is_direct=op.direct)
+    if issubclass(routine, WinogradGradient):
         return _rounded(op, gradient_by_points(op, x, gradient, of))
 
     def write(unique: Unique, y: Buffer, *buffers: Buffer) -> Sequence[Statement]:
@@ -334,7 +333,6 @@ def _by_filter(op: Operation) -> Value:
             )
             target = load(y, y.shape, [index(0)] * 4)
             windows = windows_of(x, axes, depth, count, axes[0].count)
-            routine = ConvFilterPairs if in_pairs else ConvFilter
             return (routine(images_view, gradient_view, target, **windows.geometry, accumulate=1),)
 
         whole = images // step
@@ -342,7 +340,7 @@ def _by_filter(op: Operation) -> Value:
         return [*body, *(call(index(whole * step), images % step) if images % step else ())]
 
     transposed = (depth, high, wide, channels)
-    dtype = dtypes.float32 if in_pairs else x.dtype
+    dtype = dtypes.float32 if x.dtype is dtypes.bfloat16 else x.dtype
     found = Value(f"{op.name}_turned", dtype, transposed, Written((x, gradient), write))
     places = high * wide * channels
 
@@ -463,7 +461,9 @@ def _convolved(
 ) -> Value:
     """Convolve (N, H, W, C) with filters, packed or not: (N, H', W', depth)."""
     shape, name = (x.shape[0], *[axis.count for axis in axes], depth), f"{op.name}{what}"
-    if not op.direct and w.rank == 5 and fits(x, _slides(axes), depth):
+    of = windows_of(x, axes, depth, shape[0], shape[1])
+    routine = select_convolution(of, x.dtype, is_packed=w.rank == 5, is_direct=op.direct)
+    if issubclass(routine, Winograd):
         return _by_points(name, x, w, axes, shape)
 
     def write(unique: Unique, target: Buffer, *buffers: Buffer) -> Sequence[Statement]:
@@ -477,24 +477,14 @@ def _convolved(
                 load(target, shape, [image, row, index(0), index(0)]),
             )
             windows = windows_of(x, axes, depth, images, rows).geometry
-            if in_pairs:
-                return (ConvPairs(*views, **windows, row=row),)
-            return (Conv(*views, **windows, packed=int(w.rank == 5), row=row),)
+            if issubclass(routine, ConvPairs):
+                return (routine(*views, **windows, row=row),)
+            return (routine(*views, **windows, packed=int(w.rank == 5), row=row),)
 
         return call_by_rows(unique, shape, axes, call)
 
-    in_pairs = x.dtype is dtypes.bfloat16
-    dtype = dtypes.float32 if in_pairs else x.dtype
+    dtype = dtypes.float32 if x.dtype is dtypes.bfloat16 else x.dtype
     return Value(name, dtype, shape, Written((x, w), write))
-
-
-def _slides(axes: Sequence[Axis]) -> Slides:
-    return Slides(
-        tuple([axis.count for axis in axes]),
-        tuple([axis.taps for axis in axes]),
-        tuple([axis.stride for axis in axes]),
-        tuple([axis.dilation for axis in axes]),
-    )
 
 
 def _by_points(

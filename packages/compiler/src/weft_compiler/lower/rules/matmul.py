@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from weft_compiler.blas import MISSING, addresses
 from weft_compiler.ir.expressions import Expr, apply, index, number, where
@@ -19,18 +19,16 @@ from weft_compiler.lower.precision import NARROW, widened
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.values import Reduction, Value, Written, broadcast, computed
 from weft_compiler.routines.bfloat16 import MatmulPairs, PackPairs, pack_pairs
-from weft_compiler.routines.gemm import Gemm, Matmul, MatmulPacked, Product, SmallMatmul
+from weft_compiler.routines.gemm import MatmulPacked, Product
+from weft_compiler.routines.selection import (
+    ProductShape,
+    pairs_reason,
+    select_product,
+    small_reason,
+)
 from weft_graph.ir.node import Node
 from weft_tensor import dtypes
 from weft_tensor.shape import is_fully_defined
-
-_MANY: Final = 4
-_SMALL: Final = 32**3
-_SMALL_TURNED: Final = 64**3
-_LEAST_COLUMNS: Final = 4
-"""Batches of at least `_MANY` products, with at most `_SMALL` multiplications each and at least
-`_LEAST_COLUMNS` columns, use code generated for their sizes. BLAS is slower, most of all with a
-transposed second operand (limit `_SMALL_TURNED`)."""
 
 
 def by_kernel(node: Node) -> str:
@@ -50,8 +48,21 @@ def _repays(node: Node) -> bool:
         return False
     sizes = [size for size in a.dims or () if size is not None]
     shape = [size for size in c.dims or () if size is not None]
-    known = is_fully_defined(a.dims) and is_fully_defined(c.dims)
-    return known and _are_small(sizes, shape, bool(attrs["adj_x"]), bool(attrs["adj_y"]))
+    if not (is_fully_defined(a.dims) and is_fully_defined(c.dims)):
+        return False
+    transpose_a, transpose_b = bool(attrs["adj_x"]), bool(attrs["adj_y"])
+    return not small_reason(
+        ProductShape(
+            num_products=math.prod(shape[:-2]),
+            m=shape[-2],
+            n=shape[-1],
+            k=sizes[-2 if transpose_a else -1],
+            dtype=c.dtype,
+            transpose_a=transpose_a,
+            transpose_b=transpose_b,
+            has_weights=False,
+        )
+    )
 
 
 @lowers("MatMul", by_kernel=by_kernel, alone=_repays)
@@ -88,8 +99,8 @@ def product_of(
         return computed(name, a.dtype, shape, total.at)
     if not a.dtype.is_floating:
         return _of_integers(name, a, b, shape, transpose_a, transpose_b)
-    known = b.constant is not None and b.rank == 2 and b.size > 0
-    if known and not transpose_a and shape[-1] > 1:  # a single column would leave lanes empty
+    routine = select_product(_shape_of(a, b, shape, transpose_a, transpose_b))
+    if issubclass(routine, MatmulPacked):
         return _by_weights(name, a, b.constant.T if transpose_b else b.constant, b, shape)
     (m, n), k = shape[-2:], a.shape[-2 if transpose_a else -1]
 
@@ -99,9 +110,7 @@ def product_of(
         if not k:
             return fill(unique, c, number(0, c.dtype))
         # NumPy computes products of a column and a row without BLAS, each element by itself.
-        routine: type[Product] = Gemm if k > 1 and addresses() else Matmul
-        if _are_small(a.shape, shape, transpose_a, transpose_b):
-            routine = SmallMatmul
+        assert issubclass(routine, Product)
         matrices = list(zip((*operands, c), (a.shape, b.shape, shape), strict=True))
 
         def product(*at: Expr) -> Body:
@@ -136,22 +145,27 @@ def sums_of(
     transpose_b: bool = False,
 ) -> Value:
     """Return the same as `product_of`, except that 16-bit floats return their float32 sums."""
-    if a.dtype is b.dtype is dtypes.bfloat16 and not _are_small(
-        a.shape, shape, transpose_a, transpose_b
-    ):
+    if not pairs_reason(_shape_of(a, b, shape, transpose_a, transpose_b)):
         return _of_pairs(name, a, b, shape, transpose_a, transpose_b)
     if a.dtype in NARROW or b.dtype in NARROW:
         a, b = widened(name, a), widened(name, b)
     return product_of(name, a, b, shape, transpose_a, transpose_b)
 
 
-def _are_small(
-    a: Sequence[int], shape: Sequence[int], transpose_a: bool, transpose_b: bool
-) -> bool:
-    """Return True if products use code generated for their sizes; see `_MANY`."""
-    (m, n), k = shape[-2:], a[-2 if transpose_a else -1]
-    most = _SMALL_TURNED if transpose_b else _SMALL
-    return math.prod(shape[:-2]) >= _MANY and m * n * k <= most and n >= _LEAST_COLUMNS
+def _shape_of(
+    a: Value, b: Value, shape: Sequence[int], transpose_a: bool, transpose_b: bool
+) -> ProductShape:
+    """Return the facts by which a routine is selected."""
+    return ProductShape(
+        num_products=math.prod(shape[:-2]),
+        m=shape[-2],
+        n=shape[-1],
+        k=a.shape[-2 if transpose_a else -1],
+        dtype=a.dtype if a.dtype is b.dtype else dtypes.float32,
+        transpose_a=transpose_a,
+        transpose_b=transpose_b,
+        has_weights=b.constant is not None and b.rank == 2 and b.size > 0,
+    )
 
 
 def _of_pairs(

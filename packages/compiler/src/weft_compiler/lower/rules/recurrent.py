@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft_compiler.blas import addresses
 from weft_compiler.ir.expressions import (
     INDEX,
     Expr,
@@ -41,8 +40,9 @@ from weft_compiler.ir.program import (
 from weft_compiler.lower.panels import packed
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.values import Requirement, Value, Written, computed
-from weft_compiler.routines.gemm import Gemm, Matmul, MatmulPacked, Product
+from weft_compiler.routines.gemm import MatmulPacked
 from weft_compiler.routines.int8 import MatmulBytes, pack_bytes
+from weft_compiler.routines.selection import select_unpacked
 from weft_graph.ir.node import Node
 from weft_graph.ops.recurrent import GATES, LAYER
 from weft_tensor import dtypes
@@ -337,7 +337,7 @@ class _Steps:
             b = self._load(matrix, [index(0)] * 3)
             return (MatmulPacked(a, b, c, m=m, n=n, k=k, a_row=k, c_row=n),)
         b = self._load(matrix, [index(of.at), index(0), index(low * of.width)])
-        routine: type[Product] = Gemm if k > 1 and addresses() else Matmul
+        routine = select_unpacked(k)
         b_row = of.weights.shape[2]
         call = routine(
             a, b, c, m=m, n=n, k=k, a_row=k, a_column=1, b_row=b_row, b_column=1, c_row=n

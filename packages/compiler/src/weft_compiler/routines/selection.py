@@ -1,0 +1,349 @@
+"""The choice among the routines for a product or a convolution, and the measured limits behind it.
+
+Two places ask. Lowering selects where operands are packed or transformed for the routine, which is
+the same on all processors. The pass `select_routines` then selects generated code or BLAS for the
+processor. Each choice has a function here that returns the reason against a routine, or "".
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from weft_compiler.blas import addresses
+from weft_compiler.layouts import LINE, PANEL, POINTS, Windows, panel_columns, tile_of
+from weft_compiler.routines.bfloat16 import ConvFilterPairs, ConvPairs, MatmulPairs
+from weft_compiler.routines.conv2d import Conv, ConvFilter
+from weft_compiler.routines.gemm import Gemm, Matmul, MatmulPacked, Product, SmallMatmul
+from weft_compiler.routines.winograd import Winograd, WinogradGradient, geometry_error
+from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
+
+# ---------------------------------------------------------------------------- cost tables
+
+
+class ProductCosts(NamedTuple):
+    """Limits within which generated code computes a product in less time than BLAS.
+
+    Attributes:
+      processor: the processors of the row; the first row that matches counts.
+      vector_bytes: the minimal size of a vector register.
+      l2_bytes: the minimal size of the L2 cache.
+      is_faster: False if BLAS is always used.
+      max_operand_bytes: the largest second operand, by the rows of a product up to which it is read
+        few times. With more rows it must fit into the L2 cache.
+    """
+
+    processor: str
+    vector_bytes: int
+    l2_bytes: int
+    is_faster: bool
+    max_operand_bytes: tuple[tuple[int, int], ...] = ()
+
+
+_ANY_BYTES: Final = 1 << 62
+PRODUCT_COSTS: Final = (
+    ProductCosts(
+        "AVX-512, L2 of 2 MB (Sapphire Rapids)",
+        vector_bytes=64,
+        l2_bytes=2 << 20,
+        is_faster=True,
+        max_operand_bytes=((8, _ANY_BYTES), (56, 16 << 20), (512, 16 << 20)),
+    ),
+    ProductCosts(
+        "AVX-512 (Zen 4)",
+        vector_bytes=64,
+        l2_bytes=0,
+        is_faster=True,
+        max_operand_bytes=((8, _ANY_BYTES), (56, 4 << 20)),
+    ),
+    ProductCosts("others, not measured", vector_bytes=0, l2_bytes=0, is_faster=False),
+)
+"""Generated products against OpenBLAS, from `benchmarks/RESULTS.md`."""
+
+_SMALL_WORK: Final = 10**6
+"""Number of multiplications up to which OpenBLAS for AVX-512 does not pack."""
+_MIN_FILLED: Final = 2 / 3
+"""Minimal fraction of the lanes of a narrow result that hold columns."""
+
+
+class BatchCosts(NamedTuple):
+    """Limits within which code generated for one size is faster than BLAS and packed operands.
+
+    Attributes:
+      min_products: the minimal number of products of a batch.
+      min_columns: the minimal number of columns of a product.
+      max_work: the maximal number of multiplications of a product.
+      max_work_transposed: the same if the second operand is transposed, where BLAS is slower.
+    """
+
+    min_products: int
+    min_columns: int
+    max_work: int
+    max_work_transposed: int
+
+
+BATCH_COSTS: Final = BatchCosts(
+    min_products=4, min_columns=4, max_work=32**3, max_work_transposed=64**3
+)
+
+
+class WinogradCosts(NamedTuple):
+    """Limits within which Winograd's algorithm is faster than direct convolution.
+
+    Attributes:
+      min_channels: channels, and filters, from which tile transforms cost little of their savings.
+      min_tiles: by taps, the tiles from which computing and reading transformed filters, which are
+        larger, pays for saving two thirds or three quarters of the multiplications.
+      min_saved: the minimal ratio of direct multiplications to those of the algorithm.
+    """
+
+    min_channels: int
+    min_tiles: dict[int, int]
+    min_saved: float
+
+
+WINOGRAD_COSTS: Final = WinogradCosts(min_channels=32, min_tiles={3: 14, 5: 56}, min_saved=1.5)
+
+_MIN_PACKED_WINDOWS: Final = 512
+"""Windows from which on variable filters are packed; below, reading them in place is faster."""
+_MAX_WASTE: Final = 4
+"""Largest ratio of multiplications to useful ones in an input gradient by phases."""
+
+
+# ---------------------------------------------------------------------------- products
+
+
+@dataclass(frozen=True, slots=True)
+class ProductShape:
+    """A product, or a batch of products, before a routine is selected.
+
+    Attributes:
+      num_products: the number of products of the batch.
+      m, n, k: the sizes of each.
+      dtype: of the operands.
+      transpose_a, transpose_b: True if an operand is transposed.
+      has_weights: True if the second operand is one matrix that is known at compile time.
+    """
+
+    num_products: int
+    m: int
+    n: int
+    k: int
+    dtype: DType
+    transpose_a: bool
+    transpose_b: bool
+    has_weights: bool
+
+
+def select_product(
+    of: ProductShape,
+) -> type[MatmulPairs | MatmulPacked | SmallMatmul | Gemm | Matmul]:
+    """Return the routine for a product whose operands may be packed."""
+    if not pairs_reason(of):
+        return MatmulPairs
+    if not packed_reason(of):
+        return MatmulPacked
+    return select_unpacked(of.k) if small_reason(of) else SmallMatmul
+
+
+def select_unpacked(k: int) -> type[Gemm | Matmul]:
+    """Return the routine for a product whose operands stay as they are.
+
+    NumPy computes products of a column and a row without BLAS, each element by itself.
+    """
+    return Gemm if k > 1 and addresses() else Matmul
+
+
+def pairs_reason(of: ProductShape) -> str:
+    """Return the reason against `matmul_pairs`, or ""."""
+    if of.dtype is not dtypes.bfloat16:
+        return "its operands are not bfloat16"
+    return "" if small_reason(of) else "small products are faster in float32"
+
+
+def packed_reason(of: ProductShape) -> str:
+    """Return the reason against `matmul_packed`, or ""."""
+    if not of.has_weights:
+        return "its second operand is not one known matrix"
+    if of.transpose_a:
+        return "its first operand is transposed"
+    return "" if of.n > 1 else "a single column would leave lanes empty"
+
+
+def small_reason(of: ProductShape) -> str:
+    """Return the reason against `small_matmul`, or ""."""
+    costs = BATCH_COSTS
+    if of.num_products < costs.min_products:
+        return f"its batch has fewer than {costs.min_products} products"
+    most = costs.max_work_transposed if of.transpose_b else costs.max_work
+    if of.m * of.n * of.k > most:
+        return f"it has more than {most} multiplications"
+    return "" if of.n >= costs.min_columns else f"it has fewer than {costs.min_columns} columns"
+
+
+def lowering_reasons(product: Product, is_known: bool) -> tuple[tuple[str, str], ...]:
+    """Return the routines that lowering rejected for a product, with the reasons.
+
+    Args:
+      is_known: True if the second operand is known at compile time.
+    """
+    shape = ProductShape(
+        num_products=BATCH_COSTS.min_products,
+        m=product.m,
+        n=product.n,
+        k=product.k,
+        dtype=product.a.dtype,
+        transpose_a=product.a_column != 1,
+        transpose_b=product.b_column != 1,
+        has_weights=is_known,
+    )
+    few = small_reason(replace(shape, num_products=1))
+    several = "its weights are several matrices"
+    return (
+        (MatmulPacked.routine, packed_reason(shape) or several),
+        (SmallMatmul.routine, small_reason(shape) or few),
+    )
+
+
+def product_costs(vector_bytes: int, l2_bytes: int) -> ProductCosts:
+    """Return the row of `PRODUCT_COSTS` for a processor."""
+    return next(
+        each
+        for each in PRODUCT_COSTS
+        if vector_bytes >= each.vector_bytes and l2_bytes >= each.l2_bytes
+    )
+
+
+def generated_reason(product: Product, size: int, vector_bytes: int, l2_bytes: int) -> str:
+    """Return the reason to compute a product by `gemm` and not by `matmul`, or "".
+
+    Args:
+      size: bytes of an element.
+      vector_bytes: size of a vector register of the processor.
+      l2_bytes: size of its L2 cache, which distinguishes processors and how well BLAS does there.
+    """
+    costs, m, n, k = product_costs(vector_bytes, l2_bytes), product.m, product.n, product.k
+    if not costs.is_faster:
+        return "BLAS is faster or not compared on this processor"
+    if not m or not n or not k:
+        return "it has no terms"
+    lanes = LINE // size
+    transposed_a, transposed_b = product.a_column != 1, product.b_column != 1
+    if n <= 2 * lanes and (transposed_a or n < _MIN_FILLED * -(-n // lanes) * lanes):
+        return f"its {n} columns would leave lanes empty"
+    if m * n * k <= _SMALL_WORK:
+        is_faster = transposed_b and m >= 2 * lanes
+        return "" if is_faster else f"BLAS packs no operands of up to {_SMALL_WORK} multiplications"
+    if m == 1:
+        return "its second operand is transposed, for one row" if transposed_b else ""
+    most = next((most for rows, most in costs.max_operand_bytes if m <= rows), l2_bytes)
+    if n * k * size <= most:
+        return ""
+    return f"its second operand is too large to be read for {m} rows"
+
+
+_DEFAULT_L2_BYTES: Final = 1 << 20
+"""Size of the L2 cache if it is unknown; also that of Zen 4."""
+_CACHE_FOLDER: Final = Path("/sys/devices/system/cpu/cpu0/cache")
+
+
+@functools.cache
+def l2_cache_bytes() -> int:
+    """Return the size of this machine's L2 cache in bytes, from Linux."""
+    for index in _CACHE_FOLDER.glob("index*"):
+        try:
+            level, kind, size = (
+                (index / name).read_text().strip() for name in ("level", "type", "size")
+            )
+        except OSError:
+            continue
+        if level == "2" and kind != "Instruction" and size.endswith("K") and size[:-1].isdigit():
+            return int(size[:-1]) << 10
+    return _DEFAULT_L2_BYTES  # systems without this information
+
+
+# ---------------------------------------------------------------------------- convolutions
+
+
+def should_pack_filters(num_windows: int, is_known: bool, dtype: DType) -> bool:
+    """Return True if the filters of a convolution are packed: bfloat16 and known ones always."""
+    return is_known or num_windows >= _MIN_PACKED_WINDOWS or dtype is dtypes.bfloat16
+
+
+def select_convolution(
+    of: Windows, dtype: DType, *, is_packed: bool, is_direct: bool
+) -> type[ConvPairs | Winograd | Conv]:
+    """Return the routine for a convolution.
+
+    Args:
+      of: the windows of all images.
+      dtype: of the operands.
+      is_packed: True if the filters are packed.
+      is_direct: True for ahead-of-time code, which stores no transformed filters.
+    """
+    if dtype is dtypes.bfloat16:
+        return ConvPairs
+    is_winograd = is_packed and not is_direct and not winograd_reason(of, dtype.size)
+    return Winograd if is_winograd else Conv
+
+
+def select_filter_gradient(
+    of: Windows, dtype: DType, *, is_direct: bool
+) -> type[ConvFilterPairs | WinogradGradient | ConvFilter]:
+    """Return the routine for the gradient of a convolution by its filters.
+
+    Args:
+      of, dtype, is_direct: as for `select_convolution`.
+    """
+    if dtype is dtypes.bfloat16:
+        return ConvFilterPairs
+    is_winograd = not is_direct and not winograd_reason(of, dtype.size)
+    return WinogradGradient if is_winograd else ConvFilter
+
+
+def winograd_reason(of: Windows, size: int) -> str:
+    """Return the reason against Winograd's algorithm for a convolution, or "".
+
+    Args:
+      of: the windows of all images.
+      size: bytes of an element.
+    """
+    reason = winograd_filter_reason(of, size)
+    if reason:
+        return reason
+    costs, taps = WINOGRAD_COSTS, of.taps_y
+    tiles = of.images * num_tiles(of.rows, of.width, taps)
+    if tiles < costs.min_tiles[taps]:
+        return f"it has {tiles} tiles, fewer than {costs.min_tiles[taps]}"
+    saved = taps**2 * of.num_windows / (POINTS**2 * tiles)
+    return "" if saved >= costs.min_saved else "its tiles would be partly empty"
+
+
+def winograd_filter_reason(of: Windows, size: int) -> str:
+    """Return the reason against Winograd's algorithm that the filters alone give, or ""."""
+    least = WINOGRAD_COSTS.min_channels
+    few = f"it has fewer than {least} channels or filters"
+    return geometry_error(of, size) or (few if min(of.channels, of.depth) < least else "")
+
+
+def num_tiles(rows: int, width: int, taps: int) -> int:
+    """Return the number of Winograd tiles of an image."""
+    return -(-rows // tile_of(taps)) * -(-width // tile_of(taps))
+
+
+def prefers_col2im(num_multiplied: int, num_useful: int, channels: int, dtype: DType) -> bool:
+    """Return True if an input gradient is one product, whose terms are added to their positions.
+
+    Otherwise it is a convolution for each phase of the stride, which also multiplies padding.
+
+    Args:
+      num_multiplied: pairs of positions and taps of all phases.
+      num_useful: pairs of windows and taps.
+      channels: of the input, which are the columns of the convolutions.
+    """
+    lanes = (PANEL if dtype is dtypes.bfloat16 else panel_columns(dtype)) // 2
+    used = num_multiplied * -(-channels // lanes) * lanes
+    return used > _MAX_WASTE * num_useful * channels
