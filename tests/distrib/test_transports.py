@@ -21,7 +21,7 @@ from weft_distrib.security.roles import Role
 from weft_distrib.server import Server
 from weft_distrib.wire import listener as listeners, local
 from weft_distrib.wire.channel import Call, Channel
-from weft_distrib.wire.hello import Opening
+from weft_distrib.wire.hello import ConnectionOptions
 from weft_distrib.wire.listener import Listener, ask, dial
 from weft_distrib.wire.memory import process_budget
 from weft_distrib.wire.traffic import Traffic
@@ -120,14 +120,14 @@ class Tasks:
 
     def __init__(self) -> None:
         self.roles: list[Role] = []
-        self.listener = Listener("127.0.0.1", Opening(1), 7, self._serve)
+        self.listener = Listener("127.0.0.1", ConnectionOptions(1), 7, self._serve)
 
     def _serve(self, call: Call) -> None:
         self.roles.append(call.channel.caller)
         call.reply(call.values)
 
     def dial(self, role: Role = Role.PEER, **options: Any) -> Any:
-        opening = Opening(1, None, role, **options)
+        opening = ConnectionOptions(1, None, role, **options)
         return dial(("127.0.0.1", self.listener.port), "the task", opening, 7, 30)
 
 
@@ -171,7 +171,7 @@ def test_without_a_ticket_nobody_gets_in(tasks: Tasks) -> None:
         sock = local.reach(name)
         assert sock is not None
         with pytest.raises((errors.PermissionDeniedError, errors.UnavailableError)):
-            hello = Opening(1).hello(7, offer=offer)
+            hello = ConnectionOptions(1).hello(7, offer=offer)
             listeners._greeted(listeners.LocalStream(sock), "the task", hello, 30)
     assert not tasks.roles
 

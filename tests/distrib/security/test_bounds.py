@@ -32,7 +32,7 @@ from weft_distrib.security.credentials import Credentials
 from weft_distrib.security.rates import Rate
 from weft_distrib.server import Server
 from weft_distrib.wire import methods
-from weft_distrib.wire.hello import HELLO, Hello, Opening
+from weft_distrib.wire.hello import HELLO, ConnectionOptions, Hello
 from weft_distrib.wire.listener import Listener, ask, dial
 from weft_distrib.wire.methods import RunStep
 from weft_distrib.wire.reply import Reply
@@ -139,13 +139,13 @@ def test_a_client_that_dies_while_its_session_is_made_leaves_none() -> None:
     with closing(Server(cluster, "worker", 0)) as server:
         program = f"import weft as wf; print(flush=True); wf.Session({server.target!r})"
         asked = threading.Event()
-        ask_all = server.master._ask
+        ask_all = server.master._call_master
 
         def ask(*arguments: Any) -> Any:
             asked.set()
             return ask_all(*arguments)
 
-        server.master._ask = ask  # type: ignore[method-assign]
+        server.master._call_master = ask  # type: ignore[method-assign]
         client = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
         assert asked.wait(60)
         client.kill()
@@ -549,7 +549,7 @@ def test_messages_of_another_version_are_refused_by_name() -> None:
 def test_control_calls_of_another_version_are_refused(remote: None) -> None:
     with closing(Server(LOCAL)) as server:
         address = server.target.removeprefix("grpc://")
-        with closing(service.ControlClient(address, "it", Opening(7))) as control:
+        with closing(service.ControlClient(address, "it", ConnectionOptions(7))) as control:
             assert control.call(service.STATUS, messages.Empty(), 30).version == messages.VERSION
             with pytest.raises(errors.FailedPreconditionError, match=r"version 2 .* version 7"):
                 control.call(service.REPORT, messages.Empty(), 30)
@@ -592,12 +592,12 @@ def test_who_has_not_said_hello_may_send_little() -> None:
     import struct
 
     served: list[Any] = []
-    with closing(Listener("127.0.0.1", Opening(1), 7, served.append)) as listener:
+    with closing(Listener("127.0.0.1", ConnectionOptions(1), 7, served.append)) as listener:
         address = ("127.0.0.1", listener.port)
         with socket.create_connection(address) as sock:
             sock.sendall(struct.pack("<BBHIQ", 1, 0, 0, 1 << 20, 1))
             assert sock.recv(100) == b""
-        channel = dial(address, "it", Opening(1), 7, 30)
+        channel = dial(address, "it", ConnectionOptions(1), 7, 30)
         with pytest.raises(errors.OpError):
             ask(channel, HELLO + 1, b"x" * (1 << 20), (), 0.2)
         assert len(served) == 1

@@ -28,7 +28,7 @@ from weft_distrib.security.credentials import VARIABLES, Credentials, client_tok
 from weft_distrib.security.roles import Role
 from weft_distrib.server import Server
 from weft_distrib.wire.channel import Call
-from weft_distrib.wire.hello import Opening
+from weft_distrib.wire.hello import ConnectionOptions
 from weft_distrib.wire.listener import Listener, ask, dial
 
 TASKS = {"ps-0": "localhost", "worker-0": "localhost"}
@@ -159,7 +159,7 @@ def test_a_server_without_certificates_is_not_believed(folder: Path) -> None:
 
 
 def test_sockets_refuse_by_name_as_well(folder: Path, stranger: Path) -> None:
-    def told(opening: Opening, listener: Listener) -> str:
+    def told(opening: ConnectionOptions, listener: Listener) -> str:
         with pytest.raises(errors.OpError) as caught:
             dial(("localhost", listener.port), "the task", opening, 7, 10)
         return caught.value.message
@@ -169,16 +169,18 @@ def test_sockets_refuse_by_name_as_well(folder: Path, stranger: Path) -> None:
         return Credentials(str(crt), str(key), str(authority / "authority.crt"))
 
     served = credentials("worker-0", folder, folder)
-    with closing(Listener("127.0.0.1", Opening(1, served), 7, lambda call: None)) as listener:
+    with closing(
+        Listener("127.0.0.1", ConnectionOptions(1, served), 7, lambda call: None)
+    ) as listener:
         for shown, message in [
             (credentials("client", stranger, stranger), "certificate of the task is of another"),
             (credentials("client", stranger, folder), "refuses this process's certificate"),
             (credentials("expired", folder, folder), "certificate: it has expired"),
             (None, "the task is lost"),
         ]:
-            assert message in told(Opening(1, shown), listener)
-    with closing(Listener("127.0.0.1", Opening(1), 7, lambda call: None)) as listener:
-        assert "where TLS should begin" in told(Opening(1, served), listener)
+            assert message in told(ConnectionOptions(1, shown), listener)
+    with closing(Listener("127.0.0.1", ConnectionOptions(1), 7, lambda call: None)) as listener:
+        assert "where TLS should begin" in told(ConnectionOptions(1, served), listener)
 
 
 def test_clients_may_not_call_what_peers_may(server: Server, folder: Path) -> None:
@@ -189,7 +191,7 @@ def test_clients_may_not_call_what_peers_may(server: Server, folder: Path) -> No
     for name, token in (("client", "client.token"), ("client", "token"), ("ps-0", "client.token")):
         crt, key = f"{folder}/{name}.crt", f"{folder}/{name}.key"
         shown = Credentials(crt, key, f"{folder}/authority.crt", f"{folder}/{token}")
-        opening = Opening(messages.VERSION, shown)  # which claims to be a peer
+        opening = ConnectionOptions(messages.VERSION, shown)  # which claims to be a peer
         with closing(ControlClient(address, "it", opening)) as control:
             status = control.call(STATUS, messages.Empty(), 10)
             with pytest.raises(errors.PermissionDeniedError, match="Clear is for tasks"):
@@ -236,7 +238,7 @@ def test_tasks_believe_each_other(folder: Path) -> None:
 
 
 def test_values_of_sizes_around_those_of_records_and_buffers(folder: Path) -> None:
-    opening = Opening(1, credentials_in(folder, "worker-0"), local=False)
+    opening = ConnectionOptions(1, credentials_in(folder, "worker-0"), local=False)
     bounds = (1 << 14, 1 << 15, 1 << 16, 3 << 15, 1 << 17, 1 << 20, 3 << 20)
     sizes = [0, 1, *[bound + more for bound in bounds for more in (-17, -1, 0, 1)]]
     values = [np.arange(size, dtype=np.uint32).astype(np.uint8) for size in sizes]
@@ -306,8 +308,8 @@ def test_calls_come_while_bytes_go(folder: Path) -> None:
     def echo(call: Call) -> None:
         call.reply(call.values, call.meta)
 
-    with closing(Listener("127.0.0.1", Opening(1, credentials), 7, echo)) as listener:
-        channel = dial(("localhost", listener.port), "it", Opening(1, credentials), 7, 10)
+    with closing(Listener("127.0.0.1", ConnectionOptions(1, credentials), 7, echo)) as listener:
+        channel = dial(("localhost", listener.port), "it", ConnectionOptions(1, credentials), 7, 10)
         from weft_distrib.wire.reply import Reply
 
         replies = [Reply() for _ in range(12)]

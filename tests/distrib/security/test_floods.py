@@ -23,7 +23,7 @@ from weft_distrib.protocol.tables import decode
 from weft_distrib.security.authority import credentials_in, make_certificates
 from weft_distrib.security.credentials import Credentials
 from weft_distrib.wire import reception
-from weft_distrib.wire.hello import HELLO, MAX_HELLO_BYTES, Opening
+from weft_distrib.wire.hello import HELLO, MAX_HELLO_BYTES, ConnectionOptions
 from weft_distrib.wire.listener import Listener, ask, dial
 from weft_tensor import errors
 
@@ -36,14 +36,14 @@ class Guarded:
     """A server in a process of its own that admits by a token only."""
 
     def __init__(self, token: Path, stack: ExitStack) -> None:
-        self.opening = Opening(messages.VERSION, Credentials(token=str(token)))
+        self.opening = ConnectionOptions(messages.VERSION, Credentials(token=str(token)))
         cluster = jobs(worker=1)
         self.address = cluster["worker"][0]
         self._task = stack.enter_context(Process(cluster, "worker", 0, ["--token", str(token)]))
         self.control = stack.enter_context(closing(self._client(self.opening)))
         self.status = self.control.call(STATUS, messages.Empty(), 30)
 
-    def _client(self, opening: Opening) -> ControlClient:
+    def _client(self, opening: ConnectionOptions) -> ControlClient:
         return ControlClient(self.address, "the server", opening)
 
     def resident_bytes(self) -> int:
@@ -149,7 +149,7 @@ def test_connections_that_say_nothing_take_no_threads(server: Guarded) -> None:
 # ------------------------------------------------------------------- the value port
 
 
-def listening(opening: Opening, stack: ExitStack) -> Listener:
+def listening(opening: ConnectionOptions, stack: ExitStack) -> Listener:
     made = Listener("127.0.0.1", opening, 7, lambda call: call.reply(call.values, call.meta))
     return stack.enter_context(closing(made))
 
@@ -167,7 +167,7 @@ def test_the_oldest_connection_that_says_nothing_makes_room(
 ) -> None:
     monkeypatch.setattr(reception, "MAX_NEWCOMERS", 3)
     with ExitStack() as stack:
-        opening = Opening(1, local=False)
+        opening = ConnectionOptions(1, local=False)
         listener = listening(opening, stack)
         address = ("127.0.0.1", listener.port)
         idle = [stack.enter_context(socket.create_connection(address)) for _ in range(4)]
@@ -190,7 +190,7 @@ def test_a_hello_that_comes_byte_by_byte_ends_in_time(
         credentials = credentials_in(tmp_path, "worker-0")
     before = threading.active_count()
     with ExitStack() as stack:
-        listener = listening(Opening(1, credentials), stack)
+        listener = listening(ConnectionOptions(1, credentials), stack)
         sock = stack.enter_context(socket.create_connection(("127.0.0.1", listener.port)))
         sock.sendall(FRAME.pack(1, 0, 0, 100, 1)[:9])
         assert has_ended(sock)
@@ -198,7 +198,7 @@ def test_a_hello_that_comes_byte_by_byte_ends_in_time(
 
 
 def test_a_hello_in_pieces_is_read(tmp_path: Path) -> None:
-    opening = Opening(1, local=False)
+    opening = ConnectionOptions(1, local=False)
     meta = opening.hello(7).pack()
     head = struct.pack("<HHI", HELLO, 0, len(meta)) + meta
     frame = FRAME.pack(1, 0, 0, len(head), 5) + head
@@ -225,7 +225,7 @@ def test_a_hello_in_pieces_is_read(tmp_path: Path) -> None:
 )
 def test_what_is_no_hello_ends_the_connection(frame: bytes) -> None:
     with ExitStack() as stack:
-        listener = listening(Opening(1), stack)
+        listener = listening(ConnectionOptions(1), stack)
         sock = stack.enter_context(socket.create_connection(("127.0.0.1", listener.port)))
         sock.sendall(frame)
         assert has_ended(sock)
@@ -234,7 +234,7 @@ def test_what_is_no_hello_ends_the_connection(frame: bytes) -> None:
 
 def test_many_at_once_are_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
     with ExitStack() as stack, ThreadPoolExecutor(16) as pool:
-        opening = Opening(1, local=False)
+        opening = ConnectionOptions(1, local=False)
         listener = listening(opening, stack)
         address = ("127.0.0.1", listener.port)
 

@@ -27,7 +27,7 @@ from weft_distrib.protocol.tables import decode, encode
 from weft_distrib.wire import methods
 from weft_distrib.wire.address import address_of
 from weft_distrib.wire.frames import HEAD, PING, Inbox, Message, Outbox
-from weft_distrib.wire.hello import HELLO, Hello, Opening
+from weft_distrib.wire.hello import HELLO, ConnectionOptions, Hello
 from weft_exec.config import SessionConfig
 from weft_exec.devices.description import DeviceDescription
 from weft_exec.devices.device import make_devices
@@ -71,7 +71,7 @@ class Target:
         self.target = self._process.stdout.readline().strip()
         self.address = self.target.removeprefix("grpc://")
         self.channel = grpc.insecure_channel(self.address)
-        self.opening = Opening(messages.VERSION)
+        self.opening = ConnectionOptions(messages.VERSION)
         reply = decode(messages.Reply, self.call("Status", encode(messages.Empty())))
         self.status = decode(messages.Status, reply.body)
 

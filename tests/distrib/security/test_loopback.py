@@ -25,7 +25,7 @@ from weft_distrib.security import loopback
 from weft_distrib.security.credentials import VARIABLES
 from weft_distrib.security.loopback import PublishedToken, published_token
 from weft_distrib.server import Server, default_roots
-from weft_distrib.wire.hello import Opening
+from weft_distrib.wire.hello import ConnectionOptions
 
 LOCAL = {"worker": ["localhost:0"]}
 TOKEN = b"0123456789abcdef"
@@ -228,7 +228,7 @@ def test_localhost_is_one_address() -> None:
     """Another user's program may listen on the other one, and would be shown the token."""
     with closing(Server(LOCAL)) as server:
         port = int(server.target.rpartition(":")[2])
-        with closing(Opening(1).connect(("localhost", port), "it", 30)) as sock:
+        with closing(ConnectionOptions(1).connect(("localhost", port), "it", 30)) as sock:
             assert sock.getpeername() == ("127.0.0.1", port)
 
 

@@ -29,7 +29,7 @@ from weft_distrib.security.credentials import Credentials
 from weft_distrib.server import Server
 from weft_distrib.wire import inproc, listener as listeners, methods, streams
 from weft_distrib.wire.channel import Channel
-from weft_distrib.wire.hello import HELLO, Hello, Opening
+from weft_distrib.wire.hello import HELLO, ConnectionOptions, Hello
 from weft_distrib.wire.listener import Listener, ask, dial
 from weft_distrib.wire.local import Invitation
 from weft_distrib.wire.methods import RunStep
@@ -147,9 +147,9 @@ def test_answers_of_tasks_that_do_not_fit() -> None:
     reply = Reply()
     reply((), encode(messages.Found([1, 0])))
     with pytest.raises(errors.DataLossError, match="answered for 2 of 3"):
-        homes._told(DeviceParts("ps", 0, 0), reply, WaitLimit(0), 3)
+        homes._receive_locations(DeviceParts("ps", 0, 0), reply, WaitLimit(0), 3)
     with pytest.raises(errors.DeadlineExceededError, match=r"/job:ps.* did not say"):
-        homes._told(DeviceParts("ps", 0, 0), Reply(), WaitLimit(1), 3)
+        homes._receive_locations(DeviceParts("ps", 0, 0), Reply(), WaitLimit(1), 3)
 
 
 # ------------------------------------------------------------------------------ tasks
@@ -180,7 +180,7 @@ def test_answers_of_tasks_that_do_not_fit() -> None:
 def test_calls_of_peers_that_do_not_fit(
     server: Server, method: int, meta: bytes, kind: type[errors.OpError], message: str
 ) -> None:
-    opening = Opening(messages.VERSION)
+    opening = ConnectionOptions(messages.VERSION)
     to = ("localhost", server._listener.port)
     with (
         closing(dial(to, "it", opening, server.incarnation, 30)) as channel,
@@ -271,11 +271,11 @@ def test_what_is_too_large_or_no_value_is_not_sent() -> None:
 
 
 def test_a_hello_whose_values_follow_is_refused() -> None:
-    meta = Opening(1).hello(7).pack()
+    meta = ConnectionOptions(1).hello(7).pack()
     values = struct.pack("<BBBxxxxxQq", 1, 1, 0, 8, 2)
     payload = head(HELLO, meta, values, 1)
     with ExitStack() as stack:
-        listener = Listener("127.0.0.1", Opening(1), 7, lambda call: None)
+        listener = Listener("127.0.0.1", ConnectionOptions(1), 7, lambda call: None)
         stack.enter_context(closing(listener))
         sock = stack.enter_context(socket.create_connection(("127.0.0.1", listener.port)))
         sock.sendall(FRAME.pack(1, 0, 0, len(payload), 5) + payload)
@@ -285,9 +285,9 @@ def test_a_hello_whose_values_follow_is_refused() -> None:
 
 
 def test_a_call_that_looks_like_a_hello_is_none() -> None:
-    payload = head(HELLO + 1, Opening(1).hello(7).pack())
+    payload = head(HELLO + 1, ConnectionOptions(1).hello(7).pack())
     with (
-        closing(Listener("127.0.0.1", Opening(1), 7, lambda call: None)) as listener,
+        closing(Listener("127.0.0.1", ConnectionOptions(1), 7, lambda call: None)) as listener,
         socket.create_connection(("127.0.0.1", listener.port)) as sock,
     ):
         sock.sendall(FRAME.pack(1, 0, 0, len(payload), 5) + payload)
@@ -298,7 +298,7 @@ def test_a_call_that_looks_like_a_hello_is_none() -> None:
 
 def test_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listeners, "_MAX_CONNECTIONS", 1)
-    opening = Opening(1, local=False)
+    opening = ConnectionOptions(1, local=False)
     with closing(Listener("127.0.0.1", opening, 7, lambda call: None)) as listener:
         to = ("127.0.0.1", listener.port)
         with closing(dial(to, "it", opening, 7, 30)), pytest.raises(errors.UnavailableError):
@@ -309,7 +309,7 @@ def test_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_connection_within_the_process_begins_with_a_hello_as_well() -> None:
     served: list[Any] = []
-    opening = Opening(1, inproc=True)
+    opening = ConnectionOptions(1, inproc=True)
     with closing(Listener("127.0.0.1", opening, 77, served.append)):
         stream = inproc.reach(77)
         assert stream is not None

@@ -15,7 +15,7 @@ from weft_testing.waiting import wait_until
 
 from weft_distrib.wire import inproc
 from weft_distrib.wire.channel import Call, Channel
-from weft_distrib.wire.hello import Opening
+from weft_distrib.wire.hello import ConnectionOptions
 from weft_distrib.wire.listener import Listener, ask, dial
 from weft_distrib.wire.reply import Reply
 from weft_distrib.wire.streams import SocketStream
@@ -196,7 +196,7 @@ def test_who_breaks_the_protocol_is_dropped() -> None:
 
 @pytest.fixture
 def listener() -> Iterator[Listener]:
-    made = Listener("127.0.0.1", Opening(3), 77, echo)
+    made = Listener("127.0.0.1", ConnectionOptions(3), 77, echo)
     yield made
     made.close()
 
@@ -207,18 +207,18 @@ def test_a_task_that_does_not_greet_is_unavailable() -> None:
         socket.create_server(("127.0.0.1", 0)) as frozen,
         pytest.raises(errors.UnavailableError, match=r"the task did not answer within 0\.2 s"),
     ):
-        dial(frozen.getsockname(), "the task", Opening(3), 77, 0.2)
+        dial(frozen.getsockname(), "the task", ConnectionOptions(3), 77, 0.2)
 
 
 def test_who_calls_says_who_is_expected(listener: Listener) -> None:
     address = ("127.0.0.1", listener.port)
-    channel = dial(address, "task", Opening(3), 77, 30)
+    channel = dial(address, "task", ConnectionOptions(3), 77, 30)
     assert ask(channel, 1, b"m", (), 30)[1] == b"m"
     channel.close()
     with pytest.raises(errors.AbortedError, match="started again"):
-        dial(address, "task", Opening(3), 78, 30)
+        dial(address, "task", ConnectionOptions(3), 78, 30)
     with pytest.raises(errors.FailedPreconditionError, match=r"version 3 .* version 4"):
-        dial(address, "task", Opening(4), 77, 30)
+        dial(address, "task", ConnectionOptions(4), 77, 30)
     sock = socket.create_connection(address)
     stranger = Channel(SocketStream(sock), "task")
     with pytest.raises(errors.PermissionDeniedError, match="begins by saying"):
@@ -230,7 +230,7 @@ def test_nobody_listens() -> None:
     with socket.create_server(("127.0.0.1", 0)) as sock:
         port = sock.getsockname()[1]
     with pytest.raises(errors.UnavailableError, match="task cannot be reached"):
-        dial(("127.0.0.1", port), "task", Opening(3), 77, 30)
+        dial(("127.0.0.1", port), "task", ConnectionOptions(3), 77, 30)
 
 
 class _Lacking:
@@ -253,8 +253,8 @@ class _Lacking:
 def test_a_listener_outlives_a_lack_of_files(monkeypatch: pytest.MonkeyPatch) -> None:
     create = socket.create_server
     monkeypatch.setattr(socket, "create_server", lambda *a, **k: _Lacking(create(*a, **k)))
-    listener = Listener("127.0.0.1", Opening(3), 77, echo)
-    channel = dial(("127.0.0.1", listener.port), "task", Opening(3), 77, 5)
+    listener = Listener("127.0.0.1", ConnectionOptions(3), 77, echo)
+    channel = dial(("127.0.0.1", listener.port), "task", ConnectionOptions(3), 77, 5)
     assert listener._socket.lacked  # type: ignore[attr-defined]
     assert ask(channel, 1, b"m", (), 30)[1] == b"m"
     channel.close()

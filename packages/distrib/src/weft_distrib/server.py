@@ -32,7 +32,7 @@ from weft_distrib.security.roles import Role, require
 from weft_distrib.wire import methods
 from weft_distrib.wire.address import address_of
 from weft_distrib.wire.channel import Call
-from weft_distrib.wire.hello import Opening
+from weft_distrib.wire.hello import ConnectionOptions
 from weft_distrib.wire.inproc import INPROC
 from weft_distrib.wire.listener import LEASE_SECONDS, Listener
 from weft_distrib.wire.traffic import Traffic, carried
@@ -140,11 +140,13 @@ class Server:
             )
         local = self._protocol != TCP_ONLY
         inproc = self._protocol == INPROC
-        opening = Opening(messages.VERSION, credentials, local=local, inproc=inproc)
+        opening = ConnectionOptions(messages.VERSION, credentials, local=local, inproc=inproc)
         self._connections = Connections(self._cluster, opening)
         draws_token = not (insecure or credentials.secure or credentials.token)
         if draws_token:
-            opening = Opening(messages.VERSION, Credentials.random(), local=local, inproc=inproc)
+            opening = ConnectionOptions(
+                messages.VERSION, Credentials.random(), local=local, inproc=inproc
+            )
         roots = FileRoots(default_roots() if file_roots is None else file_roots)
         options = SessionConfig.from_proto(self._config)
         self._worker = Worker(

@@ -15,7 +15,7 @@ from weft_distrib.security.roles import Role
 from weft_distrib.wire import methods
 from weft_distrib.wire.address import address_of
 from weft_distrib.wire.channel import Answer, Channel
-from weft_distrib.wire.hello import Opening, check_version
+from weft_distrib.wire.hello import ConnectionOptions, check_version
 from weft_distrib.wire.listener import ask
 from weft_distrib.wire.methods import RunStep, StepKey
 from weft_distrib.wire.values import Pieces
@@ -138,7 +138,7 @@ class RemoteLink:
     """
 
     def __init__(self, address: str, credentials: Credentials, seconds: float) -> None:
-        opening = Opening(messages.VERSION, credentials, Role.CLIENT)
+        opening = ConnectionOptions(messages.VERSION, credentials, Role.CLIENT)
         self._control = service.ControlClient(address, "the server", opening)
         try:
             status = self._control.call(service.STATUS, messages.Empty(), seconds, wait=True)
@@ -154,7 +154,7 @@ class RemoteLink:
     def create_session(self, request: messages.OpenSession, limit: float) -> messages.Session:
         """As in `MasterLink`."""
         seconds = limit + CONNECT_SECONDS  # the master tells, and knows who is absent
-        return decode(messages.Session, self._ask(methods.CREATE_SESSION, request, seconds))
+        return decode(messages.Session, self._call_master(methods.CREATE_SESSION, request, seconds))
 
     def extend(self, request: messages.SessionRequest, segment: Pieces) -> None:
         """As in `MasterLink`."""
@@ -163,7 +163,7 @@ class RemoteLink:
     def plan(self, request: messages.Signature) -> messages.Planned:
         """As in `MasterLink`."""
         seconds = _seconds(request.timeout)
-        return decode(messages.Planned, self._ask(methods.PLAN, request, seconds))
+        return decode(messages.Planned, self._call_master(methods.PLAN, request, seconds))
 
     def explain(self, request: messages.Signature) -> Sequence[Any]:
         """As in `MasterLink`."""
@@ -192,9 +192,9 @@ class RemoteLink:
 
     def close_session(self, session: int) -> None:
         """As in `MasterLink`."""
-        self._ask(methods.CLOSE_SESSION, messages.SessionRequest(session), CONNECT_SECONDS)
+        self._call_master(methods.CLOSE_SESSION, messages.SessionRequest(session), CONNECT_SECONDS)
 
-    def _ask(self, method: int, request: Any, seconds: float = _CALL_SECONDS) -> bytes:
+    def _call_master(self, method: int, request: Any, seconds: float = _CALL_SECONDS) -> bytes:
         """Call the master with a message; returns the meta of its reply."""
         return ask(self._channel, method, encode(request), [], seconds)[1]
 

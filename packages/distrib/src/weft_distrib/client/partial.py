@@ -38,7 +38,7 @@ class RemotePartialStep:
     def __init__(
         self, session: int, step: int, ask: Ask, tell: Callable[[messages.Advance], None]
     ) -> None:
-        self._session, self._step, self._ask, self._tell = session, step, ask, tell
+        self._session, self._step, self._ask, self._deliver = session, step, ask, tell
         self.rendezvous = FedLater()
         self.ended = False
 
@@ -67,4 +67,4 @@ class RemotePartialStep:
         if self.ended:
             return
         self.ended = True
-        self._tell(messages.Advance(self._session, self._step, ends=True))
+        self._deliver(messages.Advance(self._session, self._step, ends=True))

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import Final
 
 from weft_distrib.cluster.spec import ClusterSpec
-from weft_distrib.liveness.look import look
+from weft_distrib.liveness.look import probe
 from weft_distrib.liveness.watch import Watched, shared_watch
 from weft_distrib.protocol import messages
 from weft_distrib.protocol.service import REPORT, STATUS, ControlClient
 from weft_distrib.wire.address import address_of
 from weft_distrib.wire.channel import Channel
-from weft_distrib.wire.hello import Opening
+from weft_distrib.wire.hello import ConnectionOptions
 from weft_distrib.wire.inproc import INPROC
 from weft_distrib.wire.listener import dial
 from weft_distrib.wire.traffic import Traffic
@@ -40,7 +40,7 @@ class Connections:
       opening: the identity of this process in handshakes.
     """
 
-    def __init__(self, cluster: ClusterSpec, opening: Opening) -> None:
+    def __init__(self, cluster: ClusterSpec, opening: ConnectionOptions) -> None:
         self._cluster = cluster
         self._opening = opening
         self._lock = threading.Lock()
@@ -114,7 +114,7 @@ class Connections:
 class _Task:
     """One other task."""
 
-    def __init__(self, task: DeviceParts, address: str, opening: Opening) -> None:
+    def __init__(self, task: DeviceParts, address: str, opening: ConnectionOptions) -> None:
         self._opening = opening
         self._name = task.to_string()
         self._address = address
@@ -160,14 +160,14 @@ class _Task:
         except errors.UnavailableError:
             return messages.Report(task=self._name, state="unreachable")
         except errors.DeadlineExceededError:
-            return messages.Report(task=self._name, state=self._seen_from_outside(seconds))
+            return messages.Report(task=self._name, state=self._probe_state(seconds))
         return report
 
-    def _seen_from_outside(self, seconds: float) -> str:
+    def _probe_state(self, seconds: float) -> str:
         """Return the state of a server according to the process beside it."""
         if self._status is None:
             return "unreachable"
-        return look(
+        return probe(
             watched_heart(self._host, self._name, self._status, self._opening, _ignore), seconds
         )
 
@@ -198,7 +198,7 @@ class _Task:
             self.channel.close()
 
 
-def dialled(host: str, peer: str, status: messages.Status, opening: Opening) -> Channel:
+def dialled(host: str, peer: str, status: messages.Status, opening: ConnectionOptions) -> Channel:
     """Return a value connection to a task of known status; it ends if the task is lost.
 
     Args:
@@ -224,7 +224,7 @@ def watched_heart(
     host: str,
     peer: str,
     status: messages.Status,
-    opening: Opening,
+    opening: ConnectionOptions,
     on_lost: Callable[[errors.OpError], None],
 ) -> Watched:
     """Watch a task of known status from now on.

@@ -163,7 +163,9 @@ class Exchange:
         ahead: deque[tuple[Action, list[Reply]]] = deque()
         requested = 0
         for action in actions:
-            replies = [self.ask(peer, f"{action.phase}{action.start}") for peer in self._of(action)]
+            replies = [
+                self.ask(peer, f"{action.phase}{action.start}") for peer in self._senders_of(action)
+            ]
             ahead.append((action, replies))
             requested += bool(replies)
             while requested > _AHEAD:
@@ -172,7 +174,7 @@ class Exchange:
                 yield first
         yield from ahead
 
-    def _of(self, action: Action) -> Iterable[int]:
+    def _senders_of(self, action: Action) -> Iterable[int]:
         """Return the members from which an action receives."""
         if action.kind == schedule.FOLD:
             return [i for i in range(len(self._place.members)) if i != self._place.rank]

@@ -26,7 +26,7 @@ Outcome = tuple[Member, ...] | errors.OpError
 """The members of a group in their order, or why there is none."""
 
 Answer = Callable[[Outcome], None]
-Told = list[tuple[Answer, Outcome]]
+GroupAnswers = list[tuple[Answer, Outcome]]
 """Answers and the outcomes to send to them."""
 
 
@@ -47,12 +47,12 @@ class Groups:
     def __init__(self) -> None:
         self._forming: dict[int, _Forming] = {}
 
-    def join(self, key: int, size: int, member: Member, answer: Answer) -> Told:
+    def join(self, key: int, size: int, member: Member, answer: Answer) -> GroupAnswers:
         """Add a device to a group."""
         group = self._forming.setdefault(key, _Forming(size))
         if group.size != size:
             return [(answer, _sizes_differ(key, group, size, member))]
-        answers: Told = []
+        answers: GroupAnswers = []
         former = group.members.get(member.device)
         if former is not None:
             error = errors.AbortedError(f"{member.device} joins group {key} from another session")
@@ -69,7 +69,7 @@ class Groups:
         """Remove a waiting device; does nothing if the group was formed meanwhile."""
         self._take(key, number)
 
-    def expire(self, key: int, number: int, seconds: float) -> Told:
+    def expire(self, key: int, number: int, seconds: float) -> GroupAnswers:
         """Time out a waiting device; does nothing if the group was formed meanwhile."""
         group = self._forming.get(key)
         members = [] if group is None else sorted(group.members, key=_order)

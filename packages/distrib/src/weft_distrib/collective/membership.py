@@ -153,10 +153,10 @@ class Membership:
             return self._by_nccl.run(exchange, verdict, value, device)
         mine = None if value is None else np.asarray(device.to_host(value))
         empty = device.new_array if device.xp is np else np.empty
-        result = self._on_host(exchange, verdict, mine, empty)
+        result = self._exchange_on_host(exchange, verdict, mine, empty)
         return device.from_host(result if result.ndim else result[()])
 
-    def _on_host(
+    def _exchange_on_host(
         self, exchange: Exchange, verdict: dict[str, Any], value: Array | None, empty: Empty
     ) -> Array:
         operation = exchange.operation
@@ -252,10 +252,10 @@ class Membership:
         exchange = Exchange(self, operation, str(operation.instance))
         mine = {
             "what": [operation.kind, str(operation.dtype), operation.merge, operation.final],
-            "hint": "ordered" if self._wants_order(operation, device) else operation.hint,
+            "hint": "ordered" if self._requires_order(operation, device) else operation.hint,
             "sends": operation.sends,
             "gpu": nccl.gpu_of(device),
-            "nccl": nccl.why_not(device, operation),
+            "nccl": nccl.unsupported_reason(device, operation),
         }
         if self.rank:
             exchange.send(0, "wants", packed(mine))
@@ -269,7 +269,7 @@ class Membership:
             exchange.send(peer, "verdict", packed(verdict))
         return verdict
 
-    def _wants_order(self, operation: Operation, device: Device) -> bool:
+    def _requires_order(self, operation: Operation, device: Device) -> bool:
         if operation.kind != "reduce" or operation.hint != "auto":
             return False
         return device.config.deterministic or (self._in_order and device.type != "GPU")
@@ -293,7 +293,7 @@ class Membership:
         if "nccl" in hints or (
             hints == {"auto"} and all(expected["gpu"] for expected in descriptions)
         ):
-            reason = nccl.hindrance(self.members, descriptions)
+            reason = nccl.find_obstacle(self.members, descriptions)
             if not reason:
                 return {**verdict, "nccl": True}
             if "nccl" in hints:

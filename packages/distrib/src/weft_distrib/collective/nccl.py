@@ -51,7 +51,7 @@ def gpu_of(device: Device) -> str:
     return f"{bytes(result['uuid']).hex()} at {place}"
 
 
-def why_not(device: Device, operation: Operation) -> str:
+def unsupported_reason(device: Device, operation: Operation) -> str:
     """Return why NCCL does not support an operation of a device; empty if it does."""
     if device.type != "GPU":
         return f"{device.name} is not a GPU"
@@ -67,11 +67,11 @@ def why_not(device: Device, operation: Operation) -> str:
     return f"NCCL does not merge {name} by {operation.merge}"
 
 
-def hindrance(members: Sequence[Member], descriptions: Sequence[Mapping[str, Any]]) -> str:
+def find_obstacle(members: Sequence[Member], descriptions: Sequence[Mapping[str, Any]]) -> str:
     """Return why NCCL does not support an operation of a group; empty if it does.
 
     Args:
-      descriptions: for each member `gpu`, by `gpu_of`, and `nccl`, by `why_not`.
+      descriptions: for each member `gpu`, by `gpu_of`, and `nccl`, by `unsupported_reason`.
     """
     seen: dict[str, str] = {}
     for member, expected in zip(members, descriptions, strict=True):
@@ -147,7 +147,7 @@ class _Turns:
         self._given = self._next = 0
         self._error: errors.OpError | None = None
 
-    def give(self) -> int:
+    def take_number(self) -> int:
         """Return the number of the next turn; called by the first member only."""
         with self._changed:
             self._given += 1
@@ -226,7 +226,7 @@ class NcclRuns:
             mine = _contiguous(gpu, value)
             shape = mine.shape
             result = _empty(gpu, _shape_of_result(operation, shape, size), operation)
-        told = self._meet(exchange, shape)
+        told = self._agree_on_shape(exchange, shape)
         if result is None:
             result = _empty(gpu, tuple(told["shape"]), operation)
         if size > 1:
@@ -249,7 +249,7 @@ class NcclRuns:
             exchange.send((rank + 1) % size, "over", np.zeros(0, np.uint8))
         return _finished(operation, result, size, gpu)
 
-    def _meet(self, exchange: Exchange, shape: Sequence[int] | None) -> dict[str, Any]:
+    def _agree_on_shape(self, exchange: Exchange, shape: Sequence[int] | None) -> dict[str, Any]:
         """Wait until all have come; the first member checks the shapes, and assigns the turn."""
         place, mine = self._place, None if shape is None else list(shape)
         if place.rank:
@@ -259,14 +259,16 @@ class NcclRuns:
             others = range(1, len(place.members))
             replies = [(i, exchange.ask(i, "come")) for i in others]
             shapes = [unpacked(exchange.take(wait, i))["shape"] for i, wait in replies]
-            verdict = self._told(exchange.operation, [mine, *shapes])
+            verdict = self._verdict_for(exchange.operation, [mine, *shapes])
             for peer in others:
                 exchange.send(peer, "turn", packed(verdict))
         if "error" in verdict:
             raise errors.InvalidArgumentError(verdict["error"])
         return verdict
 
-    def _told(self, operation: Operation, shapes: Sequence[list[int] | None]) -> dict[str, Any]:
+    def _verdict_for(
+        self, operation: Operation, shapes: Sequence[list[int] | None]
+    ) -> dict[str, Any]:
         members = self._place.members
         (index, first), *remaining = [
             (i, shape) for i, shape in enumerate(shapes) if shape is not None
@@ -278,7 +280,7 @@ class NcclRuns:
                     f"one shape in all members: {members[i].device} gave {shape} where "
                     f"{members[index].device} has {first}"
                 }
-        return {"turn": self._turns.give(), "shape": first}
+        return {"turn": self._turns.take_number(), "shape": first}
 
     def _carry(
         self,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from weft_distrib.collective.exchange import Operation
-from weft_distrib.collective.groups import Groups, Member, Outcome, Told
+from weft_distrib.collective.groups import GroupAnswers, Groups, Member, Outcome
 from weft_distrib.collective.membership import Membership, Transport
 from weft_distrib.wire.reply import Reply
 from weft_distrib.worker.threads import WaitingThreads
@@ -40,7 +40,7 @@ class Leader:
         def expire() -> None:
             with self._lock:
                 answers = self._groups.expire(key, member.number, seconds)
-            _tell(answers)
+            _deliver_answers(answers)
 
         def over(outcome: Outcome) -> None:
             timer.cancel()
@@ -54,11 +54,11 @@ class Leader:
         timer = call_at(time.monotonic() + seconds, expire)
         with self._lock:
             answers = self._groups.join(key, size, member, over)
-        _tell(answers)
+        _deliver_answers(answers)
         return take_back
 
 
-def _tell(answers: Told) -> None:
+def _deliver_answers(answers: GroupAnswers) -> None:
     for answer, outcome in answers:
         answer(outcome)
 

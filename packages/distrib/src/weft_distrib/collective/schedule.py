@@ -90,14 +90,14 @@ def tree(rank: int, size: int, count: int, piece: int) -> Schedule:
             for child in children:
                 yield Action(SEND, child, start, stop, "store")
     if rank:
-        yield from _down(parent, children, count, piece)
+        yield from _broadcast_steps(parent, children, count, piece)
 
 
 def broadcast(rank: int, size: int, count: int, piece: int, source: int) -> Schedule:
     """Broadcast the buffer of one member by a binomial tree."""
     parent, children = family(rank, size, source)
     if rank != source:
-        yield from _down(parent, children, count, piece)
+        yield from _broadcast_steps(parent, children, count, piece)
         return
     for start, stop in pieces((0, count), piece):
         for child in children:
@@ -117,7 +117,7 @@ def family(rank: int, size: int, root: int = 0) -> tuple[int, list[int]]:
     return ((place & (place - 1)) + root) % size, children[::-1]
 
 
-def _down(parent: int, children: list[int], count: int, piece: int) -> Schedule:
+def _broadcast_steps(parent: int, children: list[int], count: int, piece: int) -> Schedule:
     for start, stop in pieces((0, count), piece):
         yield Action(STORE, parent, start, stop, "store")
         for child in children:
@@ -128,7 +128,7 @@ def direct(rank: int, size: int, count: int, piece: int) -> Schedule:
     """Send all to all, and merge in the order of the members: a single round."""
     parts = pieces((0, count), piece)
     for start, stop in parts:
-        for peer in _others(rank, size):
+        for peer in _other_ranks(rank, size):
             yield Action(GIVE, peer, start, stop, "merge")
     for start, stop in parts:
         yield Action(FOLD, rank, start, stop, "merge")
@@ -141,7 +141,7 @@ def ordered(rank: int, size: int, count: int, piece: int) -> Schedule:
     Each member sends as much as in a ring, but to all others.
     """
     parts = [pieces(segment, piece) for segment in segments(count, size)]
-    others = _others(rank, size)
+    others = _other_ranks(rank, size)
     for peer in others:
         for start, stop in parts[peer]:
             yield Action(SEND, peer, start, stop, "merge")
@@ -169,6 +169,6 @@ def gather(rank: int, size: int, count: int, piece: int) -> Schedule:
                 yield Action(SEND, right, start, stop, "store")
 
 
-def _others(rank: int, size: int) -> list[int]:
+def _other_ranks(rank: int, size: int) -> list[int]:
     """Return the other members, the next one first, so that not all send to the same."""
     return [(rank + i) % size for i in range(1, size)]

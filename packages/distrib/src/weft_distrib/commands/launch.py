@@ -13,7 +13,7 @@ from typing import Any, Final
 from weft_distrib.commands.table import console, table
 from weft_distrib.launch import Job, Launch, Place
 from weft_distrib.launch.local import GRACE_SECONDS, LocalCluster
-from weft_distrib.launch.spec import here, tf_config
+from weft_distrib.launch.spec import localize_program, tf_config
 from weft_distrib.launch.status import Row, Watcher
 from weft_tensor import errors
 
@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
         from weft_distrib.launch.slurm import task_from_slurm
 
         task = task_from_slurm(launch)
-        program = here(launch.job(task.place.job).program)
+        program = localize_program(launch.job(task.place.job).program)
         os.environ.update(tf_config(task.cluster, task.place))
         sys.stdout.flush()
         try:

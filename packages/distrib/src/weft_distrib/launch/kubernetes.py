@@ -190,7 +190,7 @@ def _job(
                     {
                         "name": container,
                         "image": image,
-                        "command": [_as_it_is(item) for item in job.program],
+                        "command": [_escape_variables(item) for item in job.program],
                         "env": _environment(launch, job, cluster),
                         "ports": [{"name": "control", "containerPort": PORT, "protocol": "TCP"}],
                         "resources": _resources(job),
@@ -208,11 +208,11 @@ def _environment(launch: Launch, job: Job, cluster: ClusterSpec) -> list[dict[st
     return [
         {"name": _NUMBER, "valueFrom": {"fieldRef": {"fieldPath": _INDEX}}},
         {"name": VARIABLE, "value": f"{cluster_json}, {task_json}}}"},
-        *({"name": k, "value": _as_it_is(v)} for k, v in launch.environment.items()),
+        *({"name": k, "value": _escape_variables(v)} for k, v in launch.environment.items()),
     ]
 
 
-def _as_it_is(text: str) -> str:
+def _escape_variables(text: str) -> str:
     """Kubernetes would put variables into "$(NAME)", which no shell and no other launcher does."""
     return text.replace("$", "$$")
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import IO, Final
 
 from weft_distrib.cluster.spec import ClusterSpec
-from weft_distrib.launch.spec import Launch, Place, here, tf_config
-from weft_distrib.launch.supervisor import Instruction, Start, Stop, Supervisor, how
+from weft_distrib.launch.spec import Launch, Place, localize_program, tf_config
+from weft_distrib.launch.supervisor import Instruction, Start, Stop, Supervisor, describe_exit
 from weft_tensor import errors
 
 GRACE_SECONDS: Final = 10.0
@@ -83,7 +83,7 @@ class LocalCluster:
         try:
             self._carry_out(self.supervisor.begin())
             while not self.supervisor.over:
-                self._turn()
+                self._handle_next_event()
         finally:
             for task in self._tasks.values():  # tasks are left only after an error
                 task.kill()
@@ -109,7 +109,7 @@ class LocalCluster:
         task = self._tasks.get(place)
         return None if task is None else task.process.pid
 
-    def _turn(self) -> None:
+    def _handle_next_event(self) -> None:
         """Wait for something to happen, and see to it."""
         left = None if self._kill_at is None else self._kill_at - time.monotonic()
         for key, _ in self._selector.select(left if left is None else max(left, 0)):
@@ -138,7 +138,7 @@ class LocalCluster:
                         task.signal(signal.SIGTERM)
 
     def _start(self, place: Place) -> None:
-        program = here(self._launch.job(place.job).program)
+        program = localize_program(self._launch.job(place.job).program)
         environment = {
             **os.environ,
             "PYTHONUNBUFFERED": "1",
@@ -178,7 +178,7 @@ class LocalCluster:
             "; it is started again" if any(isinstance(item, Start) for item in actions) else ""
         )
         if status or restart_note:
-            self._say(None, f"{place} {how(status)}{restart_note}")
+            self._say(None, f"{place} {describe_exit(status)}{restart_note}")
         self._carry_out(actions)
 
 

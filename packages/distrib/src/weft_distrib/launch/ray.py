@@ -45,7 +45,7 @@ class Task:
     """
 
     def __init__(self, host: str = "") -> None:
-        self._host = host or _own_address()
+        self._host = host or _local_address()
         self._server: Any = None
 
     def reserve(self) -> str:
@@ -68,7 +68,7 @@ class Task:
         return 0 if self._server is None else self._server.incarnation
 
 
-def _own_address() -> str:
+def _local_address() -> str:
     return str(_ray().util.get_node_ip_address())
 
 
@@ -172,14 +172,14 @@ class RayCluster:
             for answer in answered:
                 key = requested.pop(answer)
                 try:
-                    self._look(key, answer)
+                    self._check_process(key, answer)
                     silent.discard(key)
                 except Exception as error:  # because Ray raises many kinds; the next poll retries
                     if key not in silent:
                         _log.warning("%s does not answer Ray: %s", key, error)
                     silent.add(key)
 
-    def _look(self, place: Place, answer: Any) -> None:
+    def _check_process(self, place: Place, answer: Any) -> None:
         if self._stop.is_set() or _ray().get(answer) == self.incarnation(*place):
             return
         self._serve(place)
@@ -211,7 +211,7 @@ class RayCluster:
 
 def _placed(ray: Any, launch: Launch, strategy: str) -> Any:
     """Return a placement group with a bundle for each task."""
-    bundles = [_needs(launch.job(place.job)) for place in launch.places()]
+    bundles = [_required_resources(launch.job(place.job)) for place in launch.places()]
     group = ray.util.placement_group(bundles, strategy=strategy)
     if not group.wait(START_SECONDS):
         ray.util.remove_placement_group(group)
@@ -222,7 +222,7 @@ def _placed(ray: Any, launch: Launch, strategy: str) -> Any:
     return group
 
 
-def _needs(job: Job) -> Mapping[str, float]:
+def _required_resources(job: Job) -> Mapping[str, float]:
     expected = {"CPU": job.cpus, "GPU": job.gpus, "memory": job.memory}
     return {name: float(count) for name, count in expected.items() if count}
 

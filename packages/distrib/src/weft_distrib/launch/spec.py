@@ -17,7 +17,7 @@ SERVER_COMMAND: Final = ("weft", "server")
 """The program of tasks without one of their own: a server for other programs."""
 
 
-def here(program: tuple[str, ...]) -> tuple[str, ...]:
+def localize_program(program: tuple[str, ...]) -> tuple[str, ...]:
     """Return the local form of a program: servers run in this interpreter, independent of PATH."""
     if program == SERVER_COMMAND:
         return (sys.executable, "-m", "weft", *program[1:])

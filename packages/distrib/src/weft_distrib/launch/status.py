@@ -14,7 +14,7 @@ from weft_distrib.protocol import messages
 from weft_distrib.protocol.service import REPORTS, ControlClient
 from weft_distrib.security.credentials import Credentials
 from weft_distrib.security.roles import Role
-from weft_distrib.wire.hello import Opening
+from weft_distrib.wire.hello import ConnectionOptions
 
 HEADER: Final = ("task", "state", "steps", "steps/s", "in", "in/s", "out", "out/s", "up")
 """The columns of `Rates.rows`."""
@@ -95,8 +95,8 @@ def reports_of(address: str) -> list[messages.Report]:
     return reports.tasks
 
 
-def _opening() -> Opening:
-    return Opening(messages.VERSION, Credentials.from_environment(), Role.CLIENT)
+def _opening() -> ConnectionOptions:
+    return ConnectionOptions(messages.VERSION, Credentials.from_environment(), Role.CLIENT)
 
 
 class Watcher:

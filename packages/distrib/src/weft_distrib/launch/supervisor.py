@@ -75,7 +75,7 @@ class Supervisor:
         if self.lives[place] <= self._launch.restarts:
             return [self._start(place)]
         self.code = status if status > 0 else 128 - status
-        return self._stop(f"{place} {how(status)}")
+        return self._stop(f"{place} {describe_exit(status)}")
 
     def interrupted(self) -> list[Instruction]:
         """Stop all tasks on request of the user."""
@@ -94,6 +94,6 @@ class Supervisor:
         return self._stopping and not self.running
 
 
-def how(status: int) -> str:
+def describe_exit(status: int) -> str:
     """Describe how a process has ended."""
     return f"exited with {status}" if status >= 0 else f"was killed by signal {-status}"

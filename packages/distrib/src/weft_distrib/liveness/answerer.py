@@ -37,7 +37,7 @@ def main(listening: int, memory: int, server: int, *files: str) -> None:
         end = os.pidfd_open(server)
     except ProcessLookupError:  # it has ended already
         return
-    door = _Door(files)
+    door = _ProbeSocket(files)
     requested: dict[socket.socket, float] = {}
     with selectors.DefaultSelector() as selector:
         selector.register(listener, selectors.EVENT_READ)
@@ -58,7 +58,7 @@ def main(listening: int, memory: int, server: int, *files: str) -> None:
                     _drop(key.data, requested, selector)
 
 
-class _Door:
+class _ProbeSocket:
     """Accepts connections, with TLS if there are files, which are read again when they change."""
 
     def __init__(self, files: "tuple[str, ...]") -> None:

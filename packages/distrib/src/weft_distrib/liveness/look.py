@@ -11,7 +11,7 @@ _ANSWERS: Final = 3
 _AGAIN_SECONDS: Final = 0.05
 
 
-def look(watched: Watched, seconds: float) -> str:
+def probe(watched: Watched, seconds: float) -> str:
     """Return the state of a task as seen from outside.
 
     Args:

@@ -91,13 +91,13 @@ class Watch:
         while True:
             end = time.monotonic() + ASK_SECONDS
             self._begin()
-            self._ask()
+            self._send_probes()
             while (left := end - time.monotonic()) > 0:
                 if not self._known:
                     time.sleep(left)
                     break
                 for key, _ in self._selector.select(left):
-                    self._hear(key.data)
+                    self._receive_answer(key.data)
             self._judge(late=time.monotonic() - end)
 
     def _begin(self) -> None:
@@ -117,13 +117,13 @@ class Watch:
             self._selector.register(sock, selectors.EVENT_READ, watched)
             self._known.add(watched)
 
-    def _ask(self) -> None:
+    def _send_probes(self) -> None:
         for watched in self._known:
             assert watched.socket is not None
             with suppress(OSError):  # not connected yet, or no more: its silence will tell
                 watched.socket.send(b"?")
 
-    def _hear(self, watched: Watched) -> None:
+    def _receive_answer(self, watched: Watched) -> None:
         assert watched.socket is not None
         try:
             data = watched.socket.recv(4096)
@@ -132,7 +132,7 @@ class Watch:
         except OSError:
             data = b""
         if not data:
-            self._forget(watched)
+            self._unregister(watched)
             with self._lock:
                 self._new.append(watched)  # connect again; only silence is held against it
             return
@@ -141,7 +141,7 @@ class Watch:
             version, *answer = ANSWER.unpack_from(watched.received)
             watched.received = watched.received[ANSWER.size :]
             if version != VERSION:
-                self._lose(watched, _other_version(watched.peer, version))
+                self._lose(watched, _version_error(watched.peer, version))
                 return
             watched.pulse.answered(time.monotonic(), *answer)
             watched.heard += 1
@@ -158,17 +158,17 @@ class Watch:
             watched.pulse.pardon(now, late)
             verdict = watched.pulse.verdict(now)
             if watched.stopped:
-                self._forget(watched)
+                self._unregister(watched)
             elif verdict is not Verdict.ALIVE:
                 reason = f"{watched.peer} is lost: for {watched.limit:g} s {verdict.value}"
                 self._lose(watched, errors.UnavailableError(reason))
 
     def _lose(self, watched: Watched, error: errors.OpError) -> None:
-        self._forget(watched)
+        self._unregister(watched)
         watched.stopped = True
         watched.on_lost(error)
 
-    def _forget(self, watched: Watched) -> None:
+    def _unregister(self, watched: Watched) -> None:
         with self._lock:
             if watched in self._new:
                 self._new.remove(watched)
@@ -179,7 +179,7 @@ class Watch:
             watched.socket.close()
 
 
-def _other_version(peer: str, version: int) -> errors.OpError:
+def _version_error(peer: str, version: int) -> errors.OpError:
     return errors.FailedPreconditionError(
         f"{peer} tells how it is in version {version}, and this process reads version {VERSION}: "
         "install the same release of weftml-distrib on both"

@@ -23,7 +23,7 @@ class Finder(Protocol):
         ...
 
 
-def homes_of(
+def locate_state(
     nodes: Sequence[Node],
     device_parts: DeviceParts,
     tasks: Mapping[DeviceParts, Finder],
@@ -50,13 +50,13 @@ def homes_of(
         replies.append((task, reply))
     having: list[list[DeviceParts]] = [[] for _ in nodes]
     for task, reply in replies:
-        for i, is_local in enumerate(_told(task, reply, limit, len(nodes))):
+        for i, is_local in enumerate(_receive_locations(task, reply, limit, len(nodes))):
             if is_local:
                 having[i].append(task)
     result: dict[str, DeviceParts | errors.OpError] = {}
     for node, holders in zip(nodes, having, strict=True):
         if holders and device_parts not in holders:
-            result[node.name] = holders[0] if len(holders) == 1 else _several(node, holders)
+            result[node.name] = holders[0] if len(holders) == 1 else _ambiguous_error(node, holders)
     return result
 
 
@@ -65,7 +65,9 @@ def _key_of(node: Node) -> tuple[str, str]:
     return attrs.get("container") or "", attrs.get("shared_name") or node.name
 
 
-def _told(task: DeviceParts, reply: Reply, limit: WaitLimit, count: int) -> Sequence[int]:
+def _receive_locations(
+    task: DeviceParts, reply: Reply, limit: WaitLimit, count: int
+) -> Sequence[int]:
     while not reply.wait(limit.next_wait(f"{task.to_string()} did not say what state it has")):
         pass
     try:
@@ -80,7 +82,7 @@ def _told(task: DeviceParts, reply: Reply, limit: WaitLimit, count: int) -> Sequ
     return is_local
 
 
-def _several(node: Node, holders: Sequence[DeviceParts]) -> errors.OpError:
+def _ambiguous_error(node: Node, holders: Sequence[DeviceParts]) -> errors.OpError:
     names = " and ".join(sorted(task.to_string() for task in holders))
     return errors.InvalidArgumentError(
         f"{names} have a {_key_of(node)[1]!r} each: say by a device which one is meant",

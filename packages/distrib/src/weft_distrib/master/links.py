@@ -22,7 +22,7 @@ TaskParts = dict[str, Pieces]
 """The partitions of a task's devices, as `part_pieces`, by device name."""
 
 
-def _told(parts: TaskParts, same_as: int) -> tuple[list[messages.Part], list[Pieces]]:
+def _register_message(parts: TaskParts, same_as: int) -> tuple[list[messages.Part], list[Pieces]]:
     """Return the parts that a message names, and the graphs that go with it."""
     return [messages.Part(device) for device in parts], [] if same_as else list(parts.values())
 
@@ -81,7 +81,7 @@ class OwnWorker:
         self, session: int, signature: int, parts: TaskParts, same_as: int, answer: Answer
     ) -> None:
         """See `WorkerLink`; runs on this thread."""
-        message, values = _told(parts, same_as)
+        message, values = _register_message(parts, same_as)
         try:
             request = messages.Register(session, signature, message, self._isolated, same_as)
             self._worker.register(request, [v.joined() for v in values], self._trusted)
@@ -125,7 +125,7 @@ class RemoteWorker:
         self, session: int, signature: int, parts: TaskParts, same_as: int, answer: Answer
     ) -> None:
         """See `WorkerLink`."""
-        message, values = _told(parts, same_as)
+        message, values = _register_message(parts, same_as)
         meta = encode(messages.Register(session, signature, message, self._isolated, same_as))
         self._channel.call(methods.REGISTER, meta, values, answer)
 

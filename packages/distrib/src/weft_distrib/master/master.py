@@ -123,7 +123,7 @@ class Master:
         isolated = config.isolate_session_state
         seconds = config.operation_timeout_in_ms / 1000 or START_SECONDS
         tasks = self._visible(config.device_filters)
-        answers = self._ask(tasks, time.monotonic() + seconds, wanted)
+        answers = self._request_statuses(tasks, time.monotonic() + seconds, wanted)
         own_worker, trusted = self._worker, owner is None
         devices = self._describe(own_worker.task, own_worker.describe(), self._packages)
         links: dict[DeviceParts, WorkerLink] = {
@@ -182,7 +182,7 @@ class Master:
             and (not expected or any(_matches(spec, task) for spec in expected))
         ]
 
-    def _ask(
+    def _request_statuses(
         self, tasks: Sequence[DeviceParts], deadline: float, expected: Callable[[], bool]
     ) -> dict[DeviceParts, messages.Status]:
         if not tasks:

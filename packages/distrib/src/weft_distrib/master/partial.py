@@ -75,15 +75,17 @@ class PartialStep:
 
         def got_all(result: list[Any]) -> None:
             if request.complete:
-                self._when_over(lambda: self._tell(result, reply, fail))
+                self._call_when_over(lambda: self._deliver(result, reply, fail))
             else:
-                self._tell(result, reply, fail)
+                self._deliver(result, reply, fail)
 
         def failed(error: errors.OpError) -> None:
             # The step knows best why; what came here may only tell of another failure.
-            self._when_over(lambda: self._end(fail, self._error or error))
+            self._call_when_over(lambda: self._end(fail, self._error or error))
 
-        Gathered(len(request.wanted), got_all, failed).receive(self._rendezvous, request.wanted)
+        FetchCollector(len(request.wanted), got_all, failed).receive(
+            self._rendezvous, request.wanted
+        )
 
     def _check(self, request: messages.Advance, values: Sequence[Any]) -> None:
         """Refuse names that are not the client's to feed or fetch, and values of another kind."""
@@ -101,7 +103,7 @@ class PartialStep:
             if name.count(";") < 2 or ends_of(name)[1] != CALLER:
                 raise errors.DataLossError(f"{name!r} is no fetch of a partial run")
 
-    def _tell(self, result: list[Any], reply: Reply, fail: Fail) -> None:
+    def _deliver(self, result: list[Any], reply: Reply, fail: Fail) -> None:
         if self._over:
             if self._error is not None:
                 self._end(fail, self._error)
@@ -114,7 +116,7 @@ class PartialStep:
         self._forget()
         fail(error.copy())
 
-    def _when_over(self, call: Callable[[], None]) -> None:
+    def _call_when_over(self, call: Callable[[], None]) -> None:
         with self._lock:
             if not self._over:
                 self._waiting.append(call)
@@ -122,7 +124,7 @@ class PartialStep:
         call()
 
 
-class Gathered:
+class FetchCollector:
     """Waits for several values of a rendezvous; tells them, or the first failure, once."""
 
     def __init__(self, count: int, done: Callable[[list[Any]], None], fail: Fail) -> None:
@@ -136,7 +138,7 @@ class Gathered:
         if not keys:
             self._done([])
         for index, key in enumerate(keys):
-            rendezvous.receive(key, _Place(self, index))
+            rendezvous.receive(key, _FetchSlot(self, index))
 
     def take(self, place: int, value: Any) -> None:
         """Take a fetched value that arrived; its arrays belong to the client from now on."""
@@ -157,8 +159,8 @@ class Gathered:
             self._fail(error)
 
 
-class _Place:
-    def __init__(self, gathered: Gathered, place: int) -> None:
+class _FetchSlot:
+    def __init__(self, gathered: FetchCollector, place: int) -> None:
         self._gathered, self._place = gathered, place
 
     def __call__(self, value: Any = None) -> None:

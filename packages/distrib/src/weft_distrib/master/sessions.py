@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from weft_distrib.master.feeds import Feeds
-from weft_distrib.master.homes import homes_of
+from weft_distrib.master.homes import locate_state
 from weft_distrib.master.limits import WaitLimit
 from weft_distrib.master.links import Fail, OwnWorker, TaskParts, Told, WorkerLink
 from weft_distrib.master.partial import PartialStep
@@ -166,7 +166,7 @@ class MasterSession:
     def _settle(self, limit: WaitLimit) -> None:
         """Place new nodes without a requested task where their state exists already."""
         if self._unsettled:
-            self._planner.settle(homes_of(self._unsettled, self._own, self._links, limit))
+            self._planner.settle(locate_state(self._unsettled, self._own, self._links, limit))
             self._unsettled = []
 
     def plan(
@@ -209,7 +209,7 @@ class MasterSession:
                     shares = self._register(signature, parts, limit)
                 finally:
                     if self._closed:  # meanwhile, so that tasks forgot the session before this part
-                        self._let_forget()
+                        self._drop_on_workers()
         fetches = 0 if request.partial else len(outputs)
         self._planned[signature] = _Planned(tuple(shares), Feeds(feeds), fetches, planned.home)
         return planned
@@ -245,7 +245,9 @@ class MasterSession:
             link.register(self.number, signature, messages, same_as, replies.of(task))
             feeds = sorted({feed for part in task_parts.values() for feed in part.feeds})
             fetches = sorted({place for part in task_parts.values() for place in part.fetches})
-            shares.append(_Share(task, link, tuple(feeds), tuple(fetches), _waits(task_parts)))
+            shares.append(
+                _Share(task, link, tuple(feeds), tuple(fetches), _describe_waits(task_parts))
+            )
         replies.wait(limit)
         self._kept.update(handles)
         return shares
@@ -277,7 +279,7 @@ class MasterSession:
             request = request._replace(timeout=self._timeout)
         if request.traced:
             done = self._learning(done)
-        step, running = self._new_step(planned, done, fail, self._forget_step)
+        step, running = self._new_step(planned, done, fail, self._drop_step)
         return Begun(step.cancel, step.begin(request, values, running, mine))
 
     def _signature(self, request: RunStep) -> _Planned:
@@ -318,7 +320,7 @@ class MasterSession:
         own_link = self._links[self._own]
         assert isinstance(own_link, OwnWorker)
         rendezvous = own_link.rendezvous(key)
-        forget = partial(self._forget_step, key.step)
+        forget = partial(self._drop_step, key.step)
         partial_steps.append(
             PartialStep(rendezvous, planned.home, planned.feeds, step.cancel, forget)
         )
@@ -368,7 +370,7 @@ class MasterSession:
         with self._lock:
             return len(self._running)
 
-    def _forget_step(self, number: int) -> None:
+    def _drop_step(self, number: int) -> None:
         with self._lock:
             self._running.pop(number, None)
             self._partial.pop(number, None)
@@ -382,9 +384,9 @@ class MasterSession:
             running = list(self._running.values())
         for step in running:
             step.cancel(error or errors.CancelledError("the session was closed"))
-        self._let_forget()
+        self._drop_on_workers()
 
-    def _let_forget(self) -> None:
+    def _drop_on_workers(self) -> None:
         for link in self._links.values():
             link.forget(self.number)
 
@@ -431,7 +433,7 @@ class _Replies:
             raise error
 
 
-def _waits(parts: dict[str, Part]) -> str:
+def _describe_waits(parts: dict[str, Part]) -> str:
     """Name the nodes that may wait for something besides inputs and other partitions."""
     result = [
         f"{node.name!r} (op {node.type})"
@@ -557,9 +559,9 @@ class _Step:
             actions = self._coordinator.cancel(error)
         self._carry_out(actions)
 
-    def _give_up(self) -> None:
+    def _stop_waiting(self) -> None:
         with self._lock:
-            give_up = self._coordinator.give_up()
+            give_up = self._coordinator.stop_waiting()
         self._carry_out(give_up)
 
     def _carry_out(self, instructions: Sequence[Instruction[DeviceParts]]) -> None:
@@ -572,7 +574,7 @@ class _Step:
                 self._finish(instruction)
                 return
         if aborted:
-            call_at(time.monotonic() + ABORT_SECONDS, self._give_up)
+            call_at(time.monotonic() + ABORT_SECONDS, self._stop_waiting)
 
     def _finish(self, finish: Finish) -> None:
         self._forget(self.key.step)

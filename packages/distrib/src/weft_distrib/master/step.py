@@ -39,7 +39,7 @@ class StepCoordinator(Generic[T]):
 
     The first failure aborts the partitions that still run. The step ends when every task has
     replied or is lost, so that nothing of it runs when the client is notified. Tasks that do not
-    answer the abort in time are dropped by `give_up`.
+    answer the abort in time are dropped by `stop_waiting`.
 
     Attributes:
       waiting: tasks that have not replied.
@@ -54,7 +54,7 @@ class StepCoordinator(Generic[T]):
     def replied(self, task: T) -> list[Instruction[T]]:
         """Return a task has run its part."""
         self.waiting.discard(task)
-        return self._over()
+        return self._finished_instructions()
 
     def failed(self, task: T, error: errors.OpError) -> list[Instruction[T]]:
         """Return a task's part has failed, or the task is lost."""
@@ -67,18 +67,18 @@ class StepCoordinator(Generic[T]):
         elif self.error is not None and _locates(error, self.error):
             error.details = self.error.details
             self.error = error
-        return [*actions, *self._over()]
+        return [*actions, *self._finished_instructions()]
 
     def cancel(self, error: errors.OpError) -> list[Instruction[T]]:
         """Cancel the step on request of the client, or after a timeout."""
-        return [] if self._finished else [*self._abort(error), *self._over()]
+        return [] if self._finished else [*self._abort(error), *self._finished_instructions()]
 
-    def give_up(self) -> list[Instruction[T]]:
+    def stop_waiting(self) -> list[Instruction[T]]:
         """Stop waiting for answers to an abort."""
         if self.error is None:
             return []
         self.waiting.clear()
-        return self._over()
+        return self._finished_instructions()
 
     def _abort(self, error: errors.OpError) -> list[Instruction[T]]:
         if self.error is not None:
@@ -86,7 +86,7 @@ class StepCoordinator(Generic[T]):
         self.error = error
         return [Abort(task, error) for task in sorted(self.waiting, key=str)]
 
-    def _over(self) -> list[Instruction[T]]:
+    def _finished_instructions(self) -> list[Instruction[T]]:
         if self.waiting or self._finished:
             return []
         self._finished = True

@@ -11,7 +11,7 @@ from weft_distrib.security.credentials import Credentials, Files
 from weft_distrib.security.loopback import numeric_host
 from weft_distrib.security.roles import Role, role_of
 from weft_distrib.wire.address import address_of
-from weft_distrib.wire.hello import Opening, admitted, check_version
+from weft_distrib.wire.hello import ConnectionOptions, admitted, check_version
 
 _TOKEN, _ROLE, _VERSION = "authorization", "weft-role", "weft-version"
 _BEARER = "Bearer "
@@ -51,14 +51,14 @@ def channel_to(address: str, files: Files | None, options: Sequence[tuple[str, A
     return grpc.secure_channel(address, ssl_channel_credentials, options=options)
 
 
-def metadata(opening: Opening, token: bytes) -> list[tuple[str, str]]:
+def metadata(opening: ConnectionOptions, token: bytes) -> list[tuple[str, str]]:
     """Return the metadata that identifies a caller; the token is as for `Opening.token_for`."""
     pairs = [(_ROLE, opening.role.name.lower()), (_VERSION, str(opening.version))]
     return [*pairs, (_TOKEN, _BEARER + token.decode())] if token else pairs
 
 
 def claimed_role(
-    metadata: Iterable[tuple[str, str | bytes]], opening: Opening, checked: bool = True
+    metadata: Iterable[tuple[str, str | bytes]], opening: ConnectionOptions, checked: bool = True
 ) -> Role:
     """Return the role of a caller according to its metadata, ignoring certificates.
 

@@ -26,7 +26,7 @@ from weft_distrib.security.credentials import Credentials, Files
 from weft_distrib.security.refusals import probe
 from weft_distrib.security.roles import Role, require
 from weft_distrib.wire.address import address_of
-from weft_distrib.wire.hello import Opening
+from weft_distrib.wire.hello import ConnectionOptions
 from weft_tensor import errors
 
 _log = logging.getLogger("weft")
@@ -111,9 +111,12 @@ class ControlServer:
     """
 
     def __init__(
-        self, address: str, handlers: Mapping[Method, Handler], opening: Opening | None = None
+        self,
+        address: str,
+        handlers: Mapping[Method, Handler],
+        opening: ConnectionOptions | None = None,
     ) -> None:
-        opening = opening or Opening(messages.VERSION)
+        opening = opening or ConnectionOptions(messages.VERSION)
         self.health = Health(("", SERVICE))
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
         limit = ("grpc.max_allowed_incoming_connections", min(_MAX_CONNECTIONS, files))
@@ -150,7 +153,7 @@ class _Door(grpc.GenericRpcHandler):  # type: ignore[misc]
     that, in a thread that waits for it. A call that is refused has a handler that does not receive.
     """
 
-    def __init__(self, handlers: Mapping[Method, Handler], opening: Opening) -> None:
+    def __init__(self, handlers: Mapping[Method, Handler], opening: ConnectionOptions) -> None:
         self._opening = opening
         self._handlers = {
             f"/{SERVICE}/{method.name}": (method, handler) for method, handler in handlers.items()
@@ -213,11 +216,11 @@ class ControlClient:
       opening: the identity of this process.
     """
 
-    def __init__(self, address: str, peer: str, opening: Opening | None = None) -> None:
+    def __init__(self, address: str, peer: str, opening: ConnectionOptions | None = None) -> None:
         self._peer = peer
         self._address = address
         self._where = address_of(address)
-        self._opening = opening or Opening(messages.VERSION)
+        self._opening = opening or ConnectionOptions(messages.VERSION)
         self._files: Files | None = None
         self._lock = threading.Lock()
         self._reached = False

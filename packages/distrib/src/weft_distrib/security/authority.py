@@ -156,9 +156,9 @@ class Authority:
         """Create `token`, unless it exists, and `client.token`."""
         path = self._folder / "token"
         if not path.exists():
-            self._put(path, secrets.token_hex(32).encode(), 0o600)
+            self._write_private(path, secrets.token_hex(32).encode(), 0o600)
         token = path.read_bytes().strip()
-        self._put(self._folder / "client.token", client_token(token), 0o600)
+        self._write_private(self._folder / "client.token", client_token(token), 0o600)
 
     def _write(
         self, name: str, key: EllipticCurvePrivateKey, certificate: x509.Certificate
@@ -167,10 +167,10 @@ class Authority:
 
         pem = forms.Encoding.PEM
         secret = key.private_bytes(pem, forms.PrivateFormat.PKCS8, forms.NoEncryption())
-        self._put(self._folder / f"{name}.key", secret, 0o600)
-        self._put(self._folder / f"{name}.crt", certificate.public_bytes(pem), 0o644)
+        self._write_private(self._folder / f"{name}.key", secret, 0o600)
+        self._write_private(self._folder / f"{name}.crt", certificate.public_bytes(pem), 0o644)
 
-    def _put(self, path: Path, content: bytes, mode: int) -> None:
+    def _write_private(self, path: Path, content: bytes, mode: int) -> None:
         """Write a file whole, never readable by more than it should be."""
         aside = path.with_name(f".{path.name}.{os.getpid()}")
         with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:

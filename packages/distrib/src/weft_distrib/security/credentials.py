@@ -122,10 +122,10 @@ class Credentials:
         if self.paths[3]:
             files = files._replace(token=_checked_token(files.token, self.paths[3]))
         if self.secure:
-            self._contexts = self._made_contexts()
+            self._contexts = self._create_contexts()
         self._files, self._stamp = files, stamp
 
-    def _made_contexts(self) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    def _create_contexts(self) -> tuple[ssl.SSLContext, ssl.SSLContext]:
         result = []
         for protocol in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT):
             context = ssl.SSLContext(protocol)

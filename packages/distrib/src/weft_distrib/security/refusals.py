@@ -75,7 +75,7 @@ def probe(host: str, port: int, peer: str, credentials: Credentials, timeout: fl
 
     Raises: UnauthenticatedError: one of the two ends rejects the other.
     """
-    asks = _ask_tls if credentials.secure else _ask_plain
+    asks = _probe_tls if credentials.secure else _probe_plain
     try:
         for pause in (0, _PAUSE_SECONDS):  # a server that is ending is silent, too
             time.sleep(pause)
@@ -84,7 +84,7 @@ def probe(host: str, port: int, peer: str, credentials: Credentials, timeout: fl
             if answer:
                 break
         if not answer and credentials.secure:
-            raise errors.UnauthenticatedError(f"{peer} {_own_fault(credentials)}")
+            raise errors.UnauthenticatedError(f"{peer} {_verify_locally(credentials)}")
         if not answer and _speaks_tls(host, port, timeout):
             raise errors.UnauthenticatedError(
                 f"{peer} speaks TLS only, and this process has no certificates: name them in "
@@ -98,14 +98,14 @@ def probe(host: str, port: int, peer: str, credentials: Credentials, timeout: fl
         raise errors.UnimplementedError(f"{peer} is not a weft server: it speaks HTTP/1")
 
 
-def _ask_tls(sock: socket.socket, host: str, credentials: Credentials) -> bytes:
+def _probe_tls(sock: socket.socket, host: str, credentials: Credentials) -> bytes:
     """Return the server's first bytes; empty if it rejects the presented certificate."""
     context = credentials.contexts()[1]
     with context.wrap_socket(sock, server_hostname=host) as secure:
         return secure.recv(8)
 
 
-def _ask_plain(sock: socket.socket, host: str, credentials: Credentials) -> bytes:
+def _probe_plain(sock: socket.socket, host: str, credentials: Credentials) -> bytes:
     sock.sendall(_PREFACE)
     return sock.recv(8)
 
@@ -124,7 +124,7 @@ def _speaks_tls(host: str, port: int, timeout: float) -> bool:
         return False
 
 
-def _own_fault(credentials: Credentials) -> str:
+def _verify_locally(credentials: Credentials) -> str:
     """Return why a server rejects this process's certificate, by verifying it locally."""
     asking = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     asking.check_hostname, asking.verify_mode = False, ssl.CERT_NONE

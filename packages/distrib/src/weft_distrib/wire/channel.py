@@ -149,7 +149,7 @@ class Channel:
         # number of a free block. Finalizers of arrays use it, whatever lock their thread holds.
         self._work: SimpleQueue[Message | int | None] = SimpleQueue()
         if isinstance(stream, LocalStream):
-            self._pool = Pool(self._hand_over)
+            self._pool = Pool(self._send_block)
             self._mapped = Mapped(stream.next_file, self._work.put)
         self._inbox = Inbox(limit, mapped=self._mapped)
         self._outbox = Outbox()
@@ -360,7 +360,7 @@ class Channel:
                 work = self._work.get(timeout=_IDLE_SECONDS if pool and pool.idle else None)
             except Empty:
                 assert pool is not None
-                self._let_go(pool)
+                self._release_blocks(pool)
                 continue
             if self._error is not None:
                 return
@@ -368,7 +368,7 @@ class Channel:
                 while self._send_frames(wait=True) is not None:
                     pass
             elif isinstance(work, int):
-                self._tell([Message(RELEASE, False, work)])
+                self._notify([Message(RELEASE, False, work)])
             else:
                 # Release copied values before sending: when the reply arrives, their owner must
                 # hold the only reference, or an in-place update would copy.
@@ -376,7 +376,7 @@ class Channel:
                 self._add_copied(work)
             del work  # else its values live on until the next
 
-    def _tell(self, frames: Sequence[Message]) -> None:
+    def _notify(self, frames: Sequence[Message]) -> None:
         with self._lock:
             for frame in frames:
                 self._outbox.add(frame)
@@ -384,7 +384,7 @@ class Channel:
 
     # ----------------------------------------------------------------- shared memory
 
-    def _hand_over(self, number: int, file: int) -> None:
+    def _send_block(self, number: int, file: int) -> None:
         """Pass a new block to the other end, before any value in it."""
         assert isinstance(self._stream, LocalStream)
         with self._lock:
@@ -396,7 +396,7 @@ class Channel:
 
     def _copied(self, message: Message) -> Message:
         """Return a message with its large values in shared memory, as far as there is room."""
-        values = [(self._put(v) or v) if is_shared(v) else v for v in message.values]
+        values = [(self._share(v) or v) if is_shared(v) else v for v in message.values]
         return message._replace(values=values)
 
     def _add_copied(self, message: Message) -> None:
@@ -409,7 +409,7 @@ class Channel:
                 refused = self._try_to_add(message, shared)
             else:
                 refused = None
-                self._give_back(shared)
+                self._return_blocks(shared)
             answer = None if refused is None else self._waiting.pop(message.call, None)
         if refused is not None and message.reply:
             with self._lock:
@@ -419,29 +419,29 @@ class Channel:
             answer.fail(refused)
         self._send()
 
-    def _put(self, value: Any) -> SharedValue | None:
+    def _share(self, value: Any) -> SharedValue | None:
         """Copy a value to shared memory; None if there is no room, so that the socket is used."""
         assert self._pool is not None
         result = self._pool.put(value)
         if result is None and self._pool.idle and time.monotonic() > self._let_go_again:
             self._let_go_again = time.monotonic() + _IDLE_SECONDS
-            self._let_go(self._pool)  # blocks of other sizes
+            self._release_blocks(self._pool)  # blocks of other sizes
             result = self._pool.put(value)
         return result
 
-    def _let_go(self, pool: Pool) -> None:
+    def _release_blocks(self, pool: Pool) -> None:
         """Let go of blocks that hold nothing, and let the other end do so."""
-        self._tell([Message(FORGET, False, number) for number in pool.trim()])
+        self._notify([Message(FORGET, False, number) for number in pool.trim()])
 
     def _try_to_add(self, message: Message, shared: Sequence[SharedValue]) -> errors.OpError | None:
         try:
             self._count(self._outbox.add(message))
         except errors.OpError as error:
-            self._give_back(shared)
+            self._return_blocks(shared)
             return error
         return None
 
-    def _give_back(self, shared: Sequence[SharedValue]) -> None:
+    def _return_blocks(self, shared: Sequence[SharedValue]) -> None:
         assert self._pool is not None
         for value in shared:
             self._pool.give_back(value.block)

@@ -197,12 +197,12 @@ class Inbox:
                 self._start += size
                 self._advance(size, messages)
             elif self._end - self._start >= _FRAME.size:
-                self._begin(messages)
+                self._begin_message(messages)
             else:
                 break
         return messages
 
-    def _begin(self, messages: list[Message]) -> None:
+    def _begin_message(self, messages: list[Message]) -> None:
         kind, reply, _, size, call = _FRAME.unpack_from(self._buffer, self._start)
         self._start += _FRAME.size
         frame = self._frame = (kind, bool(reply), call)

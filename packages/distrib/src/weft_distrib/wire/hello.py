@@ -69,7 +69,7 @@ def _split(data: bytes, sizes: list[Any]) -> tuple[bytes, bytes]:
     return data[:first], data[first : first + second]
 
 
-class Opening:
+class ConnectionOptions:
     """The part of a process in handshakes: how it identifies itself, and whom it admits.
 
     Args:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from weft_distrib.security.rates import Rate
 from weft_distrib.security.roles import Role
 from weft_distrib.wire.channel import Call, Channel, Serve
-from weft_distrib.wire.hello import HELLO, Hello, Opening
+from weft_distrib.wire.hello import HELLO, ConnectionOptions, Hello
 from weft_distrib.wire.inproc import InprocStream, close_door, open_door, reach as reach_inproc
 from weft_distrib.wire.local import (
     OFFER,
@@ -62,7 +62,7 @@ class Listener:
     def __init__(
         self,
         host: str,
-        opening: Opening,
+        opening: ConnectionOptions,
         incarnation: int,
         serve: Serve,
         lease: float = LEASE_SECONDS,
@@ -132,7 +132,7 @@ class Listener:
 
     def _welcome_inproc(self, stream: InprocStream) -> None:
         """Serve a connection within this process, which begins with a hello as well."""
-        greeting = _Greeting(self._serve, lambda hello: self._admit(hello, Role.PEER))
+        greeting = _Handshake(self._serve, lambda hello: self._admit(hello, Role.PEER))
         self._keep(Channel(stream, "another server of this process", greeting.serve))
 
     def _keep(self, channel: Channel) -> None:
@@ -194,13 +194,13 @@ class _Lease:
         self._wait()
 
     def _wait(self) -> None:
-        self._timer = call_at(time.monotonic() + self._pause, self._look)
+        self._timer = call_at(time.monotonic() + self._pause, self._check_idle)
 
     def _end(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look(self) -> None:
+    def _check_idle(self) -> None:
         channel = self._channel
         self._silent = 0 if channel.heard != self._heard else self._silent + 1
         self._heard = channel.heard
@@ -216,7 +216,7 @@ class _Lease:
             self._wait()
 
 
-class _Greeting:
+class _Handshake:
     """The calls of a connection within this process: the first must be an accepted hello."""
 
     def __init__(self, serve: Serve, admit: Callable[[Hello], Admission]) -> None:
@@ -259,7 +259,7 @@ def ask(
 def dial(
     address: tuple[str, int],
     peer: str,
-    opening: Opening,
+    opening: ConnectionOptions,
     incarnation: int,
     timeout: float,
 ) -> Channel:

@@ -109,7 +109,7 @@ class _NonBlockingSocket:
         Raises: OSError: the connection is lost, or has ended.
         """
         try:
-            return _some(self._receive(size))
+            return _limit_piece(self._receive(size))
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return None
 
@@ -122,14 +122,14 @@ class _NonBlockingSocket:
         Raises: OSError: the connection is lost, or has ended.
         """
         with suppress(BlockingIOError):
-            _some(socket.socket.recv(self._sock, size, socket.MSG_DONTWAIT))
+            _limit_piece(socket.socket.recv(self._sock, size, socket.MSG_DONTWAIT))
 
     def end_sending(self) -> None:
         """Let the other end see that nothing more comes."""
         socket.socket.shutdown(self._sock, socket.SHUT_WR)
 
 
-def _some(data: bytes) -> bytes:
+def _limit_piece(data: bytes) -> bytes:
     if not data:
         raise ConnectionResetError("it ended the connection")
     return data
@@ -273,7 +273,7 @@ class TlsStream(_NonBlockingSocket):
         try:
             self._sock.do_handshake()
         except ssl.SSLError as error:
-            self._let_read()
+            self._wait_for_close()
             raise refusal(error, self._peer) from error
         return self._begun()
 
@@ -304,7 +304,7 @@ class TlsStream(_NonBlockingSocket):
         except ssl.SSLError as error:
             raise refusal(error, self._peer) from error
 
-    def _let_read(self) -> None:
+    def _wait_for_close(self) -> None:
         """Let the other end read why: closing before it has ended would throw that away."""
         with suppress(OSError):
             self.end_sending()
@@ -342,7 +342,7 @@ class TlsStream(_NonBlockingSocket):
     def send(self, buffers: Sequence[memoryview], wait: bool) -> int:
         """See `Stream`."""
         total = 0
-        for buffer in _in_records(buffers):
+        for buffer in _merge_into_records(buffers):
             count = 0
             while count < len(buffer):
                 sent = self._send_some(buffer[count:], wait and not total + count)
@@ -393,7 +393,7 @@ class TlsStream(_NonBlockingSocket):
         self._sock.close()
 
 
-def _in_records(buffers: Sequence[memoryview]) -> Sequence[memoryview]:
+def _merge_into_records(buffers: Sequence[memoryview]) -> Sequence[memoryview]:
     """Return the same bytes, with short buffers merged with the following ones into one record."""
     if len(buffers) < 2 or len(buffers[0]) >= _RECORD_BYTES:
         return buffers

@@ -52,14 +52,14 @@ class Scopes:
         self._devices, self._resources = devices, resources
         self._of: dict[int, Scope] = {}
 
-    def _seen(self, resources: ResourceManager, trusted: bool) -> Scope:
+    def _scope_for(self, resources: ResourceManager, trusted: bool) -> Scope:
         guard = None if trusted else self._guard
         seen = {name: device.seen_by(resources, guard) for name, device in self._devices.items()}
         return Scope(seen, resources)
 
     def host(self, trusted: bool) -> Device:
         """Return a device that belongs to no session; `trusted` is as for `of`."""
-        return next(iter(self._seen(self._resources, trusted).devices.values()))
+        return next(iter(self._scope_for(self._resources, trusted).devices.values()))
 
     def of(self, session: int, isolated: bool, trusted: bool) -> Scope:
         """Return the view of a session.
@@ -71,7 +71,7 @@ class Scopes:
         result = self._of.get(session)
         if result is None:
             resources = ResourceManager() if isolated else SharedResources(self._resources)
-            result = self._of.setdefault(session, self._seen(resources, trusted))
+            result = self._of.setdefault(session, self._scope_for(resources, trusted))
         return result
 
     def forget(self, session: int) -> None:

@@ -109,7 +109,7 @@ def add_transfers(stats: Any, passages: Iterable[Passage]) -> None:
     number of bytes, the transport and the duration. For a value that left after its sender's trace
     was encoded, the end of its node is used.
     """
-    end_times, receives = _by_iteration(stats)
+    end_times, receives = _index_by_iteration(stats)
     left: dict[str, int] = {}
     came: list[Passage] = []
     for passage in passages:
@@ -136,7 +136,7 @@ def add_transfers(stats: Any, passages: Iterable[Passage]) -> None:
             _begin_at(receive, start)
 
 
-def _by_iteration(
+def _index_by_iteration(
     stats: Any,
 ) -> tuple[dict[tuple[str, str, int], int], dict[tuple[str, str, int], Any]]:
     """When executions ended by device, node and iteration; Receives by their transfers' names."""
