@@ -18,32 +18,32 @@ def test_the_first_record_is_flushed_at_once_and_others_in_time() -> None:
     queue.add(b"a")
     work = queue.take(1.0)
     assert work is not None and (work.records, work.flush, work.close) == ([b"a"], True, False)
-    queue.did(work, 2.0)
+    queue.complete(work, 2.0)
     queue.add(b"b")
     queue.add(b"c")
     work = queue.take(3.0)
     assert work is not None and (work.records, work.flush) == ([b"b", b"c"], False)
-    queue.did(work, 3.0)
+    queue.complete(work, 3.0)
     assert queue.take(61.0) is None and queue.patience(61.0) == 1.0
     work = queue.take(62.0)
     assert work is not None and (work.records, work.flush) == ([], True)
-    queue.did(work, 62.0)
+    queue.complete(work, 62.0)
     assert queue.take(1e9) is None and queue.patience(1e9) is None
 
 
 def test_a_flush_covers_what_was_added_before_it() -> None:
     queue = EventQueue(10, 60)
     queue.add(b"a")
-    first = queue.ask_flush()
+    first = queue.request_flush()
     work = queue.take(0.0)
     assert work is not None
-    second = queue.ask_flush()
+    second = queue.request_flush()
     assert not queue.flushed(first)
-    queue.did(work, 0.0)
+    queue.complete(work, 0.0)
     assert queue.flushed(first) and not queue.flushed(second)
     work = queue.take(0.0)
     assert work is not None and (work.records, work.flush) == ([], True)
-    queue.did(work, 0.0)
+    queue.complete(work, 0.0)
     assert queue.flushed(second)
 
 
@@ -68,7 +68,7 @@ def test_a_line_without_limit(limit: int) -> None:
 def test_failures_are_told_to_everybody_until_it_is_closed() -> None:
     queue = EventQueue(1, 60)
     queue.add(b"a")
-    ticket = queue.ask_flush()
+    ticket = queue.request_flush()
     work = queue.take(0.0)
     assert work is not None
     queue.add(b"lost")
@@ -81,7 +81,7 @@ def test_failures_are_told_to_everybody_until_it_is_closed() -> None:
     queue.close()
     work = queue.take(0.0)
     assert work is not None and (work.records, work.flush, work.close) == ([], False, True)
-    queue.did(work, 0.0)
+    queue.complete(work, 0.0)
     assert queue.finished and queue.untold_error() is None
 
 
@@ -128,7 +128,7 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: not self.failed)
     @rule()
     def ask_flush(self) -> None:
-        self.tickets.append((self.queue.ask_flush(), self.added))
+        self.tickets.append((self.queue.request_flush(), self.added))
 
     @rule()
     def close(self) -> None:
@@ -159,7 +159,7 @@ class Machine(RuleBasedStateMachine):
             self.oldest = self.now
         if work.flush:
             self.durable, self.oldest = len(self.written), None
-        self.queue.did(work, self.now)
+        self.queue.complete(work, self.now)
 
     @precondition(lambda self: self.work is not None)
     @rule()

@@ -42,7 +42,7 @@ class NewBundle:
         self._storage.make_directory(self._directory)
         with self._storage.locked(self._directory):
             journal.recover(self._directory)
-        self.shards = _other_number(prefix, shards)
+        self.shards = _unused_shard_count(prefix, shards)
         self._missing = set(range(self.shards))
         names = [shard_path(self._base, i, self.shards) for i in range(self.shards)]
         self._needed = {*names, self._base + _META}
@@ -93,7 +93,7 @@ class NewBundle:
         return path
 
 
-def _other_number(prefix: str, expected: int) -> int:
+def _unused_shard_count(prefix: str, expected: int) -> int:
     """Return a number of shards that the bundle at `prefix` does not have."""
     try:
         num_shards = read_bundle_index(prefix).shards

@@ -37,7 +37,7 @@ def read_boxes(
     groups = _groups(sizes, min(_THREADS, os.cpu_count() or 1) if sum(sizes) > _MUCH else 1)
 
     def open_shard(number: int, names: Sequence[str]) -> AbstractContextManager[_Shard]:
-        return _opened(prefix, index, number, names)
+        return _open_shard(prefix, index, number, names)
 
     def read(group: Sequence[int]) -> list[Array]:
         return assembled(prefix, index.tensors, [expected[i] for i in group], open_shard, empty)
@@ -145,7 +145,9 @@ def _swapped(array: Array, dtype: DType) -> Array:
 
 
 @contextmanager
-def _opened(prefix: str, index: BundleIndex, number: int, names: Sequence[str]) -> Iterator[_Shard]:
+def _open_shard(
+    prefix: str, index: BundleIndex, number: int, names: Sequence[str]
+) -> Iterator[_Shard]:
     path = shard_path(prefix, number, index.shards)
     try:
         file = paths.storage_of(path).open(path)

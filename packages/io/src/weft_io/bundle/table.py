@@ -189,7 +189,7 @@ def table_bytes(items: Iterable[tuple[bytes, bytes]], block_size: int = 1 << 18)
     last, place = b"", b""
     for key, value in items:
         if place:
-            index.add(_between(last, key), place)
+            index.add(_separator_key(last, key), place)
             place = b""
         block.add(key, value)
         last = key
@@ -199,12 +199,12 @@ def table_bytes(items: Iterable[tuple[bytes, bytes]], block_size: int = 1 << 18)
     if block:
         place = _finish(result, block)
     if place:
-        index.add(_above(last), place)
+        index.add(_successor_key(last), place)
     places = _finish(result, _Block(1)) + _finish(result, index)
     return bytes(result + places.ljust(FOOTER - len(TABLE_MAGIC), b"\0") + TABLE_MAGIC)
 
 
-def _between(low: bytes, high: bytes) -> bytes:
+def _separator_key(low: bytes, high: bytes) -> bytes:
     """Return a key that is at least `low` and below `high`, and short if that is easy."""
     common = _common(low, high)
     if common < min(len(low), len(high)) and low[common] + 1 < high[common]:
@@ -212,7 +212,7 @@ def _between(low: bytes, high: bytes) -> bytes:
     return low
 
 
-def _above(key: bytes) -> bytes:
+def _successor_key(key: bytes) -> bytes:
     """Return a key that is at least `key`, and short if that is easy."""
     num_equal = len(key) - len(key.lstrip(b"\xff"))
     return key[:num_equal] + bytes([key[num_equal] + 1]) if num_equal < len(key) else key

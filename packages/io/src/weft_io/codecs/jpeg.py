@@ -122,16 +122,16 @@ def _read_header(data: bytes) -> tuple[int, int, int] | None:
 def _decode_any(data: bytes, channels: int, ratio: int, recover: bool) -> Array:
     if recover:
         data += _END * 2  # or the decoder waits for more bytes
-    image = _opened(data, None if recover else len(data) * _INFLATED)
+    image = _open_image(data, None if recover else len(data) * _INFLATED)
     expected = channels or (1 if image.mode == "L" else 3)
     if expected == 1 and image.mode == "RGB":
         image.draft("L", None)
     if ratio > 1:
         _scale(image, ratio)
-    return _as_channels(np.asarray(image), expected)
+    return _convert_channels(np.asarray(image), expected)
 
 
-def _opened(data: bytes, available: int | None) -> Any:
+def _open_image(data: bytes, available: int | None) -> Any:
     from PIL import JpegImagePlugin
 
     image = JpegImagePlugin.JpegImageFile(io.BytesIO(data))
@@ -149,7 +149,7 @@ def _scale(image: Any, ratio: int) -> None:
     image.decoderconfig = (ratio, 0)
 
 
-def _as_channels(pixels: Array, channels: int) -> Array:
+def _convert_channels(pixels: Array, channels: int) -> Array:
     if pixels.ndim == 2:
         grey = pixels[:, :, np.newaxis]
         return np.repeat(grey, 3, axis=2) if channels == 3 else grey
@@ -204,10 +204,10 @@ def encode_jpeg(image: Array, options: JpegOptions) -> bytes:
         subsampling=2 if options.chroma_downsampling else 0,
         dpi=(options.x_density, options.y_density),
     )
-    return _with_header(file.getvalue(), options)
+    return _read_density(file.getvalue(), options)
 
 
-def _with_header(data: bytes, options: JpegOptions) -> bytes:
+def _read_density(data: bytes, options: JpegOptions) -> bytes:
     """Return the density in its own unit, and the metadata behind it; Pillow knows inches only."""
     end = 20  # of the start marker and the JFIF segment
     density = struct.pack(

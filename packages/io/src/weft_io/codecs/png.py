@@ -73,7 +73,7 @@ def decode_png(data: bytes, channels: int, bits: int) -> Array:
     with decoding("PNG", len(data)):
         chunks = _read(data)
         pixels = _samples(chunks)
-        pixels = _with_channels(pixels, chunks, channels or _own_channels(chunks))
+        pixels = _convert_channels(pixels, chunks, channels or _file_channels(chunks))
     if bits == 8:
         return pixels if pixels.dtype == np.uint8 else (pixels >> 8).astype(np.uint8)
     return pixels if pixels.dtype == np.uint16 else pixels.astype(np.uint16) * 257
@@ -124,7 +124,7 @@ def _header(body: bytes, size: int) -> _Chunks:
     return _Chunks(width, height, bits, color, bool(interlaced))
 
 
-def _own_channels(chunks: _Chunks) -> int:
+def _file_channels(chunks: _Chunks) -> int:
     if chunks.color == _PALETTE:
         return 3 if chunks.transparency is None else 4
     return _CHANNELS[chunks.color]
@@ -181,7 +181,7 @@ def _quickly_inflated(chunks: _Chunks) -> bytes:
     return b"".join([*parts, checksum.to_bytes(4, "big")])
 
 
-def _with_channels(pixels: Array, chunks: _Chunks, channels: int) -> Array:
+def _convert_channels(pixels: Array, chunks: _Chunks, channels: int) -> Array:
     """Convert pixels to the requested channels."""
     color, alpha = _color_and_alpha(pixels, chunks)
     if channels >= 3 and color.shape[2] == 1:

@@ -65,7 +65,7 @@ def decode_wav(data: bytes, channels: int = -1, frames: int = -1) -> tuple[Array
 def _read(data: bytes) -> tuple[Array, int]:
     """Return the integers, shape (frames, channels), and the rate."""
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
-        raise _bad(f"it starts with {data[:12]!r}")
+        raise _invalid_error(f"it starts with {data[:12]!r}")
     described: tuple[int, ...] | None = None
     index = 12
     while index + 8 <= len(data):
@@ -73,33 +73,35 @@ def _read(data: bytes) -> tuple[Array, int]:
         body = data[index + 8 : index + 8 + size]
         if kind == b"fmt ":
             if len(body) < 16:
-                raise _bad(f"its format has {len(body)} bytes")
+                raise _invalid_error(f"its format has {len(body)} bytes")
             described = struct.unpack_from("<HHIIHH", body)
             _check_format(*described)
         elif kind == b"data":
             if described is None:
-                raise _bad("its samples come before their format")
+                raise _invalid_error("its samples come before their format")
             if len(body) < size:
-                raise _bad(f"{size} bytes of samples are promised, {len(body)} are there")
+                raise _invalid_error(f"{size} bytes of samples are promised, {len(body)} are there")
             frame = 2 * described[1]
             frames = body[: len(body) // frame * frame]
             return np.frombuffer(frames, "<i2").reshape(-1, described[1]), described[2]
         index += 8 + size + size % 2
-    raise _bad("it has no samples")
+    raise _invalid_error("it has no samples")
 
 
 def _check_format(
     coding: int, channels: int, rate: int, byte_rate: int, frame: int, bits: int
 ) -> None:
     if coding not in (1, 0xFFFE) or bits != 16:
-        raise _bad(f"only 16-bit integers are known, this is coding {coding} of {bits} bits")
+        raise _invalid_error(
+            f"only 16-bit integers are known, this is coding {coding} of {bits} bits"
+        )
     if not channels or not rate or frame != 2 * channels or byte_rate != rate * frame:
-        raise _bad(
+        raise _invalid_error(
             f"{channels} channels at {rate} do not fit {frame} bytes a frame, {byte_rate} a second"
         )
 
 
-def _bad(reason: str) -> errors.InvalidArgumentError:
+def _invalid_error(reason: str) -> errors.InvalidArgumentError:
     return errors.InvalidArgumentError(f"this is no WAV file that can be decoded: {reason}")
 
 

@@ -77,7 +77,7 @@ def _reader(path: str) -> CheckpointReader:
     return CheckpointReader(latest_in(path))
 
 
-def _chosen(reader: CheckpointReader, pattern: str) -> list[str]:
+def _select_names(reader: CheckpointReader, pattern: str) -> list[str]:
     return sorted([name for name in reader.index.tensors if fnmatchcase(name, pattern)])
 
 
@@ -88,7 +88,7 @@ def inspect(arguments: argparse.Namespace) -> int:
     """List the tensors of a checkpoint."""
     output = Output(arguments.plain)
     reader = _reader(arguments.path)
-    names = _chosen(reader, arguments.names)
+    names = _select_names(reader, arguments.names)
     header: tuple[str, ...] = ("name", "tensor", "bytes", "parts")
     if arguments.statistics:
         header += _STATISTICS
@@ -135,7 +135,9 @@ def compare(arguments: argparse.Namespace) -> int:
     """List the differences between two checkpoints."""
     output = Output(arguments.plain)
     first, second = _reader(arguments.path), _reader(arguments.other)
-    names = sorted({*_chosen(first, arguments.names), *_chosen(second, arguments.names)})
+    names = sorted(
+        {*_select_names(first, arguments.names), *_select_names(second, arguments.names)}
+    )
     counts = {"added": 0, "removed": 0, "changed": 0}
 
     def rows() -> Iterator[Sequence[str]]:

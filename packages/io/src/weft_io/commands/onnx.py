@@ -133,7 +133,7 @@ def _value(text: str, place: Any) -> Any:
     parts = text.split(",")
     try:
         if place.dtype.is_integer:
-            values = np.array([_whole(part) for part in parts], place.dtype.numpy)
+            values = np.array([_parse_integer(part) for part in parts], place.dtype.numpy)
         else:
             values = np.array(parts if place.dtype.numpy.kind == "O" else [*map(float, parts)])
     except OverflowError:
@@ -160,7 +160,7 @@ def _value(text: str, place: Any) -> Any:
         ) from None
 
 
-def _whole(text: str) -> int:
+def _parse_integer(text: str) -> int:
     """Return an integer with all its digits, also one that is written as a float such as 1e3.
 
     Raises: ValueError: it is none. OverflowError: it is infinite.

@@ -105,12 +105,12 @@ class CriticalSection:
             self._wait_for_outside(lock.op, body)
             resources = _resources_of(body)
             self._check_resources(resources, exclusive_resource_access)
-            results = nest.map_structure(_as_result, built)
+            results = nest.map_structure(_to_result, built)
             flat = [item for item in nest.flatten(results) if item is not None]
             with control_dependencies([*flat, *_ends(body)]), colocate_with(self._handle):
                 release = resource_state.mutex_release(lock)
             with control_dependencies([release]):
-                outputs = nest.map_structure(_after, results)
+                outputs = nest.map_structure(_after_unlock, results)
         execution = Execution(lock.op, self._handle, tuple(resources), exclusive_resource_access)
         self._graph.add_to_collection(CRITICAL_SECTION_EXECUTIONS, execution)
         return release if built is None else outputs
@@ -167,14 +167,14 @@ def _ends(body: Sequence[Node]) -> list[Node]:
     return [node for node in body if not node.consumers]
 
 
-def _as_result(item: Any) -> Any:
+def _to_result(item: Any) -> Any:
     """Return a result of the body, computed inside the section."""
     if item is None or isinstance(item, Node):
         return item
     return identity.identity(item)
 
 
-def _after(item: Any) -> Any:
+def _after_unlock(item: Any) -> Any:
     """Return a result that is available only after the mutex was unlocked."""
     if item is None:
         return None

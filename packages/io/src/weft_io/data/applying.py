@@ -102,7 +102,7 @@ class Applying(Steps[DatasetT]):
           array([0, 0, 1, 0, 1, 2])
         """
         result = self._traced(map_func, "flat_map")
-        return self._by("FlatMapDataset", result, element=_inner_form(result, "map_func"))
+        return self._apply_op("FlatMapDataset", result, element=_inner_form(result, "map_func"))
 
     def interleave(
         self,
@@ -137,9 +137,9 @@ class Applying(Steps[DatasetT]):
             int64(block_length, "block_length", 1),
         ]
         if num_parallel_calls is None:
-            return self._by("InterleaveDataset", result, *inputs, element=form)
+            return self._apply_op("InterleaveDataset", result, *inputs, element=form)
         calls = int64(num_parallel_calls, "num_parallel_calls", 1, AUTOTUNE)
-        return self._by("ParallelInterleaveDatasetV2", result, *inputs, calls, element=form)
+        return self._apply_op("ParallelInterleaveDatasetV2", result, *inputs, calls, element=form)
 
     def take_while(self, predicate: Callable[..., Any]) -> DatasetT:
         """Return the elements before the first for which a function is false.
@@ -222,9 +222,9 @@ class Applying(Steps[DatasetT]):
     def _traced(self, function: Callable[..., Any], kind: str) -> Traced:
         return traced(function, self._element, graph_around(self._variant_tensor), kind)
 
-    def _by(self, op: str, function: Traced, *inputs: Any, element: Any = None) -> DatasetT:
-        form = function.form if element is None else element
-        return self._through(op, function.captured, *inputs, element=form, f=function.attr)
+    def _apply_op(self, op: str, result: Traced, *inputs: Any, element: Any = None) -> DatasetT:
+        form = result.form if element is None else element
+        return self._through(op, result.captured, *inputs, element=form, f=result.attr)
 
 
 def _first_of_pair(form: Any) -> Any:

@@ -85,7 +85,7 @@ class Batching(Steps[DatasetT]):
         form = nest.pack_sequence_as(self._element, flat)
         attrs = {"output_shapes": [part.dims for part in specs.parts(form)]}
         inputs = [self._variant_tensor, size, shapes, padding, drop]
-        result = self._made("PaddedBatchDatasetV2", inputs, attrs, form)
+        result = self._create("PaddedBatchDatasetV2", inputs, attrs, form)
         result._options = self._options
         return result
 

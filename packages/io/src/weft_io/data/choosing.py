@@ -48,7 +48,7 @@ class RandomDataset(Dataset):
 
     def __init__(self, seed: Any = None) -> None:
         form = specs.Spec(dtypes.int64, ())
-        result = Dataset._made("RandomDataset", seeds(seed), specs.attrs_of(form), form)
+        result = Dataset._create("RandomDataset", seeds(seed), specs.attrs_of(form), form)
         super().__init__(result._variant_tensor, form)
 
 
@@ -128,7 +128,7 @@ def _directed(selector: Dataset, inner: Sequence[Dataset], stop: bool) -> Datase
     )
     inputs = [selector._variant_tensor, [item._variant_tensor for item in inner]]
     attrs = {**specs.attrs_of(form), "stop_on_empty_dataset": stop}
-    result = Dataset._made("DirectedInterleaveDataset", inputs, attrs, form)
+    result = Dataset._create("DirectedInterleaveDataset", inputs, attrs, form)
     for item in inner:
         result._options = result._options.merge(item._options)
     return result
@@ -206,7 +206,7 @@ def rejection_resample(
         target = cast(convert_to_tensor(target_dist), dtypes.float64)
         sampled = Dataset.zip((dataset.map(class_func), _uniform(seed), dataset))
         if initial_dist is None:
-            estimated = _with_estimates(sampled, target)
+            estimated = _add_estimates(sampled, target)
         else:
             initial = cast(convert_to_tensor(initial_dist), dtypes.float64)
             estimated = sampled.map(lambda kind, chance, element: (kind, chance, element, initial))
@@ -222,7 +222,7 @@ def rejection_resample(
     return apply
 
 
-def _with_estimates(dataset: Dataset, target: Output) -> Dataset:
+def _add_estimates(dataset: Dataset, target: Output) -> Dataset:
     """Elements, each with how often its and the other classes came so far, and once more."""
 
     def counted(counts: Output, element: Any) -> Any:

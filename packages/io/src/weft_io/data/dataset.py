@@ -76,10 +76,10 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
         return DatasetSpec(element_spec, dims)
 
     @staticmethod
-    def _made(op: str, inputs: Sequence[Any], attrs: Mapping[str, Any], element: Any) -> Dataset:
+    def _create(op: str, inputs: Sequence[Any], attrs: Mapping[str, Any], element: Any) -> Dataset:
         return Dataset(create(op, inputs, attrs).outputs[0], element)
 
-    def _of_form(self, element: Any) -> Dataset:
+    def _with_form(self, element: Any) -> Dataset:
         """Return the same dataset, with more known of the form of its elements."""
         dataset = Dataset(self._variant_tensor, element)
         dataset._options = self._options
@@ -114,7 +114,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
         values = specs.converted(tensors)
         flat, form = specs.components(values), specs.form_of(values)
         attrs = {"output_shapes": [part.dims for part in specs.parts(form)]}
-        return Dataset._made("TensorDataset", [flat], attrs, form)
+        return Dataset._create("TensorDataset", [flat], attrs, form)
 
     @staticmethod
     def from_tensor_slices(tensors: Any) -> Dataset:
@@ -132,7 +132,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
             slices: Dataset = unpacked_each(Dataset.from_tensor_slices(packed(values)), form)
             return slices
         attrs = {"output_shapes": [part.dims for part in specs.parts(form)]}
-        return Dataset._made("TensorSliceDataset", [specs.components(values)], attrs, form)
+        return Dataset._create("TensorSliceDataset", [specs.components(values)], attrs, form)
 
     @staticmethod
     def from_sparse_tensor_slices(sparse_tensor: Any) -> Dataset:
@@ -163,7 +163,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
         bounds = _bounds(start, stop, step)
         if arguments.known_integer(step, bounds[-1]) == 0:
             raise errors.InvalidArgumentError("step must not be 0")
-        return Dataset._made("RangeDataset", bounds, specs.attrs_of(form), form)
+        return Dataset._create("RangeDataset", bounds, specs.attrs_of(form), form)
 
     @staticmethod
     def from_generator(
@@ -190,7 +190,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
         graph = values[0].graph if values else get_default_graph()
         graph.add_to_collection("_py_funcs", holder)
         attrs = {"token": holder.token, **specs.attrs_of(form)}
-        return Dataset._made("PythonGeneratorDataset", [values], attrs, form)
+        return Dataset._create("PythonGeneratorDataset", [values], attrs, form)
 
     @staticmethod
     def list_files(file_pattern: Any, shuffle: bool | None = None, seed: Any = None) -> Dataset:
@@ -243,7 +243,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
         form = nest.pack_sequence_as(datasets, [_Held(item._element) for item in flat])
         form = _released(form)
         inputs = [item._variant_tensor for item in flat]
-        result = Dataset._made("ZipDataset", [inputs], specs.attrs_of(form), form)
+        result = Dataset._create("ZipDataset", [inputs], specs.attrs_of(form), form)
         for element in flat:
             result._options = result._options.merge(element._options)
         return result
@@ -391,7 +391,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
         Raises: InvalidTypeError: it is something else; InvalidArgumentError: an option has another
         value already.
         """
-        result = self._of_form(self._element)
+        result = self._with_form(self._element)
         result._options = self._options.merge(options)
         return result
 
@@ -504,7 +504,7 @@ class DatasetSpec(specs.ElementsSpec):
         """Return this as the spec of a component."""
         return specs.Spec(dtypes.variant, as_dims(self._shape), Dataset, self._form)
 
-    def _said(self) -> tuple[Any, ...]:
+    def _details(self) -> tuple[Any, ...]:
         return (self.element_spec, self._shape)
 
 

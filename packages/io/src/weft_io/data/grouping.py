@@ -87,7 +87,9 @@ def group_by_window(
 
     def apply(dataset: Dataset) -> Dataset:
         graph, element = graph_around(dataset._variant_tensor), dataset._element
-        key = _integer(traced(_as_int64(key_func), element, graph, "group_by_window"), "key_func")
+        key = _integer(
+            traced(_returning_int64(key_func), element, graph, "group_by_window"), "key_func"
+        )
         group = specs.Spec(dtypes.variant, (), Dataset, element)
         reduce = traced(reduce_func, (_KEY, group), graph, "group_by_window")
         if not isinstance(reduce.result, Dataset):
@@ -109,7 +111,7 @@ def group_by_window(
     return apply
 
 
-def _as_int64(function: Callable[..., Any]) -> Callable[..., Any]:
+def _returning_int64(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a function so that its integer result has type int64."""
 
     def integer(*element: Any) -> Any:
@@ -191,7 +193,7 @@ def group_by_reducer(key_func: Callable[..., Any], reducer: Reducer) -> Transfor
     def apply(dataset: Dataset) -> Dataset:
         graph, element = graph_around(dataset._variant_tensor), dataset._element
         kind = "group_by_reducer"
-        key = _integer(traced(_as_int64(key_func), element, graph, kind), "key_func")
+        key = _integer(traced(_returning_int64(key_func), element, graph, kind), "key_func")
         begin = traced(reducer.init_func, _KEY, graph, kind)
         reduce, form = specs.settled(
             lambda state: traced(reducer.reduce_func, (state, element), graph, kind),
@@ -368,7 +370,7 @@ def dense_to_ragged_batch(
             element = parts if type(dataset._element) is tuple else parts[0]
             return nest.map_structure(_cut, element, structure)
 
-        cut = dataset.map(change)._of_form(structure)
+        cut = dataset.map(change)._with_form(structure)
         return cut.batch(batch_size, drop_remainder)
 
     return apply

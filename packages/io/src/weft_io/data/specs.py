@@ -246,7 +246,7 @@ class ElementsSpec(TypeSpec):
         """Return this as the spec of a component."""
         return Spec(dtypes.variant, (), self.value_type, self._form)
 
-    def _said(self) -> tuple[Any, ...]:
+    def _details(self) -> tuple[Any, ...]:
         return (self.element_spec,)
 
 

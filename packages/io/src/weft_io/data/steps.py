@@ -51,14 +51,14 @@ class Steps(specs.DatasetBase, Generic[DatasetT]):
     _options: Options
 
     @staticmethod
-    def _made(op: str, inputs: Sequence[Any], attrs: Mapping[str, Any], element: Any) -> DatasetT:
+    def _create(op: str, inputs: Sequence[Any], attrs: Mapping[str, Any], element: Any) -> DatasetT:
         raise NotImplementedError
 
-    def _through(self, op: str, *inputs: Any, element: Any = None, **attrs: Any) -> DatasetT:
+    def _apply_op(self, op: str, *inputs: Any, element: Any = None, **attrs: Any) -> DatasetT:
         """Return the dataset of a node whose inputs are this one and `inputs`."""
         form = self._element if element is None else element
         with graph_around(self._variant_tensor).as_default():
-            result = self._made(
+            result = self._create(
                 op, [self._variant_tensor, *inputs], {**specs.attrs_of(form), **attrs}, form
             )
         result._options = self._options

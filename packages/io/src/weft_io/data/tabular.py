@@ -105,7 +105,7 @@ class CsvDataset(Dataset):
             convert_to_tensor(columns, dtypes.int64),
             defaults,
         ]
-        result = Dataset._made("CSVDataset", inputs, specs.attrs_of(form), form)
+        result = Dataset._create("CSVDataset", inputs, specs.attrs_of(form), form)
         super().__init__(result._variant_tensor, form)
 
 
@@ -161,7 +161,7 @@ class SqlDataset(Dataset):
         ]
         types = arguments.listed(output_types, "output_types")
         form = tuple([specs.Spec(dtypes.as_dtype(dtype), ()) for dtype in types])
-        result = Dataset._made("SqlDataset", inputs, specs.attrs_of(form), form)
+        result = Dataset._create("SqlDataset", inputs, specs.attrs_of(form), form)
         super().__init__(result._variant_tensor, form)
 
 
@@ -303,11 +303,11 @@ def make_batched_features_dataset(
     batches = records.batch(batch_size, drop_remainder=drop_final_batch or num_epochs is None)
     parsed = batches.apply(parse_example_dataset(features, parser_num_threads))
     if label_key is not None:
-        parsed = parsed.map(lambda result: _apart(result, label_key))
+        parsed = parsed.map(lambda result: _split_label(result, label_key))
     return parsed.prefetch(prefetch_buffer_size)
 
 
-def _apart(features: Mapping[str, Any], label: str) -> Any:
+def _split_label(features: Mapping[str, Any], label: str) -> Any:
     """Split features into those without the label, and the label."""
     return {key: value for key, value in features.items() if key != label}, features[label]
 
@@ -378,7 +378,7 @@ def make_csv_dataset(
     paths = _matched(file_pattern)
     form = _CsvForm(field_delim, use_quote_delim, na_value, header, compression_type)
     names = list(column_names) if column_names is not None else form.names_in(paths[0])
-    selected = _chosen(names, select_columns)
+    selected = _select_columns(names, select_columns)
     defaults = column_defaults
     if defaults is None:
         defaults = form.inferred(paths, len(names), selected, num_rows_for_inference)
@@ -391,7 +391,7 @@ def make_csv_dataset(
 
     def named(*columns: Any) -> Any:
         result = dict(zip(taken, columns, strict=True))
-        return result if label_name is None else _apart(result, label_name)
+        return result if label_name is None else _split_label(result, label_name)
 
     files = Dataset.from_tensor_slices(convert_to_tensor(arguments.encoded_paths(paths)))
     if shuffle:
@@ -429,7 +429,7 @@ def _matched(file_pattern: Any) -> list[str]:
     return result
 
 
-def _chosen(names: Sequence[str], select: Sequence[Any] | None) -> list[int]:
+def _select_columns(names: Sequence[str], select: Sequence[Any] | None) -> list[int]:
     """Return the numbers of columns that are meant by numbers or by names, ascending."""
     if len(set(names)) != len(names):
         raise errors.InvalidArgumentError(f"Cannot have duplicate column names, got {names}")

@@ -22,10 +22,10 @@ from weft_tensor import dtypes
 
 def any_variant(form: Any) -> bool:
     """Return True if some tensor in elements of a form is such a variant."""
-    return any(_on_the_way(spec) for spec in nest.flatten(form))
+    return any(_transport_form(spec) for spec in nest.flatten(form))
 
 
-def _on_the_way(spec: specs.Spec) -> bool:
+def _transport_form(spec: specs.Spec) -> bool:
     return spec.cls is SparseTensor or (spec.ragged is not None and spec.ragged.rank >= 0)
 
 
@@ -47,7 +47,7 @@ def packed_each(dataset: Any, rows: bool = False) -> Any:
 
 
 def _pack(leaf: Any, spec: specs.Spec, rows: bool) -> Any:
-    if not _on_the_way(spec.row if rows else spec):
+    if not _transport_form(spec.row if rows else spec):
         return leaf
     if spec.cls is SparseTensor:
         write = serialize_many_sparse if rows else serialize_sparse

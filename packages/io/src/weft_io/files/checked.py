@@ -58,7 +58,7 @@ class Form(NamedTuple):
         if stored != result:
             raise errors.DataLossError(
                 f"{path} is damaged: the checksum of its {len(data) - self.size} bytes must be "
-                f"{_shown(stored)}, as it says, but it is {_shown(result)}{self._hint()}"
+                f"{_format_digest(stored)}, got {_format_digest(result)}{self._hint()}"
             )
         return True
 
@@ -66,11 +66,11 @@ class Form(NamedTuple):
         return "; if it was edited by hand, delete its first line" if self is TEXT else ""
 
 
-def _shown(digest: bytes) -> str:
+def _format_digest(digest: bytes) -> str:
     return digest.decode() if digest.isascii() and digest.isalnum() else digest.hex()
 
 
-def _as_hex(crc: int) -> bytes:
+def _format_crc(crc: int) -> bytes:
     return f"{crc:08x}".encode()
 
 
@@ -88,7 +88,7 @@ _REMARK: Final = b" of what follows"
 _TEXT_LENGTH: Final = len(_LABEL) + 8 + len(_REMARK)
 
 TEXT: Final = Form(
-    b"# " + _LABEL, _REMARK + b"; delete this line after an edit by hand\n", 8, _as_hex
+    b"# " + _LABEL, _REMARK + b"; delete this line after an edit by hand\n", 8, _format_crc
 )
 """A comment."""
 
@@ -97,7 +97,7 @@ META_GRAPH: Final = Form(
     b"\x0a" + _varint(_TEXT_LENGTH + 4) + b"\x2a" + _varint(_TEXT_LENGTH) + _LABEL,
     _REMARK + b"\x2a\x00",
     8,
-    _as_hex,
+    _format_crc,
 )
 """At the start of a MetaGraphDef."""
 

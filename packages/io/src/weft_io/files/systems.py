@@ -348,7 +348,7 @@ def expand(pattern: str) -> list[str]:
         else:
             result = [join(base, part) for base in result]
     if not has_pattern(parts[-1]):
-        result = [path for path in result if _there(path)]
+        result = [path for path in result if _exists(path)]
     return sorted(result)
 
 
@@ -362,7 +362,7 @@ def _matching(directory: str, pattern: str, last: bool) -> Iterable[str]:
     return [name for name, kind in entries if (last or kind) and expression.fullmatch(name)]
 
 
-def _there(path: str) -> bool:
+def _exists(path: str) -> bool:
     fs, inner = locate(path)
     try:
         fs.stat(inner)

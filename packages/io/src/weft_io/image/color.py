@@ -116,7 +116,7 @@ def _converted(value: Output, dtype: DType, expected: DType, saturate: bool) -> 
     return output
 
 
-def _as_floats(value: Output, keep: tuple[DType, ...]) -> Output:
+def _to_floats(value: Output, keep: tuple[DType, ...]) -> Output:
     return value if value.dtype.base_dtype in keep else convert_image_dtype(value, dtypes.float32)
 
 
@@ -264,7 +264,7 @@ def adjust_brightness(image: Any, delta: Any) -> Output:
     """
     with name_scope(None, "adjust_brightness", [image, delta]) as scope:
         value = convert_to_tensor(image, name="image")
-        floats = _as_floats(value, (dtypes.float16, dtypes.float32, dtypes.float64))
+        floats = _to_floats(value, (dtypes.float16, dtypes.float32, dtypes.float64))
         changed = floats + cast(delta, floats.dtype)
         return convert_image_dtype(changed, value.dtype.base_dtype, saturate=True, name=scope)
 
@@ -284,7 +284,7 @@ def adjust_contrast(images: Any, contrast_factor: Any) -> Output:
     """
     with name_scope(None, "adjust_contrast", [images, contrast_factor]) as scope:
         value = at_least_3d(images, "images")
-        floats = _as_floats(value, (dtypes.float16, dtypes.float32))
+        floats = _to_floats(value, (dtypes.float16, dtypes.float32))
         changed = out("AdjustContrastv2", [floats, contrast_factor])
         return convert_image_dtype(changed, value.dtype.base_dtype, saturate=True, name=scope)
 
@@ -305,7 +305,7 @@ def adjust_gamma(image: Any, gamma: Any = 1, gain: Any = 1) -> Output:
     """
     with name_scope(None, "adjust_gamma", [image, gamma, gain]) as scope:
         value = convert_to_tensor(image, name="image")
-        floats = _as_floats(value, (dtypes.float16, dtypes.float32))
+        floats = _to_floats(value, (dtypes.float16, dtypes.float32))
         power = convert_to_tensor(gamma, floats.dtype.base_dtype, name="gamma")
         if power.node.role is Role.CONSTANT:
             if (power.node.attrs["value"] < 0).any():
@@ -355,7 +355,7 @@ def adjust_saturation(image: Any, saturation_factor: Any, name: str | None = Non
 def _recolored(op: str, image: Any, change: Any, name: str | None, default: str) -> Output:
     with name_scope(name, default, [image, change]) as scope:
         value = at_least_3d(image)
-        floats = _as_floats(value, (dtypes.float16, dtypes.float32))
+        floats = _to_floats(value, (dtypes.float16, dtypes.float32))
         changed = out(op, [floats, change])
         return convert_image_dtype(changed, value.dtype.base_dtype, name=scope)
 

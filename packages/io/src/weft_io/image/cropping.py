@@ -51,10 +51,10 @@ def crop_to_bounding_box(
         offsets, targets = [offset_height, offset_width], [target_height, target_width]
         for axis in (0, 1):
             have = size_of(value, axis - 3)
-            offsets[axis] = _at_least(offsets[axis], 0, "an offset of a crop")
-            targets[axis] = _at_least(targets[axis], 1, "a size of a crop")
+            offsets[axis] = _check_minimum(offsets[axis], 0, "an offset of a crop")
+            targets[axis] = _check_minimum(targets[axis], 1, "a size of a crop")
             room = _difference(have, offsets[axis])
-            targets[axis] = _at_most(targets[axis], room, "a size of a crop")
+            targets[axis] = _check_maximum(targets[axis], room, "a size of a crop")
         lead = [0] * (count - 3)
         begin = _vector([*lead, *offsets, 0])
         size = _vector([*[-1] * len(lead), *targets, -1])
@@ -85,9 +85,11 @@ def pad_to_bounding_box(
         rows: list[Any] = [[0, 0] for _ in range(count)]
         offsets, targets = [offset_height, offset_width], [target_height, target_width]
         for axis in (0, 1):
-            before = _at_least(offsets[axis], 0, "an offset of an image")
+            before = _check_minimum(offsets[axis], 0, "an offset of an image")
             used_size = _sum(before, size_of(value, axis - 3))
-            after = _at_least(_difference(targets[axis], used_size), 0, "what follows an image")
+            after = _check_minimum(
+                _difference(targets[axis], used_size), 0, "what follows an image"
+            )
             rows[count - 3 + axis] = [before, after]
         paddings = stack([_vector(row) for row in rows])
         if all(_is_number(n) for row in rows for n in row):
@@ -112,7 +114,7 @@ def resize_image_with_crop_or_pad(image: Any, target_height: Any, target_width: 
     """
     with name_scope(None, "resize_image_with_crop_or_pad", [image]) as scope:
         value = images_of(image, "image")
-        targets = [_at_least(n, 1, "a target size") for n in (target_height, target_width)]
+        targets = [_check_minimum(n, 1, "a target size") for n in (target_height, target_width)]
         kept_sizes, cut, margin = [], [], []
         for axis, target in enumerate(targets):
             size = size_of(value, axis - 3)
@@ -193,17 +195,17 @@ def _is_number(value: Size) -> bool:
     return isinstance(value, int | np.integer)
 
 
-def _as_size(value: Any) -> Size:
+def _to_size(value: Any) -> Size:
     """Return a number, or an int32 tensor of rank 0."""
     return int(value) if _is_number(value) else cast(value, dtypes.int32)
 
 
 def _difference(a: Any, b: Any) -> Size:
-    return _as_size(a) - _as_size(b)
+    return _to_size(a) - _to_size(b)
 
 
 def _sum(a: Any, b: Any) -> Size:
-    return _as_size(a) + _as_size(b)
+    return _to_size(a) + _to_size(b)
 
 
 def _half(value: Size) -> Size:
@@ -211,17 +213,17 @@ def _half(value: Size) -> Size:
 
 
 def _smaller(a: Any, b: Any) -> Size:
-    a, b = _as_size(a), _as_size(b)
+    a, b = _to_size(a), _to_size(b)
     return min(a, b) if _is_number(a) and _is_number(b) else minimum(a, b)
 
 
 def _larger(a: Any, b: Any) -> Size:
-    a, b = _as_size(a), _as_size(b)
+    a, b = _to_size(a), _to_size(b)
     return max(a, b) if _is_number(a) and _is_number(b) else maximum(a, b)
 
 
-def _at_least(value: Any, minimum: int, label: str) -> Size:
-    value = _as_size(value)
+def _check_minimum(value: Any, minimum: int, label: str) -> Size:
+    value = _to_size(value)
     if not _is_number(value):
         check = assert_greater_equal(value, minimum, message=f"{label} must be at least {minimum}")
         return with_dependencies([check], value)
@@ -230,7 +232,7 @@ def _at_least(value: Any, minimum: int, label: str) -> Size:
     return value
 
 
-def _at_most(value: Size, limit: Size, label: str) -> Size:
+def _check_maximum(value: Size, limit: Size, label: str) -> Size:
     if not (_is_number(value) and _is_number(limit)):
         check = assert_greater_equal(limit, value, message=f"{label} must fit into the image")
         return with_dependencies([check], convert_to_tensor(value))

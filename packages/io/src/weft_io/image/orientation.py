@@ -115,9 +115,9 @@ def rot90(image: Any, k: Any = 1, name: str | None = None) -> Output:
     with name_scope(name, "rot90", [image, k]) as scope:
         value = images_of(image)
         if isinstance(k, int):
-            return identity(_turned(value, k % 4), name=scope)
+            return identity(_rotate(value, k % 4), name=scope)
         quarters = out("FloorMod", [k, 4])
-        rotations = [(equal(quarters, i), lambda i=i: _turned(value, i)) for i in (1, 2, 3)]
+        rotations = [(equal(quarters, i), lambda i=i: _rotate(value, i)) for i in (1, 2, 3)]
         result = case(rotations, default=lambda: value, exclusive=True, name=scope)
         if value.dims is not None:
             result.set_shape([*value.dims[:-3], None, None, value.dims[-1]])
@@ -125,7 +125,7 @@ def rot90(image: Any, k: Any = 1, name: str | None = None) -> Output:
         return output
 
 
-def _turned(value: Output, quarters: int) -> Output:
+def _rotate(value: Output, quarters: int) -> Output:
     match quarters:
         case 1:
             return _swapped(permutation.reverse(value, [-2]))

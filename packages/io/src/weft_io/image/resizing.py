@@ -92,7 +92,7 @@ def resize_images(
         batch = expand_dims(value, 0) if single else value
         expected = _size(size)
         if preserve_aspect_ratio:
-            expected = _inside(batch, expected)
+            expected = _fit_inside(batch, expected)
         constant = constant_value(expected)
         assert batch.dims is not None
         if constant is not None and batch.dims[1:3] == tuple(constant.tolist()):
@@ -118,7 +118,7 @@ def _size(size: Any) -> Output:
     return expected
 
 
-def _inside(images: Output, size: Output) -> Output:
+def _fit_inside(images: Output, size: Output) -> Output:
     """Return the largest size inside one that has the proportions of images."""
     dims, constant = images.dims, constant_value(size)
     if constant is not None and dims is not None and dims[1] and dims[2]:

@@ -25,7 +25,7 @@ from weft_graph.ir.node import Node, Output
 from weft_io.arguments import listed
 from weft_io.coordination.queue_runner import QueueRunner, add_queue_runner
 from weft_io.input.pipeline import summarize_fullness
-from weft_io.input.sparse_batches import as_rows, converted, kept_rows, restored, stored
+from weft_io.input.sparse_batches import as_rows, converted, restored, select_rows, stored
 from weft_io.queues.queue import FIFOQueue, PaddingFIFOQueue, QueueBase, RandomShuffleQueue
 from weft_tensor import dtypes, errors
 from weft_tensor.arguments import integer
@@ -453,7 +453,7 @@ def _batch(
         if keep is not None:
             enqueue_many = True
             rows = [e if options.enqueue_many else as_rows(e) for e in examples]
-            examples = [kept_rows(row, keep) for row in rows]
+            examples = [select_rows(row, keep) for row in rows]
         first, infos = stored(examples[0], enqueue_many)
         components = [first] + [stored(example, enqueue_many, infos)[0] for example in examples[1:]]
         shapes = _merged_shapes(components, options, enqueue_many)
@@ -464,7 +464,7 @@ def _batch(
         name = f"fraction_over_{minimum}_of_{capacity}_full" if minimum else None
         summarize_fullness(name or f"fraction_of_{capacity}_full", queue, minimum, capacity)
         take = queue.dequeue_up_to if options.smaller else queue.dequeue_many
-        return as_given(sources[0], restored(take(options.batch_size, name=prefix), infos))
+        return restore_structure(sources[0], restored(take(options.batch_size, name=prefix), infos))
 
 
 def _enqueue(queue: QueueBase, components: Sequence[Output], is_many: bool) -> Node:
@@ -518,7 +518,7 @@ def tensors_of(source: Tensors) -> list[Any]:
     return list(source)
 
 
-def as_given(source: Tensors, components: Any) -> Any:
+def restore_structure(source: Tensors, components: Any) -> Any:
     """Dequeued components in the structure of an example."""
     if isinstance(source, dict):
         items = components if isinstance(components, list) else [components]

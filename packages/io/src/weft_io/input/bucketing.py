@@ -14,9 +14,16 @@ from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ir.node import Node, Output
 from weft_graph.ops import casting, comparison, control, reduction
 from weft_io.coordination.queue_runner import QueueRunner, add_queue_runner
-from weft_io.input.batching import Tensors, as_given, checked_keep_input, tensors_of
+from weft_io.input.batching import Tensors, checked_keep_input, restore_structure, tensors_of
 from weft_io.input.pipeline import summarize_fullness
-from weft_io.input.sparse_batches import SparseInfo, as_rows, converted, kept_rows, restored, stored
+from weft_io.input.sparse_batches import (
+    SparseInfo,
+    as_rows,
+    converted,
+    restored,
+    select_rows,
+    stored,
+)
 from weft_io.queues.queue import FIFOQueue, PaddingFIFOQueue, QueueBase
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import TensorShape
@@ -89,7 +96,7 @@ def bucket(
         _run(queues, [enqueue] * num_threads, *top)
         dequeued = top[0].dequeue(name=prefix)
         components = dequeued[1:] if len(dequeued) > 2 else dequeued[1]
-        return dequeued[0], as_given(tensors, restored(components, infos))
+        return dequeued[0], restore_structure(tensors, restored(components, infos))
 
 
 def bucket_by_sequence_length(
@@ -158,7 +165,7 @@ def bucket_by_sequence_length(
             prefix,
         )
         components = batch[1:] if len(batch) > 2 else batch[1]
-        return batch[0], as_given(tensors, components)
+        return batch[0], restore_structure(tensors, components)
 
 
 # --------------------------------------------------------------------------- parts
@@ -198,7 +205,7 @@ def _fill_buckets(
     """
     rows = as_rows(example)
     if keep is not None:
-        rows = kept_rows(rows, keep)
+        rows = select_rows(rows, keep)
     components, infos = stored(rows, rows=True)
     types = [component.dtype.base_dtype for component in components]
     kind = PaddingFIFOQueue if padded else FIFOQueue
@@ -206,15 +213,15 @@ def _fill_buckets(
         kind(limit, types, list(shapes), name=f"bucket_queue_{i}")
         for i, limit in enumerate(capacities)
     ]
-    checked = control.with_dependencies([_in_range(output, len(queues))], output)
+    checked = control.with_dependencies([_check_range(output, len(queues))], output)
     enqueues = [
-        queue.enqueue_many(kept_rows(components, comparison.equal(checked, i)))
+        queue.enqueue_many(select_rows(components, comparison.equal(checked, i)))
         for i, queue in enumerate(queues)
     ]
     return queues, control.group(*enqueues, name="group_enqueues"), infos
 
 
-def _in_range(output: Output, count: int) -> Node:
+def _check_range(output: Output, count: int) -> Node:
     inside = comparison.logical_and(output >= 0, output < count)
     return control.Assert(inside, [f"which_bucket must be in [0, {count}), got", output])
 

@@ -257,10 +257,10 @@ def _fixed_shape(key: str, feature: FixedLenFeature) -> Dims:
             f"First dimension of shape for feature {key} unknown. Consider using "
             "FixedLenSequenceFeature."
         )
-    return _known_dims(key, dims)
+    return _require_dims(key, dims)
 
 
-def _known_dims(key: str, dims: Dims) -> tuple[int, ...]:
+def _require_dims(key: str, dims: Dims) -> tuple[int, ...]:
     sizes = [] if dims is None else [size for size in dims if size is not None]
     if dims is None or len(sizes) < len(dims):
         raise errors.InvalidArgumentError(
@@ -281,7 +281,7 @@ def _sequence_feature(
     element = _element(key, feature.dtype)
     if feature.shape is None:
         raise errors.InvalidArgumentError(f"Missing shape for feature {key}.")
-    dims = _known_dims(key, as_dims(feature.shape))
+    dims = _require_dims(key, as_dims(feature.shape))
     if lists:
         if feature.default_value is not None:
             raise errors.InvalidArgumentError(
@@ -341,7 +341,7 @@ def _named_outputs(outputs: Sequence[Output], plan: _Plan) -> tuple[Parsed, Sequ
     return parsed, outputs[stop:]
 
 
-def _put_together(parsed: Parsed, features: Features | None) -> Parsed:
+def _assemble_features(parsed: Parsed, features: Features | None) -> Parsed:
     """Return the results with composite features assembled, without their components."""
     result: Parsed = {}
     for key, feature in sorted((features or {}).items()):
@@ -416,14 +416,14 @@ def parse_example(
       >>> wf.Session().run(wf.parse_example([text, text], {"a": wf.FixedLenFeature([], wf.int64)}))
       {'a': array([3, 3])}
     """
-    plan = _plan(_given(features), _OF_EXAMPLES)
+    plan = _plan(_check_features(features), _OF_EXAMPLES)
     with name_scope(name, "ParseExample", [serialized, example_names]) as scope:
-        return _put_together(
+        return _assemble_features(
             _parse_example(serialized, _strings(example_names), plan, scope), features
         )
 
 
-def _given(features: Features) -> Features:
+def _check_features(features: Features) -> Features:
     if features is None or (isinstance(features, Mapping) and not features):
         raise errors.InvalidArgumentError(f"features must not be empty, got {features!r}")
     return features
@@ -454,7 +454,7 @@ def parse_single_example(
       >>> wf.Session().run(wf.parse_single_example(text, {"a": wf.FixedLenFeature([], wf.int64)}))
       {'a': np.int64(3)}
     """
-    plan = _plan(_given(features), _OF_EXAMPLES)
+    plan = _plan(_check_features(features), _OF_EXAMPLES)
     with name_scope(name, "ParseSingleExample", [serialized, example_names]) as scope:
         value = convert_to_tensor(serialized, dtypes.string, "serialized")
         if value.dims not in ((), None):
@@ -473,7 +473,7 @@ def parse_single_example(
             }
             node = create("ParseSingleExample", [value, _defaults(plan)], attrs, scope)
             parsed = _named_outputs(node.outputs, plan)[0]
-        return _put_together(parsed, features)
+        return _assemble_features(parsed, features)
 
 
 def _parse_named(value: Output, example_names: Any, plan: _Plan) -> Parsed:
@@ -573,7 +573,7 @@ def parse_sequence_example(
         node = create("ParseSequenceExample", inputs, attrs, scope)
         of_context, remaining = _named_outputs(node.outputs, context)
         of_lists, remaining = _named_outputs(remaining, lists)
-        of_context = _put_together(of_context, context_features)
+        of_context = _assemble_features(of_context, context_features)
         return of_context, of_lists, dict(zip(lists.dense, remaining, strict=True))
 
 
@@ -624,6 +624,6 @@ def parse_single_sequence_example(
         of_context, remaining = _named_outputs(node.outputs, context)
         of_lists = _named_outputs(remaining, lists)[0]
         return (
-            _put_together(of_context, context_features),
-            _put_together(of_lists, sequence_features),
+            _assemble_features(of_context, context_features),
+            _assemble_features(of_lists, sequence_features),
         )

@@ -46,7 +46,7 @@ def _sparse_row(tensor: SparseTensor) -> SparseTensor:
     )
 
 
-def kept_rows(tensors: Sequence[Tensor], keep: Output) -> list[Tensor]:
+def select_rows(tensors: Sequence[Tensor], keep: Output) -> list[Tensor]:
     """Return the rows of a batch that `keep` names.
 
     Args:
@@ -55,7 +55,7 @@ def kept_rows(tensors: Sequence[Tensor], keep: Output) -> list[Tensor]:
     if keep.shape.ndims == 0:
         keep = array.fill(_row_count(tensors[0]), keep)
     return [
-        _kept_sparse(t, keep) if isinstance(t, SparseTensor) else masks.boolean_mask(t, keep)
+        _select_sparse(t, keep) if isinstance(t, SparseTensor) else masks.boolean_mask(t, keep)
         for t in tensors
     ]
 
@@ -67,7 +67,7 @@ def _row_count(tensor: Tensor) -> Output:
     return shapes.shape(tensor, out_type=dtypes.int64)[:1]
 
 
-def _kept_sparse(tensor: SparseTensor, keep: Output) -> SparseTensor:
+def _select_sparse(tensor: SparseTensor, keep: Output) -> SparseTensor:
     rows = tensor.indices[:, 0]
     rows.set_shape([None])  # independent of the static shape of the indices
     selected = gather.gather(keep, rows)

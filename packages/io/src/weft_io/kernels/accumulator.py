@@ -109,7 +109,7 @@ def _take(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-def _either(handle: Any) -> DenseAccumulator | SparseAccumulator:
+def _find_accumulator(handle: Any) -> DenseAccumulator | SparseAccumulator:
     resource = getattr(handle, "resource", None)
     if isinstance(resource, SparseAccumulator):
         return resource
@@ -118,9 +118,11 @@ def _either(handle: Any) -> DenseAccumulator | SparseAccumulator:
 
 @kernel("AccumulatorSetGlobalStep", "ResourceAccumulatorSetGlobalStep")
 def _set_step(node: Node, device: Device) -> KernelFunction:
-    return lambda handle, step: _either(handle).set_step(number_of(step, "new_global_step"))
+    return lambda handle, step: _find_accumulator(handle).set_step(
+        number_of(step, "new_global_step")
+    )
 
 
 @kernel("AccumulatorNumAccumulated", "ResourceAccumulatorNumAccumulated")
 def _count(node: Node, device: Device) -> KernelFunction:
-    return lambda handle: np.int32(_either(handle).count)
+    return lambda handle: np.int32(_find_accumulator(handle).count)

@@ -139,7 +139,7 @@ def _from_value(node: Node, device: Device) -> KernelFunction:
 
 
 @kernel("OptionalNone")
-def _none(node: Node, device: Device) -> KernelFunction:
+def _optional_none(node: Node, device: Device) -> KernelFunction:
     return lambda: OptionalValue(None)
 
 

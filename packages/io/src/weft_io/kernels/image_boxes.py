@@ -113,7 +113,7 @@ def _pixels(images: Array) -> Array:
     return images.reshape(batch * height * width, channels)
 
 
-def _inside(rows: _Axis, columns: _Axis) -> Array:
+def _inside_mask(rows: _Axis, columns: _Axis) -> Array:
     result: Array = (rows.inside[:, :, None] & columns.inside[:, None, :])[..., None]
     return result
 
@@ -149,7 +149,7 @@ def _crop_and_resize(node: Node, device: Device) -> KernelFunction:
             parts = image, index[some], rows.of(some), columns.of(some)
             new_value = _nearest(*parts) if nearest else _blended(*parts)
             np.copyto(result[some], new_value)
-        inside = _inside(rows, columns)
+        inside = _inside_mask(rows, columns)
         if not inside.all():
             np.copyto(result, extrapolation_value, where=~inside)
         return result
@@ -184,7 +184,7 @@ larger crops matrix products are faster."""
 
 def _add_corners(total: Array, grads: Array, index: Array, rows: _Axis, columns: _Axis) -> None:
     """Add the gradients of all crops to the four neighbours of their positions."""
-    live = np.where(_inside(rows, columns), grads, np.float32(0))
+    live = np.where(_inside_mask(rows, columns), grads, np.float32(0))
     down, across = rows.part[:, :, None, None], columns.part[:, None, :, None]
     flat, depth = total.reshape(-1), total.shape[3]
     channels = np.arange(depth)
@@ -238,7 +238,7 @@ def _crop_grad_boxes(node: Node, device: Device) -> KernelFunction:
         down, across = rows.part[:, :, None, None], columns.part[:, None, :, None]
         by_y = (1 - across) * (bottom_left - top_left) + across * (bottom_right - top_right)
         by_x = (1 - down) * (top_right - top_left) + down * (bottom_right - bottom_left)
-        live = np.where(_inside(rows, columns), grads, np.float32(0))
+        live = np.where(_inside_mask(rows, columns), grads, np.float32(0))
         along_y = (by_y * live).sum(axis=(2, 3), dtype=np.float32)
         along_x = (by_x * live).sum(axis=(1, 3), dtype=np.float32)
         result = new_array(device, boxes.shape, np.dtype(np.float32))

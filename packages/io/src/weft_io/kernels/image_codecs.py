@@ -59,7 +59,7 @@ def _decode_one(node: Node, device: Device) -> KernelFunction:
         check_channels(name, channels)
         if name == "JPEG":
             pixels = jpeg.decode_jpeg(data, channels, **jpeg_options, empty=empty)
-            return _in_type(pixels, node.outputs[0].dtype)
+            return _convert_type(pixels, node.outputs[0].dtype)
         image = decode_frames(data, channels, bits)
         if name == "PNG":
             return image
@@ -67,7 +67,7 @@ def _decode_one(node: Node, device: Device) -> KernelFunction:
             raise errors.InvalidArgumentError(
                 f"this GIF image has {len(image)} frames; use decode_gif or decode_image"
             )
-        return _in_type(image[0], node.outputs[0].dtype)
+        return _convert_type(image[0], node.outputs[0].dtype)
 
     return run
 
@@ -119,12 +119,12 @@ def _decode_image(node: Node, device: Device) -> KernelFunction:
         image = decode_frames(
             _contents(contents), channels, 8 if dtype.name == "uint8" else 16, not expand
         )
-        return _in_type(image if expand or image.ndim == 3 else image[0], dtype)
+        return _convert_type(image if expand or image.ndim == 3 else image[0], dtype)
 
     return run
 
 
-def _in_type(image: Array, dtype: DType) -> Array:
+def _convert_type(image: Array, dtype: DType) -> Array:
     """Convert bytes or 16-bit integers to the type of an output; floats are from 0 to 1."""
     if dtype.name == "float32":
         return image * np.float32(1 / np.iinfo(image.dtype).max)

@@ -79,7 +79,7 @@ def _hsv_to_rgb(node: Node, device: Device) -> KernelFunction:
     return lambda images: _pixelwise(_to_rgb, images, device)
 
 
-def _turned(red: Any, green: Any, blue: Any, delta: Any) -> tuple[Any, Any, Any]:
+def _rotate_hue(red: Any, green: Any, blue: Any, delta: Any) -> tuple[Any, Any, Any]:
     hue, _, value = _to_hsv(red, green, blue)
     low, hue = np.minimum(np.minimum(red, green), blue), hue + delta
     chroma = value - low
@@ -94,7 +94,7 @@ def _saturated(red: Any, green: Any, blue: Any, scale: Any) -> tuple[Any, Any, A
 
 @kernel("AdjustHue", heavy=True)
 def _adjust_hue(node: Node, device: Device) -> KernelFunction:
-    return lambda images, delta: _pixelwise(_turned, images, device, _number(delta))
+    return lambda images, delta: _pixelwise(_rotate_hue, images, device, _number(delta))
 
 
 @kernel("AdjustSaturation", heavy=True)

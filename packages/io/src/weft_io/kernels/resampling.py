@@ -38,8 +38,8 @@ def resample(images: Any, rows: Taps, columns: Taps, device: Device) -> Any:
         for block in _blocks(images, shape, device.xp):
             value = images[block]
             for axis, taps in steps[:-1]:
-                value = _along(value, axis, taps, device.xp, None)
-            _along(value, *steps[-1], device.xp, result[block])
+                value = _resample_axis(value, axis, taps, device.xp, None)
+            _resample_axis(value, *steps[-1], device.xp, result[block])
     return result
 
 
@@ -51,7 +51,7 @@ def _blocks(images: Any, shape: tuple[int, ...], xp: Any) -> Iterator[slice]:
     return (slice(index, index + step) for index in range(0, batch, step))
 
 
-def _along(x: Any, axis: int, taps: Taps, xp: Any, result: Any) -> Any:
+def _resample_axis(x: Any, axis: int, taps: Taps, xp: Any, result: Any) -> Any:
     """Resample one axis of images in float32, into `result` if it is given."""
     if result is None:
         shape = (*x.shape[:axis], len(taps.index), *x.shape[axis + 1 :])
@@ -77,14 +77,14 @@ def _per_position(values: Array, axis: int, depth: int, xp: Any) -> Any:
     return xp.asarray(values.reshape(-1, 1, 1))
 
 
-def _taken(x: Any, index: Array, axis: int, xp: Any) -> Any:
+def _take(x: Any, index: Array, axis: int, xp: Any) -> Any:
     return xp.take(x, xp.asarray(index), axis=axis)
 
 
 def _interpolate(x: Any, axis: int, taps: Taps, xp: Any, result: Any) -> None:
     """Interpolate two neighbors; the result is exact if they are equal."""
-    low = _taken(x, taps.index[:, 0], axis, xp)
-    high = _taken(x, taps.index[:, 1], axis, xp)
+    low = _take(x, taps.index[:, 0], axis, xp)
+    high = _take(x, taps.index[:, 1], axis, xp)
     xp.subtract(_wide(high), _wide(low), out=result)
     xp.multiply(result, _per_position(taps.weight[:, 1], axis, x.shape[3], xp), out=result)
     xp.add(result, _wide(low), out=result)
@@ -109,7 +109,7 @@ def _multiply(x: Any, axis: int, taps: Taps, xp: Any, result: Any) -> None:
 def _gather(x: Any, axis: int, taps: Taps, xp: Any, result: Any) -> None:
     result[...] = 0
     for index, weight in zip(taps.index.T, taps.weight.T, strict=True):
-        part = _wide(_taken(x, index, axis, xp))
+        part = _wide(_take(x, index, axis, xp))
         part *= _per_position(weight, axis, x.shape[3], xp)
         if not weight.all():
             part[(slice(None),) * axis + (xp.asarray(np.flatnonzero(weight == 0)),)] = 0
@@ -128,7 +128,7 @@ def summed_back(grads: Any, index: Array, size: int, axis: int, xp: Any) -> Any:
         result[(slice(None),) * axis + (xp.asarray(np.flatnonzero(used)),)] = sums
         return result
     for i in range(int(counts.max(initial=0))):
-        part = _taken(wide, np.minimum(starts + i, len(index) - 1), axis, xp)
+        part = _take(wide, np.minimum(starts + i, len(index) - 1), axis, xp)
         part *= _per_position((counts > i).astype(wide.dtype), axis, wide.shape[3], xp)
         result += part
     return result

@@ -90,7 +90,7 @@ def _read(parts: Array, dtype: DType) -> SparseValue:
     """
     types = (dtypes.int64, dtype, dtypes.int64)
     result = [
-        parsed_tensor(part, item) if isinstance(part, bytes) else _as_variant(part, item)
+        parsed_tensor(part, item) if isinstance(part, bytes) else _to_variant(part, item)
         for part, item in zip(parts.tolist(), types, strict=True)
     ]
     value = SparseValue(*[np.asarray(part) for part in result])
@@ -99,7 +99,7 @@ def _read(parts: Array, dtype: DType) -> SparseValue:
     return value
 
 
-def _as_variant(part: Any, dtype: DType) -> Array:
+def _to_variant(part: Any, dtype: DType) -> Array:
     if not isinstance(part, TensorVariant) or part.array.dtype != dtype.numpy:
         raise errors.InvalidArgumentError(
             f"a part of a sparse tensor must be an array of {dtype.name}, got {part!r}"

@@ -113,7 +113,7 @@ def _histogram(node: Node, device: Device) -> KernelFunction:
 @kernel("ImageSummary", heavy=True)
 def _image(node: Node, device: Device) -> KernelFunction:
     limit: int = node.attrs["max_images"]
-    bad_color = _bad_color(node.attrs["bad_color"])
+    bad_color = _parse_bad_color(node.attrs["bad_color"])
 
     def run(tag: Any, images: Any) -> Any:
         base = _tag(tag)
@@ -131,7 +131,7 @@ def _image(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-def _bad_color(value: Any) -> Array:
+def _parse_bad_color(value: Any) -> Array:
     color: Array = np.asarray(value)
     if color.dtype != np.uint8 or color.ndim != 1:
         raise errors.InvalidArgumentError(

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 # --------------------------------------------------------------------------- holders
 
 
-def _both(name: str) -> tuple[str, str]:
+def _op_versions(name: str) -> tuple[str, str]:
     return name, name + "V2"
 
 
-@kernel(*_both("HashTable"))
+@kernel(*_op_versions("HashTable"))
 def _static(node: Node, device: Device) -> KernelFunction:
     types = node.attrs["key_dtype"], node.attrs["value_dtype"]
     return holder(
@@ -44,7 +44,7 @@ def _static(node: Node, device: Device) -> KernelFunction:
     )
 
 
-@kernel(*_both("MutableHashTable"), *_both("MutableHashTableOfTensors"))
+@kernel(*_op_versions("MutableHashTable"), *_op_versions("MutableHashTableOfTensors"))
 def _mutable(node: Node, device: Device) -> KernelFunction:
     types = node.attrs["key_dtype"], node.attrs["value_dtype"]
     shape = node.attrs.get("value_shape", ())
@@ -58,7 +58,7 @@ def _mutable(node: Node, device: Device) -> KernelFunction:
     )
 
 
-@kernel(*_both("MutableDenseHashTable"))
+@kernel(*_op_versions("MutableDenseHashTable"))
 def _dense(node: Node, device: Device) -> KernelFunction:
     attrs = node.attrs
     types = attrs["key_dtype"], attrs["value_dtype"]
@@ -102,7 +102,7 @@ def _check(table: Table, node: Node) -> None:
 # --------------------------------------------------------------------------- looking
 
 
-@kernel(*_both("LookupTableFind"))
+@kernel(*_op_versions("LookupTableFind"))
 def _find(node: Node, device: Device) -> KernelFunction:
     types = node.attrs["Tin"], node.attrs["Tout"]
 
@@ -115,12 +115,12 @@ def _find(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel(*_both("LookupTableSize"))
+@kernel(*_op_versions("LookupTableSize"))
 def _size(node: Node, device: Device) -> KernelFunction:
     return lambda handle: np.int64(resource_of(handle, Table).size())
 
 
-@kernel(*_both("LookupTableExport"))
+@kernel(*_op_versions("LookupTableExport"))
 def _export(node: Node, device: Device) -> KernelFunction:
     types = node.attrs["Tkeys"], node.attrs["Tvalues"]
 
@@ -135,7 +135,7 @@ def _export(node: Node, device: Device) -> KernelFunction:
 # --------------------------------------------------------------------------- changing
 
 
-@kernel(*_both("LookupTableInsert"), *_both("LookupTableImport"))
+@kernel(*_op_versions("LookupTableInsert"), *_op_versions("LookupTableImport"))
 def _change(node: Node, device: Device) -> KernelFunction:
     types = node.attrs["Tin"], node.attrs["Tout"]
     replaces = node.type.startswith("LookupTableImport")
@@ -163,7 +163,7 @@ def _remove(node: Node, device: Device) -> KernelFunction:
 # --------------------------------------------------------------------------- initializing
 
 
-@kernel(*_both("InitializeTable"))
+@kernel(*_op_versions("InitializeTable"))
 def _initialize(node: Node, device: Device) -> KernelFunction:
     types = node.attrs["Tkey"], node.attrs["Tval"]
 
@@ -179,7 +179,7 @@ def _initialize(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel(*_both("InitializeTableFromTextFile"), heavy=True)
+@kernel(*_op_versions("InitializeTableFromTextFile"), heavy=True)
 def _initialize_from_file(node: Node, device: Device) -> KernelFunction:
     attrs = node.attrs
     key, value = attrs["key_index"], attrs["value_index"]

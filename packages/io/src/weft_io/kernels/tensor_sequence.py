@@ -63,7 +63,7 @@ def _erase(node: Node, device: Device) -> KernelFunction:
 
 
 @kernel("SequenceAt")
-def _at(node: Node, device: Device) -> KernelFunction:
+def _sequence_at(node: Node, device: Device) -> KernelFunction:
     dtype = node.outputs[0].dtype
 
     def run(sequence: Any, position: Any) -> Any:

@@ -21,7 +21,7 @@ from weft_io.lookup.initializers import (
     TextFileIdTableInitializer,
     TextFileIndex,
     TextFileStringTableInitializer,
-    home,
+    outermost_graph,
 )
 from weft_io.lookup.tables import StaticHashTable
 from weft_io.lookup.vocabulary import FastHashSpec, HasherSpec, IdTableWithHashBuckets
@@ -29,7 +29,7 @@ from weft_tensor import dtypes, errors
 from weft_tensor.arguments import integer
 
 
-def _with_buckets(
+def _add_buckets(
     table: StaticHashTable, buckets: int, hasher: HasherSpec, key_dtype: Any, name: str | None
 ) -> Any:
     if not buckets:
@@ -90,7 +90,7 @@ def index_table_from_file(
         key_dtype=_ids_of(key_dtype),
     )
     table = StaticHashTable(lines, default_value if not num_oov_buckets else -1, name)
-    return _with_buckets(table, num_oov_buckets, hasher_spec, key_dtype, name)
+    return _add_buckets(table, num_oov_buckets, hasher_spec, key_dtype, name)
 
 
 def index_table_from_tensor(
@@ -112,7 +112,7 @@ def index_table_from_tensor(
     if vocabulary_list is None:
         raise errors.InvalidArgumentError("`vocabulary_list` must be specified")
     integer(num_oov_buckets, "num_oov_buckets", 0)
-    with home():
+    with outermost_graph():
         words = convert_to_tensor(vocabulary_list, dtype)
         ids = _ids_of(words.dtype)
         words_of_ids = words if ids is words.dtype else cast(words, ids)
@@ -120,7 +120,7 @@ def index_table_from_tensor(
     pairs = KeyValueTensorInitializer(words_of_ids, places, name="table_init")
     table = StaticHashTable(pairs, default_value if not num_oov_buckets else -1, name)
     if num_oov_buckets or words.dtype is ids:
-        return _with_buckets(table, num_oov_buckets, hasher_spec, words.dtype, name)
+        return _add_buckets(table, num_oov_buckets, hasher_spec, words.dtype, name)
     return IdTableWithHashBuckets(table, 0, hasher_spec, name, words.dtype)
 
 
@@ -163,7 +163,7 @@ def index_to_string_table_from_tensor(
     """
     if vocabulary_list is None:
         raise errors.InvalidArgumentError("`vocabulary_list` argument must be specified")
-    with home():
+    with outermost_graph():
         words = convert_to_tensor(vocabulary_list, dtypes.string)
         places = numbers(cast(size(words), dtypes.int64))
     pairs = KeyValueTensorInitializer(places, words, name="table_init")

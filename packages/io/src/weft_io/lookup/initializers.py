@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def home() -> Iterator[None]:
+def outermost_graph() -> Iterator[None]:
     """Enter the outermost graph, outside functions, branches and loops, to create tables."""
     graph = get_default_graph()
     outermost = graph.outermost if isinstance(graph, FunctionGraph) else graph
@@ -102,7 +102,7 @@ class KeyValueTensorInitializer(TableInitializerBase):
         value_dtype: Any = None,
         name: str | None = None,
     ) -> None:
-        with home():
+        with outermost_graph():
             self._keys = convert_to_tensor(keys, key_dtype, name="keys")
             self._values = convert_to_tensor(values, value_dtype, name="values")
         self._name = name or "key_value_init"

@@ -13,7 +13,7 @@ from weft_graph.ir.indexed_slices import SparseTensor, SparseTensorValue
 from weft_graph.ir.node import Node, Output
 from weft_graph.ops.resource_state import current_container
 from weft_io.arguments import scalar
-from weft_io.lookup.initializers import TableInitializerBase, home
+from weft_io.lookup.initializers import TableInitializerBase, outermost_graph
 from weft_io.saving.saveables import SaveableObject, Saved, SaveSpec
 from weft_tensor import dtypes, errors
 from weft_tensor.arguments import integer
@@ -54,7 +54,7 @@ class LookupInterface:
         return convert_to_tensor(keys, self._key_dtype)
 
 
-def on_values(keys: Any, lookup: Any) -> Any:
+def apply_to_values(keys: Any, lookup: Any) -> Any:
     """Apply a function to keys, or to the values of a sparse tensor of keys."""
     if isinstance(keys, SparseTensorValue):
         keys = SparseTensor.from_value(keys)
@@ -75,7 +75,7 @@ class _ResourceTable(LookupInterface):
         attrs: dict[str, Any], shared_name: str | None, name: str,
     ) -> None:  # fmt: skip
         super().__init__(key_dtype, value_dtype)
-        with home():
+        with outermost_graph():
             self._default_value = self._default(default_value)
             attrs = {
                 "key_dtype": self._key_dtype,
@@ -120,7 +120,7 @@ class _ResourceTable(LookupInterface):
         keys, values = create("LookupTableExportV2", [handle], attrs, result).outputs
         return keys, values
 
-    def _found(self, keys: Any, default: Output, name: str | None) -> Output:
+    def _find(self, keys: Any, default: Output, name: str | None) -> Output:
         inputs = [self._resource_handle, self._key_tensor(keys), default]
         result = out("LookupTableFindV2", inputs, name=self._named(name, "Lookup"))
         if result.dims is None and default.dims == () and not self._key_rank():
@@ -178,7 +178,7 @@ class StaticHashTable(_ResourceTable):
             shared_name,
             name or "hash_table",
         )
-        with home():
+        with outermost_graph():
             self._initializer = initializer.initialize(self)
 
     def _default(self, value: Any) -> Output:
@@ -208,7 +208,7 @@ class StaticHashTable(_ResourceTable):
         Returns: the values, shape of `keys`; sparse if they are.
         Raises: InvalidTypeError: the keys are of another type.
         """
-        return on_values(keys, lambda dense: self._found(dense, self._default_value, name))
+        return apply_to_values(keys, lambda dense: self._find(dense, self._default_value, name))
 
     def __getitem__(self, keys: Any) -> Any:
         return self.lookup(keys)
@@ -273,7 +273,7 @@ class _MutableTable(_ResourceTable, Saved):
         default = self._default_value
         if dynamic_default_values is not None:
             default = convert_to_tensor(dynamic_default_values, self._value_dtype)
-        return on_values(keys, lambda dense: self._found(dense, default, name))
+        return apply_to_values(keys, lambda dense: self._find(dense, default, name))
 
     def __getitem__(self, keys: Any) -> Any:
         return self.lookup(keys)
@@ -385,7 +385,7 @@ class DenseHashTable(_MutableTable):
         shared_name: str | None = None,
     ) -> None:
         dtype = dtypes.as_dtype(key_dtype)
-        with home():
+        with outermost_graph():
             unused = [
                 convert_to_tensor(empty_key, dtype, name="empty_key"),
                 convert_to_tensor(deleted_key, dtype, name="deleted_key"),

@@ -21,7 +21,7 @@ from weft_graph.ops.string_conversion import (
     string_to_hash_bucket_strong,
 )
 from weft_io.lookup.initializers import TableInitializerBase
-from weft_io.lookup.tables import LookupInterface, StaticHashTable, on_values
+from weft_io.lookup.tables import LookupInterface, StaticHashTable, apply_to_values
 from weft_tensor import dtypes, errors
 from weft_tensor.arguments import integer
 from weft_tensor.dtypes import DType
@@ -148,7 +148,7 @@ class IdTableWithHashBuckets(LookupInterface):
         Returns: int64, shape of `keys`; sparse if they are.
         Raises: InvalidTypeError: the keys are of another type.
         """
-        return on_values(keys, lambda dense: self._ids(self._key_tensor(dense)))
+        return apply_to_values(keys, lambda dense: self._ids(self._key_tensor(dense)))
 
     def __getitem__(self, keys: Any) -> Any:
         return self.lookup(keys)

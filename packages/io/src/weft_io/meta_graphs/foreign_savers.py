@@ -43,7 +43,7 @@ class Limited(NamedTuple):
     keys: dict[str, str]
 
 
-def without_foreign_savers(
+def remove_foreign_savers(
     message: proto.MetaGraphDef, allowed_ops: Collection[str] | None
 ) -> Limited:
     """Remove nodes that save and restore variables, if their ops are not allowed.
@@ -122,7 +122,7 @@ class _Nodes:
         for tensor in waiting:  # which grows
             for name in self._users[node_of(tensor)]:
                 user = self._nodes[name]
-                places = [i for i, item in enumerate(user.input) if _same(tensor, item)]
+                places = [i for i, item in enumerate(user.input) if _is_same_node(tensor, item)]
                 if not places:
                     continue  # it uses another output, or only waits
                 traits, first = traits_of(user.op), node_of(user.input[0])
@@ -145,7 +145,7 @@ def _text(key: Any) -> str | None:
         return None
 
 
-def _same(a: str, b: str) -> bool:
+def _is_same_node(a: str, b: str) -> bool:
     return a.removesuffix(":0") == b.removesuffix(":0")
 
 

@@ -75,9 +75,9 @@ def import_scoped_meta_graph(
     from weft_graph.messages.import_graph_def import add_graph_def
     from weft_graph.messages.shared_memory import read_after_updates
     from weft_io.meta_graphs import graph_def_edits
-    from weft_io.meta_graphs.foreign_savers import restored_by_key, without_foreign_savers
+    from weft_io.meta_graphs.foreign_savers import remove_foreign_savers, restored_by_key
 
-    message, keys = without_foreign_savers(as_meta_graph(meta_graph_or_file), allowed_ops)
+    message, keys = remove_foreign_savers(as_meta_graph(meta_graph_or_file), allowed_ops)
     selected = graph or get_default_graph()
     _check_unbound(message, unbound_inputs_col_name, input_map or {})
     graph_def = message.graph_def

@@ -60,7 +60,7 @@ def _check_jpeg_attrs(node: NodeSpec) -> None:
         )
 
 
-def _any_image(node: NodeSpec) -> Sequence[Dims]:
+def _any_image_shape(node: NodeSpec) -> Sequence[Dims]:
     channels = _known_channels(node, 1, 3, 4)
     return (None if node.attrs["expand_animations"] else (None, None, channels),)
 
@@ -222,7 +222,7 @@ register_op(
         "dtype": "{uint8, uint16, float32} = uint8",
         "expand_animations": "bool = true",
     },
-    _any_image,
+    _any_image_shape,
     traits=NOT_DIFFERENTIABLE,
     doc="The pixels or the frames of an image of any format.",
 )

@@ -100,10 +100,10 @@ def _sequence_shape(node: NodeSpec) -> Sequence[Dims]:
     (batch,) = with_rank(node.inputs[0].dims, 1, "ParseSequenceExample: serialized")
     with_rank(node.inputs[1].dims, 1, "ParseSequenceExample: debug_name")
     attrs = node.attrs
-    lists: list[Dims] = [(batch, None, *_known(shape)) for shape in _list_shapes(node)]
+    lists: list[Dims] = [(batch, None, *_require_known(shape)) for shape in _list_shapes(node)]
     return [
         *_sparse_dims(attrs["Ncontext_sparse"], 2),
-        *[(batch, *_known(shape)) for shape in attrs["context_dense_shapes"]],
+        *[(batch, *_require_known(shape)) for shape in attrs["context_dense_shapes"]],
         *_sparse_dims(attrs["Nfeature_list_sparse"], 3),
         *lists,
         *[(batch,)] * attrs["Nfeature_list_dense"],
@@ -124,13 +124,13 @@ def _single_sequence_shape(node: NodeSpec) -> Sequence[Dims]:
     attrs = node.attrs
     return [
         *_sparse_dims(attrs["Ncontext_sparse"], 1),
-        *[_known(shape) for shape in attrs["context_dense_shapes"]],
+        *[_require_known(shape) for shape in attrs["context_dense_shapes"]],
         *_sparse_dims(attrs["Nfeature_list_sparse"], 2),
-        *[(None, *_known(shape)) for shape in _list_shapes(node)],
+        *[(None, *_require_known(shape)) for shape in _list_shapes(node)],
     ]
 
 
-def _known(shape: Dims) -> tuple[int | None, ...]:
+def _require_known(shape: Dims) -> tuple[int | None, ...]:
     if shape is None or None in shape:
         raise errors.InvalidArgumentError(
             f"the shape of a dense feature must be known, got {format_dims(shape)}"

@@ -25,7 +25,7 @@ def _unknown(node: NodeSpec) -> Sequence[Dims]:
     return [None] * len(node.attrs["dtypes"])
 
 
-def _with_key(node: NodeSpec) -> Sequence[Dims]:
+def _keyed_shape(node: NodeSpec) -> Sequence[Dims]:
     return [(), *_unknown(node)]
 
 
@@ -115,7 +115,7 @@ for _prefix in ("Map", "OrderedMap"):
         ("indices: int32",),
         ("key: int64", "values: dtypes"),
         attrs=_SOME,
-        rule=_with_key,
+        rule=_keyed_shape,
         traits=WAITS,
         doc="Take components of the first key out; wait for one.",
     )

@@ -163,7 +163,9 @@ def histogram(
     """
 
     def make(tag: str, scope: str | None) -> Output:
-        return out("HistogramSummary", [tag, values], _own_type("HistogramSummary", values), scope)
+        return out(
+            "HistogramSummary", [tag, values], _type_attrs("HistogramSummary", values), scope
+        )
 
     return _summary(make, name, values, collections, family, "HistogramSummary")
 
@@ -194,7 +196,7 @@ def image(
       4
     """
     attrs = {"max_images": max_outputs, "bad_color": _BAD_COLOR}
-    attrs |= _own_type("ImageSummary", tensor)
+    attrs |= _type_attrs("ImageSummary", tensor)
 
     def make(tag: str, scope: str | None) -> Output:
         return out("ImageSummary", [tag, tensor], attrs, scope)
@@ -396,7 +398,7 @@ def _summary(
     return result
 
 
-def _own_type(op: str, value: Any) -> dict[str, Any]:
+def _type_attrs(op: str, value: Any) -> dict[str, Any]:
     """Return the element type of an array, if the op accepts it; the op's default is for lists."""
     if not isinstance(value, np.ndarray | np.generic):
         return {}

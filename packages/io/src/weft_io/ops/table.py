@@ -42,7 +42,7 @@ def _key_dims(handle: Output) -> tuple[Dims, bool]:
     return (), True
 
 
-def _nothing(node: NodeSpec) -> Sequence[Dims]:
+def _no_outputs_shape(node: NodeSpec) -> Sequence[Dims]:
     return ()
 
 
@@ -232,7 +232,7 @@ register_op(
     ("table_handle: resource", "keys: Tin"),
     (),
     {"Tin": "type"},
-    _nothing,
+    _no_outputs_shape,
     traits=WRITES,
     doc="Take keys out of a table.",
 )
@@ -241,7 +241,7 @@ register_op(
     ("table_handle: resource", "dataset: variant"),
     (),
     {},
-    _nothing,
+    _no_outputs_shape,
     traits=WAITS,
     doc="Give a table its content, of the pairs that a dataset has.",
 )

@@ -145,7 +145,7 @@ class QueueBase(HasComponents):
     def _converted(self, vals: Components) -> list[Output]:
         """Return one tensor per component."""
         if isinstance(vals, dict):
-            vals = self._by_name(vals)
+            vals = self._order_by_name(vals)
         elif self._names is not None:
             raise errors.InvalidArgumentError("You must enqueue a dictionary in a Queue with names")
         elif not isinstance(vals, list | tuple):
@@ -156,7 +156,7 @@ class QueueBase(HasComponents):
             for i, (value, dtype) in enumerate(zip(vals, self._dtypes, strict=True))
         ]
 
-    def _by_name(self, vals: dict[str, Any]) -> list[Any]:
+    def _order_by_name(self, vals: dict[str, Any]) -> list[Any]:
         if self._names is None:
             raise errors.InvalidArgumentError("Queue must have names to enqueue a dictionary")
         if sorted(self._names, key=str) != sorted(vals, key=str):

@@ -222,11 +222,11 @@ def padded(
     Raises: InvalidArgumentError: a number of values is not a multiple of the size of one.
     """
     values, counts = flatten(rows, kind)
-    steps = whole_steps(counts, shape, kind, where)
+    steps = count_steps(counts, shape, kind, where)
     return place_steps(values, steps, shape, default, empty, NUMPY[kind])
 
 
-def whole_steps(counts: Array, shape: tuple[int, ...], kind: int, where: Where) -> Array:
+def count_steps(counts: Array, shape: tuple[int, ...], kind: int, where: Where) -> Array:
     """Return the number of values of `shape` in each example."""
     size = math.prod(shape)
     if not size:

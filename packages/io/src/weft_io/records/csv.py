@@ -76,7 +76,7 @@ class CsvDecoder:
         expected = self._select
         result = [fields[i] for i in expected if i < len(fields)] if expected else fields
         if len(result) != len(self._types):
-            raise _wrong(f"Expect {len(self._types)} fields but have {len(result)}", row)
+            raise _field_error(f"Expect {len(self._types)} fields but have {len(result)}", row)
         return result
 
     def _scan(self, record: bytes, row: int) -> list[bytes]:
@@ -95,7 +95,7 @@ class CsvDecoder:
                 stop = end if stop < 0 else stop
                 field, index = record[index:stop], stop + 1
                 if b"\n" in field or b"\r" in field or (self.quotes and b'"' in field):
-                    raise _wrong("Unquoted fields cannot have quotes/CRLFs inside", row)
+                    raise _field_error("Unquoted fields cannot have quotes/CRLFs inside", row)
             fields.append(field)
         if index == end and len(fields) != limit and record.endswith(self.delimiter):
             fields.append(b"")
@@ -107,7 +107,9 @@ class CsvDecoder:
         while True:
             stop = record.find(b'"', index)
             if stop < 0:
-                raise _wrong("Quoted field has to end with quote followed by delim or end", row)
+                raise _field_error(
+                    "Quoted field has to end with quote followed by delim or end", row
+                )
             parts.append(record[index:stop])
             following = record[stop + 1 : stop + 2]
             if following != b'"':
@@ -115,7 +117,7 @@ class CsvDecoder:
             parts.append(b'"')
             index = stop + 2
         if following not in (b"", self.delimiter):
-            raise _wrong("Quote inside a string has to be escaped by another quote", row)
+            raise _field_error("Quote inside a string has to be escaped by another quote", row)
         return b"".join(parts), stop + 2
 
     # --------------------------------------------------------------------- converting
@@ -123,7 +125,7 @@ class CsvDecoder:
     def _converted(self, column: Column, dtype: DType, default: Any, k: int) -> Array:
         missing = [i for i, field in enumerate(column) if field in self._missing]
         if missing and default is None:
-            raise _wrong(f"Field {k} is required but missing", missing[0])
+            raise _field_error(f"Field {k} is required but missing", missing[0])
         result = np.empty(len(column), dtype.numpy)
         if dtype.numpy.hasobject:
             result[:] = column
@@ -176,9 +178,9 @@ def _first_wrong(
             np.array([parse(text)], dtype.numpy)
         except (ValueError, OverflowError):
             excerpt = text[:100].decode("utf-8", "backslashreplace")
-            return _wrong(f"Field {k} is not a valid {dtype.name}: {excerpt!r}", row)
-    return _wrong(f"Field {k} is not a valid {dtype.name}", 0)
+            return _field_error(f"Field {k} is not a valid {dtype.name}: {excerpt!r}", row)
+    return _field_error(f"Field {k} is not a valid {dtype.name}", 0)
 
 
-def _wrong(label: str, row: int) -> errors.InvalidArgumentError:
+def _field_error(label: str, row: int) -> errors.InvalidArgumentError:
     return errors.InvalidArgumentError(f"{label} in record {row}", details={"record": row})

@@ -83,7 +83,7 @@ class FeatureScanner:
         while index < end:
             header = headers.get(data[index : index + sizes[k]]) if k < len(sizes) else None
             if header is None:
-                header = self._learn(data, index, end, k)
+                header = self._cache_header(data, index, end, k)
                 if header is None:
                     return False
             size, content, column, encoding = header
@@ -107,7 +107,7 @@ class FeatureScanner:
             k += 1
         return True
 
-    def _learn(self, data: bytes, index: int, end: int, k: int) -> _Header | None:
+    def _cache_header(self, data: bytes, index: int, end: int, k: int) -> _Header | None:
         """Cache and return the header at `index` for the k-th feature; None if it is unusual."""
         start = index
         key, index, stop = read_key(data, index, end)

@@ -27,7 +27,7 @@ class LineSource:
         self, path: str, compression: str = "", offset: int = 0, returns: bool = False
     ) -> None:
         self.offset = offset
-        self._ended_lines = list if returns else _without_returns
+        self._ended_lines = list if returns else _strip_returns
         self._stream: Stream = open_stream(path, compression, offset)
         self._parts: list[bytes] = []  # of a line whose end was not read yet
         self._begun = 0  # how many bytes they have together
@@ -40,7 +40,7 @@ class LineSource:
         """
         while piece := self._read():
             if _END not in piece:
-                self._go_on(piece)
+                self._extend_line(piece)
                 continue
             lines = piece.split(_END)
             if self._parts:
@@ -55,7 +55,7 @@ class LineSource:
         self.offset += len(last)
         return self._ended_lines([last]) if last else []
 
-    def _go_on(self, piece: bytes) -> None:
+    def _extend_line(self, piece: bytes) -> None:
         """Keep more of a line."""
         self._parts.append(piece)
         self._begun += len(piece)
@@ -78,5 +78,5 @@ class LineSource:
         self._stream.close()
 
 
-def _without_returns(lines: list[bytes]) -> list[bytes]:
+def _strip_returns(lines: list[bytes]) -> list[bytes]:
     return [line[:-1] if line[-1:] == b"\r" else line for line in lines]

@@ -81,14 +81,20 @@ class TFRecordOptions:
     ) -> None:
         self.get_compression_type_string(compression_type)
         self.compression_type = compression_type
-        self.flush_mode = _in("flush_mode", flush_mode, _FLUSHES, zlib.Z_SYNC_FLUSH)
+        self.flush_mode = _check_range("flush_mode", flush_mode, _FLUSHES, zlib.Z_SYNC_FLUSH)
         self.input_buffer_size = input_buffer_size
         self.output_buffer_size = output_buffer_size
-        self.window_bits = _in("window_bits", window_bits, range(9, 16), zlib.MAX_WBITS)
-        self.compression_level = _in("compression_level", compression_level, range(-1, 10), -1)
-        self.compression_method = _in("compression_method", compression_method, (8,), zlib.DEFLATED)
-        self.mem_level = _in("mem_level", mem_level, range(1, 10), zlib.DEF_MEM_LEVEL)
-        self.compression_strategy = _in("compression_strategy", compression_strategy, range(5), 0)
+        self.window_bits = _check_range("window_bits", window_bits, range(9, 16), zlib.MAX_WBITS)
+        self.compression_level = _check_range(
+            "compression_level", compression_level, range(-1, 10), -1
+        )
+        self.compression_method = _check_range(
+            "compression_method", compression_method, (8,), zlib.DEFLATED
+        )
+        self.mem_level = _check_range("mem_level", mem_level, range(1, 10), zlib.DEF_MEM_LEVEL)
+        self.compression_strategy = _check_range(
+            "compression_strategy", compression_strategy, range(5), 0
+        )
 
     @classmethod
     def get_compression_type_string(cls, options: Any) -> str:
@@ -126,7 +132,9 @@ class TFRecordOptions:
         )
 
 
-def _in(name: str, value: int | None, allowed: range | tuple[int, ...], default: int) -> int:
+def _check_range(
+    name: str, value: int | None, allowed: range | tuple[int, ...], default: int
+) -> int:
     if value is None:
         return default
     if value not in allowed:

@@ -107,7 +107,7 @@ class ParquetFile:
     def __init__(self, path: str, columns: Sequence[str] | None = None) -> None:
         self.path = path
         parquet = _pyarrow_parquet()
-        self._stream = _opened(path)
+        self._stream = _open_file(path)
         with self._guarded("its footer", 0):
             self._file = parquet.ParquetFile(
                 self._stream, page_checksum_verification=True, pre_buffer=is_url(path)
@@ -189,7 +189,7 @@ class ParquetFile:
         self._stream.close()
 
 
-def _opened(path: str) -> Any:
+def _open_file(path: str) -> Any:
     """Return the file for pyarrow: its own class for local files, which reads without the GIL."""
     import pyarrow as pa
 
@@ -363,13 +363,13 @@ class ParquetSource:
         try:
             table = next(self._batches, None)
         except errors.OpError:
-            self._leave_group()
+            self._next_group()
             raise
         if table is None:
-            self._leave_group()
+            self._next_group()
         return table
 
-    def _leave_group(self) -> None:
+    def _next_group(self) -> None:
         """Continue with the first row of the next group."""
         self._group += 1
         self._batches = None

@@ -282,23 +282,23 @@ class Reader:
         if not isinstance(error, _MAY_GO_ON) or (
             isinstance(error, errors.DataLossError) and self._file and not self._file.is_open
         ):
-            self._leave()
+            self._close_file()
         if not later:
             raise error
         self._error = error
 
-    def _leave(self) -> None:
+    def _close_file(self) -> None:
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def _finish(self) -> None:
-        self._leave()
+        self._close_file()
         self.work_units_completed += 1
 
     def reset(self) -> None:
         """Forget everything; a file that was begun is not finished."""
-        self._leave()
+        self._close_file()
         self._waiting.clear()
         self._error = None
         self.records_produced = self.work_units_completed = 0

@@ -224,7 +224,7 @@ def open_stream(path: str, compression: str = NONE, offset: int = 0) -> Stream:
         left = source.remaining()
         if left is not None and left < offset:
             source.close()
-            raise _too_short(path, offset, left)
+            raise _too_short_error(path, offset, left)
         if offset:
             source.skip(offset)
         return source
@@ -239,11 +239,11 @@ def _skip(stream: Stream, offset: int) -> None:
         data = stream.read(min(left, PIECE))
         if not data:
             stream.close()
-            raise _too_short(stream.path, offset, offset - left)
+            raise _too_short_error(stream.path, offset, offset - left)
         left -= len(data)
 
 
-def _too_short(path: str, offset: int, size: int) -> errors.DataLossError:
+def _too_short_error(path: str, offset: int, size: int) -> errors.DataLossError:
     return errors.DataLossError(
         f"{path} ends at offset {size}, before the place to go on at, {offset}",
         details={"file": path, "offset": size},

@@ -211,7 +211,7 @@ class TFRecordSource:
         )
 
 
-def _as_bytes(record: Any) -> bytes:
+def _to_bytes(record: Any) -> bytes:
     if isinstance(record, bytes):
         return record
     if isinstance(record, bytearray | memoryview):
@@ -259,7 +259,7 @@ class TFRecordWriter:
         Raises: InvalidTypeError: it is neither; FailedPreconditionError: the writer is closed;
           ResourceExhaustedError: a full disk.
         """
-        data = _as_bytes(record)
+        data = _to_bytes(record)
         before, after = frame(data)
         for part in (before, data, after):
             self._append(part)

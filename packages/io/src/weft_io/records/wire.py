@@ -188,7 +188,7 @@ def _walk(data: bytes, index: int, end: int, schema: Schema, depth: int) -> tupl
             size, index = _long_varint(data, index, end)
             if not 0 <= size <= end - index:
                 return start, f"field {field} says it has {size} bytes, {end - index} are left"
-            fault = _inside(data, index, index + size, schema.get(field), depth)
+            fault = _find_damage(data, index, index + size, schema.get(field), depth)
             if fault:
                 return fault
             index += size
@@ -205,7 +205,9 @@ def _walk(data: bytes, index: int, end: int, schema: Schema, depth: int) -> tupl
     return None
 
 
-def _inside(data: bytes, index: int, end: int, label: Any, depth: int) -> tuple[int, str] | None:
+def _find_damage(
+    data: bytes, index: int, end: int, label: Any, depth: int
+) -> tuple[int, str] | None:
     if isinstance(label, dict):
         return (
             _walk(data, index, end, label, depth + 1)

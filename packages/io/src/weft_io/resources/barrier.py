@@ -181,11 +181,11 @@ class Barrier(Resource):
                 expected = min(count, possible)
             if len(self._ready) < expected:
                 return NOT_READY
-            return self._taken(expected, empty)
+            return self._take_rows(expected, empty)
 
         self._takes.wait(attempt, done, cancellation, deadline)
 
-    def _taken(self, count: int, empty: Empty) -> tuple[Array, ...]:
+    def _take_rows(self, count: int, empty: Empty) -> tuple[Array, ...]:
         first = heapq.nsmallest(count, self._ready)
         elements = [element for _, _, element in first]
         batches = [self._batch(i, elements, empty) for i in range(len(self.types))]

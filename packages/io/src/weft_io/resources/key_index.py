@@ -108,7 +108,7 @@ class _NumberIndex:
         array: Array = (mixed >> self._shift).astype(np.int64)
         return array
 
-    def _same(self, rows: Array, keys: Array) -> Array:
+    def _equal_keys(self, rows: Array, keys: Array) -> Array:
         array: Array = self._keys[rows] == keys
         return array[:, 0] if self._width == 1 else np.asarray(array.all(axis=1))
 
@@ -116,13 +116,13 @@ class _NumberIndex:
         """Return for each key the row, or -1, and the slot where the search ended."""
         places = self._places(keys)
         slot = self._slots[places]
-        is_found = self._same(slot, keys) & (slot >= 0)
+        is_found = self._equal_keys(slot, keys) & (slot >= 0)
         rows = np.where(is_found, slot, _EMPTY)
         pending = np.flatnonzero(~is_found & (slot != _EMPTY))
         while pending.size:
             places[pending] = (places[pending] + 1) & self._mask
             slot = self._slots[places[pending]]
-            is_found = self._same(slot, keys[pending]) & (slot >= 0)
+            is_found = self._equal_keys(slot, keys[pending]) & (slot >= 0)
             rows[pending[is_found]] = slot[is_found]
             pending = pending[~is_found & (slot != _EMPTY)]
         return rows, places
@@ -166,7 +166,7 @@ class _NumberIndex:
             free = self._slots[expected] < 0
             self._slots[expected[free]] = base + pending[free]
             slot = self._slots[expected]
-            mine = self._same(slot, keys[pending])
+            mine = self._equal_keys(slot, keys[pending])
             owner[pending[mine]] = slot[mine]
             pending = pending[~mine]
             places[pending] = (places[pending] + 1) & self._mask

@@ -91,8 +91,8 @@ class ReaderResource(Resource):
             )
         read = _Read(queue, limit, cancellation)
         self._line.wait(lambda: self._attempt(read), done, cancellation)
-        if self._ask():
-            self._go_on()
+        if self._request_name():
+            self._serve_reads()
 
     def _attempt(self, read: _Read) -> Any:
         """Records, or NOT_READY while a name is missing; runs with the lock held."""
@@ -106,7 +106,7 @@ class ReaderResource(Resource):
         self._wanting = read
         return NOT_READY
 
-    def _ask(self) -> bool:
+    def _request_name(self) -> bool:
         """Take a name out of the queue for the read that is first; whether one came at once."""
         with self._line.lock:
             read, self._wanting = self._wanting, None
@@ -129,20 +129,22 @@ class ReaderResource(Resource):
                 self.reader.start(name)
             at_once = answer.asking == threading.get_ident()
         if not at_once:  # the step that filled the queue must not wait until files are read
-            threading.Thread(target=self._go_on, name=f"weft-{self.name}", daemon=True).start()
+            threading.Thread(
+                target=self._serve_reads, name=f"weft-{self.name}", daemon=True
+            ).start()
 
-    def _go_on(self) -> None:
+    def _serve_reads(self) -> None:
         """Serve the line, as long as names come at once."""
         while True:
             self._line.wake()
-            if not self._ask():
+            if not self._request_name():
                 return
 
     def locked(self, function: Callable[[Reader], T]) -> T:
         """Return the result of `function` of the reader, while no read runs."""
         with self._line.lock:
             result = function(self.reader)
-        self._go_on()
+        self._serve_reads()
         return result
 
     def close(self) -> None:

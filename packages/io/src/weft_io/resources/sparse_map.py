@@ -55,7 +55,7 @@ class SparseMap(Resource):
           stay then.
         """
         with self._lock:
-            result = [self._found(dtype, number) for number in numbers]
+            result = [self._find(dtype, number) for number in numbers]
             if len(set(numbers)) != len(numbers):
                 raise errors.InvalidArgumentError(f"a number occurs twice among {list(numbers)}")
             joined = joined_rows(result, dtype)
@@ -63,7 +63,7 @@ class SparseMap(Resource):
                 del self._tensors[number]
         return joined
 
-    def _found(self, dtype: DType, number: int) -> SparseValue:
+    def _find(self, dtype: DType, number: int) -> SparseValue:
         tensor = self._tensors.get(number)
         if tensor is None:
             raise errors.InvalidArgumentError(

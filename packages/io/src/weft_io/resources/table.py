@@ -131,11 +131,11 @@ class Table(Resource):
         self.check_keys(rows)
         with self._lock:
             result = self._index.find(rows)
-            return self._taken(result, default, shape_of(default) == result_shape).reshape(
+            return self._take_rows(result, default, shape_of(default) == result_shape).reshape(
                 result_shape
             )
 
-    def _taken(self, array: Array, default: Any, one_each: bool) -> Array:
+    def _take_rows(self, array: Array, default: Any, one_each: bool) -> Array:
         absent = np.flatnonzero(array < 0)
         if not absent.size:
             return self._values[array]
@@ -290,8 +290,9 @@ class StaticTable(Table):
             index, before = int(differ[0]), int(first[places[differ[0]]])
             where = f" ({place(before)}, {place(index)})" if place else ""
             raise errors.FailedPreconditionError(
-                f"HashTable has different value for same key. Key {_shown(rows[index])} has "
-                f"{_shown(array[before])} and trying to add value {_shown(array[index])}{where}"
+                f"HashTable has different value for same key. Key {_format_value(rows[index])} has "
+                f"{_format_value(array[before])} and trying to add value "
+                f"{_format_value(array[index])}{where}"
             )
 
     def _check_same(self, rows: Array, array: Array) -> None:
@@ -330,7 +331,7 @@ def _equal(a: Array, b: Array) -> Array:
     return np.asarray(array, bool)
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return str(value)
@@ -366,8 +367,8 @@ class DenseTable(Table):
         }
         if (self._refused["empty_key"] == self._refused["deleted_key"]).all():
             raise errors.InvalidArgumentError(
-                f"empty_key and deleted_key must differ, got {_shown(self._refused['empty_key'])} "
-                "for both"
+                "empty_key and deleted_key must differ, got "
+                f"{_format_value(self._refused['empty_key'])} for both"
             )
         super().__init__(name, key_dtype, value_dtype, value_shape, shape)
 
@@ -379,8 +380,8 @@ class DenseTable(Table):
         for label, key in self._refused.items():
             if self._is(keys, key).any():
                 raise errors.InvalidArgumentError(
-                    f"Using the {label} as a table key is not allowed: {_shown(key)} in the table "
-                    f"{self.name!r}"
+                    f"Using the {label} as a table key is not allowed: {_format_value(key)} in the "
+                    f"table {self.name!r}"
                 )
 
     def _is(self, keys: Array, key: Array) -> Array:

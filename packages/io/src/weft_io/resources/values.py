@@ -91,12 +91,12 @@ def keeper(node: Node, first: int) -> Callable[[Sequence[Any]], Values]:
     borrowed = tuple([_may_be_borrowed(source) for source in node.inputs[first:]])
 
     def keep(inputs: Sequence[Any]) -> Values:
-        return tuple([_kept(v, b) for v, b in zip(inputs[first:], borrowed, strict=True)])
+        return tuple([_own_value(v, b) for v, b in zip(inputs[first:], borrowed, strict=True)])
 
     return keep
 
 
-def _kept(value: Any, borrowed: bool) -> Any:
+def _own_value(value: Any, borrowed: bool) -> Any:
     if not isinstance(value, np.ndarray):
         return value
     base = value.base

@@ -59,7 +59,7 @@ class AssetFiles:
         base = name = source.replace("\\", "/").rpartition("/")[2]
         number = 0
         while name in self._sources:
-            if _same(self._sources[name], source):
+            if _has_same_contents(self._sources[name], source):
                 return name
             number += 1
             name = f"{base}_{number}"
@@ -81,7 +81,7 @@ def _path(tensor: Any) -> str:
     return path
 
 
-def _same(one: str, other: str) -> bool:
+def _has_same_contents(one: str, other: str) -> bool:
     """Return True if two files have the same contents."""
     if one == other:
         return True
@@ -105,14 +105,14 @@ def asset_feeds(export_dir: str, message: proto.MetaGraphDef, scope: str = "") -
     Raises: InvalidArgumentError: the name of a file leads outside the directory of the assets.
     """
     feeds = {}
-    for asset in message.asset_file_def or _of_collection(message.collection_def):
+    for asset in message.asset_file_def or _read_collection(message.collection_def):
         name = asset.tensor_info.name
         path = asset_path(export_dir, asset.filename)
         feeds[f"{scope}/{name}" if scope else name] = path.encode("utf-8", "surrogateescape")
     return feeds
 
 
-def _of_collection(collections: Mapping[str, Any]) -> list[proto.AssetFileDef]:
+def _read_collection(collections: Mapping[str, Any]) -> list[proto.AssetFileDef]:
     from weft_graph import proto
 
     if constants.ASSETS_KEY not in collections:

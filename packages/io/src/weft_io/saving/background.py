@@ -118,7 +118,7 @@ def _prepare() -> None:
     except RuntimeError:  # it ends already
         _finish()
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=_forget)
+        os.register_at_fork(after_in_child=_forget_job)
 
 
 def _finish() -> None:
@@ -129,7 +129,7 @@ def _finish() -> None:
         job.wait()
 
 
-def _forget() -> None:
+def _forget_job() -> None:
     for job in list(_unfinished):
         job._forget()
     _unfinished.clear()

@@ -68,10 +68,10 @@ def state_of_run(graph: Graph) -> list[SaveableObject]:
         for handle in iterators_of(graph)
         if not is_serialized(handle)
     ]
-    return [*map(_StreamSaveable, _drawing(graph)), *iterators]
+    return [*map(_StreamSaveable, _rng_nodes(graph)), *iterators]
 
 
-def _drawing(graph: Graph) -> Iterator[Node]:
+def _rng_nodes(graph: Graph) -> Iterator[Node]:
     initial = _before_initializers(graph)
     for node in graph.nodes:
         if draws(node) and (

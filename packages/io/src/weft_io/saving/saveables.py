@@ -190,10 +190,10 @@ def by_name(var_list: Any) -> Mapping[str, Any]:
             f"var_list must be a list of variables or a dict from names to them, got {var_list!r}"
         )
     items = [item.saveable() if isinstance(item, Saved) else item for item in var_list]
-    return group_parts(items, _own_name)
+    return group_parts(items, _saved_name)
 
 
-def _own_name(item: Any) -> str:
+def _saved_name(item: Any) -> str:
     if isinstance(item, SaveableObject):
         return item.name
     if isinstance(item, Variable | PartitionedVariable | Output):

@@ -188,7 +188,7 @@ class Saver:
         if saveable_objects is None:
             saveable_objects = all_saveable_objects(get_default_graph())
         if self._resumable:
-            saveable_objects = _with_state_of_run(saveable_objects)
+            saveable_objects = _add_run_state(saveable_objects)
         if not saveable_objects:
             if not self._allow_empty:
                 raise errors.InvalidArgumentError(
@@ -351,7 +351,7 @@ class Saver:
             return save_path
         if hasattr(global_step, "graph") or isinstance(global_step, str):
             global_step = sess.run(global_step)
-        step = _whole(global_step)
+        step = _parse_step_count(global_step)
         return f"{save_path}-{step:08d}" if self._pad_step_number else f"{save_path}-{step}"
 
     def _run(self, sess: Any, prefix: str) -> str:
@@ -526,7 +526,7 @@ class Saver:
         try:
             sess.run(self.saver_def.restore_op_name, feeds)
         except errors.NotFoundError:
-            renamed = self._by_objects(sess.graph, prefix)
+            renamed = self._object_saver(sess.graph, prefix)
             if renamed is None:
                 raise
             _log.warning("%s is of objects; variables are found there by their own names", prefix)
@@ -534,7 +534,7 @@ class Saver:
         else:
             progress.log.info("Restored parameters from %s", prefix)
 
-    def _by_objects(self, graph: Any, prefix: str) -> Saver | None:
+    def _object_saver(self, graph: Any, prefix: str) -> Saver | None:
         """Return a saver of the same variables under their names in an object-based checkpoint.
 
         None if the checkpoint is not object-based, or lacks one of the variables.
@@ -554,7 +554,7 @@ class Saver:
         return saver
 
 
-def _whole(step: Any) -> int:
+def _parse_step_count(step: Any) -> int:
     """Return a number of steps, which may have been counted in floats."""
     value = np.asarray(step)
     if value.shape == () and value.dtype.kind == "f" and float(value).is_integer():
@@ -571,7 +571,7 @@ def _check_saver_def(saver_def: Any) -> None:
         raise errors.InvalidTypeError(f"saver_def must be a SaverDef, got {saver_def!r}")
 
 
-def _with_state_of_run(result: Any) -> Any:
+def _add_run_state(result: Any) -> Any:
     """Add to a saver's list the state that makes it resumable."""
     from weft_io.saving.resuming import state_of_run
 

@@ -218,7 +218,7 @@ class _Writing:
         try:
             element = self._input.get()
         except BaseException:  # because what is missing would be missing for ever
-            self._give_up()
+            self._abandon_file()
             raise
         if element is None:
             self._ended = True
@@ -252,9 +252,9 @@ class _Writing:
 
     def close(self) -> None:
         self._input.close()
-        self._give_up()
+        self._abandon_file()
 
-    def _give_up(self) -> None:
+    def _abandon_file(self) -> None:
         """Write no file in this pass."""
         if self._writes and self._writer is not None:
             self._writer.close()

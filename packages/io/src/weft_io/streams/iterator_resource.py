@@ -123,12 +123,12 @@ class IteratorResource(Resource):
     def _started(self) -> Stream:
         if self._stream is None:
             if self._make is None:
-                raise self._not_started()
+                raise self._not_started_error()
             self.start(self._make())
         assert self._stream is not None
         return self._stream
 
-    def _not_started(self) -> errors.FailedPreconditionError:
+    def _not_started_error(self) -> errors.FailedPreconditionError:
         note = " It then goes on from the state that was restored." if self._waiting else ""
         return errors.FailedPreconditionError(
             f"GetNext() failed because the iterator {self.name!r} has not been initialized. Ensure "

@@ -246,11 +246,11 @@ class _ConcatenateStream(ForwardingStream):
     def get(self) -> Element | None:
         element = self._input.get()
         if element is None and not self._in_second:
-            self._go_on()
+            self._open_next()
             element = self._input.get()
         return element
 
-    def _go_on(self) -> None:
+    def _open_next(self) -> None:
         self._input.close()
         self._input = self._second()
         self._in_second = True
@@ -261,7 +261,7 @@ class _ConcatenateStream(ForwardingStream):
     def restore(self, state: Any) -> None:
         in_second, inner = fields(state, bool, None)
         if in_second:
-            self._go_on()
+            self._open_next()
         resume(self._input, inner)
 
 

@@ -172,7 +172,7 @@ class PrefetchStream(Stream):
                 if buffer.stopped:
                     raise errors.CancelledError("the iterator was closed")
                 buffer.changed.wait()
-            return _given(buffer.take())
+            return _unwrap(buffer.take())
 
     def poll(self, wake: Callable[[], Any]) -> Any:
         """Return the next element, or NOT_READY.
@@ -189,12 +189,12 @@ class PrefetchStream(Stream):
         with buffer.changed:
             if buffer.is_empty():
                 return NOT_READY
-            return _given(buffer.take())
+            return _unwrap(buffer.take())
 
     def _pull(self) -> Element | None:
         """Return an element without a thread: from the restored buffer, then from the stream."""
         items = self._buffer.items
-        return _given(items.popleft()) if items else self._stream.get()
+        return _unwrap(items.popleft()) if items else self._stream.get()
 
     def _start(self) -> None:
         if self._thread is None and not self._closed:
@@ -237,7 +237,7 @@ _JOIN_TIMEOUT: Final = 5.0
 """Seconds that closing waits for a thread, whose own wait may never end."""
 
 
-def _given(item: Element | Exception | None) -> Element | None:
+def _unwrap(item: Element | Exception | None) -> Element | None:
     if isinstance(item, Exception):
         raise item
     return item

@@ -208,17 +208,19 @@ class AssertCardinalityStream(ForwardingStream):
         if element is None:
             if self._given != self._count:
                 count = "an infinite number of" if self._count == INFINITE else self._count
-                raise self._wrong(f"{count} elements but contained only {self._given} elements.")
+                raise self._count_error(
+                    f"{count} elements but contained only {self._given} elements."
+                )
             return None
         self._given += 1
         if self._count not in (INFINITE, UNKNOWN) and self._given > self._count:
-            raise self._wrong(
+            raise self._count_error(
                 f"{self._count} elements but contained at least {self._given} elements."
             )
         return element
 
     @staticmethod
-    def _wrong(label: str) -> errors.FailedPreconditionError:
+    def _count_error(label: str) -> errors.FailedPreconditionError:
         return errors.FailedPreconditionError(f"Input dataset was expected to contain {label}")
 
     def save(self) -> Any:

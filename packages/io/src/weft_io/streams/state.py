@@ -51,11 +51,11 @@ def encode(value: Any) -> bytes:
     Raises: UnimplementedError: something else is in it.
     """
     parts: list[bytes] = []
-    _put(value, parts)
+    _append(value, parts)
     return _SEAL.close(b"".join(parts))
 
 
-def _put(value: Any, parts: list[bytes]) -> None:
+def _append(value: Any, parts: list[bytes]) -> None:
     if value is None:
         parts.append(b"N")
     elif isinstance(value, bool):
@@ -69,25 +69,25 @@ def _put(value: Any, parts: list[bytes]) -> None:
     elif isinstance(value, list | tuple):
         parts += (b"l", _SIZE.pack(len(value)))
         for item in value:
-            _put(item, parts)
+            _append(item, parts)
     elif isinstance(value, np.ndarray | np.generic):
-        _put_array(np.asarray(value), parts)
+        _append_array(np.asarray(value), parts)
     elif isinstance(value, ElementsSource):
         parts.append(b"d")
-        _put([list(element) for element in value.elements], parts)
+        _append([list(element) for element in value.elements], parts)
     elif isinstance(value, RaggedVariant):
         parts.append(b"r")
-        _put([value.values, *value.splits], parts)
+        _append([value.values, *value.splits], parts)
     else:
         raise errors.UnimplementedError(
             f"an iterator whose elements hold {type(value).__name__} cannot be saved"
         )
 
 
-def _put_array(array: np.ndarray[Any, Any], parts: list[bytes]) -> None:
+def _append_array(array: np.ndarray[Any, Any], parts: list[bytes]) -> None:
     if array.dtype.kind == "O" and not all(type(item) is bytes for item in array.flat):
         parts.append(b"v")
-        _put([list(array.shape), array.reshape(-1).tolist()], parts)
+        _append([list(array.shape), array.reshape(-1).tolist()], parts)
         return
     name = dtypes.from_numpy(array.dtype).name.encode()
     parts += (b"a", bytes((len(name),)), name, bytes((array.ndim,)))

@@ -58,7 +58,7 @@ class _Splitter:
             if started or b'"' in line:
                 self._split(line, started, records)
             else:
-                records += _by_returns(line)
+                records += _split_at_returns(line)
         return records
 
     def _split(self, line: bytes, started: list[bytes], records: list[bytes]) -> None:
@@ -74,7 +74,7 @@ class _Splitter:
             index, pattern = end + 1, self._record
 
 
-def _by_returns(line: bytes) -> list[bytes]:
+def _split_at_returns(line: bytes) -> list[bytes]:
     return line.removesuffix(b"\r").split(b"\r") if b"\r" in line else [line]
 
 
@@ -104,9 +104,9 @@ class CsvRecords:
         while not records:
             lines = self._lines.read_chunk()
             if self._splitter is None:
-                records = [record for line in lines for record in _by_returns(line)]
+                records = [record for line in lines for record in _split_at_returns(line)]
             else:
-                records = self._whole(self._splitter, lines, started)
+                records = self._complete_records(self._splitter, lines, started)
             if records and self._skips:
                 self._skips = False
                 del records[0]
@@ -115,7 +115,7 @@ class CsvRecords:
         self.offset = self._lines.offset
         return records
 
-    def _whole(
+    def _complete_records(
         self, splitter: _Splitter, lines: Sequence[bytes], started: list[bytes]
     ) -> list[bytes]:
         """Records of lines, and of those up to the end of the last one.

@@ -1,6 +1,6 @@
 """The queue of records for an event file: a plain object that its owner locks.
 
-The owner's thread asks `take` for work, does it, and reports it by `did` or `failed`.
+The owner's thread asks `take` for work, does it, and reports it by `complete` or `failed`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class EventQueue:
             raise errors.FailedPreconditionError("the event file is being closed")
         self._records.append(record)
 
-    def ask_flush(self) -> int:
+    def request_flush(self) -> int:
         """Request a flush of everything that was added; return a ticket for `flushed`.
 
         Raises: OpError: a write has failed.
@@ -123,7 +123,7 @@ class EventQueue:
             return None
         return max(0.0, self._next_flush - now)
 
-    def did(self, work: Work, now: float) -> None:
+    def complete(self, work: Work, now: float) -> None:
         """Note that this was done."""
         self._dirty = not work.flush
         if work.flush:

@@ -136,7 +136,7 @@ class _Worker:
         self._process = os.getpid()
         self._forks = _forks
         self._abandoned = False
-        _at_exit(self)
+        _close_at_exit(self)
         threading.Thread(target=self._run, name="weft-events", daemon=True).start()
 
     @property
@@ -165,12 +165,12 @@ class _Worker:
     def flush(self) -> None:
         self._check_process()
         with self._changed:
-            ticket = self._queue.ask_flush()
+            ticket = self._queue.request_flush()
             self._changed.notify_all()
             while not self._queue.flushed(ticket):
                 self._changed.wait()
 
-    def ask_close(self) -> None:
+    def request_close(self) -> None:
         if self.ours:
             with self._changed:
                 self._queue.close()
@@ -179,10 +179,10 @@ class _Worker:
     def abandon(self) -> None:
         """Close without a caller that could receive an error."""
         self._abandoned = True
-        self.ask_close()
+        self.request_close()
 
     def close(self) -> None:
-        self.ask_close()
+        self.request_close()
         if self.ours:
             with self._changed:
                 while not self._queue.finished:
@@ -213,7 +213,7 @@ class _Worker:
             error = self._attempt(work)
             with self._changed:
                 if error is None:
-                    self._queue.did(work, time.monotonic())
+                    self._queue.complete(work, time.monotonic())
                 else:
                     self._queue.failed(work, error)
                 self._changed.notify_all()
@@ -281,7 +281,7 @@ _open: weakref.WeakSet[_Worker] = weakref.WeakSet()
 _registered = False
 
 
-def _at_exit(worker: _Worker) -> None:
+def _close_at_exit(worker: _Worker) -> None:
     global _registered
     _open.add(worker)
     if not _registered:

@@ -100,11 +100,11 @@ class FileWriter:
         """
         if not isinstance(summary, bytes):
             summary = _message(summary, "Summary").SerializeToString()
-        data = self._without_known_metadata(summary)
+        data = self._strip_known_metadata(summary)
         self._warn_if_closed()
         self.event_writer.add_serialized(_summary_event(data, global_step))
 
-    def _without_known_metadata(self, data: bytes) -> bytes:
+    def _strip_known_metadata(self, data: bytes) -> bytes:
         """Return a summary's bytes without metadata of tags that were written before."""
         summary = _parsed_summary(data)
         dropped = False

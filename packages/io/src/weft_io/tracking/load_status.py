@@ -148,7 +148,7 @@ class NameMatches:
         stored_names = set(reader.get_variable_to_shape_map())
         saved = ObjectGraph(root).saved()
         counter = next((v for key, v in saved.items() if key.startswith(f"{COUNTER}/")), None)
-        values_by_name = {_own_name(value): value for value in saved.values()}
+        values_by_name = {_object_name(value): value for value in saved.values()}
         self.values = {
             name: value for name, value in values_by_name.items() if name in stored_names
         }
@@ -192,7 +192,7 @@ class InitializationStatus:
             selected.run(variables_initializer(variables))
 
 
-def _own_name(value: Any) -> str:
+def _object_name(value: Any) -> str:
     name: str = value.op.name if hasattr(value, "initializer") else value.name
     return name
 

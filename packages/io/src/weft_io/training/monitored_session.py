@@ -55,7 +55,7 @@ class _MonitoredSession(QueueRunningSession):
         try:
             self._sess = RecoverableSession(create) if should_recover else create()
         except BaseException:  # because the graph must be released after any failure
-            self._forget()
+            self._drop_session()
             raise
 
     @property
@@ -129,9 +129,9 @@ class _MonitoredSession(QueueRunningSession):
                 session.close()
             finally:
                 self._sess = None
-                self._forget()
+                self._drop_session()
 
-    def _forget(self) -> None:
+    def _drop_session(self) -> None:
         self._creator.forget()
         if not self._was_finalized:
             self._graph.unfinalize()

@@ -38,7 +38,7 @@ class StepRequest(NamedTuple):
         return None if position is None else values[position]
 
 
-def ask(
+def collect_requests(
     hooks: Iterable[SessionRunHook],
     context: SessionRunContext,
     graph: Graph,

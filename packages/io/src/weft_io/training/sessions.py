@@ -16,7 +16,7 @@ from weft_io.training.hook import (
     SessionRunHook,
     SessionRunValues,
 )
-from weft_io.training.requests import ask
+from weft_io.training.requests import collect_requests
 from weft_tensor import errors
 
 _log = logging.getLogger("weft")
@@ -81,7 +81,7 @@ class HookedSession:
         if self._stop:
             raise errors.FailedPreconditionError("Run called even after should_stop requested.")
         context = SessionRunContext(SessionRunArgs(fetches, feed_dict), self._session)
-        request = ask(self._hooks, context, self._session.graph, options)
+        request = collect_requests(self._hooks, context, self._session.graph, options)
         if run_metadata is None:
             run_metadata = proto.RunMetadata()
         results = self._session.run(

@@ -327,7 +327,7 @@ class Supervisor:
         if self._logdir is None:
             _log.warning("Standard services need a 'logdir' passed to the Supervisor")
             return []
-        self._tell_start(sess)
+        self._log_start(sess)
         threads: list[LooperThread] = []
         if self._summaries_secs and self._writer is not None:
             if self.summary_op is not None:
@@ -420,7 +420,7 @@ class Supervisor:
             global_step = value_of_step(sess, self.global_step)
         self._writer.add_summary(summary, global_step)
 
-    def _tell_start(self, session: Any) -> None:
+    def _log_start(self, session: Any) -> None:
         if self.global_step is None or self._writer is None:
             return
         from weft_graph import proto

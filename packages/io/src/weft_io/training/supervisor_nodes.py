@@ -34,7 +34,7 @@ class SupervisedNodes(NamedTuple):
         """Return the nodes that are given; for a 0 the first of its collection, or a new one."""
         return SupervisedNodes(
             *[
-                _found(*_DEFAULTS[part]) if _is_default(value) else value
+                _find_or_create(*_DEFAULTS[part]) if _is_default(value) else value
                 for part, value in given.items()
             ]
         )
@@ -44,7 +44,7 @@ def _is_default(value: Any) -> bool:
     return isinstance(value, int) and value == 0
 
 
-def _found(key: str, default: Callable[[], Any]) -> Any:
+def _find_or_create(key: str, default: Callable[[], Any]) -> Any:
     graph = get_default_graph()
     items = graph.get_collection(key)
     if items:
@@ -57,7 +57,7 @@ def _found(key: str, default: Callable[[], Any]) -> Any:
     return result
 
 
-def _nothing() -> None:
+def _no_op() -> None:
     return None
 
 
@@ -75,7 +75,7 @@ def _global_step() -> Any:
 
 _DEFAULTS: dict[str, tuple[str, Callable[[], Any]]] = {
     "ready_op": (GraphKeys.READY_OP, variables.report_uninitialized_variables),
-    "ready_for_local_init_op": (GraphKeys.READY_FOR_LOCAL_INIT_OP, _nothing),
+    "ready_for_local_init_op": (GraphKeys.READY_FOR_LOCAL_INIT_OP, _no_op),
     "init_op": (GraphKeys.INIT_OP, variables.global_variables_initializer),
     "local_init_op": (GraphKeys.LOCAL_INIT_OP, Scaffold.default_local_init_op),
     "saver": (GraphKeys.SAVERS, _saver),
