@@ -165,7 +165,7 @@ def flags_of(target: str, stem: str) -> list[str]:
     ]
 
 
-def chosen_kernels(kinds: Sequence[str]) -> list[str]:
+def kernel_flags(kinds: Sequence[str]) -> list[str]:
     """Return compiler flags that exclude all other kernels."""
     if set(kinds) == set(all_kinds()):
         return []
@@ -181,7 +181,7 @@ def is_needed(source: Path, kinds: Sequence[str]) -> bool:
 
 def _compile(target: str, folder: Path, kinds: Sequence[str], level: str) -> list[Path]:
     processor, system = parts_of(target)
-    command = [*zig(), "cc", "-target", zig_target(target), *chosen_kernels(kinds)]
+    command = [*zig(), "cc", "-target", zig_target(target), *kernel_flags(kinds)]
 
     def compile_one(source: Path) -> Path:
         result = folder / f"{source.stem}.o"

@@ -43,12 +43,12 @@ def build(arguments: argparse.Namespace) -> int:
     if [bool(arguments.models), arguments.all, bool(arguments.compiled)].count(True) != 1:
         raise InvalidArgumentError("build takes one of --models, --all and --compiled")
     if arguments.compiled:
-        return extra.of_the_extra("compiling", "weft_compiler")(arguments)
+        return extra.call_extra("compiling", "weft_compiler")(arguments)
     if arguments.shape or arguments.cpu or arguments.features:
         raise InvalidArgumentError("--shape, --cpu and --features are for --compiled")
     targets.parts_of(arguments.target)
     kinds = None if arguments.all else targets.kinds_of(arguments.models)
-    built = targets.build(arguments.target, arguments.out, kinds, _say)
+    built = targets.build(arguments.target, arguments.out, kinds, _print_progress)
     rows = [[path, output.size(path.stat().st_size)] for path in built.files]
     rows.append(["in a program, stripped", output.size(built.size)])
     rows.append(["kernels", " ".join(built.kernels)])
@@ -56,6 +56,6 @@ def build(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _say(text: str) -> None:
+def _print_progress(text: str) -> None:
     if sys.stderr.isatty():
         sys.stderr.write(text + "\n")

@@ -31,7 +31,7 @@ def add(actions: Any) -> None:
     parser = actions.add_parser(
         "compare", help="run a file and its graph; show the first node that differs; exit code 1"
     )
-    running.common(parser, of_the_extra("comparing"))
+    running.common(parser, call_extra("comparing"))
     parser.add_argument("graph", type=Path, help="frozen GraphDef that the file was converted from")
     parser.add_argument(
         "--limit",
@@ -42,7 +42,7 @@ def add(actions: Any) -> None:
     parser.add_argument("--all", action="store_true", help="show all nodes, not only the first")
 
 
-def of_the_extra(name: str, *more: str) -> Callable[[argparse.Namespace], int]:
+def call_extra(name: str, *more: str) -> Callable[[argparse.Namespace], int]:
     """Return the function `call` of a module beside the converter, which a device lacks.
 
     Args:
@@ -73,7 +73,7 @@ def _add_convert(actions: Any) -> None:
     parser.add_argument("--from", dest="kind", choices=TAKES, help="format of the source")
     _add_ends(parser.add_argument_group("what to convert"))
     _add_forms(parser.add_argument_group("smaller weights, and int8"))
-    parser.set_defaults(call=of_the_extra("converting"))
+    parser.set_defaults(call=call_extra("converting"))
 
 
 def _add_ends(group: Any) -> None:

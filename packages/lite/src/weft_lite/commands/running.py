@@ -68,7 +68,7 @@ def common(parser: argparse.ArgumentParser, call: Any) -> None:
     parser.set_defaults(call=call)
 
 
-def opened(arguments: argparse.Namespace) -> Interpreter:
+def open_interpreter(arguments: argparse.Namespace) -> Interpreter:
     """Return an interpreter with its inputs set as the arguments say."""
     interpreter = Interpreter(arguments.model, num_threads=arguments.threads)
     assignments, shapes = arrays.assignments(arguments.input), arrays.shapes(arguments.shape)
@@ -78,7 +78,7 @@ def opened(arguments: argparse.Namespace) -> Interpreter:
 
 def run(arguments: argparse.Namespace) -> int:
     """Show the outputs, or write a file for each."""
-    interpreter = opened(arguments)
+    interpreter = open_interpreter(arguments)
     interpreter.invoke()
     rows = []
     for output_detail in interpreter.get_output_details():
@@ -93,13 +93,13 @@ def run(arguments: argparse.Namespace) -> int:
             arrays.write_npy(path, dtype, shape, memoryview(value).tobytes())
             path_text = str(path)
         else:
-            path_text = _shown(memoryview(value).tolist())
+            path_text = _format_value(memoryview(value).tolist())
         rows.append([output_detail["name"], dtype, _dims(shape), path_text])
     output.table(["output", "type", "shape", "value"], rows)
     return 0
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     text = str(value)
     return text if len(text) <= 400 else text[:400] + " …"
 
@@ -112,7 +112,7 @@ def bench(arguments: argparse.Namespace) -> int:
     """Show the minimum, the median and percentiles of the time, and the memory used."""
     if arguments.runs < 0 or arguments.warm_up < 0 or not arguments.seconds > 0:
         raise InvalidArgumentError("--runs and --warm-up are not negative, --seconds is positive")
-    interpreter = opened(arguments)
+    interpreter = open_interpreter(arguments)
     _note_largest_shapes(interpreter, arguments)
     for _ in range(arguments.warm_up):
         interpreter.invoke()
@@ -174,7 +174,7 @@ def profile_ops(arguments: argparse.Namespace) -> int:
     """Show each op, or each kind of op, with its time and share."""
     if arguments.runs < 1:
         raise InvalidArgumentError(f"--runs must be positive, not {arguments.runs}")
-    interpreter = opened(arguments)
+    interpreter = open_interpreter(arguments)
     _note_largest_shapes(interpreter, arguments)
     interpreter.invoke()
     result = profile(interpreter, arguments.runs)

@@ -33,7 +33,7 @@ class _Cells:
         self._graph = graph
         self._makers = {value: op for op in graph.ops for value in op.outputs}
 
-    def made(self, value: Value | None, kind: OpKind) -> Operation | None:
+    def find_producer(self, value: Value | None, kind: OpKind) -> Operation | None:
         """Return the op that makes a value, if it has this kind and no activation; else None."""
         op = self._makers.get(value) if value is not None else None
         if op is None or op.kind is not kind:
@@ -43,7 +43,7 @@ class _Cells:
 
     def operands(self, value: Value | None, kind: OpKind) -> Iterator[Pair]:
         """Yield the two operands of the op that makes a value, in both orders."""
-        op = self.made(value, kind)
+        op = self.find_producer(value, kind)
         if op is not None and len(op.inputs) == 2:
             a, b = op.inputs
             if a is not None and b is not None:
@@ -52,13 +52,13 @@ class _Cells:
 
     def operand(self, value: Value | None, kind: OpKind) -> Value | None:
         """Return the operand of the op that makes a value."""
-        op = self.made(value, kind)
+        op = self.find_producer(value, kind)
         return op.inputs[0] if op is not None else None
 
     def product(self, value: Value | None) -> Product | None:
         """Return the product that makes a value."""
-        op = self.made(value, OpKind.FullyConnected)
-        joined = self.made(op.inputs[0], OpKind.Concat) if op is not None else None
+        op = self.find_producer(value, OpKind.FullyConnected)
+        joined = self.find_producer(op.inputs[0], OpKind.Concat) if op is not None else None
         if op is None or joined is None or len(joined.inputs) != 2:
             return None
         (x, h), weights = joined.inputs, op.inputs[1]
@@ -88,14 +88,14 @@ class _Cells:
             c_next = self.operand(squashed, OpKind.Tanh)
             o = self.operand(gate, OpKind.Sigmoid)
             for remembered, fresh in self.operands(c_next, OpKind.Add):
-                for c, f, forget in self._kept(remembered):
+                for c, f, forget in self._find_memory(remembered):
                     for i, j in self._fresh(fresh):
                         lstm = self._lstm(op, (i, j, f, o), c, forget, c_next)
                         if lstm is not None:
                             return lstm, self._makers[lstm.outputs[0]]
         return None
 
-    def _kept(self, value: Value) -> Iterator[tuple[Value, Value, float]]:
+    def _find_memory(self, value: Value) -> Iterator[tuple[Value, Value, float]]:
         """c * sigmoid(f + forget): the three."""
         for c, gate in self.operands(value, OpKind.Mul):
             f = self.operand(gate, OpKind.Sigmoid)
@@ -148,7 +148,7 @@ class _Cells:
     def _gru(
         self, op: Operation, u: Value, h: Value, remaining: Value, new: Value
     ) -> Operation | None:
-        other = self.made(remaining, OpKind.Sub)
+        other = self.find_producer(remaining, OpKind.Sub)
         if other is None or other.inputs[1] is not u or not _is_one(other.inputs[0]):
             return None
         second = self.product(self.operand(new, OpKind.Tanh))

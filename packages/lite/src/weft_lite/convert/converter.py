@@ -129,7 +129,7 @@ class Converter:
           [[0.5, 0.5]]
         """
         ends = sources.named(inputs), sources.named(outputs)
-        return cls._of(sources.of_session(session, *ends, variables, values, shapes), bounds)
+        return cls._of(sources.source_of_session(session, *ends, variables, values, shapes), bounds)
 
     @classmethod
     def from_frozen_graph(
@@ -165,7 +165,9 @@ class Converter:
           >>> wf.lite.Interpreter(model_content=content).get_signature_runner()(x=[1.0, 2.0])["y"]
           array([1., 4.], dtype=float32)
         """
-        return cls._of(sources.of_frozen_graph(frozen, inputs, outputs, values, shapes), bounds)
+        return cls._of(
+            sources.source_of_frozen_graph(frozen, inputs, outputs, values, shapes), bounds
+        )
 
     @classmethod
     def from_saved_model(
@@ -200,7 +202,9 @@ class Converter:
           {'serving_default': {'inputs': ['x'], 'outputs': ['y']}}
         """
         return cls._of(
-            sources.of_saved_model(saved_model_dir, signature_key, tags, variables, values, shapes),
+            sources.source_of_saved_model(
+                saved_model_dir, signature_key, tags, variables, values, shapes
+            ),
             bounds,
         )
 
@@ -239,7 +243,7 @@ class Converter:
           array([3., 6.], dtype=float32)
         """
         return cls._of(
-            sources.of_checkpoint(prefix, inputs, outputs, variables, values, shapes), bounds
+            sources.source_of_checkpoint(prefix, inputs, outputs, variables, values, shapes), bounds
         )
 
     @classmethod
@@ -268,7 +272,7 @@ class Converter:
           >>> wf.lite.Interpreter(model_content=content).get_signature_runner()(x=[-1.0, 2.0])["y"]
           array([0., 2.], dtype=float32)
         """
-        return cls._of(sources.of_onnx(model, values, shapes), bounds)
+        return cls._of(sources.source_of_onnx(model, values, shapes), bounds)
 
     def convert(
         self,

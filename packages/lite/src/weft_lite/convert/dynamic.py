@@ -62,7 +62,7 @@ class Bytes:
         operations: list[Operation] = []
         images: dict[Value, tuple[Value, Value]] = {}
         for op in ops:
-            if not self._takes(op):
+            if not self._is_candidate(op):
                 operations.append(op)
                 continue
             inputs = list(op.inputs)
@@ -78,7 +78,7 @@ class Bytes:
             operations.append(Operation(op.kind, inputs, op.outputs, op.options, op.name))
         return operations
 
-    def _takes(self, op: Operation) -> bool:
+    def _is_candidate(self, op: Operation) -> bool:
         if op.kind not in self._kinds or any(out.name in self._kept for out in op.outputs):
             return False
         x = op.inputs[0]

@@ -20,7 +20,7 @@ from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import Flow, Frame, predicate
 from weft_graph.passes.structure import Block, Branch, Loop, Step, Structurer
 from weft_lite.convert.lowered import TYPES, Lowered, Value
-from weft_lite.convert.registry import Builder, NotInLiteError, OpKind, made_at
+from weft_lite.convert.registry import Builder, NotInLiteError, OpKind, describe_location
 from weft_lite.convert.shapes import grown
 from weft_lite.schema.tables import IfOptions, WhileOptions
 from weft_tensor import errors
@@ -189,7 +189,7 @@ class FlowLowering:
     def _exported(self, block: Block, position: int, sides: Sequence[Lowered]) -> list[Value]:
         """Return other values of a branch that are used outside; zeros if it is not taken."""
         builder, inside, results = self._builder, set(_nodes_of(block)), []
-        for node in _made_in(block):
+        for node in _nodes_of_block(block):
             for output in node.outputs:
                 users = [
                     user
@@ -220,7 +220,7 @@ class FlowLowering:
         test = [step for step in loop.test if set(_nodes_of([step])) & changing]
         self._block([step for step in loop.test if not set(_nodes_of([step])) & changing])
         initial, variables = self._variables(merges)
-        needed = _needed(test, [*loop.body, *[_following(m).node for m in merges]])
+        needed = _needed(test, [*loop.body, *[_next_iteration_value(m).node for m in merges]])
         with self._subgraph() as cond:
             numbers = [len(builder.lowered.bodies)]
             for merge, variable in zip(merges, variables, strict=True):
@@ -236,7 +236,7 @@ class FlowLowering:
             body.outputs += self._next(merges, variables)
         results = [builder.like(variable, variable.name) for variable in variables]
         builder.add(OpKind.While, [*initial], results, WhileOptions(*numbers), frame.name)
-        self._leave(frame, dict(zip(merges, results, strict=True)))
+        self._lower_exits(frame, dict(zip(merges, results, strict=True)))
 
     def _variables(self, merges: Sequence[Node]) -> tuple[list[Value], list[Value]]:
         """Return the initial values of loop variables, and the variables inside the loop."""
@@ -259,7 +259,7 @@ class FlowLowering:
     def _next(self, merges: Sequence[Node], variables: Sequence[Value]) -> list[Value]:
         builder, result = self._builder, []
         for merge, variable in zip(merges, variables, strict=True):
-            value = builder.value(_following(merge))
+            value = builder.value(_next_iteration_value(merge))
             same_rank = len(value.shape) == len(variable.shape)
             if not same_rank or (
                 merge.name not in builder.shapes.named
@@ -275,7 +275,7 @@ class FlowLowering:
             result.append(value)
         return result
 
-    def _leave(self, frame: Frame, results: dict[Node, Value]) -> None:
+    def _lower_exits(self, frame: Frame, results: dict[Node, Value]) -> None:
         for node in frame.exits:
             merge = node.inputs[0].node.inputs[0].node
             if merge in results:
@@ -283,21 +283,21 @@ class FlowLowering:
 
 
 def _refused(node: Node, error: NotInLiteError) -> NotInLiteError:
-    return NotInLiteError(f"{node.name} ({node.type}): {error}{made_at(node)}")
+    return NotInLiteError(f"{node.name} ({node.type}): {error}{describe_location(node)}")
 
 
-def _following(merge: Node) -> Output:
+def _next_iteration_value(merge: Node) -> Output:
     """Return the value of a loop variable in the next iteration."""
     (back,) = [source for source in merge.inputs if is_back_edge(merge, source)]
     return back.node.inputs[0]
 
 
-def _made_in(block: Sequence[Step]) -> Iterator[Node]:
+def _nodes_of_block(block: Sequence[Step]) -> Iterator[Node]:
     """Yield the nodes of a block and the exits of its loops, without the nodes inside loops."""
     for step in block:
         if isinstance(step, Branch):
             for side in step.sides:
-                yield from _made_in(side)
+                yield from _nodes_of_block(side)
         elif isinstance(step, Loop):
             yield from step.frame.exits
         else:

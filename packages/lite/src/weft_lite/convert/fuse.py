@@ -34,7 +34,7 @@ class Uses:
     def __init__(self, lowered: Lowered) -> None:
         self._users, self._results = lowered.consumers(), lowered.results()
 
-    def only_one(self, op: Operation) -> bool:
+    def has_single_reader(self, op: Operation) -> bool:
         """Return True if a single op reads the first result, and it is not an output."""
         result = op.outputs[0]
         return len(self._users.get(result, ())) == 1 and result not in self._results
@@ -46,7 +46,7 @@ def fuse_affine(graph: Lowered, uses: Uses) -> int:
     operations: dict[Value | None, Operation] = {}
     for op in list(graph.ops):
         before = operations.get(op.inputs[0]) if op.inputs else None
-        if before and uses.only_one(before) and _is_affine(op, before):
+        if before and uses.has_single_reader(before) and _is_affine(op, before):
             array = _array(op.inputs[1]).reshape(-1)
             _scale(before, array) if op.kind is OpKind.Mul else _shift(before, array)
             before.outputs = op.outputs
@@ -125,7 +125,7 @@ def fuse_activations(graph: Lowered, uses: Uses) -> int:
             and before.kind in CLAMPING
             and before.options.activation == Activation.NONE
             and before.outputs[0].dtype is DataType.FLOAT32
-            and uses.only_one(before)
+            and uses.has_single_reader(before)
         ):
             before.options.activation = ACTIVATIONS[op.kind]
             before.outputs = op.outputs

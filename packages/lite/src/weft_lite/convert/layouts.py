@@ -80,7 +80,7 @@ def _emit_transposed(
     b: Builder, kind: OpKind, node: Node, inputs: list[Value | None], options: Any
 ) -> None:
     result = b.result(node.outputs[0])
-    inside = _like(result, _TO_NHWC, f"{result.name}/nhwc")
+    inside = _transposed_like(result, _TO_NHWC, f"{result.name}/nhwc")
     b.add(kind, inputs, [inside], options, node.name)
     order = b.ints(f"{node.name}/nchw", _TO_NCHW)
     b.add(OpKind.Transpose, [inside, order], [result], None, node.name)
@@ -88,12 +88,12 @@ def _emit_transposed(
 
 
 def _transposed(b: Builder, value: Value, order: tuple[int, ...], name: str) -> Value:
-    result = _like(value, order, name)
+    result = _transposed_like(value, order, name)
     b.add(OpKind.Transpose, [value, b.ints(f"{name}/order", order)], [result], None, name)
     return result
 
 
-def _like(value: Value, order: tuple[int, ...], name: str) -> Value:
+def _transposed_like(value: Value, order: tuple[int, ...], name: str) -> Value:
     shape, declared = (
         tuple(sizes[axis] for axis in order) for sizes in (value.shape, value.declared)
     )

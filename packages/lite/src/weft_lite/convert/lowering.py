@@ -19,7 +19,7 @@ from weft_graph.ir.traits import Role
 from weft_lite.convert.flow import FlowLowering
 from weft_lite.convert.fuse import fuse
 from weft_lite.convert.lowered import TYPES, Array, Lowered, Value, constant
-from weft_lite.convert.registry import Builder, NotInLiteError, OpKind, made_at, rules
+from weft_lite.convert.registry import Builder, NotInLiteError, OpKind, describe_location, rules
 from weft_lite.convert.shapes import Shapes
 from weft_lite.convert.sources import Source
 from weft_lite.schema.enums import Storage
@@ -122,14 +122,14 @@ def _measuring(source: Source, bounds: Sequence[Shape]) -> Callable[[Output], Sh
             shape = _shape_on(source, bounds, expected, 0)
         except (errors.OpError, KeyError) as error:
             reason = error.message if isinstance(error, errors.OpError) else "it is in a function"
-            raise NotInLiteError(_wants_bound(output, f"on zeros {reason}")) from error
+            raise NotInLiteError(_require_bound(output, f"on zeros {reason}")) from error
         try:
             other = _shape_on(source, bounds, expected, 1)
         except errors.OpError:
             return shape  # ones are no indices there, for example
         if shape != other:
             told = f"it is {shape} on zeros and {other} on ones"
-            raise NotInLiteError(_wants_bound(output, told))
+            raise NotInLiteError(_require_bound(output, told))
         return shape
 
     return measure
@@ -144,7 +144,7 @@ def _shape_on(source: Source, bounds: Sequence[Shape], output: Output, number: i
         return tuple(np.shape(session.run(output, feeds)))
 
 
-def _wants_bound(output: Output, message: str) -> str:
+def _require_bound(output: Output, message: str) -> str:
     return (
         f"lite cannot tell its size, since {message}: "
         f"give the largest by bounds={{{output.node.name!r}: [...]}}"
@@ -187,9 +187,11 @@ class _Lowering:
             _require_dtypes(node)
             rule(node, self._builder)
         except NotInLiteError as error:
-            self._refused[node.name] = f"{node.name} ({node.type}): {error}{made_at(node)}"
+            self._refused[node.name] = (
+                f"{node.name} ({node.type}): {error}{describe_location(node)}"
+            )
             for output in node.outputs:  # so that its users are checked too
-                self._builder.same(output, _stand_in(output))
+                self._builder.same(output, _unwritten_value(output))
 
     def _fold(self, node: Node) -> bool:
         """Compute a node of constants that the passes before left, as in a branch or a loop.
@@ -246,7 +248,7 @@ def _missing_reason(node: Node) -> str:
     return "lite has no such op"
 
 
-def _stand_in(output: Output) -> Value:
+def _unwritten_value(output: Output) -> Value:
     """Return a value that is never written, in the place of one that lite cannot compute."""
     kind = TYPES.get(output.dtype.base_dtype.name, TYPES["float32"])
     shape = tuple(size or 1 for size in output.dims or ())

@@ -6,7 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from weft_graph.ir.node import Output
-from weft_lite.convert.sources import Source, of_checkpoint, of_onnx, of_saved_model
+from weft_lite.convert.sources import (
+    Source,
+    source_of_checkpoint,
+    source_of_onnx,
+    source_of_saved_model,
+)
 from weft_tensor import errors
 
 Ends = tuple[dict[str, Output], dict[str, Output]]
@@ -21,7 +26,9 @@ def saved_model(
 ) -> Ends:
     """Return a signature of a SavedModel."""
     _require_none(path, "a SavedModel", names=[*inputs, *outputs])
-    return _ends(of_saved_model(str(path), signature or "serving_default", tags or ["serve"], ()))
+    return _ends(
+        source_of_saved_model(str(path), signature or "serving_default", tags or ["serve"], ())
+    )
 
 
 def checkpoint(
@@ -35,7 +42,7 @@ def checkpoint(
     _require_none(path, "a checkpoint", signature=signature, tags=tags)
     if not (inputs and outputs):
         raise errors.InvalidArgumentError("a checkpoint needs the names of inputs and outputs")
-    return _ends(of_checkpoint(str(path), inputs, outputs, ()))
+    return _ends(source_of_checkpoint(str(path), inputs, outputs, ()))
 
 
 def onnx(
@@ -47,7 +54,7 @@ def onnx(
 ) -> Ends:
     """Return an ONNX model."""
     _require_none(path, "an ONNX model", names=[*inputs, *outputs], signature=signature, tags=tags)
-    return _ends(of_onnx(str(path)))
+    return _ends(source_of_onnx(str(path)))
 
 
 def _require_none(path: Path, kind: str, **arguments: object) -> None:

@@ -102,7 +102,7 @@ class Matcher:
         if value is None:
             return
         if isinstance(pattern, str):
-            if result.get(pattern, value) is value or _same(result[pattern], value):
+            if result.get(pattern, value) is value or _is_same_constant(result[pattern], value):
                 yield {**result, pattern: result.get(pattern, value)}
         elif isinstance(pattern, float):
             if is_number(value) and np.isclose(float(_array(value).item()), pattern, 1e-4):
@@ -111,9 +111,9 @@ class Matcher:
             for way in pattern.ways:
                 yield from self.matches(way, value, result)
         else:
-            yield from self._of_op(pattern, value, result)
+            yield from self._match_op(pattern, value, result)
 
-    def _of_op(self, pattern: Op, value: Value, result: Found) -> Iterator[Found]:
+    def _match_op(self, pattern: Op, value: Value, result: Found) -> Iterator[Found]:
         op = self._makers.get(value)
         if op is None or op.kind is not pattern.kind or len(op.inputs) != len(pattern.operands):
             return
@@ -123,15 +123,17 @@ class Matcher:
             return
         orders = [op.inputs, op.inputs[::-1]] if op.kind in COMMUTE else [op.inputs]
         for operands in orders:
-            yield from self._all(list(zip(pattern.operands, operands, strict=True)), result)
+            yield from self._match_all(list(zip(pattern.operands, operands, strict=True)), result)
 
-    def _all(self, pairs: list[tuple[Pattern, Value | None]], result: Found) -> Iterator[Found]:
+    def _match_all(
+        self, pairs: list[tuple[Pattern, Value | None]], result: Found
+    ) -> Iterator[Found]:
         if not pairs:
             yield result
             return
         (pattern, value), *remaining = pairs
         for match in self.matches(pattern, value, result):
-            yield from self._all(remaining, match)
+            yield from self._match_all(remaining, match)
 
 
 def _array(value: Value) -> Any:
@@ -139,7 +141,7 @@ def _array(value: Value) -> Any:
     return value.array
 
 
-def _same(a: Value, b: Value) -> bool:
+def _is_same_constant(a: Value, b: Value) -> bool:
     """Return True if two constants are equal."""
     return a.array is not None and b.array is not None and np.array_equal(a.array, b.array)
 

@@ -84,14 +84,14 @@ def shared_places(lowered: Lowered, alive: Lives) -> dict[Value, Value]:
                 operand is not None
                 and operand.storage is Storage.ARENA
                 and alive.found[operand].last == alive.begins[op]
-                and _as_long(op, operand, result)
+                and _has_same_bytes(op, operand, result)
             ):
                 values[result] = values.get(operand, operand)
                 break
     return values
 
 
-def _as_long(op: Operation, operand: Value, result: Value) -> bool:
+def _has_same_bytes(op: Operation, operand: Value, result: Value) -> bool:
     """Return True if both have the same number of bytes, whatever the open sizes are."""
     is_open = -1 in operand.declared or -1 in result.declared
     return size_of(operand) == size_of(result) > 0 and (len(op.inputs) == 1 or not is_open)

@@ -166,11 +166,11 @@ def take_out_fakes(source: Lowered) -> dict[Value, Scale]:
         for op in body.ops:
             op.inputs = [real.get(value, value) if value else None for value in op.inputs]
         body.outputs = [real.get(value, value) for value in body.outputs]
-    _say_of_operands(source, scales)
+    _share_scales(source, scales)
     return scales
 
 
-def _say_of_operands(source: Lowered, scales: dict[Value, Scale]) -> None:
+def _share_scales(source: Lowered, scales: dict[Value, Scale]) -> None:
     """Give values that are only moved the scale of the result, if they have no other reader."""
     interval = [*source.ops, *(op for body in source.bodies for op in body.ops)]
     readers = Counter(value for op in interval for value in op.inputs)
@@ -213,8 +213,8 @@ class Quantiser:
             input_ for input_ in source.inputs if input_ in ranges and ranges[input_].is_point
         }
         kept_inputs = {input_ for input_ in source.inputs if input_.name in self._kept}
-        self._constants = _following(source, points)
-        self._unsaid_constants = _following(source, points | kept_inputs)
+        self._constants = _propagate(source, points)
+        self._unsaid_constants = _propagate(source, points | kept_inputs)
         self._trained = trained
         self._without: list[str] = []
         self._same: set[str] = set()
@@ -233,16 +233,20 @@ class Quantiser:
         Raises: InvalidArgumentError: results to be quantised have no range; lists their names.
         """
         for op in self._source.ops:
-            if op.kind in PRODUCTS and self._may(op):
+            if op.kind in PRODUCTS and self._can_quantize(op):
                 self._product(op)
-            elif op.kind in COMPUTED and self._may(op):
+            elif op.kind in COMPUTED and self._can_quantize(op):
                 self._computed(op)
-            elif op.kind in SHARING and self._may(op):
+            elif op.kind in SHARING and self._can_quantize(op):
                 self._sharing(op)
-            elif op.kind is OpKind.Pad and self._may(op) and self._pad_number(op) is not None:
+            elif (
+                op.kind is OpKind.Pad
+                and self._can_quantize(op)
+                and self._pad_number(op) is not None
+            ):
                 self._pad(op)
             elif not self._is_stored(op):
-                self._as_it_was(op)
+                self._copy_float_op(op)
         self._require_ranges()
         outputs = [self._float(value) for value in self._source.outputs]
         self._take_cells()
@@ -267,7 +271,7 @@ class Quantiser:
             if small.changed.intersection([*op.outputs, *inside]):
                 self._hybrid += [out for out in op.outputs if out.dtype is DataType.FLOAT32]
 
-    def _as_it_was(self, op: Operation) -> None:
+    def _copy_float_op(self, op: Operation) -> None:
         for value in sorted(read_inside(op, self._source), key=lambda item: item.name):
             self._float(value)
         inputs = [
@@ -291,7 +295,7 @@ class Quantiser:
         self._stored[out] = counterpart
         return True
 
-    def _may(self, op: Operation) -> bool:
+    def _can_quantize(self, op: Operation) -> bool:
         """Return True if an op can be quantised: float operands and results with known ranges."""
         first, out = op.inputs[0], op.outputs[0]
         if first is None or first.dtype is not DataType.FLOAT32 or out.name in self._kept:
@@ -314,7 +318,7 @@ class Quantiser:
         ]
         if op.kind not in MOVING and op.kind not in FIXED:
             needed.append(out)
-        return self._have_ranges(needed, op)
+        return self._all_have_ranges(needed, op)
 
     def _multiplies(self, x: Value, others: Sequence[Value], out: Value) -> bool:
         """Return True if a product has constant weights and its sums cannot overflow."""
@@ -325,7 +329,7 @@ class Quantiser:
             for constant in constants
         )
 
-    def _have_ranges(self, needed: Sequence[Value], op: Operation) -> bool:
+    def _all_have_ranges(self, needed: Sequence[Value], op: Operation) -> bool:
         unsaid = [item for item in needed if item not in self._said]
         if not all(item in self._ranges for item in unsaid):
             if op.kind not in MOVING:
@@ -395,13 +399,13 @@ class Quantiser:
             self._floats.add(value)
         return value
 
-    def _twin(self, value: Value) -> Value:
+    def _quantized_value(self, value: Value) -> Value:
         """Return the quantised value; computed from the float one if there is only that."""
         if value not in self._twins:
             if value.array is not None:
                 self._twins[value] = _quantised(value, self._dtype)
             else:
-                result = self._new_twin(value, self._scale(value))
+                result = self._new_quantized_value(value, self._scale(value))
                 name = f"{value.name}/quantize"
                 self._ops.append(Operation(OpKind.Quantize, [value], [result], None, name))
         return self._twins[value]
@@ -413,7 +417,7 @@ class Quantiser:
             return bounds
         return (bounds.range() if bounds is not None else self._ranges[value]).scale(self._dtype)
 
-    def _new_twin(self, value: Value, scale: Scale) -> Value:
+    def _new_quantized_value(self, value: Value, scale: Scale) -> Value:
         name = f"{value.name}/{self._dtype.name.lower()}"
         counterpart = Value(name, self._dtype, value.shape, value.declared)
         counterpart.scales, counterpart.zero_points = [scale.scale], [scale.zero]
@@ -422,19 +426,21 @@ class Quantiser:
 
     def _computed(self, op: Operation) -> None:
         inputs = [
-            self._twin(value) if value is not None and value.dtype is DataType.FLOAT32 else value
+            self._quantized_value(value)
+            if value is not None and value.dtype is DataType.FLOAT32
+            else value
             for value in op.inputs
         ]
         (out,) = op.outputs
         scale = FIXED[op.kind][self._dtype] if op.kind in FIXED else self._scale(out)
-        self._add(op.kind, inputs, self._new_twin(out, scale), op)
+        self._add(op.kind, inputs, self._new_quantized_value(out, scale), op)
 
     def _sharing(self, op: Operation) -> None:
         first, (out,) = op.inputs[0], op.outputs
         assert first is not None
-        counterpart = self._twin(first)
+        counterpart = self._quantized_value(first)
         scale = Scale(counterpart.scales[0], counterpart.zero_points[0])
-        self._add(op.kind, [counterpart, *op.inputs[1:]], self._new_twin(out, scale), op)
+        self._add(op.kind, [counterpart, *op.inputs[1:]], self._new_quantized_value(out, scale), op)
 
     def _pad_number(self, op: Operation) -> int | None:
         """Return the int8 number that a Pad adds; None if the operand's scale cannot represent it.
@@ -455,11 +461,11 @@ class Quantiser:
             else self._scale(x)
         )
         number = np.rint(real / scale.scale) + scale.zero
-        if number < limits.min and self._goes_to_max_pool(op.outputs[0]):
+        if number < limits.min and self._feeds_max_pool(op.outputs[0]):
             return int(limits.min)
         return int(number) if limits.min <= number <= limits.max else None
 
-    def _goes_to_max_pool(self, value: Value) -> bool:
+    def _feeds_max_pool(self, value: Value) -> bool:
         readers = self._source.consumers().get(value, [])
         ends = value in self._source.results()
         return not ends and all(reader.kind is OpKind.MaxPool for reader in readers)
@@ -467,17 +473,19 @@ class Quantiser:
     def _pad(self, op: Operation) -> None:
         number, first, (out,) = self._pad_number(op), op.inputs[0], op.outputs
         assert first is not None
-        counterpart = self._twin(first)
+        counterpart = self._quantized_value(first)
         value = constant(f"{op.name}/value", np.array(number, self._dtype.name.lower()))
         value.scales, value.zero_points = counterpart.scales, counterpart.zero_points
         scale = Scale(counterpart.scales[0], counterpart.zero_points[0])
-        self._add(op.kind, [counterpart, op.inputs[1], value], self._new_twin(out, scale), op)
+        self._add(
+            op.kind, [counterpart, op.inputs[1], value], self._new_quantized_value(out, scale), op
+        )
 
     def _product(self, op: Operation) -> None:
         x, weights, (out,) = op.inputs[0], op.inputs[1], op.outputs
         assert x is not None
         assert weights is not None
-        counterpart = self._twin(x)
+        counterpart = self._quantized_value(x)
         matrix = _matrix(weights, out.shape[-1])
         bias = op.inputs[2].array if len(op.inputs) > 2 and op.inputs[2] is not None else None
         offset = np.zeros(out.shape[-1]) if bias is None else bias.astype(np.float64)
@@ -503,10 +511,15 @@ class Quantiser:
             kept = constant(weights.name, panels4(numbers), Layout.PANELS4)
         kept.scales = scales.tolist()
         biases = constant(f"{op.name}/bias", stored.astype(BIASES[self._dtype]))
-        self._add(op.kind, [counterpart, kept, biases], self._new_twin(out, self._scale(out)), op)
+        self._add(
+            op.kind,
+            [counterpart, kept, biases],
+            self._new_quantized_value(out, self._scale(out)),
+            op,
+        )
 
 
-def _following(source: Lowered, inputs: Collection[Value]) -> set[Value]:
+def _propagate(source: Lowered, inputs: Collection[Value]) -> set[Value]:
     """Return some inputs, and the results that are computed from these and constants alone."""
     result = set(inputs)
     for op in source.ops:

@@ -28,7 +28,7 @@ class NotInLiteError(Exception):
     """Error for a node that lite cannot compute; `advice` says what to do instead."""
 
 
-def made_at(node: Node) -> str:
+def describe_location(node: Node) -> str:
     """Return the end of a message about a node: the user's line, empty for nodes of a file."""
     return f"; made at {node.line}" if node.line else ""
 

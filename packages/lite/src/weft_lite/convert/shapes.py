@@ -34,7 +34,7 @@ MOST_FOLDED: Final = 1024
 """Elements of a constant that a shape could be made of; others only have a shape here."""
 
 
-def _known(dims: Sequence[int | None] | None) -> Shape | None:
+def _to_static_shape(dims: Sequence[int | None] | None) -> Shape | None:
     if dims is None or None in dims:
         return None
     return tuple(int(size) for size in dims if size is not None)
@@ -66,7 +66,7 @@ class Shapes:
         self._twins: Graph | None = None
         if any(node.role is Role.TENSOR_ARRAY for node in step.graph.nodes):
             for _ in range(_ROUNDS):
-                if not self._learn_elements():
+                if not self._infer_elements():
                     break
                 self._twins = None
 
@@ -77,9 +77,9 @@ class Shapes:
         """
         if output.name in self._pins:
             return self._pins[output.name]
-        result = _known(output.dims)
+        result = _to_static_shape(output.dims)
         if result is None:
-            result = _known(self._twin(output).dims)
+            result = _to_static_shape(self._counterpart(output).dims)
         if result is None:
             result = self._pins[output.name] = self._measure(output)
             self._twins = None
@@ -87,7 +87,7 @@ class Shapes:
 
     def value(self, output: Output) -> Any:
         """Return the value of an output at the bound if shapes determine it; else None."""
-        return constant_value(self._twin(output))
+        return constant_value(self._counterpart(output))
 
     def element(self, array: Node) -> Shape:
         """Return the shape of the elements of a TensorArray.
@@ -98,22 +98,22 @@ class Shapes:
             raise NotInLiteError("the shape of its elements is unknown: give element_shape")
         return self._elements[array.name]
 
-    def _twin(self, output: Output) -> Output:
+    def _counterpart(self, output: Output) -> Output:
         if self._twins is None:
-            self._twins = self._made()
+            self._twins = self._copy_graph()
         node = self._twins.get_operation_by_name(self._names[output.node.name])
         return node.outputs[0 if output.node.role is Role.SWITCH else output.index]
 
-    def _learn_elements(self) -> bool:
+    def _infer_elements(self) -> bool:
         """Learn the shapes of elements from written values; return True if any was new."""
         before = len(self._elements)
         for node in self._step.graph.nodes:
             if node.role is Role.TENSOR_ARRAY:
                 self._note(node, node.attrs["element_shape"])
             elif node.type in ("TensorArrayWriteV3", "TensorArrayScatterV3", "TensorArraySplitV3"):
-                array, dims = producer(node.inputs[0]), self._twin(node.inputs[-2]).dims
+                array, dims = producer(node.inputs[0]), self._counterpart(node.inputs[-2]).dims
                 if node.type == "TensorArraySplitV3":
-                    dims = self._twin(node.inputs[1]).dims
+                    dims = self._counterpart(node.inputs[1]).dims
                     lengths = self.value(node.inputs[2])
                     if dims and lengths is not None and lengths.size:
                         dims = (int(lengths.max()), *dims[1:])
@@ -123,13 +123,13 @@ class Shapes:
         return len(self._elements) > before
 
     def _note(self, array: Node, dims: Sequence[int | None] | None) -> None:
-        result = _known(dims)
+        result = _to_static_shape(dims)
         if array.name not in self._elements and result is not None:
             self._elements[array.name] = result
 
     # ------------------------------------------------------------------ the twin
 
-    def _made(self) -> Graph:
+    def _copy_graph(self) -> Graph:
         definition = graph_to_def(self._step.graph)
         nodes = {node.name: node for node in self._step.graph.nodes}
         graph_def = proto.GraphDef(versions=definition.versions, library=definition.library)

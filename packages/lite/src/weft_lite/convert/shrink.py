@@ -43,7 +43,7 @@ def shrink(lowered: Lowered, form: str) -> None:
     values: dict[Value, Value] = {}
     ops: list[Operation] = []
     for op in lowered.ops:
-        for item in _with_bodies(op, lowered):
+        for item in _expand_bodies(op, lowered):
             places = range(len(item.inputs)) if form == "float16" else WEIGHTS.get(item.kind, ())
             for place in places:
                 value = item.inputs[place]
@@ -53,11 +53,11 @@ def shrink(lowered: Lowered, form: str) -> None:
     lowered.ops[:] = ops
 
 
-def _with_bodies(op: Operation, lowered: Lowered) -> list[Operation]:
+def _expand_bodies(op: Operation, lowered: Lowered) -> list[Operation]:
     result = [op]
     for body in called(op, lowered):
         for item in body.ops:
-            result += _with_bodies(item, lowered)
+            result += _expand_bodies(item, lowered)
     return result
 
 

@@ -70,7 +70,7 @@ def named(tensors: Iterable[Any]) -> dict[str, Output]:
     return outputs
 
 
-def of_session(
+def source_of_session(
     session: Any,
     inputs: Mapping[str, Output],
     outputs: Mapping[str, Output],
@@ -101,7 +101,7 @@ def of_session(
         {key: output.name for key, output in part.outputs.items()},
         part.graph,
     )
-    _give_first_values(source, first_values)
+    _set_initial_values(source, first_values)
     return source
 
 
@@ -135,10 +135,10 @@ def specialized(
         dict(zip(open_inputs, fed, strict=True)),
         dict(zip(outputs, fetched, strict=True)),
     )
-    return _with_shapes(source, shapes) if shapes else source
+    return _set_shapes(source, shapes) if shapes else source
 
 
-def _with_shapes(source: Source, shapes: Mapping[str, Sequence[int]]) -> Source:
+def _set_shapes(source: Source, shapes: Mapping[str, Sequence[int]]) -> Source:
     """Return the same graph with other static shapes of inputs, and of what depends on them."""
     if unknown := sorted(shapes.keys() - source.inputs.keys()):
         raise errors.NotFoundError(
@@ -179,7 +179,7 @@ def _values(session: Any, names: Collection[str]) -> dict[str, Array]:
     return {name: np.asarray(session.run(variables[name])) for name in names}
 
 
-def _give_first_values(source: Source, values: Mapping[str, Array]) -> None:
+def _set_initial_values(source: Source, values: Mapping[str, Array]) -> None:
     for name, value in values.items():
         node = source.graph.find_node(name)
         if node is None:
@@ -265,7 +265,7 @@ def read_definition(frozen: Any) -> proto.GraphDef:
     return definition
 
 
-def of_frozen_graph(
+def source_of_frozen_graph(
     frozen: Any,
     inputs: Sequence[str],
     outputs: Sequence[str],
@@ -293,7 +293,7 @@ def of_frozen_graph(
     return source
 
 
-def of_saved_model(
+def source_of_saved_model(
     path: Any,
     key: str,
     tags: Iterable[str],
@@ -321,10 +321,10 @@ def of_saved_model(
             {name: graph.get_tensor_by_name(info.name) for name, info in sorted(part.items())}
             for part in (signature.inputs, signature.outputs)
         )
-        return of_session(session, inputs, outputs, variables, values, shapes)
+        return source_of_session(session, inputs, outputs, variables, values, shapes)
 
 
-def of_checkpoint(
+def source_of_checkpoint(
     prefix: str,
     inputs: Sequence[str],
     outputs: Sequence[str],
@@ -348,10 +348,10 @@ def of_checkpoint(
         _clear_lines(graph)
         given = {name: tensor_named(graph, name) for name in inputs}
         computed = {name: tensor_named(graph, name) for name in outputs}
-        return of_session(session, given, computed, variables, values, shapes)
+        return source_of_session(session, given, computed, variables, values, shapes)
 
 
-def of_onnx(
+def source_of_onnx(
     model: Any,
     values: Mapping[Any, Any] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,

@@ -25,7 +25,7 @@ def call(arguments: argparse.Namespace) -> int:
     """Run the file and the graph on the same inputs, and compare results of the same name."""
     with plain_errors():
         graph = imported(read_definition(arguments.graph))
-        interpreter = running.opened(arguments)
+        interpreter = running.open_interpreter(arguments)
         values = _values(interpreter, {node.name for node in graph.get_operations()})
         expected = _wanted(graph, interpreter, [name for _, name, _ in values])
         rows, first = [], ""

@@ -28,10 +28,10 @@ def call(arguments: argparse.Namespace) -> int:
     kind = arguments.kind or kind_of(arguments.source)
     _require_fit(arguments, kind)
     with plain_errors():
-        _say(f"reading {arguments.source}")
+        _print_progress(f"reading {arguments.source}")
         converter = _converter(arguments, kind)
         samples = _calibration(arguments.calibration) if arguments.calibration else None
-        _say("converting, then trying the file beside the graph")
+        _print_progress("converting, then trying the file beside the graph")
         content = converter.convert(
             limit=arguments.limit, calibration=samples, keep_float=arguments.keep_float,
             weights=arguments.weights, ranges=arguments.ranges or "extremes",
@@ -108,7 +108,7 @@ def _number(text: str) -> int | float:
         return float(text)
 
 
-def _say(text: str) -> None:
+def _print_progress(text: str) -> None:
     if sys.stderr.isatty():
         sys.stderr.write(text + "\n")
 

@@ -126,7 +126,7 @@ def _product(
         if q is None or not q.scales:
             real = multiply(given, weights.astype(np.float32))
         else:  # a scale for each column
-            real = _by_bytes(given, weights, q.scales, multiply_bytes)
+            real = _multiply_int8(given, weights, q.scales, multiply_bytes)
         return r.result(
             op, real if bias is None else node("BiasAdd", real, bias.astype(np.float32))
         )
@@ -159,7 +159,7 @@ def _product(
     return r.rounded(out, scaled, *ends)
 
 
-def _by_bytes(
+def _multiply_int8(
     x: Output, weights: Array, scales: Sequence[float], multiply: Callable[..., Output]
 ) -> Output:
     """Multiply real rows by int8 weights: each row is quantized with its own scale.
@@ -167,11 +167,11 @@ def _by_bytes(
     Args:
       multiply: from bytes, weights of bytes and a zero point to their product.
     """
-    rows, step = _as_bytes(x, [-1])
+    rows, step = _quantize_rows(x, [-1])
     return _real(multiply(rows, weights, np.int32(0)), step, scales)
 
 
-def _as_bytes(x: Output, axes: Sequence[int]) -> tuple[Output, Output]:
+def _quantize_rows(x: Output, axes: Sequence[int]) -> tuple[Output, Output]:
     """Real numbers as bytes, and their scale for each place of the other axes."""
     limit = node("Max", node("Abs", x), np.array(axes, np.int32), keep_dims=True)
     step = node("Div", limit, np.float32(127))
@@ -192,7 +192,7 @@ def _real(sums: Output, step: Output, scales: Sequence[float]) -> Output:
 def _images(r: Reader, op: t.Op) -> list[Output]:
     """Quantize images to int8, with a scale for each."""
     x = r.stored(op.inputs[0])
-    result, step = _as_bytes(x, range(1, len(r.tensor(op.inputs[0]).shape)))
+    result, step = _quantize_rows(x, range(1, len(r.tensor(op.inputs[0]).shape)))
     return [result, node("Reshape", step, np.array([-1], np.int32))]
 
 
@@ -253,7 +253,7 @@ def _gates(r: Reader, op: t.Op, parts: list[Output], weights: int, bias: int) ->
         result = node(
             "Add",
             *[
-                _by_bytes(part, half, q.scales, _matmul_integer)
+                _multiply_int8(part, half, q.scales, _matmul_integer)
                 for part, half in zip(parts, halves, strict=True)
             ],
         )

@@ -115,10 +115,10 @@ class Reader:
         if self.is_constant(number):
             return convert_to_tensor(self.real_array(number))
         x = create("Cast", [self.stored(number)], {"DstT": dtypes.float32}).outputs[0]
-        zeros = _along(
+        zeros = _reshape_along(
             np.array(q.zero_points or [0], np.float32), q, len(self.tensor(number).shape)
         )
-        scales = _along(np.array(q.scales, np.float32), q, len(self.tensor(number).shape))
+        scales = _reshape_along(np.array(q.scales, np.float32), q, len(self.tensor(number).shape))
         return node("Mul", node("Sub", x, zeros), scales)
 
     def real_array(self, number: int) -> Array:
@@ -161,7 +161,9 @@ def node(op: str, *inputs: Any, **attrs: Any) -> Output:
     return create(op, tensors, attrs).outputs[0]
 
 
-def _along(values: Array, q: t.Quantization, rank: int, layout: Layout = Layout.PLAIN) -> Array:
+def _reshape_along(
+    values: Array, q: t.Quantization, rank: int, layout: Layout = Layout.PLAIN
+) -> Array:
     """Reshape numbers, one per index of an axis or per column of panels, so that they broadcast."""
     if len(values) == 1:
         return values.reshape(())
@@ -174,8 +176,8 @@ def _along(values: Array, q: t.Quantization, rank: int, layout: Layout = Layout.
 
 def real_numbers(stored: Array, q: t.Quantization, layout: Layout = Layout.PLAIN) -> Array:
     """Return the real numbers that quantized numbers represent."""
-    zeros = _along(np.array(q.zero_points or [0], np.float32), q, stored.ndim, layout)
-    scales = _along(np.array(q.scales, np.float32), q, stored.ndim, layout)
+    zeros = _reshape_along(np.array(q.zero_points or [0], np.float32), q, stored.ndim, layout)
+    scales = _reshape_along(np.array(q.scales, np.float32), q, stored.ndim, layout)
     return (stored.astype(np.float32) - zeros) * scales
 
 

@@ -57,7 +57,7 @@ def array_of(flow: Output, b: Builder) -> Value:
     return value
 
 
-def _whole(indices: Output, handle: Output, rows: int | None, b: Builder) -> bool:
+def _is_all_elements(indices: Output, handle: Output, rows: int | None, b: Builder) -> bool:
     """Return True if indices are those of all elements, in order."""
     node = indices.node
     constant = b.array(indices)
@@ -90,7 +90,7 @@ def write(node: Node, b: Builder) -> None:
 
 def _fills(indices: Output, handle: Output, rows: Value, b: Builder) -> bool:
     """Return True if a scatter writes all elements, as `unstack` does by a range of rows."""
-    if _whole(indices, handle, rows.shape[0], b):
+    if _is_all_elements(indices, handle, rows.shape[0], b):
         return True
     node = indices.node
     return (
@@ -115,7 +115,7 @@ def read(node: Node, b: Builder) -> None:
 def gather(node: Node, b: Builder) -> None:
     handle, indices, flow = node.inputs
     array = array_of(flow, b)
-    if _whole(indices, handle, array.shape[0], b):
+    if _is_all_elements(indices, handle, array.shape[0], b):
         result = array
     else:
         value = b.value(indices)
@@ -170,5 +170,5 @@ def size(node: Node, b: Builder) -> None:
 
 
 @rule("TensorArrayCloseV3")
-def nothing(node: Node, b: Builder) -> None:
+def ignore_close(node: Node, b: Builder) -> None:
     """Do nothing: a device does not have to close arrays."""
