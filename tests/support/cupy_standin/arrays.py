@@ -160,10 +160,10 @@ class ndarray:  # noqa: N801, as CuPy's
         self._a[...] = arr
 
     def tolist(self) -> Any:
-        return self._look().tolist()
+        return self._check_idle().tolist()
 
     def item(self) -> Any:
-        return self._look().item()
+        return self._check_idle().item()
 
     def _reduced(self, name: str, *args: Any, **options: Any) -> ndarray:
         return computed(name, (self,), lambda: getattr(self._a, name)(*args, **options))
@@ -186,22 +186,22 @@ class ndarray:  # noqa: N801, as CuPy's
     def any(self, axis: Any = None) -> ndarray:
         return self._reduced("any", axis)
 
-    def _look(self) -> Any:
+    def _check_idle(self) -> Any:
         touched("look", (self,), ())
         cuda.machine().syncs += 1
         return self._a
 
     def __bool__(self) -> bool:
-        return bool(self._look())
+        return bool(self._check_idle())
 
     def __int__(self) -> int:
-        return int(self._look())
+        return int(self._check_idle())
 
     def __float__(self) -> float:
-        return float(self._look())
+        return float(self._check_idle())
 
     def __index__(self) -> int:
-        return operator.index(self._look()[()])
+        return operator.index(self._check_idle()[()])
 
     def __len__(self) -> int:
         return len(self._a)

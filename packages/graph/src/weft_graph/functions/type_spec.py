@@ -51,7 +51,7 @@ class TypeSpec:
         """The class of values of this kind."""
         raise NotImplementedError
 
-    def _said(self) -> tuple[Any, ...]:
+    def _details(self) -> tuple[Any, ...]:
         """The fields of the spec: shapes, types, specs and structures of specs."""
         raise NotImplementedError
 
@@ -71,7 +71,7 @@ class TypeSpec:
                 other = type_spec_from_value(other)
             except (errors.InvalidTypeError, errors.InvalidArgumentError):
                 return False
-        return type(other) is type(self) and _all(_fits, self._said(), other._said())
+        return type(other) is type(self) and _all(_fits, self._details(), other._details())
 
     def most_specific_compatible_type(self, other: TypeSpec) -> Self:
         """The spec that says the most of what both this one and another allow.
@@ -80,26 +80,28 @@ class TypeSpec:
           other: of the same kind.
         Raises: InvalidArgumentError: they have nothing in common.
         """
-        mine = self._said()
-        if type(other) is not type(self) or not _all(_joins, mine, other._said()):
+        mine = self._details()
+        if type(other) is not type(self) or not _all(_joins, mine, other._details()):
             raise errors.InvalidArgumentError(
                 f"No TypeSpec is compatible with both {self!r} and {other!r}"
             )
-        return self._with(tuple([_joined(a, b) for a, b in zip(mine, other._said(), strict=True)]))
+        return self._with(
+            tuple([_joined(a, b) for a, b in zip(mine, other._details(), strict=True)])
+        )
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
         assert isinstance(other, TypeSpec)
-        return _all(lambda a, b: bool(a == b), self._said(), other._said())
+        return _all(lambda a, b: bool(a == b), self._details(), other._details())
 
     def __hash__(self) -> int:
-        return hash((type(self), *[hash(part) for part in nest.flatten(self._said())]))
+        return hash((type(self), *[hash(part) for part in nest.flatten(self._details())]))
 
     def __repr__(self) -> str:
         field_texts = [
             format_dims(as_dims(part)) if isinstance(part, TensorShape) else _shown(part)
-            for part in self._said()
+            for part in self._details()
         ]
         return f"{type(self).__name__}({', '.join(field_texts)})"
 
@@ -128,7 +130,7 @@ def _fits(a: Any, b: Any) -> bool:
 
 def _joins(a: Any, b: Any) -> bool:
     if isinstance(a, TypeSpec):
-        return type(a) is type(b) and _all(_joins, a._said(), b._said())
+        return type(a) is type(b) and _all(_joins, a._details(), b._details())
     return isinstance(a, TensorShape) or bool(a == b)
 
 
@@ -194,7 +196,7 @@ class TensorSpec(TypeSpec):
         """The same, with another name."""
         return cls(spec.shape, spec.dtype, name or spec.name)
 
-    def _said(self) -> tuple[Any, ...]:
+    def _details(self) -> tuple[Any, ...]:
         return self.shape, self._dtype
 
     def _with(self, fields: tuple[Any, ...]) -> Self:
@@ -266,7 +268,7 @@ class SparseTensorSpec(TypeSpec):
             raise errors.InvalidTypeError(f"a SparseTensor is required, got {value!r}")
         return cls(value.dims, value.dtype.base_dtype)
 
-    def _said(self) -> tuple[Any, ...]:
+    def _details(self) -> tuple[Any, ...]:
         return self._shape, self._dtype
 
     def __repr__(self) -> str:
@@ -317,7 +319,7 @@ class IndexedSlicesSpec(TypeSpec):
         """IndexedSlices."""
         return IndexedSlices
 
-    def _said(self) -> tuple[Any, ...]:
+    def _details(self) -> tuple[Any, ...]:
         return (
             self._shape,
             self._dtype,
@@ -370,7 +372,7 @@ class TensorArraySpec(TypeSpec):
             raise errors.InvalidTypeError(f"a TensorArray is required, got {value!r}")
         return cls(value.element_shape, value.dtype, value.dynamic_size)
 
-    def _said(self) -> tuple[Any, ...]:
+    def _details(self) -> tuple[Any, ...]:
         return self._element_shape, self._dtype, self._dynamic_size, self._infer_shape
 
 
@@ -394,7 +396,7 @@ class NoneTensorSpec(TypeSpec):
         """The spec of None."""
         return cls()
 
-    def _said(self) -> tuple[Any, ...]:
+    def _details(self) -> tuple[Any, ...]:
         return ()
 
 

@@ -123,7 +123,7 @@ class RaggedTensorSpec(TypeSpec):
         dims = as_dims(self._shape)
         return None if dims is None else (None, *dims[self._ragged_rank + 1 :])
 
-    def _said(self) -> tuple[Any, ...]:
+    def _details(self) -> tuple[Any, ...]:
         return self._shape, self._dtype, self._ragged_rank, self._splits
 
 
