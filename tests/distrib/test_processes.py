@@ -101,7 +101,7 @@ def test_what_a_lost_task_may_have_waited_in_is_named(program: Program) -> None:
     error, _ = program.lose(program.ps.kill, program.taken)  # nobody else has a part of the step
     assert error.node is None and "/job:ps/replica:0/task:0 is lost" in error.message
     name = program.taken.op.name
-    assert f"of this step it ran '{name}' (op QueueDequeueV2), which may wait" in str(error)
+    assert f"the step was running '{name}' (op QueueDequeueV2), which may block" in str(error)
 
 
 def test_clients_in_other_processes_share_the_state(program: Program) -> None:

@@ -221,22 +221,23 @@ def test_automatic_choice_tells_why_it_is_not_nccl(
     np.testing.assert_array_equal(short[0], [1, 2])
     told = {record.message for record in caplog.records}
     assert told == {
-        "instance 1 of group 1 goes through the host's memory, and not by NCCL: NCCL does not "
-        "merge int16 by Add"
+        "instance 1 of group 1 uses host memory instead of NCCL: NCCL cannot merge int16 by Add"
     }
 
 
 @pytest.mark.gpus(count=2, nccl=False)
 def test_where_there_is_no_nccl(machine: Machine, caplog: pytest.LogCaptureFixture) -> None:
     assert run_here(lambda i: weft_distrib.all_reduce(1.0 + i, 2, 1, 1), GPUS) == [3.0, 3.0]
-    assert "CuPy finds no NCCL on /job:localhost/replica:0/task:0/device:GPU:0" in caplog.text
-    with pytest.raises(errors.InvalidArgumentError, match=r"cannot go by NCCL: CuPy finds no NCCL"):
+    assert "CuPy did not find NCCL on /job:localhost/replica:0/task:0/device:GPU:0" in caplog.text
+    with pytest.raises(
+        errors.InvalidArgumentError, match=r"cannot use NCCL: CuPy did not find NCCL"
+    ):
         run_here(lambda i: weft_distrib.all_reduce(1.0, 2, 1, 1, communication_hint="nccl"), GPUS)
 
 
 def test_nccl_asked_for_and_impossible_is_an_error(machine: Machine) -> None:
     def wrong(names: list[str], message: str, dtype: Any = wf.float32, merge: str = "Add") -> None:
-        with pytest.raises(errors.InvalidArgumentError, match=f"cannot go by NCCL: .*{message}"):
+        with pytest.raises(errors.InvalidArgumentError, match=f"cannot use NCCL: .*{message}"):
             run_here(
                 lambda i: weft_distrib.all_reduce(
                     wf.constant([1], dtype), 2, 1, 1, merge, communication_hint="nccl"

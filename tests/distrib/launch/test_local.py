@@ -66,7 +66,7 @@ def test_who_fails_is_started_again_until_it_ends_all(tmp_path: Path) -> None:
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 7
     assert len(list(tmp_path.glob("worker1-*"))) == 3
-    assert out.count("[launch]   worker:1 exited with 7; it is started again") == 2
+    assert out.count("[launch]   worker:1 exited with 7; restarting it") == 2
     assert not any(map(runs, tasks(tmp_path)))
 
 

@@ -57,7 +57,7 @@ def test_a_task_is_told_its_place() -> None:
         "TF_CONFIG": '{"cluster": {"ps": ["a:1"], "worker": ["b:1", "b:2"]}, '
         '"task": {"type": "worker", "index": 1}}'
     }
-    with pytest.raises(errors.InvalidArgumentError, match="3 tasks need as many addresses, got 1"):
+    with pytest.raises(errors.InvalidArgumentError, match="3 tasks need one address each, got 1"):
         launch.cluster(["a:1"])
 
 
@@ -69,7 +69,7 @@ def test_a_task_is_told_its_place() -> None:
         (lambda: Job("ps", 1, cpus=float("nan")), "cpus of job 'ps' must be 0 or more"),
         (lambda: Launch("a/b", [Job("ps", 1)]), "the name must be"),
         (lambda: Launch("a", []), "at least one job"),
-        (lambda: Launch("a", [Job("ps", 1), Job("ps", 1)]), "'ps' stands twice"),
+        (lambda: Launch("a", [Job("ps", 1), Job("ps", 1)]), "'ps' is listed twice"),
         (lambda: Launch("a", [Job("ps", 1)], -1), "restarts must be 0 or more"),
         (lambda: Launch("a", [Job("ps", 1)], 0, {"TF_CONFIG": "{}"}), "cannot be one of"),
     ],

@@ -37,10 +37,10 @@ def test_what_only_tells_of_a_failure_gives_way_to_it() -> None:
 def test_who_does_not_answer_an_abort_is_given_up() -> None:
     step = StepCoordinator("ab")
     error = errors.DeadlineExceededError("late")
-    assert step.give_up() == []
+    assert step.stop_waiting() == []
     assert step.cancel(error) == [Abort("a", error), Abort("b", error)]
-    assert step.give_up() == [Finish(error)]
-    assert step.give_up() == [] and step.replied("a") == [] and step.failed("b", error) == []
+    assert step.stop_waiting() == [Finish(error)]
+    assert step.stop_waiting() == [] and step.replied("a") == [] and step.failed("b", error) == []
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -61,7 +61,7 @@ def test_any_order_of_events(seed: int) -> None:
             elif event == "failed":
                 told = step.failed(task, error)
             else:
-                told = step.cancel(error) if event == "cancel" else step.give_up()
+                told = step.cancel(error) if event == "cancel" else step.stop_waiting()
             if (event == "cancel" and not finished) or (event == "failed" and task in waiting):
                 raised.append(error)
             assert not (told and finished), "told after the end"

@@ -106,8 +106,8 @@ class Outer:
 REASONS = {
     r"it has only \d+ bytes",
     r"the offset \d+ leads out of \d+ bytes",
-    "its table of fields is outside",
-    r"\d+ bytes are more than there are",
+    "its table of fields is out of bounds",
+    r"\d+ bytes exceed the message",
     "no UTF-8: invalid start byte",
     r"a list of \d+ is longer than the message",
 }

@@ -129,8 +129,8 @@ def test_who_is_refused_is_told_why(server: Server, folder: Path, stranger: Path
     cases = {
         "": "speaks TLS only, and this process has no certificates",
         query(stranger, "client"): "of the server at .* is of another authority",
-        query(stranger, "client", authority=own): "refuses this process's certificate",
-        query(folder, "expired"): "refuses this process's certificate, which has expired",
+        query(stranger, "client", authority=own): "rejects this process's certificate",
+        query(folder, "expired"): "rejects this process's certificate, which has expired",
         query(folder, "client", token=""): "wants a token, and the caller shows none",
         query(folder, "client", token=f"{stranger}/token"): "and the caller shows another one",
     }
@@ -174,7 +174,7 @@ def test_sockets_refuse_by_name_as_well(folder: Path, stranger: Path) -> None:
     ) as listener:
         for shown, message in [
             (credentials("client", stranger, stranger), "certificate of the task is of another"),
-            (credentials("client", stranger, folder), "refuses this process's certificate"),
+            (credentials("client", stranger, folder), "rejects this process's certificate"),
             (credentials("expired", folder, folder), "certificate: it has expired"),
             (None, "the task is lost"),
         ]:

@@ -119,7 +119,7 @@ def test_a_partial_run_that_is_fed_and_fetched_wrongly(link: RemoteLink, session
         with pytest.raises(errors.DataLossError, match="feeds were named"):
             advance(fed, [], values)
     for name in "y:0", feed, "a;b", f"{planned.home};{planned.home};fetch:0":
-        with pytest.raises(errors.DataLossError, match="is no fetch of a partial run"):
+        with pytest.raises(errors.DataLossError, match="is not a fetch of the partial run"):
             advance([], [name], [])
     assert advance([feed], [fetch], [one]) == [2.0]
 
@@ -239,7 +239,7 @@ def channel_of(serve: Any = lambda call: None) -> Iterator[tuple[Channel, socket
 @pytest.mark.parametrize(
     ("frames", "message"),
     [
-        ([(1, 0, 5, head(1, b"")), (1, 0, 5, head(1, b""))], "call 5 came twice"),
+        ([(1, 0, 5, head(1, b"")), (1, 0, 5, head(1, b""))], "call 5 was received twice"),
         ([(7, 0, 5, b"")], "there are none"),
         ([(1, 0, 5, head(1, b"", struct.pack("<BBBxxxxxQqQ", 1, 1, 4, 8, 2, 3), 1))], "shared"),
         (
@@ -266,7 +266,9 @@ def test_what_is_too_large_or_no_value_is_not_sent() -> None:
     with channel_of() as (channel, _):
         with pytest.raises(errors.InvalidArgumentError, match="head may have"):
             channel.call(1, bytes(1 << 24), (), Reply())
-        with pytest.raises(errors.InvalidArgumentError, match="3 cannot leave its process"):
+        with pytest.raises(
+            errors.InvalidArgumentError, match="3 cannot be sent to another process"
+        ):
             channel.call(1, b"", [np.array([b"a", 3], object)], Reply())
 
 

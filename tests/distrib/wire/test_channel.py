@@ -149,7 +149,7 @@ def test_a_lost_connection_fails_calls_and_cancels_those_of_the_other_end(pair: 
     assert cancelled.wait(30)
     wait_until(lambda: b.lost is not None)
     b.when_lost(1, lost.append)
-    assert [error.message for error in lost] == ["a is lost: it ended the connection"] * 2
+    assert [error.message for error in lost] == ["a is lost: the peer closed the connection"] * 2
     calls[0].reply()
     with pytest.raises(errors.CancelledError):
         ask(a, 1, b"", (), 30)

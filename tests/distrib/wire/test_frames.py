@@ -160,25 +160,28 @@ def strings(offsets: tuple[int, ...]) -> bytes:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"\x09" + bytes(15), "of kind 9 and 0 bytes is out of place"),
-        (struct.pack("<BBHIQ", DATA, 0, 0, 4, 1), "4 bytes is out of place"),
-        (struct.pack("<BBHIQ", HEAD, 0, 0, 1 << 30, 1), "is out of place"),
-        (struct.pack("<BBHIQ", HEAD, 0, 0, 2, 1), "2 bytes is out of place"),
-        (struct.pack("<BBHIQ", PING, 0, 0, 4, 1), "4 bytes is out of place"),
-        (struct.pack("<BBHIQ", BLOCK, 0, 0, 0, 1), "is out of place"),
-        (head(value(1, 8, 2)) * 2, "is out of place"),
-        (head(value(1, 8, 2)) + struct.pack("<BBHIQ", DATA, 0, 0, 0, 1), "0 bytes is out of place"),
+        (b"\x09" + bytes(15), "of kind 9 and 0 bytes is not expected here"),
+        (struct.pack("<BBHIQ", DATA, 0, 0, 4, 1), "4 bytes is not expected here"),
+        (struct.pack("<BBHIQ", HEAD, 0, 0, 1 << 30, 1), "is not expected here"),
+        (struct.pack("<BBHIQ", HEAD, 0, 0, 2, 1), "2 bytes is not expected here"),
+        (struct.pack("<BBHIQ", PING, 0, 0, 4, 1), "4 bytes is not expected here"),
+        (struct.pack("<BBHIQ", BLOCK, 0, 0, 0, 1), "is not expected here"),
+        (head(value(1, 8, 2)) * 2, "is not expected here"),
+        (
+            head(value(1, 8, 2)) + struct.pack("<BBHIQ", DATA, 0, 0, 0, 1),
+            "0 bytes is not expected here",
+        ),
         (head(value(1, 8, 2)) + struct.pack("<BBHIQ", DATA, 0, 0, 9, 1) + bytes(9), "more data"),
         (struct.pack("<BBHIQ", HEAD, 0, 0, len(CUT), 1) + CUT, "8 bytes with 9 of meta"),
-        (head(count=9), "the description of a value is cut"),
-        (head(value(1, 4, rank=40), rest=bytes(320)), "rank 40, of which the sizes are cut"),
-        (head(value(1, 4, 1, rank=2)), "rank 2, of which the sizes are cut"),
+        (head(count=9), "the description of a value is truncated"),
+        (head(value(1, 4, rank=40), rest=bytes(320)), "rank 40, whose sizes are truncated"),
+        (head(value(1, 4, 1, rank=2)), "rank 2, whose sizes are truncated"),
         (head(value(1, 4, -1)), r"of the shape \(-1,\)"),
         (head(value(1, 5, 1)), "5 bytes cannot have the type float32"),
         (head(value(250, 4, 1)), "unknown element type 250"),
-        (head(value(20, 4)), "resource stay in their process"),
+        (head(value(20, 4)), "resource cannot be sent to another process"),
         (head(value(1, 8, 2, flags=2), rest=bytes(4)), "bytes of a value in the head are cut"),
-        (head(value(1, 8, 2, flags=2), rest=bytes(9)), "1 bytes of a head belong to nothing"),
+        (head(value(1, 8, 2, flags=2), rest=bytes(9)), "1 bytes of a head are left over"),
         (
             head(value(1, 8, 2, flags=4), rest=bytes(8)),
             "in shared memory, but the connection has none",
@@ -240,7 +243,7 @@ def test_changed_bytes_are_messages_or_refused(data: st.DataObject) -> None:
 
 def test_handles_stay() -> None:
     handle = ResourceHandle("/cpu:0", "", "v")
-    with pytest.raises(errors.InvalidArgumentError, match="cannot leave its process"):
+    with pytest.raises(errors.InvalidArgumentError, match="cannot be sent to another process"):
         Outbox().add(Message(HEAD, False, 1, values=[handle]))
 
 
@@ -254,9 +257,9 @@ def test_many_small_values_may_be_more_than_a_head() -> None:
     ("values", "meta", "words"),
     [
         ([np.float32(1)] * (1 << 16), 0, "65535 values, got 65536"),
-        ([np.zeros((1,) * 33)], 0, "rank 33 cannot leave its process"),
-        ([np.array([b"a", "b"], object)], 0, "'b' cannot leave its process"),
-        ([3], 0, "3 cannot leave its process"),
+        ([np.zeros((1,) * 33)], 0, "rank 33 cannot be sent to another process"),
+        ([np.array([b"a", "b"], object)], 0, "'b' cannot be sent to another process"),
+        ([3], 0, "3 cannot be sent to another process"),
         ([], MAX_HEAD_BYTES, "may have 16777216 bytes, got 16777224"),
     ],
 )
@@ -275,7 +278,7 @@ def test_the_largest_head_and_rank_are_sent() -> None:
 
 
 def test_strings_do_not_come_by_shared_memory() -> None:
-    with pytest.raises(errors.DataLossError, match="strings do not come by shared memory"):
+    with pytest.raises(errors.DataLossError, match="strings cannot be sent in shared memory"):
         Slot(7, (1,), 4, 16, np.zeros(16, np.uint8))
 
 

@@ -204,7 +204,7 @@ HOSTILE: dict[str, tuple[Any, str]] = {
     "not given": (lambda s: send(s, frame(RELEASE, 5)), ""),
     "twice": (
         lambda s: send(s, frame(BLOCK, 1) + frame(BLOCK, 1), file_of(4096), file_of(4096)),
-        "came twice",
+        "announced twice",
     ),
 }
 

@@ -133,10 +133,10 @@ class Server:
         credentials = Credentials.from_environment() if credentials is None else credentials
         if host not in LOOPBACK and not credentials.secure and not insecure:
             raise errors.PermissionDeniedError(
-                f"{self._address} can be reached from other machines, and this server has no "
-                f"credentials: it may listen on {', '.join(LOOPBACK)} only. Give it certificates "
-                "(weft certificates makes some), or say insecure=True, on the command line "
-                "--insecure --insecure"
+                f"{self._address} can be reached from other machines, but this server has no "
+                f"credentials: without them it may only listen on {', '.join(LOOPBACK)}. Give it "
+                "certificates (weft certificates creates some), or pass insecure=True, on the "
+                "command line --insecure --insecure"
             )
         local = self._protocol != TCP_ONLY
         inproc = self._protocol == INPROC
@@ -318,7 +318,7 @@ class Server:
         deadline = time.monotonic() + seconds
         while self._master.running_steps or self._worker.running_steps:
             if time.monotonic() > deadline:
-                _log.warning("%s: steps still ran after %g s, and are aborted", name, seconds)
+                _log.warning("%s: aborting steps that still ran after %g s", name, seconds)
                 break
             time.sleep(_LOOK_SECONDS)
         self.close()
@@ -452,7 +452,7 @@ def _parsed(
     if task is None:
         if cluster.num_tasks(job) != 1:
             raise errors.InvalidArgumentError(
-                f"task_index must be one of {cluster.task_indices(job)}, those of job {job!r}"
+                f"task_index must be one of {cluster.task_indices(job)}, the tasks of job {job!r}"
             )
         (task,) = cluster.task_indices(job)
     cluster.task_address(job, task)

@@ -114,8 +114,8 @@ class ClusterBackend(Backend):
             return
         if self._is_extending:
             raise errors.AbortedError(
-                "the session is unusable: its master did not confirm within the timeout that it "
-                "has taken the newest nodes of the graph; make a new session"
+                "the session is unusable: its master did not confirm the graph's newest nodes "
+                "within the timeout; create a new session"
             )
         graph, end = nodes[0].graph, self._extended + len(nodes)
         for cut in segment_ends(graph, self._extended, end, SEGMENT_BYTES):
@@ -271,9 +271,9 @@ class ClusterBackend(Backend):
         """
         if self._process != os.getpid():
             raise errors.FailedPreconditionError(
-                f"the session is of process {self._process}, and its connection has stayed there: "
-                f"process {os.getpid()}, a fork of it, needs a session of its own; processes that "
-                "are spawned, not forked, have nothing that only looks like one"
+                f"the session is of process {self._process}, and its connection belongs to it: "
+                f"process {os.getpid()}, a fork of it, must create its own session (or use "
+                "spawned processes instead of forks)"
             )
         try:
             yield

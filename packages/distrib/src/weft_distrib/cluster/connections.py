@@ -134,7 +134,7 @@ class _Task:
             left = deadline - now
             if not expected():
                 raise errors.CancelledError(
-                    f"the request to {self._name} was canceled: its caller has given up"
+                    f"the request to {self._name} was canceled: its caller stopped waiting"
                 )
             if left <= 0:
                 raise errors.UnavailableError(

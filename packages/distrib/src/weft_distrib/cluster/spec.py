@@ -38,14 +38,13 @@ class ClusterSpec:
                 )
             if any(sign.isspace() or sign in "/:" for sign in job):
                 raise errors.InvalidArgumentError(
-                    f"the name of a job is part of devices' names, and so without blanks, '/' and "
-                    f"':', got {job!r}"
+                    f"the name of a job must not contain blanks, '/' or ':', got {job!r}"
                 )
             self._jobs[job] = {}
             for task, address in _tasks_of(job, tasks):
                 if not isinstance(task, int) or isinstance(task, bool) or task < 0:
                     raise errors.InvalidTypeError(
-                        f"tasks of job {job!r} must be numbers from 0 on, got {task!r}"
+                        f"task indices of job {job!r} must be integers of at least 0, got {task!r}"
                     )
                 self._jobs[job][task] = _checked(address, f"/job:{job}/task:{task}")
         self._check_duplicates()

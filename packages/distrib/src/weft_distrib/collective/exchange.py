@@ -109,7 +109,7 @@ class Exchange:
 
         Raises: DeadlineExceededError: it did not come in time.
         """
-        array: Array = self.within(wait, f"{self._place.members[peer].device} has not come to")
+        array: Array = self.within(wait, f"{self._place.members[peer].device} did not reach")
         return array
 
     def within(self, wait: Reply, late: str) -> Any:

@@ -55,7 +55,9 @@ class Groups:
         answers: GroupAnswers = []
         former = group.members.get(member.device)
         if former is not None:
-            error = errors.AbortedError(f"{member.device} joins group {key} from another session")
+            error = errors.AbortedError(
+                f"{member.device} cannot join group {key} from another session"
+            )
             answers.append((group.answers.pop(former.number), error))
         group.members[member.device] = member
         group.answers[member.number] = answer

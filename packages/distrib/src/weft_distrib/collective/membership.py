@@ -287,7 +287,7 @@ class Membership:
             sources = [i for i, expected in enumerate(descriptions) if expected["sends"]]
             if len(sources) != 1:
                 return {
-                    "error": f"{instance_label} must have one member that sends, got {len(sources)}"
+                    "error": f"{instance_label} must have exactly one sender, got {len(sources)}"
                 }
             verdict["source"] = sources[0]
         if "nccl" in hints or (
@@ -297,10 +297,8 @@ class Membership:
             if not reason:
                 return {**verdict, "nccl": True}
             if "nccl" in hints:
-                return {"error": f"{instance_label} cannot go by NCCL: {reason}"}
-            verdict["note"] = (
-                f"{instance_label} goes through the host's memory, and not by NCCL: {reason}"
-            )
+                return {"error": f"{instance_label} cannot use NCCL: {reason}"}
+            verdict["note"] = f"{instance_label} uses host memory instead of NCCL: {reason}"
         return verdict
 
     # ------------------------------------------------------------------------ waiting

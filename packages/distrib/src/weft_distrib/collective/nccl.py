@@ -56,7 +56,9 @@ def unsupported_reason(device: Device, operation: Operation) -> str:
     if device.type != "GPU":
         return f"{device.name} is not a GPU"
     if not nccl_module().available:
-        return f"CuPy finds no NCCL on {device.name}: install nvidia-nccl for its version of CUDA"
+        return (
+            f"CuPy did not find NCCL on {device.name}: install nvidia-nccl for its version of CUDA"
+        )
     name = operation.dtype.name
     if (
         operation.kind != "reduce"
@@ -64,7 +66,7 @@ def unsupported_reason(device: Device, operation: Operation) -> str:
         or (name in _PAIRS and operation.merge == "Add")
     ):
         return ""
-    return f"NCCL does not merge {name} by {operation.merge}"
+    return f"NCCL cannot merge {name} by {operation.merge}"
 
 
 def find_obstacle(members: Sequence[Member], descriptions: Sequence[Mapping[str, Any]]) -> str:

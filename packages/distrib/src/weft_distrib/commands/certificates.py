@@ -45,7 +45,7 @@ def _cluster(text: str | None) -> ClusterSpec:
         try:
             return ClusterSpec(json.loads(text))
         except ValueError as error:
-            raise errors.InvalidArgumentError(f"--cluster is no JSON: {error}") from error
+            raise errors.InvalidArgumentError(f"--cluster is not valid JSON: {error}") from error
     task = task_from_environment()
     if task is None:
         raise errors.InvalidArgumentError(f"give --cluster, or set {VARIABLE}")

@@ -103,8 +103,8 @@ def _check_loopback(cluster: Any, job: str | None, task: int | None) -> None:
             address = spec.task_address(name, index)
             if address_of(address).host not in LOOPBACK:
                 raise errors.InvalidArgumentError(
-                    f"--insecure lets everybody who reaches {address} run code on this machine: "
-                    "say it twice"
+                    f"--insecure lets everybody who reaches {address} run code on this machine; "
+                    "give the option twice to confirm"
                 )
 
 
@@ -113,7 +113,7 @@ def _task(arguments: argparse.Namespace) -> tuple[Any, str | None, int | None]:
         try:
             return json.loads(arguments.cluster), arguments.job, arguments.task
         except ValueError as error:
-            raise errors.InvalidArgumentError(f"--cluster is no JSON: {error}") from error
+            raise errors.InvalidArgumentError(f"--cluster is not valid JSON: {error}") from error
     task = task_from_environment()
     if task is None:
         raise errors.InvalidArgumentError(f"give --cluster, or set {VARIABLE}")

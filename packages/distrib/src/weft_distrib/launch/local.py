@@ -47,7 +47,7 @@ def free_addresses(count: int) -> list[str]:
                     result.append(stack.enter_context(socket.create_server(address)))
         if len(result) < count:
             raise errors.ResourceExhaustedError(
-                f"{count} free ports are needed, and {len(result)} were found"
+                f"{count} free ports are needed, but only {len(result)} were found"
             )
         return [f"localhost:{item.getsockname()[1]}" for item in result]
 
@@ -174,9 +174,7 @@ class LocalCluster:
             task.output.close()
         del self._tasks[place]
         actions = self.supervisor.ended(place, status)
-        restart_note = (
-            "; it is started again" if any(isinstance(item, Start) for item in actions) else ""
-        )
+        restart_note = "; restarting it" if any(isinstance(item, Start) for item in actions) else ""
         if status or restart_note:
             self._say(None, f"{place} {describe_exit(status)}{restart_note}")
         self._carry_out(actions)

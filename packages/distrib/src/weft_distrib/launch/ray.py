@@ -176,7 +176,7 @@ class RayCluster:
                     silent.discard(key)
                 except Exception as error:  # because Ray raises many kinds; the next poll retries
                     if key not in silent:
-                        _log.warning("%s does not answer Ray: %s", key, error)
+                        _log.warning("%s does not respond to Ray: %s", key, error)
                     silent.add(key)
 
     def _check_process(self, place: Place, answer: Any) -> None:

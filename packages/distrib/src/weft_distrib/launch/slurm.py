@@ -54,12 +54,12 @@ def task_from_slurm(
     counts = tasks_per_node(told.text("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"))
     if len(nodes) != len(counts):
         raise errors.InvalidArgumentError(
-            f"Slurm names {len(nodes)} nodes, and tasks of {len(counts)}"
+            f"Slurm names {len(nodes)} nodes but task counts for {len(counts)}"
         )
     places = list(launch.places())
     if sum(counts) != len(places):
         raise errors.InvalidArgumentError(
-            f"the jobs have {len(places)} tasks together, and the Slurm step {sum(counts)}"
+            f"the jobs have {len(places)} tasks in total, but the Slurm step has {sum(counts)}"
         )
     rank = told.number("SLURM_PROCID")
     where = list(layout(counts, told.get("SLURM_DISTRIBUTION", "block")))
@@ -68,7 +68,7 @@ def task_from_slurm(
     node = told.number("SLURM_NODEID") if told.get("SLURM_NODEID", "") else where[rank][0]
     if node != where[rank][0]:
         raise errors.InvalidArgumentError(
-            f"rank {rank} is on node {node}, and should be on node {where[rank][0]}: lay the tasks "
+            f"rank {rank} is on node {node} instead of node {where[rank][0]}: lay the tasks "
             "out in blocks, srun --distribution=block"
         )
     first = _first_port(told, max(counts)) if port is None else port
@@ -198,7 +198,8 @@ def layout(counts: list[int], distribution: str) -> Iterator[tuple[int, int]]:
             yield from ((node, i) for node, count in enumerate(counts) if i < count)
     else:
         raise errors.InvalidArgumentError(
-            f"the tasks must be laid out in blocks or in turn, got SLURM_DISTRIBUTION={kind!r}"
+            "the tasks must be distributed in blocks or cyclically, got "
+            f"SLURM_DISTRIBUTION={kind!r}"
         )
 
 
@@ -210,8 +211,8 @@ def _first_port(environment: _Environment, count: int) -> int:
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, -1)
         if match is None or last - first + 1 < count:
             raise errors.InvalidArgumentError(
-                f"a node has {count} tasks, and the reserved ports are {reserved}: reserve them in "
-                "a row, srun --resv-ports=N"
+                f"a node has {count} tasks, but the reserved ports are {reserved}: reserve "
+                "consecutive ports, srun --resv-ports=N"
             )
         return first
     return FIRST_PORT + environment.number("SLURM_JOB_ID") * 64 % _PORTS

@@ -61,7 +61,8 @@ class Job:
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise errors.InvalidArgumentError(
-                f"the name of a job must be small letters, digits and hyphens, got {self.name!r}"
+                "the name of a job must consist of lowercase letters, digits and hyphens, got "
+                f"{self.name!r}"
             )
         if not 0 < self.tasks <= _MAX_TASKS:
             raise errors.InvalidArgumentError(
@@ -111,17 +112,17 @@ class Launch:
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise errors.InvalidArgumentError(
-                f"the name must be small letters, digits and hyphens, got {self.name!r}"
+                f"the name must consist of lowercase letters, digits and hyphens, got {self.name!r}"
             )
         if not self.jobs:
             raise errors.InvalidArgumentError("a launch needs at least one job with a task")
         names = [job.name for job in self.jobs]
         for name in names:
             if names.count(name) > 1:
-                raise errors.InvalidArgumentError(f"the job {name!r} stands twice")
+                raise errors.InvalidArgumentError(f"the job {name!r} is listed twice")
         if VARIABLE in self.environment:
             raise errors.InvalidArgumentError(
-                f"{VARIABLE} tells each task its place, and cannot be one of the variables for all"
+                f"{VARIABLE} is set for each task and cannot be one of the common variables"
             )
         if self.restarts < 0:
             raise errors.InvalidArgumentError(f"restarts must be 0 or more, got {self.restarts}")
@@ -149,12 +150,12 @@ class Launch:
 
         Args:
           addresses: "host:port" of each task, in the order of `places`.
-        Raises: InvalidArgumentError: there are not as many as tasks, or one stands twice.
+        Raises: InvalidArgumentError: there are not as many as tasks, or one is listed twice.
         """
         places = list(self.places())
         if len(addresses) != len(places):
             raise errors.InvalidArgumentError(
-                f"{len(places)} tasks need as many addresses, got {len(addresses)}"
+                f"{len(places)} tasks need one address each, got {len(addresses)}"
             )
         jobs: dict[str, list[str]] = {job.name: [] for job in self.jobs}
         for place, address in zip(places, addresses, strict=True):

@@ -71,7 +71,7 @@ class Supervisor:
         if status == 0:
             self._left.discard(place)
             over = not self.running if self._only_servers else not self._left
-            return self._stop("all is done") if over else []
+            return self._stop("all tasks are done") if over else []
         if self.lives[place] <= self._launch.restarts:
             return [self._start(place)]
         self.code = status if status > 0 else 128 - status
@@ -82,7 +82,7 @@ class Supervisor:
         if self._stopping:
             return []
         self.code = INTERRUPTED
-        return self._stop("it was interrupted")
+        return self._stop("interrupted")
 
     def _stop(self, reason: str) -> list[Instruction]:
         self._stopping = True

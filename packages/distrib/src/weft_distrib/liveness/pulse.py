@@ -14,7 +14,7 @@ class Verdict(Enum):
 
     ALIVE = "alive"
     STOPPED = "it is stopped"
-    STUCK = "it neither computes nor comes round"
+    STUCK = "it makes no progress"
     SILENT = "it does not answer"
 
 

@@ -181,7 +181,8 @@ class Watch:
 
 def _version_error(peer: str, version: int) -> errors.OpError:
     return errors.FailedPreconditionError(
-        f"{peer} tells how it is in version {version}, and this process reads version {VERSION}: "
+        f"{peer} answers heartbeats in version {version}, but this process reads version "
+        f"{VERSION}: "
         "install the same release of weftml-distrib on both"
     )
 

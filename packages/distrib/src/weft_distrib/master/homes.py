@@ -68,7 +68,7 @@ def _key_of(node: Node) -> tuple[str, str]:
 def _receive_locations(
     task: DeviceParts, reply: Reply, limit: WaitLimit, count: int
 ) -> Sequence[int]:
-    while not reply.wait(limit.next_wait(f"{task.to_string()} did not say what state it has")):
+    while not reply.wait(limit.next_wait(f"{task.to_string()} did not report its state")):
         pass
     try:
         _, meta = reply.result()
@@ -85,7 +85,7 @@ def _receive_locations(
 def _ambiguous_error(node: Node, holders: Sequence[DeviceParts]) -> errors.OpError:
     names = " and ".join(sorted(task.to_string() for task in holders))
     return errors.InvalidArgumentError(
-        f"{names} have a {_key_of(node)[1]!r} each: say by a device which one is meant",
+        f"{names} have a {_key_of(node)[1]!r} each: name a device to select one",
         op=node.type,
         node=node.name,
         line=node.line or None,

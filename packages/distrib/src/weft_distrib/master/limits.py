@@ -41,7 +41,7 @@ class WaitLimit:
         """
         if not self._is_wanted():
             raise errors.CancelledError(
-                "planning was cancelled: the session was closed, or its client has given up"
+                "planning was canceled: the session was closed, or its client stopped waiting"
             )
         left = self._deadline - time.monotonic()
         if left <= 0:
@@ -54,7 +54,7 @@ class WaitLimit:
 
         Raises: DeadlineExceededError, CancelledError: as `next_wait`.
         """
-        while not lock.acquire(timeout=self.next_wait("another call did not finish planning")):
+        while not lock.acquire(timeout=self.next_wait("another call was still planning")):
             pass
         try:
             yield

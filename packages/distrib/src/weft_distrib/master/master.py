@@ -148,7 +148,7 @@ class Master:
             self._sessions[number] = session
         if not wanted():
             self.close_session(number, owner)
-            raise errors.CancelledError("the client does not wait for its session any more")
+            raise errors.CancelledError("the client no longer waits for its session")
         descriptions = [json.dumps({**device.to_dict(), "kernels": None}) for device in devices]
         return messages.Session(number, descriptions, incarnations)
 
@@ -168,8 +168,8 @@ class Master:
     def _check_staying(self) -> None:
         if self._leaving:
             raise errors.UnavailableError(
-                f"{self._worker.task.to_string()} is draining: it was told to end, and takes no "
-                "new sessions and steps"
+                f"{self._worker.task.to_string()} is shutting down and accepts no new sessions "
+                "or steps"
             )
 
     def _visible(self, filters: Sequence[str]) -> list[DeviceParts]:
@@ -227,8 +227,8 @@ class Master:
         session = self._sessions.get(number)
         if session is None or session.owner is not owner:
             raise errors.AbortedError(
-                f"this connection has no session {number:x}: it was closed, is another "
-                "connection's, or the master was started again since; open a new session"
+                f"this connection has no session {number:x}: it was closed, belongs to another "
+                "connection, or the master was restarted; open a new session"
             )
         return session
 
@@ -292,7 +292,7 @@ class Master:
         if call.method == methods.RUN_STEP:
             step = RunStep.unpack(call.meta)
             started = self.run(step, call.values, call.reply, call.fail, owner=owner)
-            error = errors.CancelledError("the client does not want the step any more")
+            error = errors.CancelledError("the client canceled the step")
             call.on_cancel = lambda: started.cancel(error)
         elif call.method == methods.BEGIN_PARTIAL:
             call.reply(meta=self.begin_partial(RunStep.unpack(call.meta), owner).pack())

@@ -91,17 +91,17 @@ class PartialStep:
         """Refuse names that are not the client's to feed or fetch, and values of another kind."""
         if len(values) != len(request.fed):
             raise errors.DataLossError(
-                f"{len(request.fed)} feeds were named and {len(values)} came"
+                f"{len(request.fed)} feeds were named, but {len(values)} values were received"
             )
         beginning = f"{CALLER};{self._home};feed:"
         for name, value in zip(request.fed, values, strict=True):
             position = name.removeprefix(beginning)
             if position == name or not position.isdecimal():
-                raise errors.DataLossError(f"{name!r} is no feed of a partial run")
+                raise errors.DataLossError(f"{name!r} is not a feed of the partial run")
             self._feeds.check_one(int(position), value)
         for name in request.wanted:
             if name.count(";") < 2 or ends_of(name)[1] != CALLER:
-                raise errors.DataLossError(f"{name!r} is no fetch of a partial run")
+                raise errors.DataLossError(f"{name!r} is not a fetch of the partial run")
 
     def _deliver(self, result: list[Any], reply: Reply, fail: Fail) -> None:
         if self._over:

@@ -188,7 +188,7 @@ class MasterSession:
             self._settle(limit)
             if len(self._planned) >= MAX_SIGNATURES:
                 raise errors.ResourceExhaustedError(
-                    f"the session has {MAX_SIGNATURES} signatures already, and takes no more"
+                    f"the session has {MAX_SIGNATURES} signatures, which is the maximum"
                 )
             feeds = [self._output(name) for name in request.feeds]
             outputs = [self._output(name) for name in request.fetches]
@@ -422,7 +422,7 @@ class _Replies:
         """
         while self._waiting:
             names = ", ".join(sorted(task.to_string() for task in self._waiting))
-            seconds = limit.next_wait(f"{names} did not take their parts of a step")
+            seconds = limit.next_wait(f"{names} did not accept their parts of the step")
             with suppress(Empty):
                 self._take(seconds)
 
@@ -532,7 +532,9 @@ class _Step:
             actual = time.time_ns()
             if len(results) != len(share.fetches):
                 failed(
-                    errors.InternalError(f"{share.task.to_string()} gave {len(results)} results")
+                    errors.InternalError(
+                        f"{share.task.to_string()} returned {len(results)} results"
+                    )
                 )
                 return
             for place, value in zip(share.fetches, results, strict=True):
@@ -599,7 +601,7 @@ class _Step:
             return error
         named_error = error.copy()
         named_error.message = (
-            f"{error.message}; of this step it ran {waits_by_task}, which may wait"
+            f"{error.message}; the step was running {waits_by_task}, which may block"
         )
         named_error.args = (named_error.message,)
         return named_error

@@ -62,7 +62,7 @@ register_op(
     },
     _reduced,
     traits=_collective(differentiable=True),
-    doc="The tensors of all members of a group, merged element by element.",
+    doc="Return the tensors of all members of a group, merged element by element.",
 )
 register_op(
     "CollectiveGather",
@@ -71,7 +71,7 @@ register_op(
     {"T": _ANY_TYPE, **_KEYS, "shape": "shape", **_HOW},
     _declared,
     traits=_collective(),
-    doc="The tensors of all members of a group, one after the other along the first axis.",
+    doc="Return the tensors of all members of a group, concatenated along the first axis.",
 )
 register_op(
     "CollectiveBcastSend",
@@ -80,7 +80,7 @@ register_op(
     {"T": _ANY_TYPE, **_KEYS, "shape": "shape", **_HOW},
     _declared,
     traits=_collective(),
-    doc="Give a tensor to all other members of a group.",
+    doc="Send a tensor to all other members of a group.",
 )
 register_op(
     "CollectiveBcastRecv",
@@ -89,7 +89,7 @@ register_op(
     {"T": _ANY_TYPE, **_KEYS, "shape": "shape", **_HOW},
     _declared,
     traits=_collective(),
-    doc="The tensor that one member gives to all members of its group.",
+    doc="Receive the tensor that one member sends to all members of its group.",
 )
 
 

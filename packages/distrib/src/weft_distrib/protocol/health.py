@@ -67,7 +67,9 @@ class Health:
             return self._watch(self._request_of(requests, context), context)
 
         def refuse(requests: Iterator[bytes], context: Any) -> bytes:
-            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{_MAX_PENDING} calls wait already")
+            context.abort(
+                grpc.StatusCode.RESOURCE_EXHAUSTED, f"{_MAX_PENDING} calls are already waiting"
+            )
             return b""
 
         behavior: Any
@@ -114,7 +116,7 @@ class Health:
     def _watch(self, request: bytes, context: Any) -> Iterator[bytes]:
         with self._changed:
             if self._watching >= _MAX_WATCHING:
-                context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many watch already")
+                context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many watchers")
             self._watching += 1
         context.add_callback(self._wake)
         service, last_status = _service(request), None

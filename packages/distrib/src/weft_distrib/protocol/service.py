@@ -300,7 +300,7 @@ class ControlClient:
             )
         if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
             return errors.ResourceExhaustedError(
-                f"{where} does not take {method.name}: {error.details()}"
+                f"{where} rejected {method.name}: {error.details()}"
             )
         return errors.UnavailableError(f"{where} cannot be reached: {error.details()}")
 

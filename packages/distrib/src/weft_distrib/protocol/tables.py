@@ -140,7 +140,7 @@ class _Reader:
         return self._table(message, self._offset(0))
 
     def _refuse(self, position: int, reason: str) -> NoReturn:
-        raise errors.DataLossError(f"no {self._name}: byte {position}: {reason}")
+        raise errors.DataLossError(f"not a {self._name}: byte {position}: {reason}")
 
     def _scalar(self, form: str, position: int) -> Any:
         try:
@@ -158,7 +158,7 @@ class _Reader:
     def _table(self, message: type, start: int) -> Any:
         vtable = start - self._scalar("<i", start)
         if not 0 <= vtable <= len(self._data) - 4:
-            self._refuse(start, "its table of fields is outside")
+            self._refuse(start, "its table of fields is out of bounds")
         size = self._scalar("<H", vtable)
         self._take(start, 4)
         values = []
@@ -182,7 +182,7 @@ class _Reader:
         count = self._scalar("<I", start)
         end = start + 4 + count
         if end > len(self._data):
-            self._refuse(start, f"{count} bytes are more than there are")
+            self._refuse(start, f"{count} bytes exceed the message")
         self._take(start, count)
         data = bytes(self._data[start + 4 : end])
         if kind is bytes:

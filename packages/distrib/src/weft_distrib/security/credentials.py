@@ -104,7 +104,7 @@ class Credentials:
                 try:
                     self._read()
                 except errors.OpError as error:  # such as between two writes
-                    _log.warning("credentials stay as they were: %s", error.message)
+                    _log.warning("keeping the old credentials: %s", error.message)
             return self._files
 
     def contexts(self) -> tuple[ssl.SSLContext, ssl.SSLContext]:

@@ -143,9 +143,9 @@ def _private_directory() -> Path:
         except errors.PermissionDeniedError as error:
             reasons.append(error.message)
     raise errors.PermissionDeniedError(
-        "a server on loopback publishes its token to its user's processes, and there is no "
-        f"directory for it ({'; '.join(reasons)}): name a private one in {DIRECTORY_VARIABLE}, or "
-        "a token file in WEFT_TOKEN"
+        "a server on loopback needs a private directory to publish its token in, and found none "
+        f"({'; '.join(reasons)}): set {DIRECTORY_VARIABLE} to a private directory, or WEFT_TOKEN "
+        "to a token file"
     )
 
 
@@ -153,7 +153,7 @@ def _check_private(directory: Path) -> None:
     result = os.lstat(directory)
     if not stat.S_ISDIR(result.st_mode) or not _is_private(result):
         raise errors.PermissionDeniedError(
-            f"{directory} must be a directory of this user with mode 0700, and no link"
+            f"{directory} must be a directory of this user with mode 0700, not a link"
         )
 
 

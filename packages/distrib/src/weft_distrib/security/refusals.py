@@ -17,25 +17,25 @@ _PAUSE_SECONDS = 0.2
 _THEIRS: Final = {
     10: "has expired",
     9: "is not valid yet",
-    18: "is signed by itself, and not by the authority of this process",
-    19: "is of another authority than that of this process",
-    20: "is of another authority than that of this process",
-    62: "is for other hosts than this address",
-    64: "is for other hosts than this address",
+    18: "is self-signed instead of signed by this process's authority",
+    19: "was issued by an authority that this process does not trust",
+    20: "was issued by an authority that this process does not trust",
+    62: "does not cover this address",
+    64: "does not cover this address",
 }
 """By OpenSSL's number."""
 
 _OURS: Final = {
-    "CERTIFICATE_REQUIRED": "wants a certificate, and this process shows none",
-    "HANDSHAKE_FAILURE": "wants a certificate, and this process shows none",
-    "CERTIFICATE_EXPIRED": "refuses this process's certificate: it has expired",
-    "UNKNOWN_CA": "refuses this process's certificate: it is of another authority",
-    "CERTIFICATE_REVOKED": "refuses this process's certificate: it was revoked",
-    "CERTIFICATE_UNKNOWN": "refuses this process's certificate",
-    "BAD_CERTIFICATE": "refuses this process's certificate",
-    "UNSUPPORTED_CERTIFICATE": "refuses this process's certificate: it is for another purpose",
-    "DECRYPT_ERROR": "refuses this process's certificate: its signature is wrong",
-    "PROTOCOL_VERSION": "speaks no version of TLS that this process speaks",
+    "CERTIFICATE_REQUIRED": "requires a certificate, and this process has none",
+    "HANDSHAKE_FAILURE": "requires a certificate, and this process has none",
+    "CERTIFICATE_EXPIRED": "rejects this process's certificate: it has expired",
+    "UNKNOWN_CA": "rejects this process's certificate: it was issued by another authority",
+    "CERTIFICATE_REVOKED": "rejects this process's certificate: it was revoked",
+    "CERTIFICATE_UNKNOWN": "rejects this process's certificate",
+    "BAD_CERTIFICATE": "rejects this process's certificate",
+    "UNSUPPORTED_CERTIFICATE": "rejects this process's certificate: it is for another purpose",
+    "DECRYPT_ERROR": "rejects this process's certificate: its signature is wrong",
+    "PROTOCOL_VERSION": "supports no version of TLS that this process supports",
 }
 """By the end of the name of the alert that the other end sends."""
 
@@ -49,7 +49,7 @@ def refusal(error: ssl.SSLError, peer: str) -> errors.OpError:
       peer: the other end.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
-        value = _THEIRS.get(error.verify_code, f"is refused: {error.verify_message}")
+        value = _THEIRS.get(error.verify_code, f"is rejected: {error.verify_message}")
         return errors.UnauthenticatedError(f"the certificate of {peer} {value}")
     reason = error.reason or ""
     for name, value in _OURS.items():
@@ -57,13 +57,13 @@ def refusal(error: ssl.SSLError, peer: str) -> errors.OpError:
             return errors.UnauthenticatedError(f"{peer} {value}")
     if reason in _PLAIN:
         return errors.UnauthenticatedError(
-            f"{peer} does not speak TLS, and this process has certificates: give it some, too"
+            f"{peer} does not use TLS, but this process does: give it certificates, too"
         )
     if reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
-        return errors.UnauthenticatedError(f"{peer} shows no certificate")
+        return errors.UnauthenticatedError(f"{peer} presents no certificate")
     if reason == "UNEXPECTED_EOF_WHILE_READING":
         return errors.UnavailableError(
-            f"{peer} ended the connection where TLS should begin: has it certificates, too?"
+            f"{peer} ended the connection before TLS began: does it have certificates, too?"
         )
     return errors.UnavailableError(f"TLS with {peer} failed: {error}")
 
@@ -87,8 +87,8 @@ def probe(host: str, port: int, peer: str, credentials: Credentials, timeout: fl
             raise errors.UnauthenticatedError(f"{peer} {_verify_locally(credentials)}")
         if not answer and _speaks_tls(host, port, timeout):
             raise errors.UnauthenticatedError(
-                f"{peer} speaks TLS only, and this process has no certificates: name them in "
-                "WEFT_CERTIFICATE, WEFT_KEY and WEFT_AUTHORITY, or in the target"
+                f"{peer} requires TLS, and this process has no certificates: set "
+                "WEFT_CERTIFICATE, WEFT_KEY and WEFT_AUTHORITY, or name them in the target"
             )
     except ssl.SSLError as error:
         raise refusal(error, peer) from error
@@ -138,6 +138,6 @@ def _verify_locally(credentials: Credentials) -> str:
         except ssl.SSLWantReadError:
             continue
         except ssl.SSLCertVerificationError as error:
-            reason = _THEIRS.get(error.verify_code, f"is refused: {error.verify_message}")
-            return f"refuses this process's certificate, which {reason}"
-    return "refuses this process's certificate: it believes another authority"
+            reason = _THEIRS.get(error.verify_code, f"is rejected: {error.verify_message}")
+            return f"rejects this process's certificate, which {reason}"
+    return "rejects this process's certificate: it trusts another authority"

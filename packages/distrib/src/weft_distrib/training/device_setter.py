@@ -59,7 +59,7 @@ def byte_size_load_fn(op: Node) -> float:
     count = TensorShape(op.attrs["shape"]).num_elements()
     if count is None:
         raise errors.InvalidArgumentError(
-            "the load of a variable is the bytes of its static shape, which is not known",
+            "greedy placement needs static shapes, and the shape of a variable is unknown",
             node=op.name,
         )
     return float(count * op.attrs["dtype"].size)

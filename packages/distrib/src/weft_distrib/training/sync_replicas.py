@@ -245,7 +245,7 @@ class SyncReplicasOptimizer(Optimizer):
             num_tokens = self._required
         elif num_tokens < needed:
             raise errors.InvalidArgumentError(
-                f"{self._total} replicas that give {self._required} gradients need at least "
+                f"{self._total} replicas of which {self._required} are required need at least "
                 f"{needed} tokens, got {num_tokens}"
             )
         if num_tokens <= 0:
@@ -266,7 +266,7 @@ class SyncReplicasOptimizer(Optimizer):
 
     def _applied(self, value: Any) -> Any:
         if value is None:
-            raise errors.FailedPreconditionError("apply_gradients must be called before")
+            raise errors.FailedPreconditionError("call apply_gradients first")
         return value
 
     @property
@@ -324,7 +324,8 @@ class _SyncReplicasHook(SessionRunHook):
         missing = session.run(self._ready)
         if len(missing):
             raise errors.FailedPreconditionError(
-                f"the model is not initialised, so no replica can begin: {missing.tolist()}"
+                "the model is not initialized, so no replica can start: uninitialized variables "
+                f"{missing.tolist()}"
             )
         session.run(self._init)
         if self._is_chief:

@@ -348,10 +348,8 @@ class Channel:
         try:
             self._write_all()
         except Exception as error:  # because receivers of answers must be notified
-            _log.exception("the connection to %s is given up", self.peer)
-            self.close(
-                errors.InternalError(f"the connection to {self.peer} is given up: {error!r}")
-            )
+            _log.exception("the connection to %s was closed", self.peer)
+            self.close(errors.InternalError(f"the connection to {self.peer} was closed: {error!r}"))
 
     def _write_all(self) -> None:
         pool = self._pool
@@ -466,17 +464,17 @@ class Channel:
         except OSError as error:
             self._lose(error)
         except errors.OpError as error:
-            _log.warning("the connection to %s is given up: %s", self.peer, error.message)
+            _log.warning("the connection to %s was closed: %s", self.peer, error.message)
             self.close(error.copy())  # its frames would keep shared memory mapped
         except MemoryError as error:
             self.close(
-                errors.ResourceExhaustedError(f"no memory for what {self.peer} sent: {error}")
+                errors.ResourceExhaustedError(
+                    f"not enough memory for a message of {self.peer}: {error}"
+                )
             )
         except Exception as error:  # because receivers of replies must be notified
-            _log.exception("the connection to %s is given up", self.peer)
-            self.close(
-                errors.InternalError(f"the connection to {self.peer} is given up: {error!r}")
-            )
+            _log.exception("the connection to %s was closed", self.peer)
+            self.close(errors.InternalError(f"the connection to {self.peer} was closed: {error!r}"))
         finally:
             carried.end(self._counters)
             stream.close()
@@ -495,7 +493,7 @@ class Channel:
                 cancelled.on_cancel()
         elif message.kind == RELEASE:
             if self._pool is None:
-                raise errors.DataLossError("a block came back, and there are none")
+                raise errors.DataLossError("the peer returned a block that was never lent")
             self._pool.give_back(message.call)
         elif message.kind == HEAD and message.reply:
             self._counters.received += 1
@@ -517,14 +515,14 @@ class Channel:
         self._counters.received_bytes += message.nbytes
         with self._lock:
             if message.call in self._serving:
-                raise errors.DataLossError(f"the call {message.call} came twice")
+                raise errors.DataLossError(f"the call {message.call} was received twice")
             self._serving[message.call] = call
             is_overloaded = len(self._serving) > MAX_CALLS
         if is_overloaded:
-            call.fail(errors.ResourceExhaustedError(f"{MAX_CALLS} calls are waiting already"))
+            call.fail(errors.ResourceExhaustedError(f"{MAX_CALLS} calls are already waiting"))
             return
         if self._serve is None:
-            call.fail(errors.PermissionDeniedError(f"{self.peer} may call nothing here"))
+            call.fail(errors.PermissionDeniedError(f"{self.peer} may not call this process"))
             return
         try:
             self._serve(call)
@@ -532,7 +530,7 @@ class Channel:
             call.fail(error)
 
     def _lose(self, error: OSError | None) -> None:
-        reason = "it ended the connection" if error is None else str(error)
+        reason = "the peer closed the connection" if error is None else str(error)
         self.close(errors.UnavailableError(f"{self.peer} is lost: {reason}"))
 
 

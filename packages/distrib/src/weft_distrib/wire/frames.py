@@ -89,7 +89,7 @@ class Outbox:
         size = len(head) + len(message.meta) + len(packed.head)
         if size > MAX_HEAD_BYTES:
             raise errors.InvalidArgumentError(
-                f"a message's head may have {MAX_HEAD_BYTES} bytes, got {size}"
+                f"a message's head must have at most {MAX_HEAD_BYTES} bytes, got {size}"
             )
         frame = _FRAME.pack(HEAD, message.reply, 0, size, message.call)
         self._heads.append(b"".join((frame, head, message.meta, packed.head)))
@@ -221,7 +221,9 @@ class Inbox:
         elif kind == DATA and frame[1:] in self._partial and 0 < size <= CHUNK_BYTES:
             pass
         else:
-            raise errors.DataLossError(f"a frame of kind {kind} and {size} bytes is out of place")
+            raise errors.DataLossError(
+                f"a frame of kind {kind} and {size} bytes is not expected here"
+            )
         self._left = size
 
     def _target(self) -> memoryview:
@@ -238,7 +240,7 @@ class Inbox:
         self._left -= count
         if self._left:
             if not incoming.target():
-                raise errors.DataLossError("more data came than the message has")
+                raise errors.DataLossError("received more data than the message declares")
             return
         if kind == HEAD:
             self._head = None
@@ -284,11 +286,11 @@ class _Incoming:
                 self._targets.append(buffer)
                 continue
             if len(buffer) > len(head) - start:
-                raise errors.DataLossError("the bytes of a value in the head are cut")
+                raise errors.DataLossError("a value in the head is truncated")
             buffer[:] = head[start : start + len(buffer)]
             start += len(buffer)
         if start != len(head):
-            raise errors.DataLossError(f"{len(head) - start} bytes of a head belong to nothing")
+            raise errors.DataLossError(f"{len(head) - start} bytes of a head are left over")
 
     def message(self, reply: bool, call: int) -> Message:
         values = [slot.take() for slot in self._slots]

@@ -55,7 +55,7 @@ class Hello(NamedTuple):
         Raises: PermissionDeniedError: it is none.
         """
         if len(meta) < _HELLO.size:
-            raise errors.PermissionDeniedError("a connection begins by saying who calls")
+            raise errors.PermissionDeniedError("a connection must begin with a handshake")
         version, incarnation, role, *sizes = _HELLO.unpack_from(meta)
         token, offer = _split(meta[_HELLO.size :], sizes)
         known = Role.PEER if role >= Role.PEER else Role.CLIENT
@@ -65,7 +65,7 @@ class Hello(NamedTuple):
 def _split(data: bytes, sizes: list[Any]) -> tuple[bytes, bytes]:
     first, second = sizes
     if len(data) < first + second:
-        raise errors.PermissionDeniedError("what a connection begins with is cut")
+        raise errors.PermissionDeniedError("the handshake is truncated")
     return data[:first], data[first : first + second]
 
 
@@ -128,7 +128,7 @@ class ConnectionOptions:
         role = admitted(self.credentials, hello.token)
         is_client = hello.role is Role.CLIENT and hello.incarnation == ANY_INCARNATION
         if hello.incarnation != incarnation and not is_client:
-            raise errors.AbortedError("the task was started again since it was last seen")
+            raise errors.AbortedError("the task was restarted since it was last seen")
         return min(hello.role, role, certified)
 
     def connect(self, address: tuple[str, int], peer: str, timeout: float) -> socket.socket:
@@ -156,7 +156,7 @@ def check_version(own_version: int, peer_version: int) -> None:
     """
     if own_version != peer_version:
         raise errors.FailedPreconditionError(
-            f"this end speaks version {own_version} of the protocol, and the other end version "
+            f"this process uses version {own_version} of the protocol, but the peer uses version "
             f"{peer_version}: "
             "install the same release of weftml-distrib on both"
         )
@@ -170,7 +170,7 @@ def admitted(credentials: Credentials, token: bytes) -> Role:
     role = credentials.role_of_token(token)
     if role is None:
         raise errors.UnauthenticatedError(
-            "this cluster wants a token, and the caller shows "
+            "this cluster requires a token, and the caller presents "
             + ("another one" if token else "none")
             + ": name its file in WEFT_TOKEN, or in the target; the token of a server on loopback "
             "is found by processes of its own user, in the directory that WEFT_RUNTIME_DIR names "

@@ -97,7 +97,7 @@ class Listener:
         try:
             host, port = sock.getpeername()[:2]
         except OSError as error:
-            raise errors.UnavailableError(f"the caller is gone: {error}") from error
+            raise errors.UnavailableError(f"the caller disconnected: {error}") from error
         caller = f"{host}:{port}"
         return stream_of(sock, context, caller), caller, self._admit
 
@@ -106,7 +106,7 @@ class Listener:
         self._check_room()
         caller = f"process {process_of(sock)} of this machine"
         if not is_own_user(sock):
-            raise errors.PermissionDeniedError(f"{caller} is another user's")
+            raise errors.PermissionDeniedError(f"{caller} belongs to another user")
         return LocalStream(sock), caller, self._admit_invited
 
     def _check_room(self) -> None:
@@ -115,7 +115,9 @@ class Listener:
         with self._lock:
             self._channels = {c for c in self._channels if c.lost is None}
             if len(self._channels) >= _MAX_CONNECTIONS:
-                raise errors.ResourceExhaustedError(f"{_MAX_CONNECTIONS} connections are open")
+                raise errors.ResourceExhaustedError(
+                    f"{_MAX_CONNECTIONS} connections are already open"
+                )
 
     def _enter(self, stream: SocketStreams, caller: str, call: int, admission: Admission) -> None:
         """Serve a connection after its handshake; see `reception.Enter`."""
@@ -123,7 +125,7 @@ class Listener:
             channel = Channel(stream, caller, self._serve, caller=admission.role)
         except RuntimeError as error:  # the system has no more threads
             stream.close()
-            _log.warning("the connection of %s is given up: %s", caller, error)
+            _log.warning("closing the connection of %s: %s", caller, error)
             return
         if admission.ticket:
             self._keep_ticket(channel, admission.ticket)
@@ -208,7 +210,7 @@ class _Lease:
             seconds = _ASKED * self._pause
             channel.close(
                 errors.UnavailableError(
-                    f"{channel.peer} is lost: it has given no sign of life for {seconds:g} s"
+                    f"{channel.peer} is lost: it sent nothing for {seconds:g} s"
                 )
             )
         elif channel.lost is None:
@@ -229,7 +231,7 @@ class _Handshake:
             return
         try:
             if call.method != HELLO:
-                raise errors.PermissionDeniedError("a connection begins by saying who calls")
+                raise errors.PermissionDeniedError("a connection must begin with a handshake")
             admission = self._admit(Hello.unpack(call.meta))
         except errors.OpError as error:
             call.fail(error)

@@ -72,7 +72,7 @@ class Tickets:
         with self._lock:
             role = self._roles.pop(ticket, None)
         if role is None:
-            raise errors.PermissionDeniedError("a local connection begins with a ticket")
+            raise errors.PermissionDeniedError("a local connection must begin with a ticket")
         return role
 
     def take_back(self, ticket: bytes) -> None:

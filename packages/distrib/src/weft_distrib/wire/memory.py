@@ -173,7 +173,7 @@ class Pool:
             if block is None:
                 if self._closed:
                     return
-                raise errors.DataLossError(f"block {number} came back, which was not given away")
+                raise errors.DataLossError(f"block {number} was returned but never lent")
             self._free.setdefault(block.size, []).append(block)
 
     def trim(self) -> list[int]:
@@ -261,7 +261,7 @@ class Mapped:
         try:
             if number in self._blocks or len(self._blocks) >= 2 * _MAX_BLOCKS:
                 raise errors.ResourceExhaustedError(
-                    f"block {number} is one too many, or came twice"
+                    f"block {number} exceeds the limit or was announced twice"
                 )
             self._blocks[number] = mmap.mmap(file, _checked_size(file))
         except (OSError, ValueError) as error:

@@ -170,7 +170,8 @@ def _unpack(form: struct.Struct, meta: bytes) -> tuple[Any, ...]:
     version, *result = form.unpack_from(meta)
     if version != VERSION:
         raise errors.FailedPreconditionError(
-            f"a call of version {version} came, and this task speaks version {VERSION}: install "
+            f"a call of version {version} was received, but this task uses version {VERSION}: "
+            "install "
             "the same release of weftml-distrib on both"
         )
     return tuple(result)

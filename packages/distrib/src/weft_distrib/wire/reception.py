@@ -132,7 +132,7 @@ class Reception:
             self._drop(newcomer)
             return
         except Exception:  # because a bug must not keep all others out
-            _log.exception("the connection of %s is given up", newcomer.peer)
+            _log.exception("closing the connection of %s", newcomer.peer)
             self._drop(newcomer)
             return
         if newcomer.events != self._selector.get_key(newcomer.stream).events:
@@ -207,7 +207,7 @@ class _Newcomer:
         message = _only_message(self._frame)
         self.call = message.call
         if message.code != HELLO:
-            raise errors.PermissionDeniedError("a connection begins by saying who calls")
+            raise errors.PermissionDeniedError("a connection must begin with a handshake")
         return self._admit(Hello.unpack(message.meta), certified)
 
     def _refuse(self, error: errors.OpError) -> None:
@@ -229,5 +229,5 @@ def _only_message(frame: bytes | bytearray) -> Message:
     inbox.space()[: len(frame)] = frame
     messages = inbox.received(len(frame))
     if len(messages) != 1:
-        raise errors.PermissionDeniedError("a connection begins by saying who calls")
+        raise errors.PermissionDeniedError("a connection must begin with a handshake")
     return messages[0]

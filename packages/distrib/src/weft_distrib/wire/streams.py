@@ -131,7 +131,7 @@ class _NonBlockingSocket:
 
 def _limit_piece(data: bytes) -> bytes:
     if not data:
-        raise ConnectionResetError("it ended the connection")
+        raise ConnectionResetError("the peer closed the connection")
     return data
 
 
@@ -195,7 +195,7 @@ class LocalStream(_NonBlockingSocket):
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 self._arrived.extend(memoryview(data[: len(data) // 4 * 4]).cast("i"))
         if flags & socket.MSG_CTRUNC or len(self._arrived) > _MAX_WAITING:
-            raise OSError("it sent more files than may wait")
+            raise OSError("it sent too many files")
         return count
 
     def send(self, buffers: Sequence[memoryview], wait: bool) -> int:

@@ -76,12 +76,12 @@ def pack(values: Sequence[Any]) -> Packed:
     Args:
       values: arrays, NumPy scalars, bytes, `Pieces`, `DEAD`, or results of `Pool.put`.
     Raises:
-      InvalidArgumentError: a value, such as a handle, cannot leave its process; or there are too
-        many values or dimensions.
+      InvalidArgumentError: a value, such as a handle, cannot be sent to another process; or there
+        are too many values or dimensions.
     """
     if len(values) > _MAX_VALUES:
         raise errors.InvalidArgumentError(
-            f"a message may have {_MAX_VALUES} values, got {len(values)}"
+            f"a message must have at most {_MAX_VALUES} values, got {len(values)}"
         )
     descriptions: list[bytes] = []
     inline: list[Any] = []
@@ -105,7 +105,7 @@ def pack(values: Sequence[Any]) -> Packed:
         array = _as_array(value)
         if array.ndim > _MAX_RANK:
             raise errors.InvalidArgumentError(
-                f"a value of rank {array.ndim} cannot leave its process: {_MAX_RANK} is the most"
+                f"a value of rank {array.ndim} cannot be sent: the maximum rank is {_MAX_RANK}"
             )
         code, data = _contents(array)
         small = data.nbytes <= min(INLINE_BYTES, left)
@@ -140,7 +140,7 @@ def _as_array(value: Any) -> np.ndarray:
         return np.asarray(value)
     if isinstance(value, bytes):
         return np.array(value, object)
-    raise errors.InvalidArgumentError(f"{value!r} cannot leave its process")
+    raise errors.InvalidArgumentError(f"{value!r} cannot be sent to another process")
 
 
 def _contents(array: np.ndarray) -> tuple[int, memoryview]:
@@ -157,7 +157,7 @@ def _pack_strings(array: np.ndarray) -> bytes:
     items = array.ravel().tolist()
     for item in items:
         if not isinstance(item, bytes):
-            raise errors.InvalidArgumentError(f"{item!r} cannot leave its process")
+            raise errors.InvalidArgumentError(f"{item!r} cannot be sent to another process")
     offsets = np.cumsum([0, *map(len, items)], dtype="<u8")
     return offsets.tobytes() + b"".join(items)
 
@@ -190,7 +190,7 @@ class Slot:
         self._text = code == dtypes.string.as_datatype_enum
         if self._text:
             if shared is not None:
-                raise errors.DataLossError("strings do not come by shared memory")
+                raise errors.DataLossError("strings cannot be sent in shared memory")
             self._array = np.empty(nbytes, np.uint8)
         else:
             self._array = _array_for(shape, _dtype(code), nbytes, shared)
@@ -231,7 +231,7 @@ def _dtype(code: int) -> np.dtype[Any]:
     except (TypeError, errors.OpError) as error:
         raise errors.DataLossError(f"unknown element type {code}") from error
     if dtype is not dtype.base_dtype or dtype in (dtypes.resource, dtypes.variant):
-        raise errors.DataLossError(f"values of type {dtype.name} stay in their process")
+        raise errors.DataLossError(f"values of type {dtype.name} cannot be sent to another process")
     return np.dtype(dtype.as_numpy_dtype)
 
 
@@ -268,11 +268,11 @@ def describe(
     position = total = 0
     for _ in range(count):
         if len(head) - position < _DESCRIPTION.size:
-            raise errors.DataLossError("the description of a value is cut")
+            raise errors.DataLossError("the description of a value is truncated")
         code, rank, flags, nbytes = _DESCRIPTION.unpack_from(head, position)
         position += _DESCRIPTION.size
         if rank > _MAX_RANK or len(head) - position < 8 * rank:
-            raise errors.DataLossError(f"a value of rank {rank}, of which the sizes are cut")
+            raise errors.DataLossError(f"a value of rank {rank}, whose sizes are truncated")
         shape = struct.unpack_from(f"<{rank}q", head, position)
         position += 8 * rank
         total += nbytes

@@ -94,8 +94,8 @@ class _Guard:
         traits = node.traits
         if traits.host_code:
             raise errors.PermissionDeniedError(
-                f"{node.type} calls a Python function of the client's process, and {self._task} "
-                "is another one: place it on the task that the session's client runs in",
+                f"{node.type} calls a Python function of the client's process, but is placed on "
+                f"{self._task}: place it on the client's task",
                 op=node.type,
                 node=node.name,
                 line=node.line or None,

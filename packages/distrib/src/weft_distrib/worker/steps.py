@@ -56,7 +56,7 @@ class Steps(Generic[S]):
             if session is None:
                 raise errors.AbortedError(
                     f"session {key.session:x} has no parts here: they were dropped, or the task "
-                    "was started again since"
+                    "was restarted"
                 )
             if key.step < session.ended and key.step not in session.running:
                 raise errors.AbortedError(f"step {key.step} of session {key.session:x} is over")

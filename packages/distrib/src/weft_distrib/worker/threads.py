@@ -57,7 +57,7 @@ class WaitingThreads:
     def _check_count(self) -> None:
         if self._count >= self._most:
             raise errors.ResourceExhaustedError(
-                f"{self._name}: {self._most} threads run already, for as many steps"
+                f"{self._name}: {self._most} threads are already waiting for steps"
             )
 
     def _loop(self, queue: SimpleQueue[Callable[[], None]]) -> None:

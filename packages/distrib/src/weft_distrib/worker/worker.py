@@ -232,7 +232,7 @@ class Worker:
         """
         if len(request.containers) != len(request.names):
             raise errors.DataLossError(
-                f"{len(request.containers)} containers were sent for {len(request.names)} names"
+                f"{len(request.containers)} containers were received for {len(request.names)} names"
             )
         pairs = zip(request.containers, request.names, strict=True)
         return messages.Found([int(self.resources.has(*pair)) for pair in pairs])
@@ -376,7 +376,7 @@ class Worker:
     def _check_staying(self) -> None:
         if self._leaving:
             raise errors.UnavailableError(
-                f"{self.task.to_string()} is draining: it was told to end, and takes no new steps"
+                f"{self.task.to_string()} is shutting down and accepts no new steps"
             )
 
     @property
@@ -415,7 +415,7 @@ class Worker:
         request = decode(messages.Register, call.meta)
         if len(call.values) != (0 if request.same_as else len(request.parts)):
             raise errors.DataLossError(
-                f"{len(request.parts)} parts were announced and {len(call.values)} came"
+                f"{len(request.parts)} parts were announced, but {len(call.values)} were received"
             )
         self._steps.add_session(request.session)  # here, in the order of the master's calls
         self._threads.submit(lambda: self._register(call, request))
