@@ -62,7 +62,7 @@ class StubOutForTesting:
           child_name: the name of the attribute.
           new_child: its new value.
         """
-        self._replaced.append((parent, child_name, _own(parent, child_name)))
+        self._replaced.append((parent, child_name, _get_stored(parent, child_name)))
         setattr(parent, child_name, new_child)
 
     SmartSet = Set
@@ -75,7 +75,7 @@ class StubOutForTesting:
     SmartUnsetAll = CleanUp = UnsetAll
 
 
-def _own(parent: Any, name: str) -> Any:
+def _get_stored(parent: Any, name: str) -> Any:
     """Return an attribute as stored in its owner, which preserves static and class methods."""
     return vars(parent)[name] if name in getattr(parent, "__dict__", ()) else getattr(parent, name)
 

@@ -212,9 +212,9 @@ class CostModel:
         for output, size in zip(node.outputs, record.sizes, strict=True):
             if output.dims is not None and None in output.dims:
                 fit = fitted(output, size / output.dtype.size)
-                self._learn_unknown(fit[output.dims.index(None)])
+                self._measure_unknown(fit[output.dims.index(None)])
 
-    def _learn_unknown(self, size: int) -> None:
+    def _measure_unknown(self, size: int) -> None:
         if size > 0:
             self._found.unknown, _ = added(self._found.unknown, math.log(size))
 

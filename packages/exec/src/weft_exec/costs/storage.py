@@ -161,8 +161,8 @@ def _body(path: str, data: bytes) -> bytes:
 
 
 def _from_json(item: Any, measurements: Measurements) -> Measurements:
-    fields = _of_type(item, dict, "measurements")
-    texts = [_of_type(text, str, "texts") for text in _field(fields, "texts", list)]
+    fields = _require_type(item, dict, "measurements")
+    texts = [_require_type(text, str, "texts") for text in _field(fields, "texts", list)]
     for key, value in _rows(fields, "nodes", 3, texts):
         measurements.nodes.put(key, _mean(value, "nodes"))
     for key, value in _rows(fields, "ops", 2, texts):
@@ -180,7 +180,7 @@ def _rows(
     fields: dict[str, Any], name: str, width: int, texts: list[str]
 ) -> Iterator[tuple[tuple[str, ...], list[Any]]]:
     for row in _field(fields, name, list):
-        places = _of_type(row, list, name)[:width]
+        places = _require_type(row, list, name)[:width]
         if len(places) != width or not all(
             type(place) is int and 0 <= place < len(texts) for place in places
         ):
@@ -198,12 +198,12 @@ def _mean(value: Any, name: str) -> Mean:
 def _means(value: list[Any]) -> tuple[Mean, ...]:
     if len(value) != 1:
         raise _Damage(f"a row of sizes must end with one list, got {value!r}")
-    numbers = _of_type(value[0], list, "sizes")
+    numbers = _require_type(value[0], list, "sizes")
     return tuple(_mean(numbers[i : i + 2], "sizes") for i in range(0, len(numbers), 2))
 
 
 def _numbers(value: Any, count: int, name: str) -> list[float]:
-    numbers = _of_type(value, list, name)
+    numbers = _require_type(value, list, name)
     if len(numbers) != count:
         raise _Damage(f"{name} must have {count} numbers, got {len(numbers)}")
     for number in numbers:
@@ -215,10 +215,10 @@ def _numbers(value: Any, count: int, name: str) -> list[float]:
 def _field(fields: dict[str, Any], name: str, kind: type) -> Any:
     if name not in fields:
         raise _Damage(f"measurements must have {name!r}, got {sorted(fields)}")
-    return _of_type(fields[name], kind, name)
+    return _require_type(fields[name], kind, name)
 
 
-def _of_type(value: Any, kind: type, name: str) -> Any:
+def _require_type(value: Any, kind: type, name: str) -> Any:
     if type(value) is not kind:
         raise _Damage(f"{name} must be of type {kind.__name__}, got {type(value).__name__}")
     return value

@@ -227,8 +227,8 @@ def compile_regions(
     for name, claim in claims:
         _check(name, claim, placement, where)
     if budget is not None:
-        claims = _within(StepMemory(step, nodes, budget), claims)
-    return _with_regions(step, nodes, placement, claims, order)
+        claims = _claims_within_memory(StepMemory(step, nodes, budget), claims)
+    return _replace_by_regions(step, nodes, placement, claims, order)
 
 
 def _order_of(
@@ -266,7 +266,9 @@ def _claims(name: str, offer: Offer) -> list[Claim]:
         ) from error
 
 
-def _within(memory: StepMemory, claims: Sequence[tuple[str, Claim]]) -> list[tuple[str, Claim]]:
+def _claims_within_memory(
+    memory: StepMemory, claims: Sequence[tuple[str, Claim]]
+) -> list[tuple[str, Claim]]:
     """Return the claims that fit into the device's memory together with earlier ones."""
     return [
         (name, claim)
@@ -279,7 +281,7 @@ def _check(name: str, claim: Claim, placement: Placement, where: Callable[[Node]
     """Raise InternalError if a claim cannot be a region."""
     if not claim.members:
         raise errors.InternalError(f"the compiler {name!r} claims nothing")
-    first, leads = _with_kernel(claim.members), _leading(claim.branches)
+    first, leads = _first_with_kernel(claim.members), _leading(claim.branches)
     changed = {
         variable_of(source)
         for node, count in claim.updates.items()
@@ -311,7 +313,7 @@ def _check(name: str, claim: Claim, placement: Placement, where: Callable[[Node]
             raise _refused(name, node, f"it is not on the device of {first.name!r}")
 
 
-def _with_kernel(members: Iterable[Node]) -> Node:
+def _first_with_kernel(members: Iterable[Node]) -> Node:
     """Return the first node that does not route values."""
     return next(member for member in members if not member.traits.routes)
 
@@ -348,7 +350,7 @@ def _is_value(output: Output) -> bool:
     return output.dtype is not dtypes.resource
 
 
-def _with_regions(
+def _replace_by_regions(
     step: StepGraph,
     nodes: Sequence[Node],
     placement: Placement,
@@ -362,7 +364,7 @@ def _with_regions(
         members = sorted(claim.members, key=position.__getitem__)
         region = _replace(step, members, name, claim.updates, claim.branches)
         region_of.update(dict.fromkeys(members, region.node))
-        device = placement(_with_kernel(members))[0]
+        device = placement(_first_with_kernel(members))[0]
         heavy = not claim.shares and any(
             [placement(m)[1].heavy for m in members if not m.traits.routes]
         )
@@ -434,11 +436,11 @@ def _replace(
         o
         for node in members
         for o in node.outputs
-        if node not in updating and _leaves(o, inside, fetched)
+        if node not in updating and _is_used_outside(o, inside, fetched)
     ]
     for member in updating:
         for output in member.outputs:
-            _give_variable(step, output, inside)
+            _rewire_reference(step, output, inside)
     changed = {s for node, count in updating.items() for s in node.inputs[:count]}
     node = step.graph.add_derived(
         members[0],
@@ -528,7 +530,7 @@ def _brought_in(source: Output) -> Output:
     return source
 
 
-def _give_variable(step: StepGraph, output: Output, inside: Collection[Node]) -> None:
+def _rewire_reference(step: StepGraph, output: Output, inside: Collection[Node]) -> None:
     """Rewire outside users of a member's output reference to the variable itself."""
     variable = variable_of(output)
     assert variable is not None
@@ -539,7 +541,7 @@ def _give_variable(step: StepGraph, output: Output, inside: Collection[Node]) ->
                 step.graph.replace_input(user, index, variable.outputs[0], reason="region")
 
 
-def _leaves(output: Output, inside: set[Node], fetched: set[Output]) -> bool:
+def _is_used_outside(output: Output, inside: set[Node], fetched: set[Output]) -> bool:
     return output in fetched or any(user not in inside for user in output.consumers())
 
 

@@ -131,7 +131,7 @@ class Derivation:
             value = self._brought_in(node, value, self.bring_in)
         self.slots[node.outputs[0]] = self.slot(node, value)
         self.shared.add(node.outputs[0])
-        self._stand_for(node)
+        self._bypass(node)
 
     def _brought_in(self, node: Node, value: Any, bring_in: Callable[[Any], Any]) -> Any:
         try:
@@ -146,7 +146,7 @@ class Derivation:
             function = kernel.make(node, device)
             if node.role is Role.VARIABLE and node.outputs[0].dtype.is_ref:
                 self.slots[node.outputs[0]] = self.slot(node, function())
-                self._stand_for(node)
+                self._bypass(node)
                 return
         except Exception as error:  # because a factory may raise anything; the location is added
             raise_located(located(error, node, device.name, ()))
@@ -164,7 +164,7 @@ class Derivation:
         if len(results) > 1:
             target = slice(results[0], results[-1] + 1)
             if not kernel.asynchronous and not isinstance(function, Compound):
-                function = _several(function, len(results))
+                function = _map_calls(function, len(results))
         compound = function if isinstance(function, Compound) else None
         if compound and compound.lay(arguments, results, partial(self.slot, node)):
             item.work.append((function, whole, 0, arguments, results, node))
@@ -178,7 +178,7 @@ class Derivation:
         self.anchors[node] = {(item, WHOLE)}
         return item
 
-    def _stand_for(self, node: Node) -> None:
+    def _bypass(self, node: Node) -> None:
         """Let users of a node without work wait for its control inputs instead."""
         self.anchors[node] = set().union(*[self._anchors(c) for c in node.controls])
 
@@ -251,7 +251,7 @@ def _read(state: Any) -> Any:
     return state.read()
 
 
-def _several(function: Callable[..., Any], count: int) -> Callable[..., Any]:
+def _map_calls(function: Callable[..., Any], count: int) -> Callable[..., Any]:
     def checked(*inputs: Any) -> Any:
         values = function(*inputs)
         if type(values) not in (tuple, list) or len(values) != count:

@@ -108,8 +108,8 @@ class Driver:
                 self._trace.waiting(
                     token, _node(entry), entry.device, time.time_ns(), iteration.tag, key
                 )
-            done: Done = HandedOver(token, self._hand, self._mailbox.put)
-            if self._comes_by_mail(entry):
+            done: Done = HandedOver(token, self._accept_sent, self._mailbox.put)
+            if self._is_sent_by_other_thread(entry):
                 self._pending_receives += 1
                 done = Completion(token, self._mailbox.put)
             if entry.move is not None:
@@ -124,17 +124,17 @@ class Driver:
                 self._completed(token, error)
             else:
                 self._machine.finished(token)
-        elif self._pool is not None and self._worth_a_thread(entry, self._pool):
+        elif self._pool is not None and self._repays_thread(entry, self._pool):
             task = self._on_pool[token] = Task(lambda: self._run_on_pool(token))
             self._pool.submit(task)
         else:
             self._completed(token, self._run_entry(token))
 
-    def _comes_by_mail(self, receive: Entry) -> bool:
+    def _is_sent_by_other_thread(self, receive: Entry) -> bool:
         """Return True if a value comes from another thread: of a device or another partition."""
         return receive.move is not None or not self._context.owns_rendezvous
 
-    def _worth_a_thread(self, entry: Entry, pool: ThreadPool) -> bool:
+    def _repays_thread(self, entry: Entry, pool: ThreadPool) -> bool:
         """Return True if other work can run meanwhile and a thread is free.
 
         The last of the ready entries goes to the pool, too, so that the successors of the others
@@ -226,7 +226,7 @@ class Driver:
 
     # ----------------------------------------------------------------- receiving
 
-    def _hand(self, token: Token, value: Any) -> None:
+    def _accept_sent(self, token: Token, value: Any) -> None:
         """Accept a value that this thread has sent."""
         self._handed.append((token, value))
 
@@ -283,7 +283,7 @@ class Driver:
 
     def _handle(self, token: Token, value: Any, error: BaseException | None) -> None:
         entry, iteration = token
-        if entry.kind == RECEIVE and self._comes_by_mail(entry):
+        if entry.kind == RECEIVE and self._is_sent_by_other_thread(entry):
             self._pending_receives -= 1
         if entry.kernel is None:
             self._on_pool.pop(token, None)
@@ -320,7 +320,7 @@ class Driver:
             self._machine.finished(token)
             return
         assert isinstance(error, errors.OpError)
-        _say_where(error, token[1])
+        _add_iterations(error, token[1])
         if self._machine.failed(token, error):
             reason = f"the step failed elsewhere: {error.message}"
             self._context.cancellation.cancel(
@@ -358,7 +358,7 @@ def _node(entry: Entry) -> Node:
     return entry.node
 
 
-def _say_where(error: errors.OpError, iteration: Iteration | None) -> None:
+def _add_iterations(error: errors.OpError, iteration: Iteration | None) -> None:
     """Record the iterations of the loops in which an error was raised, inner ones first."""
     while iteration is not None and iteration.frame.parent is not None:
         error.in_iteration(iteration.frame.plan.name, iteration.index)

@@ -326,7 +326,7 @@ def _connect(entry: Entry, parts: Sequence[Item], entry_of: dict[Item, Entry]) -
 def _assign_levels(items: Sequence[Item], together: bool) -> None:
     """Set `level` and `behind` of each item, and join the items that share an entry."""
     step = len(items) + 1  # exceeds the number of levels between transfers
-    at_once = {item for item in items if together and _comes_at_once(item)}
+    at_once = {item for item in items if together and _is_sent_at_start(item)}
     minimum = step + 1 if at_once else 0
     bit = 1
     for item in items:
@@ -350,7 +350,7 @@ def _assign_levels(items: Sequence[Item], together: bool) -> None:
                     late.group = early
 
 
-def _comes_at_once(item: Item) -> bool:
+def _is_sent_at_start(item: Item) -> bool:
     """Return True if it receives a value that is sent at the beginning of the step."""
     return item.kind == RECEIVE and item.node.attrs.get(DEPTH, 0) <= 1 and not item.sources
 
@@ -387,7 +387,7 @@ def _users(items: Sequence[Item]) -> dict[Slot, set[Item]]:
             users.setdefault((item.frame, item.slot), set()).add(leader)
     for item in items:
         leader = item.find()
-        for used in _taken(item):
+        for used in _read_slots(item):
             user = users.get((item.frame, used))
             if user is not None:
                 user.add(leader)
@@ -397,10 +397,14 @@ def _users(items: Sequence[Item]) -> dict[Slot, set[Item]]:
 def touched(item: Item) -> list[int]:
     """Return the slots of its own frame that an item reads or writes."""
     result = [slot for *_, slots, _ in item.work for slot in slots]
-    return [*_taken(item), *result, item.slot] if item.kind == MERGE else [*_taken(item), *result]
+    return (
+        [*_read_slots(item), *result, item.slot]
+        if item.kind == MERGE
+        else [*_read_slots(item), *result]
+    )
 
 
-def _taken(item: Item) -> list[int]:
+def _read_slots(item: Item) -> list[int]:
     """Return the slots of its own frame that an item reads."""
     used = [slot for _, _, _, uses, _, _ in item.work for slot in uses]
     used += [slot for (need, _), slot in item.choices if need.kind not in (ENTER, NEXT)]
@@ -430,7 +434,7 @@ def _entry(
             touch(slot, i)
     lone = parts[0]
     if lone.kind not in (WORK, TRIGGER, SEND, RECEIVE):
-        for slot in _taken(lone):
+        for slot in _read_slots(lone):
             touch(slot, -1)
     if lone.kind == MERGE:
         touch(lone.slot, -1)

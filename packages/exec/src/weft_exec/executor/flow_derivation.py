@@ -52,8 +52,8 @@ class FlowDerivation(Derivation):
     those of the loop. Only the outermost linear loop is scheduled.
 
     In a line, routing costs nothing. A Switch, an Enter, an Exit and a NextIteration share the slot
-    of their input (`_same`), and a Merge selects one of two slots by the predicate. In the ready
-    queue each of them is an item and counts dead inputs.
+    of their input (`_share_slot`), and a Merge selects one of two slots by the predicate. In the
+    ready queue each of them is an item and counts dead inputs.
 
     Attributes:
       templates: the slots of each scheduled frame before an iteration.
@@ -86,9 +86,9 @@ class FlowDerivation(Derivation):
         )
         for frame in self.flow.frames[1:]:
             # Outer frames come first, so the slots of the frame around a linear loop exist.
-            if self._home(frame) is frame:
+            if self._slot_frame(frame) is frame:
                 self.templates[frame] = [None]
-            elif self._home(frame) is frame.parent and not self.linear_loops.linear:
+            elif self._slot_frame(frame) is frame.parent and not self.linear_loops.linear:
                 self.owners[frame] = _linear_loop(frame)
             if self._is_flat(frame):
                 self._place_variables(frame)
@@ -102,15 +102,15 @@ class FlowDerivation(Derivation):
 
     # ------------------------------------------------------------------ frames and slots
 
-    def _home(self, frame: Frame) -> Frame:
+    def _slot_frame(self, frame: Frame) -> Frame:
         """Return the frame whose slots a frame uses."""
         return self.linear_loops.home(frame)
 
     def _is_flat(self, frame: Frame) -> bool:
         """Return True if the nodes of a frame run in a line."""
-        return self.linear_loops.linear or self._home(frame) is not frame
+        return self.linear_loops.linear or self._slot_frame(frame) is not frame
 
-    def _around(self, node: Node) -> Frame:
+    def _frame_of(self, node: Node) -> Frame:
         """Return the frame in which a node runs: for an Enter, the frame around the loop."""
         if node.role is Role.ENTER:
             parent = self.flow.frame[node].parent
@@ -125,7 +125,7 @@ class FlowDerivation(Derivation):
         return self._slot_of_frame(self.flow.frame.get(node, self.flow.root), value)
 
     def _slot_of_frame(self, frame: Frame, value: Any = None) -> int:
-        template = self.templates[self._home(frame)]
+        template = self.templates[self._slot_frame(frame)]
         template.append(value)
         return len(template) - 1
 
@@ -153,7 +153,7 @@ class FlowDerivation(Derivation):
     def _new_item(
         self, node: Node, kind: int, device: str = "", heavy: bool = False, async_: bool = False
     ) -> Item:
-        frame = self._around(node)
+        frame = self._frame_of(node)
         guard = self.flow.guard(node)
         item = Item(node, len(self.items), device, heavy, async_, frame, guard, kind)
         item.owner = self._owner(frame)
@@ -170,13 +170,13 @@ class FlowDerivation(Derivation):
     def _slot_in(self, source: Output, item: Item) -> int:
         """Return the slot of an output for an item."""
         assert item.frame is not None
-        return self._slot_at(source, self._home(item.frame))
+        return self._slot_at(source, self._slot_frame(item.frame))
 
     def _slot_at(self, source: Output, frame: Frame) -> int:
         """Return the slot of an output in a frame; each frame has its own copy of a constant."""
         if (
             source.node.role is not Role.CONSTANT
-            or self._home(self.flow.frame[source.node]) is frame
+            or self._slot_frame(self.flow.frame[source.node]) is frame
         ):
             return self.slots[source]
         slot = self.copies.get((source, frame))
@@ -186,7 +186,7 @@ class FlowDerivation(Derivation):
         return slot
 
     def _state(self, source: Output) -> Any:
-        home = self._home(self.flow.frame[source.node])
+        home = self._slot_frame(self.flow.frame[source.node])
         return self.templates[home][self.slots[source]]
 
     def _earlier(self, variable: Node, item: Item) -> Iterable[Item]:
@@ -200,7 +200,7 @@ class FlowDerivation(Derivation):
     # ------------------------------------------------------------------ routing nodes
 
     def _node(self, node: Node) -> None:
-        flat = self._is_flat(self._around(node))
+        flat = self._is_flat(self._frame_of(node))
         if node.role is Role.ENTER:
             self._enter(node)
         elif node.role is Role.EXIT:
@@ -212,20 +212,20 @@ class FlowDerivation(Derivation):
         elif node.role is Role.NEXT_ITERATION:
             self._next(node, flat)
         elif node.role is Role.LOOP_COND:
-            self._same(node, node.inputs[0])
+            self._share_slot(node, node.inputs[0])
         elif node.role is Role.TRIGGER and flat:
-            self._stand_for(node)
+            self._bypass(node)
         else:
             super()._node(node)
 
-    def _same(self, node: Node, source: Output) -> None:
+    def _share_slot(self, node: Node, source: Output) -> None:
         """Let a node's outputs share the slot of `source`."""
-        slot = self._slot_at(source, self._home(self._around(node)))
+        slot = self._slot_at(source, self._slot_frame(self._frame_of(node)))
         for output in node.outputs:
             self.slots[output] = slot
             if source in self.shared:
                 self.shared.add(output)
-        self._stand_for(node)
+        self._bypass(node)
         for needed in node.inputs:
             self.anchors[node] |= self._source(needed)
 
@@ -234,7 +234,7 @@ class FlowDerivation(Derivation):
         source = node.inputs[0]
         self.shared.add(node.outputs[0])
         if self._is_flat(frame):
-            self._same(node, source)
+            self._share_slot(node, source)
             loop = self._owner(frame)
             if loop is not None:
                 # The linear loop as a whole waits for this input, instead of each user.
@@ -250,8 +250,8 @@ class FlowDerivation(Derivation):
         source = node.inputs[0]
         self.shared.add(node.outputs[0])
         if flat:
-            self._same(node, source)
-            loop = self.owners.get(self._around(node))
+            self._share_slot(node, source)
+            loop = self.owners.get(self._frame_of(node))
             if loop is not None:
                 self.anchors[node] = {(loop, WHOLE)}
             return
@@ -262,7 +262,7 @@ class FlowDerivation(Derivation):
 
     def _next(self, node: Node, flat: bool) -> None:
         if flat:
-            self._same(node, node.inputs[0])
+            self._share_slot(node, node.inputs[0])
             return
         item = self._new_item(node, NEXT)
         item.source = self._slot_in(node.inputs[0], item)
@@ -271,7 +271,7 @@ class FlowDerivation(Derivation):
     def _switch(self, node: Node, flat: bool) -> None:
         source = node.inputs[0]
         if flat:
-            self._same(node, source)
+            self._share_slot(node, source)
             return
         item = self._new_item(node, SWITCH)
         item.source = self._slot_in(source, item)
@@ -346,7 +346,7 @@ class FlowDerivation(Derivation):
             return self._executable(fetches, linear, None)
         items = self._scheduled()
         for frame in self.templates:
-            self._lay_linear_loops(frame, structurer, work, items, fetched_slots)
+            self._lay_out_linear_loops(frame, structurer, work, items, fetched_slots)
         entries, uses = group(in_order(items), fetched_slots)
         entered = {e: self.flow.frame[e.node] for e in entries if e.kind == ENTER and e.node}
         frames = self.flow.frames
@@ -390,13 +390,13 @@ class FlowDerivation(Derivation):
         wholes = {
             cond: (claim.make(), claim.whole)
             for cond, claim in self._compiled.items()
-            if self._home(self.flow.frame[cond]) is frame
+            if self._slot_frame(self.flow.frame[cond]) is frame
         }
         return Layout(
             work, lambda source: self._slot_at(source, frame), self.variables, outlive, wholes
         )
 
-    def _lay_linear_loops(
+    def _lay_out_linear_loops(
         self,
         home: Frame,
         structurer: Structurer,

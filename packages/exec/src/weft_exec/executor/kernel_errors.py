@@ -71,7 +71,8 @@ def refusal(node: Node, inputs: Sequence[Any]) -> errors.OpError | None:
     graph = Graph()
     try:
         descriptions = [
-            _known(graph, source, value) for source, value in zip(node.inputs, inputs, strict=True)
+            _describe_value(graph, source, value)
+            for source, value in zip(node.inputs, inputs, strict=True)
         ]
         rule(NodeSpec(tuple(descriptions), node.attrs))
     except errors.OpError as error:
@@ -81,7 +82,7 @@ def refusal(node: Node, inputs: Sequence[Any]) -> errors.OpError | None:
     return None
 
 
-def _known(graph: Graph, source: Output, value: Any) -> Output:
+def _describe_value(graph: Graph, source: Output, value: Any) -> Output:
     """Return an output from which a shape rule can infer all facts about a value."""
     dtype = source.dtype
     if dtype.is_ref or not dtype.is_numpy_compatible or not hasattr(value, "shape"):

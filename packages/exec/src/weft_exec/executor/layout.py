@@ -49,18 +49,18 @@ class Layout:
         self._work = work
         self._slot_of = slot_of
         self._variables = variables
-        self._kept = kept
+        self._saved_values = kept
         self._total: Touches = Counter()
         self._made: set[int] = set()
 
     def segment(self, block: Block) -> Segment:
         """Return the segment of a block whose slots nothing else uses."""
         self.count(block)
-        return self._lay(block)[0]
+        return self._lay_out_block(block)[0]
 
     def loop(self, loop: Loop) -> Work:
         """Return the work of a loop; all uses of its slots have been counted."""
-        return self._while(loop)[0][0]
+        return self._lay_out_loop(loop)[0][0]
 
     # ------------------------------------------------------------------ counting
 
@@ -78,7 +78,7 @@ class Layout:
             elif isinstance(step, Loop):
                 self.count(step.test)
                 self.count(step.body)
-                self._total.update(self._around(step))
+                self._total.update(self._loop_slots(step))
                 self._made.update(_range(self._variables[step.frame]))
             else:
                 for (_, _, _, uses, result, _), _ in self._work.get(step, ()):
@@ -86,7 +86,7 @@ class Layout:
                     self._total.update(result)
                     self._made.update(result)
 
-    def _around(self, loop: Loop) -> list[int]:
+    def _loop_slots(self, loop: Loop) -> list[int]:
         """Return the slots of a loop itself: predicate, variables, initial and next values."""
         frame = loop.frame
         assert frame.cond is not None
@@ -94,18 +94,18 @@ class Layout:
             self._slot_of(frame.cond.outputs[0]),
             *_range(self._variables[frame]),
             *self._initial(frame),
-            *self._following(frame),
+            *self._next_slots(frame),
         ]
 
     def _initial(self, frame: Frame) -> list[int]:
         return [self._slot_of(_source(merge, back=False).node.inputs[0]) for merge in frame.merges]
 
-    def _following(self, frame: Frame) -> list[int]:
+    def _next_slots(self, frame: Frame) -> list[int]:
         return [self._slot_of(_source(merge, back=True).node.inputs[0]) for merge in frame.merges]
 
     # ------------------------------------------------------------------ laying out
 
-    def _lay(self, block: Block) -> tuple[Segment, Touches]:
+    def _lay_out_block(self, block: Block) -> tuple[Segment, Touches]:
         """Return the segment of a block, and its number of uses of slots that outlive it."""
         instructions: list[tuple[Callable[..., Any], Gather, int | slice]] = []
         nodes: list[Node] = []
@@ -123,7 +123,7 @@ class Layout:
         dead: dict[int, list[int]] = {}
         for slot_index, position in last.items():
             if counts[slot_index] == self._total[slot_index] and slot_index in self._made:
-                if slot_index not in self._kept:
+                if slot_index not in self._saved_values:
                     dead.setdefault(position, []).append(slot_index)
                 del counts[slot_index]
         laid: list[Instruction] = [
@@ -144,10 +144,10 @@ class Layout:
     def _instruction(self, step: Branch | Loop) -> tuple[Located, Touches]:
         if isinstance(step, Branch):
             return self._choice(step)
-        return self._while(step)
+        return self._lay_out_loop(step)
 
     def _choice(self, branch: Branch) -> tuple[Located, Touches]:
-        (lower, touches), (upper, more) = map(self._lay, branch.sides)
+        (lower, touches), (upper, more) = map(self._lay_out_block, branch.sides)
         touches.update(more)
         pred = self._slot_of(branch.pred)
         touches[pred] += 1
@@ -155,12 +155,12 @@ class Layout:
         choice = Choice(pred, node, (lower, upper))
         return ((choice, whole, 0, tuple(touches), (), node), ""), touches
 
-    def _while(self, loop: Loop) -> tuple[Located, Touches]:
+    def _lay_out_loop(self, loop: Loop) -> tuple[Located, Touches]:
         frame = loop.frame
         assert frame.cond is not None
-        test, touches = self._lay(loop.test)
-        body, more = self._lay(loop.body)
-        following = self._following(frame)
+        test, touches = self._lay_out_block(loop.test)
+        body, more = self._lay_out_block(loop.body)
+        following = self._next_slots(frame)
         variables = self._variables[frame]
         inside = {
             slot
@@ -168,9 +168,9 @@ class Layout:
             for (_, _, _, _, slots, _), _ in self._work.get(node, ())
             for slot in slots
         }
-        spent = {slot for slot in following if slot in inside} - set(self._kept)
+        spent = {slot for slot in following if slot in inside} - set(self._saved_values)
         touches.update(more)
-        touches.update(self._around(loop))
+        touches.update(self._loop_slots(loop))
         node = frame.cond
         run = WhileLoop(
             frame.name,

@@ -30,7 +30,7 @@ class MemoryBudget(NamedTuple):
     bytes_of: BytesOf
 
 
-def left_for_values(limit: int, kept: int) -> int:
+def bytes_for_values(limit: int, kept: int) -> int:
     """Return the bytes of a device that are available for the values of a step.
 
     Args:
@@ -149,10 +149,10 @@ class StepMemory:
         fits = True
         for value, span in after.items():
             old, new = before[value] or _NEVER, span or _NEVER
-            self._add(value, _without(old, new), -1)
-            self._add(value, _without(new, old))
+            self._add(value, _subtract_span(old, new), -1)
+            self._add(value, _subtract_span(new, old))
         for value, span in after.items():
-            for places in _without(span or _NEVER, before[value] or _NEVER):
+            for places in _subtract_span(span or _NEVER, before[value] or _NEVER):
                 fits = fits and all([self.live[place] <= self._most for place in places])
         return fits
 
@@ -163,7 +163,7 @@ class StepMemory:
                 self.live[place] += size
 
 
-def _without(span: Span, other: Span) -> tuple[range, range]:
+def _subtract_span(span: Span, other: Span) -> tuple[range, range]:
     """Return the positions of a span that are not in another one."""
     (begin, end), (first, stop) = span, other
     return range(begin, min(end, first)), range(max(begin, stop), end)

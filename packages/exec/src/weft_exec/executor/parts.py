@@ -196,7 +196,7 @@ def derive_part(
             continue
         source = (neighbours or {}).get(entry.node.attrs["send_device"])
         if source is None and is_remote:
-            entry.move = partial(_bring_in, device)
+            entry.move = partial(_copy_to_device, device)
         elif source is not None and source.memory_space != device.memory_space:
             entry.move = partial(_receive, device, source)
     return executable
@@ -207,7 +207,7 @@ def _is_signal(receive: Node) -> bool:
     return bool(receive.attrs["tensor_name"].startswith("^"))
 
 
-def _bring_in(target: Device, value: Any, done: Done) -> None:
+def _copy_to_device(target: Device, value: Any, done: Done) -> None:
     done(target.from_host(value))
 
 

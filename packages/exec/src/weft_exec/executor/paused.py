@@ -103,12 +103,12 @@ class PausedStep(Driver):
                 machine.end()
                 self._end()
                 return
-            elif self._may_pause(names, to_the_end):
+            elif self._can_pause(names, to_the_end):
                 return
             else:
                 self._wait()
 
-    def _may_pause(self, names: Collection[str], to_the_end: bool) -> bool:
+    def _can_pause(self, names: Collection[str], to_the_end: bool) -> bool:
         """Return True if the wanted fetches are available or the rest waits for the caller."""
         if self._on_pool:
             return False

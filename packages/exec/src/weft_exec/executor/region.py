@@ -153,7 +153,7 @@ class RegionCall(Compound):
             self._work.append((member, (kernel, gather(arguments), target, ()), arguments))
         for output, result in zip(region.outputs, results, strict=True):
             if slots[output] != result:  # one of several outputs of its node
-                move: Instruction = (_same, gather([slots[output]]), result, ())
+                move: Instruction = (_identity, gather([slots[output]]), result, ())
                 self._work.append((output.node, move, [slots[output]]))
         return True
 
@@ -163,7 +163,7 @@ class RegionCall(Compound):
         With branches, the step clears these slots after the call.
         """
         if self._region.branches.paths:
-            self._members = self._in_branches()
+            self._members = self._build_branches()
             return
         last: dict[int, int] = {}
         for i, (_, (_, _, target, _), arguments) in enumerate(self._work):
@@ -183,7 +183,7 @@ class RegionCall(Compound):
             [self._device.name] * len(self._work),
         )
 
-    def _in_branches(self) -> Segment:
+    def _build_branches(self) -> Segment:
         """Return the members as a segment, with a `Choice` for each branch."""
         region, name = self._region, self._device.name
         work: dict[Node, list[Located]] = {}
@@ -219,7 +219,7 @@ class RegionCall(Compound):
             timed = isinstance(values, ByKernels)
             if not timed and values is not NotImplemented:
                 self._check(values)
-                self._put(slots, values)
+                self._store_results(slots, values)
                 return True
         except Exception as error:  # because a compiler's function may raise anything
             raise_if_ended()
@@ -258,7 +258,7 @@ class RegionCall(Compound):
         if values is NotImplemented or isinstance(values, ByKernels):
             return False
         self._check(values)
-        self._put(slots, values)
+        self._store_results(slots, values)
         return True
 
     def call_checked(self, check: Check, trace: StepTrace | None, *inputs: Any) -> None:
@@ -294,7 +294,7 @@ class RegionCall(Compound):
         by_kernels.took(time.thread_time() - started)
         self._skips = by_kernels.skips
 
-    def _put(self, slots: Slots, values: Any) -> None:
+    def _store_results(self, slots: Slots, values: Any) -> None:
         if len(self._results) == 1:
             slots[self._results[0]] = values
         else:
@@ -318,11 +318,11 @@ class RegionCall(Compound):
         for i, (dtype, dims) in enumerate(expected):
             value = values[i]
             if dtype is not None and getattr(value, "dtype", None) != dtype:
-                raise self._wrong(i, dtype.name, describe(value))
+                raise self._result_error(i, dtype.name, describe(value))
             if dims is not None and value.shape != dims and not _fits(value.shape, dims):
-                raise self._wrong(i, f"shape {list(dims)}", describe(value))
+                raise self._result_error(i, f"shape {list(dims)}", describe(value))
 
-    def _wrong(self, position: int, required: str, actual: str) -> errors.InternalError:
+    def _result_error(self, position: int, required: str, actual: str) -> errors.InternalError:
         output = self._region.outputs[position]
         node = output.node
         return errors.InternalError(
@@ -353,12 +353,12 @@ class RegionCall(Compound):
 
     def _kernel(self, node: Node, placement: Placement) -> Callable[..., Any]:
         if node.role is Role.SWITCH:
-            return _same
+            return _identity
         if node.role is Role.MERGE:
             return partial(_joined, self._region.branches.sides[node][1])
-        return self._made(node, *placement(node))
+        return self._make_member(node, *placement(node))
 
-    def _made(self, node: Node, device: Device, kernel: Any) -> Callable[..., Any]:
+    def _make_member(self, node: Node, device: Device, kernel: Any) -> Callable[..., Any]:
         try:
             function: Callable[..., Any] = kernel.make(node, device)
         except Exception as error:  # because a factory may raise anything; the location is added
@@ -393,7 +393,7 @@ class RegionCall(Compound):
         return result
 
 
-def _same(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value
 
 

@@ -201,7 +201,7 @@ class StepMachine:
         entry, iteration = token
         if entry.kernel is None:
             self._interrupted = False
-        self._tell(iteration, entry.edges, dead, iteration.slots)
+        self._signal_waiting(iteration, entry.edges, dead, iteration.slots)
         self._ended(entry, iteration)
         if self._routed:
             self._route_all()
@@ -280,7 +280,7 @@ class StepMachine:
         else:
             self._routed.append((entry, iteration))
 
-    def _tell(
+    def _signal_waiting(
         self, iteration: Iteration, edges: Edges, dead: bool, values: Mapping[int, Any] | Slots
     ) -> None:
         """Signal an end to the waiting entries of an iteration; Merges read from `values`."""
@@ -350,7 +350,7 @@ class StepMachine:
             if kind == SWITCH:
                 self._switch(entry, iteration, dead)
             elif kind == MERGE or kind in _ALIVE_ONLY:
-                self._tell(iteration, entry.edges, dead, iteration.slots)
+                self._signal_waiting(iteration, entry.edges, dead, iteration.slots)
             elif kind == ENTER:
                 self._enter(entry, iteration, dead)
             elif not dead:
@@ -374,8 +374,8 @@ class StepMachine:
                     return
             branch = 1 if pred else 0
         for side, edges in enumerate(entry.sides):
-            self._tell(iteration, edges, side != branch, slots)
-        self._tell(iteration, entry.edges, dead, slots)
+            self._signal_waiting(iteration, edges, side != branch, slots)
+        self._signal_waiting(iteration, entry.edges, dead, slots)
 
     def _enter(self, entry: Entry, iteration: Iteration, dead: bool) -> None:
         plan = self._entered[entry]
@@ -393,13 +393,13 @@ class StepMachine:
             for current in list(frame.iterations.values()):
                 if not dead:
                     current.slots[entry.slot] = value
-                self._tell(current, entry.edges, dead, values)
+                self._signal_waiting(current, entry.edges, dead, values)
             self._remember(frame, entry, dead)
         else:
             first = frame.iterations[0]
             if not dead:
                 first.slots[entry.slot] = value
-            self._tell(first, entry.edges, dead, values)
+            self._signal_waiting(first, entry.edges, dead, values)
         frame.missing -= 1
         oldest = frame.iterations[frame.oldest]
         if not frame.missing and not oldest.active:
@@ -424,7 +424,7 @@ class StepMachine:
         for entry in frame.begin:
             self._ripe(entry, new)
         for edges, dead, values in frame.constants:
-            self._tell(new, edges, dead, values)
+            self._signal_waiting(new, edges, dead, values)
         return new
 
     def _next(self, entry: Entry, iteration: Iteration) -> None:
@@ -436,14 +436,14 @@ class StepMachine:
                 frame.parked.append((entry, {entry.source: iteration.slots[entry.source]}))
                 return
             target = self._begin(frame, index)
-        self._tell(target, entry.edges, False, iteration.slots)
+        self._signal_waiting(target, entry.edges, False, iteration.slots)
 
     def _exit(self, entry: Entry, iteration: Iteration) -> None:
         parent = iteration.frame.parent
         assert parent is not None and isinstance(entry.slot, int)
         iteration.frame.left.add(entry)
         parent.slots[entry.slot] = iteration.slots[entry.source]
-        self._tell(parent, entry.edges, False, parent.slots)
+        self._signal_waiting(parent, entry.edges, False, parent.slots)
 
     def _settle(self, iteration: Iteration) -> None:
         """Release an ended iteration, then those that end with it."""
@@ -458,13 +458,13 @@ class StepMachine:
                 parked, frame.parked = frame.parked, []
                 new = self._begin(frame, frame.oldest + len(frame.iterations))
                 for entry, values in parked:
-                    self._tell(new, entry.edges, False, values)
+                    self._signal_waiting(new, entry.edges, False, values)
             following = frame.iterations.get(frame.oldest)
             if following is None:
                 del parent.children[frame.plan]
                 for entry in frame.plan.exits:
                     if entry not in frame.left:
-                        self._tell(parent, entry.edges, True, parent.slots)
+                        self._signal_waiting(parent, entry.edges, True, parent.slots)
                 following = parent
             iteration = following
 

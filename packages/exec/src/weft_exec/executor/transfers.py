@@ -97,18 +97,18 @@ class _Transfer:
             self.fail(raised)
 
     def __call__(self, value: Any = None) -> None:
-        self._once()
+        self._run_once()
         if not next(self._ends):
             self._cancellation.deregister(self._token)
             self._done(value)
 
     def fail(self, error: BaseException) -> None:
-        self._once()
+        self._run_once()
         if not next(self._ends):
             self._cancellation.deregister(self._token)
             self._done.fail(error)
 
-    def _once(self) -> None:
+    def _run_once(self) -> None:
         if next(self._used):
             raise errors.InternalError("a device called done twice for one transfer")
 

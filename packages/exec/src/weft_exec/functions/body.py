@@ -10,7 +10,7 @@ from weft_exec.devices.device import Device
 from weft_exec.executor.derivation import Placement
 from weft_exec.executor.derive import derive, derive_first
 from weft_exec.executor.executable import Executable
-from weft_exec.executor.memory_budget import MemoryBudget, left_for_values, unknown_size
+from weft_exec.executor.memory_budget import MemoryBudget, bytes_for_values, unknown_size
 from weft_exec.executor.overlap import Overlap
 from weft_exec.executor.parts import placing_on
 from weft_exec.executor.runner import Runner
@@ -106,7 +106,7 @@ class FunctionBody:
         of_any_rank = [getattr(value, "size", 0) for arg, value in pairs if arg.dims is None]
         costs.assume(max(unknown_size(inputs, values), *of_any_rank, 0))
         used = device.allocator.statistics().bytes_in_use
-        return MemoryBudget(left_for_values(device.memory_limit, used), costs.nbytes)
+        return MemoryBudget(bytes_for_values(device.memory_limit, used), costs.nbytes)
 
     def _executable_of(
         self, step: StepGraph, placement: Placement, budget: MemoryBudget | None, make: Derive

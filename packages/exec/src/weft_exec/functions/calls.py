@@ -68,7 +68,7 @@ class KeptBody(FunctionBody):
             step, place_here, budget, derive
         )  # it is never replaced
         if executable.linear is None:
-            raise _not_in_line(step.live_nodes(), self.device, self.function)
+            raise _control_flow_error(step.live_nodes(), self.device, self.function)
         return executable
 
 
@@ -181,7 +181,7 @@ def _name_call(error: errors.OpError, call: str) -> None:
         error.node = f"{call}{between}{details['last_call']}"
 
 
-def _not_in_line(
+def _control_flow_error(
     nodes: Sequence[Node], device: Device, function: Function
 ) -> errors.UnimplementedError:
     waiting = [

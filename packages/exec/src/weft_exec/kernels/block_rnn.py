@@ -131,7 +131,7 @@ def _arranged(xp: Any, columns: Array, order: str) -> Array:
     return result
 
 
-def _with_bias(bias: Array, amount: float, order: str) -> Array:
+def _add_forget_bias(bias: Array, amount: float, order: str) -> Array:
     """Return the bias with `amount` added to that of the forget gate."""
     width, index = bias.shape[0] // 4, order.index("f")
     result = bias.copy()
@@ -180,7 +180,7 @@ def _lstm(node: Node, device: Device) -> KernelFunction:
         (num_steps, batch, depth), width = x.shape, h.shape[1]
         count = _number_of_steps(node, array[0], num_steps) if layer else 1
         outputs = [new_array(device, (num_steps, batch, width), x.dtype) for _ in range(7)]
-        bias = _with_bias(vectors[3], forget, order)
+        bias = _add_forget_bias(vectors[3], forget, order)
         if layer:
             w, bias = _arranged(xp, w, order), _arranged(xp, bias, order)
         steps = _Steps(xp, w[depth:], vectors[:3] if peephole else (), clip, outputs)
@@ -275,7 +275,7 @@ class _Backward:
         ]
 
 
-def _behind(xp: Any, first: Array, values: Array) -> Array:
+def _previous_states(xp: Any, first: Array, values: Array) -> Array:
     """Return the state before each step."""
     return xp.concatenate([first[None], values])[: len(values)]
 
@@ -316,7 +316,7 @@ def _lstm_grad(node: Node, device: Device) -> KernelFunction:
         cut = _widened([value[:count] for value in array[9:]], narrow)
         *values, hidden, cs_grad, h_grad = cut
         back = _Backward(
-            xp, order, values, _behind(xp, cs, values[1]), vectors[:3] if peephole else ()
+            xp, order, values, _previous_states(xp, cs, values[1]), vectors[:3] if peephole else ()
         )
         back.run(cs_grad, h_grad, w[depth:])
         rows = back.gates.reshape(count * batch, 4 * width)
@@ -325,7 +325,7 @@ def _lstm_grad(node: Node, device: Device) -> KernelFunction:
         x_grad[count:] = 0
         w_grad = new_array(device, w.shape, w.dtype)
         xp.matmul(x[:count].reshape(count * batch, depth).T, rows, out=w_grad[:depth])
-        states = _behind(xp, h, hidden).reshape(count * batch, width)
+        states = _previous_states(xp, h, hidden).reshape(count * batch, width)
         xp.matmul(states.T, rows, out=w_grad[depth:])
         by_vectors = [*back.by_peepholes(), rows.sum(0)]
         return _narrowed([x_grad, back.cs, back.h, w_grad, *by_vectors], node)

@@ -76,7 +76,7 @@ class _Weighted(_Distribution):
         return np.where(inside, self._weights[np.where(inside, classes, 0)], 0.0)
 
 
-def _draws(words: philox.Words, count: int, unique: bool, source: _Distribution) -> Any:
+def _sample_classes(words: philox.Words, count: int, unique: bool, source: _Distribution) -> Any:
     """Return the sampled classes and the number of draws."""
 
     def fresh(number: int) -> Array:
@@ -117,7 +117,7 @@ def _sampler(node: Node, device: Device, source_of: Callable[[Array], Any]) -> K
     def run(true_classes: Any) -> Any:
         _check_columns(node.type, true_classes, columns)
         source = source_of(true_classes)
-        sampled, tries = stream.run(_draws, count, unique, source)
+        sampled, tries = stream.run(_sample_classes, count, unique, source)
         of_true = _expected(source.probability(true_classes), tries, count, unique)
         of_sampled = _expected(source.probability(sampled), tries, count, unique)
         return sampled, of_true, of_sampled

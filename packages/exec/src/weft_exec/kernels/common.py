@@ -120,7 +120,7 @@ def binary(function: Function, scalar: Function | None = None) -> KernelFactory:
             if x.size * y.size <= limit:
                 return function(x, y)
             shape = x.shape if x.shape == y.shape else broadcast_shape(x, y)
-            if x.size <= limit and y.size <= limit and not _over(shape, limit):
+            if x.size <= limit and y.size <= limit and not _exceeds(shape, limit):
                 return function(x, y)
             if y.ndim == 1 and 1 < y.size < SHORT_ROW and x.shape == shape:
                 return over_rows(function, x, y, empty(shape, dtype))
@@ -157,7 +157,7 @@ def over_rows(function: Function, x: Array, row: Array, out: Array) -> Array:
     return out
 
 
-def _over(shape: tuple[int, ...], limit: int) -> bool:
+def _exceeds(shape: tuple[int, ...], limit: int) -> bool:
     count = 1
     for size in shape:
         count *= size

@@ -119,7 +119,7 @@ class Completion:
 
         Raises: InternalError: the kernel completed before.
         """
-        self._once()
+        self._complete_once()
         self._post((self._token, value, None))
 
     def fail(self, error: BaseException) -> None:
@@ -127,9 +127,9 @@ class Completion:
 
         Raises: InternalError: the kernel completed before.
         """
-        self._once()
+        self._complete_once()
         self._post((self._token, None, error))
 
-    def _once(self) -> None:
+    def _complete_once(self) -> None:
         if next(self._used):
             raise errors.InternalError("an asynchronous kernel called done twice")

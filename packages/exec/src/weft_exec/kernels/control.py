@@ -187,7 +187,7 @@ def _for_python(value: Any) -> Any:
 
 def _from_python(value: Any, dtype: DType, position: int) -> Any:
     try:
-        return _as_array(value, dtype, position)
+        return _to_array(value, dtype, position)
     except errors.InvalidArgumentError as error:
         unsupported = _unsupported_content(value)
         if unsupported is None:
@@ -198,7 +198,7 @@ def _from_python(value: Any, dtype: DType, position: int) -> Any:
         ) from error
 
 
-def _as_array(value: Any, dtype: DType, position: int) -> Any:
+def _to_array(value: Any, dtype: DType, position: int) -> Any:
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind not in "SUO":
         if value.dtype != dtype.numpy:
             raise errors.InvalidArgumentError(

@@ -273,7 +273,7 @@ def make_by_input(node: Node, device: Device) -> KernelFunction:
         low = tuple(e - 1 - b for e, b in zip(extents, before, strict=True))
         high = tuple(e - 1 - a for e, a in zip(extents, after, strict=True))
         possible = all(s == 1 for s in conv.strides) and min((*low, *high)) >= 0
-        possible = possible and 0 not in shape and _may_meet_zeros(filters, device)
+        possible = possible and 0 not in shape and _can_skip_padding(filters, device)
         if possible and _rotating_is_cheaper(shape, counts, filters.shape):
             rotated = filters[(slice(None, None, -1),) * len(taps)].swapaxes(-1, -2)
             rotated = contiguous(rotated, conv.wide, device)
@@ -289,7 +289,7 @@ def make_by_input(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-def _may_meet_zeros(filters: Array, device: Device) -> bool:
+def _can_skip_padding(filters: Array, device: Device) -> bool:
     """Return True if products of filters with zero padding are 0.
 
     An infinite weight would produce NaN from a zero that no window contains. On a GPU this is not
@@ -488,7 +488,7 @@ class Depthwise(Convolution):
         return result
 
 
-def _along_rows(weights: Array, width: int, xp: Any) -> Array:
+def _repeat_along_rows(weights: Array, width: int, xp: Any) -> Array:
     """Repeat the weights of a tap with few channels for each position of a row.
 
     NumPy's inner loop then covers a row instead of the channels of one position.
@@ -537,7 +537,7 @@ def depthwise_forward(conv: Depthwise) -> KernelFunction:
             for tap, outs, ins in taps:
                 view = target[outs]
                 part = scratch[: len(view), : view.shape[1], : view.shape[2]]
-                weights = _along_rows(filters[tap], view.shape[2], xp)
+                weights = _repeat_along_rows(filters[tap], view.shape[2], xp)
                 xp.multiply(source[ins][..., None], weights, out=part)
                 xp.add(view, part, out=view)
         return from_channels_last(flat, conv.data_format, conv.dtype, device)
@@ -573,7 +573,7 @@ def _make_depthwise_by_input(node: Node, device: Device) -> KernelFunction:
                 part = scratch[: len(view), : view.shape[1], : view.shape[2]]
                 for m in range(multiplier):
                     shares = source[(*outs, _ALL, m)]
-                    weights = _along_rows(filters[tap][:, m], shares.shape[2], xp)
+                    weights = _repeat_along_rows(filters[tap][:, m], shares.shape[2], xp)
                     xp.multiply(shares, weights, out=part)
                     xp.add(view, part, out=view)
         return from_channels_last(result, conv.data_format, conv.dtype, device)

@@ -60,7 +60,7 @@ def _check_inputs(op: str, x: Any, lengths: Any) -> None:
         )
 
 
-def _until_last(x: Any, lengths: Any) -> Any:
+def _trim_to_longest(x: Any, lengths: Any) -> Any:
     """Return the inputs up to the end of the longest sequence."""
     return x[: int(lengths.max(initial=0))]
 
@@ -100,7 +100,7 @@ def _labels(op: str, indices: Any, values: Any, batch: int, node: Node, classes:
         first[1:] = (values[1:] != values[:-1]) | (rows[1:] != rows[:-1])
         rows, values = rows[first], values[first]
     if op == "CTCLoss":
-        rows, values = _without_nulls(op, rows, values, classes)
+        rows, values = _strip_nulls(op, rows, values, classes)
     elif values.size and not (values.min() > 0 and values.max() < classes):
         raise errors.InvalidArgumentError(
             f"{op} requires labels from 1 to {classes - 1}, as 0 is the blank, got "
@@ -113,7 +113,7 @@ def _labels(op: str, indices: Any, values: Any, batch: int, node: Node, classes:
     return _Labels(table, counts)
 
 
-def _without_nulls(op: str, rows: Array, values: Array, classes: int) -> tuple[Array, Array]:
+def _strip_nulls(op: str, rows: Array, values: Array, classes: int) -> tuple[Array, Array]:
     """Return labels without the end-of-sequence markers, values from the blank on."""
     null = values >= classes - 1
     if not null.any():
@@ -182,7 +182,7 @@ class _Lattice:
             before = alpha[t - 1]
             np.add(before[:, :-2], self.skip, out=ways)
             np.logaddexp(ways, before[:, 1:-1], out=ways)
-            np.logaddexp(ways, self._kept(before[:, 2:]), out=ways)
+            np.logaddexp(ways, self._stay_paths(before[:, 2:]), out=ways)
             np.add(ways, emitted[t], out=alpha[t, :, 2:])
         return alpha[:, :, 2:]
 
@@ -198,12 +198,12 @@ class _Lattice:
             ways = beta[t]
             np.add(following[:, 2:], skip, out=ways)
             np.logaddexp(ways, following[:, 1:-1], out=ways)
-            np.logaddexp(ways, self._kept(following[:, :-2]), out=ways)
+            np.logaddexp(ways, self._stay_paths(following[:, :-2]), out=ways)
             np.copyto(ways, end, where=is_last[t][:, None])
             np.add(ways, emitted[t], out=following[:, :-2])
         return beta
 
-    def _kept(self, before: Array) -> Array:
+    def _stay_paths(self, before: Array) -> Array:
         """Return the paths that stay in their state, from the states at an adjacent time."""
         return before if self.stay is None else np.add(before, self.stay)
 
@@ -229,7 +229,7 @@ def _loss(node: Node, device: Device) -> KernelFunction:
 
     def run(x: Any, indices: Any, values: Any, lengths: Any) -> tuple[Any, Any]:
         _check_inputs(op, x, lengths)
-        shape, x = x.shape, _until_last(x, lengths)
+        shape, x = x.shape, _trim_to_longest(x, lengths)
         times, batch, classes = x.shape
         blank = classes - 1 if op == "CTCLoss" else 0
         labels = _labels(op, indices, values, batch, node, classes)
@@ -275,7 +275,7 @@ def _greedy(node: Node, device: Device) -> KernelFunction:
 
     def run(x: Any, lengths: Any) -> tuple[Any, ...]:
         _check_inputs(op, x, lengths)
-        x = _until_last(x, lengths)
+        x = _trim_to_longest(x, lengths)
         times, _, classes = x.shape
         index = blank + classes if blank < 0 else blank
         if not 0 <= index < classes:
@@ -323,7 +323,7 @@ class _Beams:
         is_possible = total > -np.inf
         child = (self.parent[:, None, :] == self.own[:, :, None]) & is_possible[:, :, None]
         child &= is_possible[:, None, :] & (self.last >= 0)[:, None, :]
-        blank, label = self._stay(log_y, total, child)
+        blank, label = self._extend_unchanged(log_y, total, child)
         grown = self._grow(labels, scores, total, child)
         both = np.concatenate([_log_sum(blank, label), grown.reshape(batch, -1)], 1)
         order = _largest(both, width)
@@ -346,7 +346,7 @@ class _Beams:
         self.origins.append(np.where(running[:, None], slot, np.arange(width)))
         self.appended.append(np.where(running[:, None], added, -1))
 
-    def _stay(self, log_y: Array, total: Array, child: Array) -> tuple[Array, Array]:
+    def _extend_unchanged(self, log_y: Array, total: Array, child: Array) -> tuple[Array, Array]:
         """Return the unchanged prefixes: after a blank, or after a repetition of the last label."""
         repeated = self.last[:, :, None] == self.last[:, None, :]
         previous = np.where(repeated, self.blank[:, :, None], total[:, :, None])
@@ -412,7 +412,7 @@ def _beam_search(node: Node, device: Device) -> KernelFunction:
 
     def run(x: Any, lengths: Any) -> tuple[Any, ...]:
         _check_inputs(op, x, lengths)
-        x = _until_last(x, lengths)
+        x = _trim_to_longest(x, lengths)
         times, batch, _ = x.shape
         beams = _Beams(batch, width)
         log_y = _log_softmax(x)

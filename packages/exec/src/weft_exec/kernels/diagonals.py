@@ -117,7 +117,7 @@ def _filled_array(device: Device, shape: tuple[int, ...], value: Any) -> Any:
     return result
 
 
-def _by_rows(diagonal: Any, shape: tuple[int, ...]) -> Any:
+def _add_row_axis(diagonal: Any, shape: tuple[int, ...]) -> Any:
     """Return diagonals with an axis for their number, even if it is one."""
     return diagonal[..., None, :] if len(shape) == 1 else diagonal
 
@@ -140,7 +140,7 @@ def _matrix_diag_v3(node: Node, device: Device) -> KernelFunction:
                 f"{list(diagonal.shape)}"
             )
         result = _filled_array(device, (*diagonal.shape[: -len(shape)], *sizes), padding)
-        result[(..., *map(device.xp.asarray, inside))] = _by_rows(diagonal, shape)[
+        result[(..., *map(device.xp.asarray, inside))] = _add_row_axis(diagonal, shape)[
             (..., *map(device.xp.asarray, there))
         ]
         return result
@@ -157,7 +157,7 @@ def _matrix_diag_part_v3(node: Node, device: Device) -> KernelFunction:
         rows, columns = x.shape[-2:]
         inside, there, shape = _places(rows, columns, k, align)
         result = _filled_array(device, (*x.shape[:-2], *shape), padding)
-        _by_rows(result, shape)[(..., *map(device.xp.asarray, there))] = x[
+        _add_row_axis(result, shape)[(..., *map(device.xp.asarray, there))] = x[
             (..., *map(device.xp.asarray, inside))
         ]
         return result
@@ -178,7 +178,7 @@ def _matrix_set_diag_v3(node: Node, device: Device) -> KernelFunction:
                 f"{list(diagonal.shape)}"
             )
         result = _filled_array(device, x.shape, x)
-        result[(..., *map(device.xp.asarray, inside))] = _by_rows(diagonal, shape)[
+        result[(..., *map(device.xp.asarray, inside))] = _add_row_axis(diagonal, shape)[
             (..., *map(device.xp.asarray, there))
         ]
         return result

@@ -240,10 +240,10 @@ class _Chain:
         if prod(shape) <= self._few:
             value = _computed(self._in_new, [*inputs, *self._arrays])
         else:
-            value = self._spread(inputs, shape)
+            value = self._broadcast_into(inputs, shape)
         return value if value.shape == shape else np.broadcast_to(value, shape).copy()
 
-    def _spread(self, inputs: tuple[Any, ...], shape: tuple[int, ...]) -> Any:
+    def _broadcast_into(self, inputs: tuple[Any, ...], shape: tuple[int, ...]) -> Any:
         """Compute in place for results of the whole shape, in new arrays for smaller results."""
         values = [*inputs, *self._arrays, *[None] * len(self._types)]
         arrays: dict[int, Array] = {}

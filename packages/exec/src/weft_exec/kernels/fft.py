@@ -21,7 +21,7 @@ BLOCK_BYTES: Final = 1 << 20
 _HOST = ("fft_length", "axes")
 
 
-def _whole(op: str, rank: int) -> None:
+def _register_whole(op: str, rank: int) -> None:
     """Register the kernel of a transform of all elements of the innermost axes."""
 
     @kernel(op, device=ARRAY_DEVICE, heavy=True)
@@ -42,13 +42,13 @@ def _whole(op: str, rank: int) -> None:
                 return as_exact(function(x, axes=axes), dtype, device)
             result = new_array(device, x.shape, dtype)
             inner = x.shape[x.ndim - rank :]
-            _by_blocks(line, x.reshape(-1, *inner), result.reshape(-1, *inner))
+            _apply_by_blocks(line, x.reshape(-1, *inner), result.reshape(-1, *inner))
             return result
 
         return run
 
 
-def _by_blocks(line: Callable[..., Any], x: Any, result: Any) -> None:
+def _apply_by_blocks(line: Callable[..., Any], x: Any, result: Any) -> None:
     """Apply `line` to all axes except the first, block by block so that data stays in the cache."""
     step = max(1, len(x) * BLOCK_BYTES // x.nbytes)
     for index in range(0, len(x), step):
@@ -130,8 +130,8 @@ _FUNCTIONS = {
 }
 
 for _rank, _suffix in ((1, ""), (2, "2D"), (3, "3D")):
-    _whole(f"FFT{_suffix}", _rank)
-    _whole(f"IFFT{_suffix}", _rank)
+    _register_whole(f"FFT{_suffix}", _rank)
+    _register_whole(f"IFFT{_suffix}", _rank)
     _fitted(f"RFFT{_suffix}", _rank)
     _fitted(f"IRFFT{_suffix}", _rank)
 for _op in ("FFTND", "IFFTND", "RFFTND", "IRFFTND"):

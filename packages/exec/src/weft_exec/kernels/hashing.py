@@ -14,11 +14,11 @@ def fingerprint64(text: bytes) -> int:
     """FarmHash's Fingerprint64, an unsigned number of 64 bits."""
     size = len(text)
     if size <= 16:
-        return _up_to_16(text, size)
+        return _hash_up_to_16(text, size)
     if size <= 32:
-        return _up_to_32(text, size)
+        return _hash_up_to_32(text, size)
     if size <= 64:
-        return _up_to_64(text, size)
+        return _hash_up_to_64(text, size)
     return _long(text, size)
 
 
@@ -43,7 +43,7 @@ def _mix(u: int, v: int, mul: int) -> int:
     return (b * mul) & _MASK
 
 
-def _up_to_16(text: bytes, size: int) -> int:
+def _hash_up_to_16(text: bytes, size: int) -> int:
     mul = _K2 + size * 2
     if size >= 8:
         a = (_word(text, 0) + _K2) & _MASK
@@ -62,7 +62,7 @@ def _up_to_16(text: bytes, size: int) -> int:
     return _K2
 
 
-def _up_to_32(text: bytes, size: int) -> int:
+def _hash_up_to_32(text: bytes, size: int) -> int:
     mul = _K2 + size * 2
     a = _word(text, 0) * _K1
     b = _word(text, 8)
@@ -73,7 +73,7 @@ def _up_to_32(text: bytes, size: int) -> int:
     return _mix(u, v, mul)
 
 
-def _up_to_64(text: bytes, size: int) -> int:
+def _hash_up_to_64(text: bytes, size: int) -> int:
     mul = _K2 + size * 2
     a = _word(text, 0) * _K2
     b = _word(text, 8)

@@ -43,7 +43,7 @@ def _type_for(count: int, weights: Array | None, axes: Sequence[int]) -> DType:
     return dtypes.float32 if limit * _LARGEST < _EXACT else dtypes.float64
 
 
-def _less(x: Array, zero: Array, dtype: DType) -> Array:
+def _subtract_zero_point(x: Array, zero: Array, dtype: DType) -> Array:
     """Numbers without their zero point, as floats."""
     result = x.astype(dtype.numpy)
     if zero.ndim or zero:
@@ -68,9 +68,11 @@ def _matmul(node: Node, device: Device) -> KernelFunction:
                 f"{list(a.shape)} and {list(b.shape)}"
             )
         if array is not None:
-            return (matmul(_less(a, a_zero, dtype), array)).astype(np.int32)
+            return (matmul(_subtract_zero_point(a, a_zero, dtype), array)).astype(np.int32)
         wide = _type_for(a.shape[-1], None, ())
-        result = matmul(_less(a, a_zero, wide), _less(b, b_zero, wide))
+        result = matmul(
+            _subtract_zero_point(a, a_zero, wide), _subtract_zero_point(b, b_zero, wide)
+        )
         return result.astype(np.int32)
 
     return run
@@ -98,7 +100,7 @@ def _convolution(
         if wide not in kernel_functions:
             kernel_functions[wide] = make(wide)
         weights = filters.astype(wide.numpy) if array is None else array
-        return kernel_functions[wide](_less(x, zero, wide), weights).astype(np.int32)
+        return kernel_functions[wide](_subtract_zero_point(x, zero, wide), weights).astype(np.int32)
 
     return run
 

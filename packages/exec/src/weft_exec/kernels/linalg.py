@@ -24,7 +24,7 @@ def _square(x: Any) -> None:
         raise errors.InvalidArgumentError(f"requires square matrices, got shape {list(x.shape)}")
 
 
-def _not_invertible() -> errors.InvalidArgumentError:
+def _singular_error() -> errors.InvalidArgumentError:
     return errors.InvalidArgumentError("a matrix is singular, it has no inverse")
 
 
@@ -45,8 +45,8 @@ def _inverse(node: Node, device: Device) -> KernelFunction:
         try:
             result = xp.linalg.inv(adjoint(xp, x) if transposed else x)
         except np.linalg.LinAlgError as cause:
-            raise _not_invertible() from cause
-        return as_exact(_finite(xp, result, _not_invertible), dtype, device)
+            raise _singular_error() from cause
+        return as_exact(_finite(xp, result, _singular_error), dtype, device)
 
     return run
 
@@ -74,7 +74,7 @@ def _log_determinant(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-def _not_definite() -> errors.InvalidArgumentError:
+def _indefinite_error() -> errors.InvalidArgumentError:
     return errors.InvalidArgumentError(
         "the Cholesky decomposition was not successful: a matrix is not self-adjoint positive "
         "definite"
@@ -90,8 +90,8 @@ def _cholesky(node: Node, device: Device) -> KernelFunction:
         try:
             result = xp.linalg.cholesky(x)
         except np.linalg.LinAlgError as cause:
-            raise _not_definite() from cause
-        return as_exact(_finite(xp, result, _not_definite), dtype, device)
+            raise _indefinite_error() from cause
+        return as_exact(_finite(xp, result, _indefinite_error), dtype, device)
 
     return run
 
@@ -122,8 +122,8 @@ def _solved(xp: Any, matrix: Any, rhs: Any) -> Any:
     try:
         result = xp.linalg.solve(matrix, rhs)
     except np.linalg.LinAlgError as cause:
-        raise _not_invertible() from cause
-    return _finite(xp, result, _not_invertible)
+        raise _singular_error() from cause
+    return _finite(xp, result, _singular_error)
 
 
 @kernel("MatrixTriangularSolve", device=ARRAY_DEVICE, heavy=True)
@@ -137,7 +137,7 @@ def _triangular_solve(node: Node, device: Device) -> KernelFunction:
             matrix = xp.tril(matrix) if lower else xp.triu(matrix)
             return _solved(xp, adjoint(xp, matrix) if transposed else matrix, rhs)
         if not np.diagonal(matrix, axis1=-2, axis2=-1).all():
-            raise _not_invertible()
+            raise _singular_error()
         result = new_array(device, rhs.shape, dtype)
         _substitute(adjoint(xp, matrix) if transposed else matrix, rhs, lower != transposed, result)
         return result
@@ -176,7 +176,7 @@ def _solve_ls(node: Node, device: Device) -> KernelFunction:
         try:
             return as_exact(_normal_equations(matrix, rhs, float(regularizer)), dtype, device)
         except np.linalg.LinAlgError as cause:
-            raise _not_invertible() from cause
+            raise _singular_error() from cause
 
     return run
 

@@ -64,7 +64,7 @@ def _evaluated(a: Array, general: Callable[[Array], Array], scalar: Callable[[An
     return result
 
 
-def _by_eigenvectors(
+def _apply_to_eigenvalues(
     a: Array, scalar: Callable[[Any], Any], undo: Callable[[Array], Array]
 ) -> Array:
     """Compute by `np.linalg.eig`; NaN if it cannot be undone or is not real as it should be."""
@@ -121,7 +121,7 @@ def _root(a: Array) -> Array:
     with np.errstate(all="ignore"):
         root, settled = _iterated(a)
         if not settled.all():
-            root[~settled] = _by_eigenvectors(a[~settled], np.sqrt, lambda x: x @ x)
+            root[~settled] = _apply_to_eigenvalues(a[~settled], np.sqrt, lambda x: x @ x)
     return root
 
 
@@ -132,7 +132,7 @@ def _log(a: Array) -> Array:
     with np.errstate(all="ignore"):
         result, good = _log_by_roots(a)
         if not good.all():
-            result[~good] = _by_eigenvectors(a[~good], np.log, _exponential)
+            result[~good] = _apply_to_eigenvalues(a[~good], np.log, _exponential)
     return result
 
 

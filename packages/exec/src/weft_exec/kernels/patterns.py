@@ -40,7 +40,7 @@ class Pattern:
         except re2.error as error:
             reason = error.args[0].decode(errors="replace")
             raise errors.InvalidArgumentError(
-                f"{_shown(text)} is not a regular expression in RE2's syntax: {reason}"
+                f"{_format_text(text)} is not a regular expression in RE2's syntax: {reason}"
             ) from None
         self.text = text
         self.groups: int = result.groups
@@ -58,7 +58,7 @@ class Pattern:
         return bool(self._match(self._whole, item, 0, len(item))[0] != _NOWHERE)
 
 
-def _shown(text: bytes) -> str:
+def _format_text(text: bytes) -> str:
     return repr(text.decode(errors="backslashreplace"))
 
 
@@ -82,7 +82,7 @@ def replacer(pattern: bytes, rewrite: bytes, everywhere: bool) -> Callable[[byte
             if start == stop == last:  # no empty match right after another match
                 if index == len(item):
                     break
-                index = _behind_character(item, index)
+                index = _character_end(item, index)
                 continue
             parts += item[end:start], apply(item, spans)
             index = end = last = stop
@@ -105,9 +105,10 @@ def _rewriter(rewrite: bytes, pattern: Pattern) -> Callable[[bytes, Sequence[Spa
             parts.append(b"\\" + remaining.pop(0))
         else:
             raise errors.InvalidArgumentError(
-                f"the rewrite {_shown(rewrite)} has \\{_shown(mark)[1:-1]}, but may have two "
+                f"the rewrite {_format_text(rewrite)} has \\{_format_text(mark)[1:-1]}, but may "
+                "have two "
                 f"backslashes and \\0 to \\{pattern.groups}, the groups of "
-                f"{_shown(pattern.text)}"
+                f"{_format_text(pattern.text)}"
             )
     if len(parts) == 1:
         return lambda item, spans: first
@@ -120,7 +121,7 @@ def _rewriter(rewrite: bytes, pattern: Pattern) -> Callable[[bytes, Sequence[Spa
     return apply
 
 
-def _behind_character(item: bytes, index: int) -> int:
+def _character_end(item: bytes, index: int) -> int:
     """Return the end of the character at a position; an invalid byte counts as a character."""
     lead = item[index]
     size = 1 if lead < 0xC2 else 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4

@@ -256,7 +256,7 @@ class _Winners:
 
     def scatter(self, grad: Array, target: Array) -> None:
         """Add each window's entry of `grad` to `target` at its maximum."""
-        places, values = self._in_all(target), grad.reshape(-1)
+        places, values = self._flat_positions(target), grad.reshape(-1)
         if self.lost is not None:
             mask = ~self.lost.reshape(-1)
             places, values = places[mask], values[mask]
@@ -265,11 +265,11 @@ class _Winners:
     def gather(self, source: Array, target: Array) -> None:
         """Write the entry of `source` at each window's maximum to `target`."""
         values = target.reshape(-1)
-        np.take(source.reshape(-1), self._in_all(source), out=values, mode="clip")
+        np.take(source.reshape(-1), self._flat_positions(source), out=values, mode="clip")
         if self.lost is not None:
             values[self.lost.reshape(-1)] = 0
 
-    def _in_all(self, images: Array) -> Array:
+    def _flat_positions(self, images: Array) -> Array:
         """Return flat positions in all images."""
         rows = len(self.places)
         if rows == 1:
@@ -481,13 +481,13 @@ def _make_avg_grad(node: Node, device: Device) -> KernelFunction:
         grad = widened(grad)
         part = np.divide(grad, _window_sizes(fit, grad.dtype))
         for axis in reversed(pool.active):
-            part = _spread_axis(fit, part, axis)
+            part = _broadcast_windows(fit, part, axis)
         return contiguous(part, exact, device)
 
     return run
 
 
-def _spread_axis(fit: Fit, grad: Array, axis: int) -> Array:
+def _broadcast_windows(fit: Fit, grad: Array, axis: int) -> Array:
     """Add each window's value to all its positions along one axis."""
     pool, size = fit.pool, fit.shape[axis]
     shape = (*grad.shape[:axis], size, *grad.shape[axis + 1 :])

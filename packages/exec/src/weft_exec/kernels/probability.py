@@ -123,7 +123,7 @@ def _moderate(a: Array, b: Array, x: Array) -> Any:
     return np.where(flip, 1 - part, part)
 
 
-def _both_large(a: Array, b: Array, x: Array) -> Any:
+def _beta_both_large(a: Array, b: Array, x: Array) -> Any:
     total = a + b
     mean = a / total
     half = -(mean * np.log(x / mean) + (1 - mean) * np.log((1 - x) / (1 - mean)))
@@ -143,7 +143,7 @@ def _beta(a: Array, b: Array, x: Array) -> Any:
     result = np.empty_like(x)
     moderate = larger < LARGE
     both = ~moderate & (smaller >= 1e3)
-    for selected, function in ((moderate, _moderate), (both, _both_large)):
+    for selected, function in ((moderate, _moderate), (both, _beta_both_large)):
         if selected.any():
             result[selected] = function(a[selected], b[selected], x[selected])
     one = ~moderate & ~both & (b >= a)

@@ -56,7 +56,7 @@ _BLOCK: Final = 1 << 14
 """Number of elements for which successive passes stay in the cache."""
 
 
-def _in_blocks(
+def _fill_in_blocks(
     xp: Any, fill: Callable[..., Any], arrays: Sequence[Any], ends: Sequence[Any]
 ) -> None:
     """Call `fill(*arrays, *ends)` for blocks of arrays of one shape, the last one contiguous.
@@ -115,7 +115,7 @@ def _fake(device: Device, x: Any, nudged: _Nudged) -> Any:
         y *= scale
 
     result = new_array(device, x.shape, np.dtype(F32))
-    _in_blocks(xp, fill, [x, result], nudged)
+    _fill_in_blocks(xp, fill, [x, result], nudged)
     return result
 
 
@@ -179,7 +179,7 @@ def _fake_vars_gradient(node: Node, device: Device) -> KernelFunction:
                 total[: part.size] += part
             sums.extend(parts[len(sums) :])
 
-        _in_blocks(xp, fill, [grad, x, inside], ends)
+        _fill_in_blocks(xp, fill, [grad, x, inside], ends)
         if per_channel:
             width = x.shape[-1]
             rows = (sums[0].size // max(width, 1), width)
@@ -255,7 +255,7 @@ def _quantize(node: Node, device: Device) -> KernelFunction:
         def fill(x: Any, y: Any, *numbers: Any) -> None:
             y[...] = to_integers(xp, round_all(x, *numbers), dtype)
 
-        _in_blocks(xp, fill, [x, result], numbers)
+        _fill_in_blocks(xp, fill, [x, result], numbers)
         return (result, *(xp.asarray(end, F32).reshape(shape) for end in (low, high)))
 
     return run
@@ -370,7 +370,7 @@ def _round_to(
         y *= inverse
 
     result = new_array(device, x.shape, x.dtype)
-    _in_blocks(xp, fill, [x, result], [scale, inverse, low, high])
+    _fill_in_blocks(xp, fill, [x, result], [scale, inverse, low, high])
     return result
 
 

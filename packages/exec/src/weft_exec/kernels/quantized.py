@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from weft_graph.ir.node import Node
 
 
-def _as_integer(value: float, dtype: DType, low: Any, high: Any) -> float:
+def _to_integer(value: float, dtype: DType, low: Any, high: Any) -> float:
     """Return the integer that represents a number in a range; it may exceed the type's limits."""
     minimum, limit = limits(dtype)
     low, high = np.float64(low), np.float64(high)
@@ -43,7 +43,7 @@ def _as_integer(value: float, dtype: DType, low: Any, high: Any) -> float:
 
 def _centered(x: Any, dtype: DType, low: Any, high: Any) -> Any:
     """Return integers less the one that represents 0."""
-    return x.astype(np.float64) - _as_integer(0.0, dtype, low, high)
+    return x.astype(np.float64) - _to_integer(0.0, dtype, low, high)
 
 
 def _step(dtype: DType, low: Any, high: Any) -> float:
@@ -178,7 +178,7 @@ def _relu(node: Node, device: Device) -> KernelFunction:
         _check_ends(op, low, high)
         top = remaining[0] if len(remaining) > 2 else F32(6)
         bounds = [
-            np.clip(_as_integer(float(v), dtype, low, high), *limits(dtype)) for v in (0, top)
+            np.clip(_to_integer(float(v), dtype, low, high), *limits(dtype)) for v in (0, top)
         ]
         y = np.maximum(x, x.dtype.type(bounds[0]))
         if op != "QuantizedRelu":

@@ -108,7 +108,7 @@ class _Layer:
         space, sign = self.space(self.width), -1 if self.opposite else 1
 
         def rounded(state: Array, weights: Array, out: Array) -> None:
-            _through_8_bits(self.xp, state, sign, space)
+            _round_trip_int8(self.xp, state, sign, space)
             product(space, weights, out=out)
 
         return rounded
@@ -119,7 +119,7 @@ def _is_opposite(names: Sequence[str]) -> bool:
     return names[0] == "sigmoid" and len(names) > 1 and set(names[1:]) == {"tanh"}
 
 
-def _through_8_bits(xp: Any, x: Array, sign: int, out: Array) -> None:
+def _round_trip_int8(xp: Any, x: Array, sign: int, out: Array) -> None:
     """Quantize and dequantize numbers dynamically to 8 bits.
 
     Args:
@@ -382,7 +382,7 @@ class _Order:
         result = self._xp.empty((steps, batch, self._gates, self.count, width), rows.dtype)
         for index, (direction, is_reversed) in enumerate(self._directions):
             part = rows[..., direction * gates : (direction + 1) * gates]
-            part = self._turned(part) if is_reversed else part
+            part = self._reverse_steps(part) if is_reversed else part
             part = part.reshape(steps, batch, self._gates, width)
             self._xp.multiply(part, self._sign, result[:, :, :, index])
         flat = result.reshape(steps, batch, self.count * gates)
@@ -393,10 +393,10 @@ class _Order:
         steps, _, batch, width = whole.shape
         array = array.reshape(steps, batch, self.count, width)
         for index, (direction, is_reversed) in enumerate(self._directions):
-            part = self._turned(array[:, :, index]) if is_reversed else array[:, :, index]
+            part = self._reverse_steps(array[:, :, index]) if is_reversed else array[:, :, index]
             self._xp.multiply(part, self._sign, whole[:, direction])
 
-    def _turned(self, x: Array) -> Array:
+    def _reverse_steps(self, x: Array) -> Array:
         """Reverse each sequence's steps; steps past its end stay in place."""
         xp, lengths = self._xp, self._lengths
         if not lengths.size:

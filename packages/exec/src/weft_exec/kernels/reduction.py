@@ -73,7 +73,7 @@ def _reducer(
         fixed = _axes_of(constant, len(dims))
         if fixed and small and not narrow:
             short = ufunc if _short_rows(dims, fixed) else None
-            return _of_known_axes(fixed, len(dims), keep, dtype, reduce, short)
+            return _reduce_static_axes(fixed, len(dims), keep, dtype, reduce, short)
 
     def run(x: Any, axes: Any) -> Any:
         if plain and not axes.size:
@@ -86,13 +86,13 @@ def _reducer(
         shape = _reduced_shape(x.shape, where, keep)
         into = new_array(device, shape, dtype)
         if ufunc is not None and _short_rows(x.shape, where):
-            return _by_columns(ufunc, x, into)
+            return _reduce_by_columns(ufunc, x, into)
         return reduce(x, where, keep, into) if into.ndim else reduce(x, where, keep, None)
 
     return run
 
 
-def _of_known_axes(
+def _reduce_static_axes(
     axes: Axes,
     rank: int,
     keep: bool,
@@ -106,7 +106,9 @@ def _of_known_axes(
         if x.ndim != rank:
             return reduce(x, _axes_of(given, x.ndim), keep, None)
         if short is not None:
-            return _by_columns(short, x, np.empty(_reduced_shape(x.shape, axes, keep), dtype))
+            return _reduce_by_columns(
+                short, x, np.empty(_reduced_shape(x.shape, axes, keep), dtype)
+            )
         return reduce(x, axes, keep, None)
 
     return run
@@ -120,7 +122,7 @@ def _short_rows(dims: Dims, axes: Axes) -> bool:
     return rows is not None and rows >= MANY and dims[-1] is not None and 1 < dims[-1] <= SHORT
 
 
-def _by_columns(ufunc: np.ufunc, x: Array, into: Array) -> Array:
+def _reduce_by_columns(ufunc: np.ufunc, x: Array, into: Array) -> Array:
     """Fold the last axis into an array with or without that axis."""
     total = into.reshape(x.shape[:-1])
     ufunc(x[..., 0], x[..., 1], out=total)

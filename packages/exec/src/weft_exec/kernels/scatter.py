@@ -24,11 +24,11 @@ def checked_rows(indices: Any, count: int) -> Array:
     """
     flat: Array = indices.reshape(-1)
     if flat.size and (int(flat.min()) < 0 or int(flat.max()) >= count):
-        raise _out_of_range(np.asarray(indices), count)
+        raise _index_error(np.asarray(indices), count)
     return flat
 
 
-def _out_of_range(indices: Array, count: int) -> errors.InvalidArgumentError:
+def _index_error(indices: Array, count: int) -> errors.InvalidArgumentError:
     where = np.argwhere((indices < 0) | (indices >= count))[0]
     place = ",".join(map(str, where.tolist()))
     name = f"indices[{place}]" if place else "indices"
@@ -116,13 +116,13 @@ def combining(combine: np.ufunc) -> Scatter:
 
     def scatter(array: Array, rows: Array, updates: Any) -> None:
         if array.dtype in _WIDENED:
-            _by_rows(array, rows, updates, combine)
+            _combine_by_rows(array, rows, updates, combine)
         elif array.ndim == 1:
             combine.at(array, rows, updates)
         elif updates.shape and prod(array.shape[1:]) <= _SHORT:
-            _in_turn(array, rows, updates, combine)
+            _combine_in_order(array, rows, updates, combine)
         else:
-            _by_rows(array, rows, updates, combine)
+            _combine_by_rows(array, rows, updates, combine)
 
     return scatter
 
@@ -136,7 +136,7 @@ _BLOCK = 1 << 15
 """Number of elements whose positions are stored at a time."""
 
 
-def _in_turn(array: Array, rows: Array, updates: Array, combine: np.ufunc) -> None:
+def _combine_in_order(array: Array, rows: Array, updates: Array, combine: np.ufunc) -> None:
     """Combine element by element, because `ufunc.at` is fast for a single index array."""
     if not array.flags.c_contiguous or not array.size:
         combine.at(array, rows, updates)
@@ -149,7 +149,7 @@ def _in_turn(array: Array, rows: Array, updates: Array, combine: np.ufunc) -> No
         combine.at(flat, part.reshape(-1), updates[start : start + step].reshape(-1))
 
 
-def _by_rows(array: Array, rows: Array, updates: Any, combine: np.ufunc) -> None:
+def _combine_by_rows(array: Array, rows: Array, updates: Any, combine: np.ufunc) -> None:
     if len(rows) < 2:
         array[rows] = combine(array[rows], updates)
         return
@@ -171,7 +171,7 @@ def _by_rows(array: Array, rows: Array, updates: Any, combine: np.ufunc) -> None
     if num_rounds > _TURNS:
         places = np.empty(len(rows), np.intp)
         places[order] = np.cumsum(first) - 1
-        _in_turn(result, places, widened(updates), combine)
+        _combine_in_order(result, places, widened(updates), combine)
     else:
         result = combine(result, updates.take(order[starts], 0))
         for i in range(1, num_rounds):

@@ -48,7 +48,7 @@ def _checked_sets(node: Node, indices: Any, values: Any, shape: Any, *, what: st
     return sparse
 
 
-def _as_sparse(values: Any) -> Sparse:
+def _to_sparse(values: Any) -> Sparse:
     """Return a dense tensor as a sparse one with all elements stored."""
     if values.ndim < 2:
         raise errors.InvalidArgumentError(
@@ -71,12 +71,12 @@ def _set_operation(node: Node, device: Device) -> KernelFunction:
     def run(*inputs: Any) -> Any:
         remaining = inputs[1:] if first == "Dense" else inputs[3:]
         a = (
-            _as_sparse(inputs[0])
+            _to_sparse(inputs[0])
             if first == "Dense"
             else _checked_sets(node, *inputs[:3], what="set1_")
         )
         b = (
-            _as_sparse(remaining[0])
+            _to_sparse(remaining[0])
             if second == "Dense"
             else _checked_sets(node, *remaining, what="set2_")
         )

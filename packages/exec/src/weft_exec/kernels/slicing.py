@@ -84,7 +84,7 @@ def _fixed_key(node: Node, first: int) -> Index | None:
     return key_of(begin, end, strides, masks_of(node.attrs))
 
 
-def _out_of_range(shape: tuple[int, ...], key: Index) -> errors.InvalidArgumentError:
+def _index_error(shape: tuple[int, ...], key: Index) -> errors.InvalidArgumentError:
     """Return the error for an index that NumPy rejected."""
     masks = [0, 0, 0, 0, 0]
     entries = []
@@ -116,7 +116,7 @@ def _strided_slice(node: Node, device: Device) -> KernelFunction:
             try:
                 return x[key]
             except IndexError:
-                raise _out_of_range(x.shape, fixed) from None
+                raise _index_error(x.shape, fixed) from None
 
         return run_static
 
@@ -126,7 +126,7 @@ def _strided_slice(node: Node, device: Device) -> KernelFunction:
             try:
                 return x[int(begin[0])]
             except IndexError:
-                raise _out_of_range(x.shape, (int(begin[0]),)) from None
+                raise _index_error(x.shape, (int(begin[0]),)) from None
 
         return run_single
 
@@ -135,7 +135,7 @@ def _strided_slice(node: Node, device: Device) -> KernelFunction:
         try:
             return x[_keep_array(key) if objects else key]
         except IndexError:
-            raise _out_of_range(x.shape, key) from None
+            raise _index_error(x.shape, key) from None
 
     return run
 
@@ -167,7 +167,7 @@ def _store(target: Any, key: Index, value: Any) -> None:
     try:
         part = target[_keep_array(key)]
     except IndexError:
-        raise _out_of_range(target.shape, key) from None
+        raise _index_error(target.shape, key) from None
     try:
         part[...] = value
     except ValueError:

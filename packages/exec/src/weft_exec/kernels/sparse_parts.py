@@ -116,12 +116,12 @@ class Union(NamedTuple):
 
 def union(a: Array, b: Array) -> Union:
     """Return the union of positions by key; repeated positions are matched in order."""
-    a, b = _told_apart(a, b)
+    a, b = _number_occurrences(a, b)
     _, first, inverse = np.unique(np.concatenate((a, b)), return_index=True, return_inverse=True)
     return Union(first, inverse[: len(a)], inverse[len(a) :])
 
 
-def _told_apart(a: Array, b: Array) -> tuple[Array, Array]:
+def _number_occurrences(a: Array, b: Array) -> tuple[Array, Array]:
     """Return keys that also distinguish the first, second and later occurrences."""
     times = [_times(key) for key in (a, b)]
     if times[0] is None and times[1] is None:
@@ -156,7 +156,7 @@ def lookup(array: Array, table: Array) -> tuple[Array, Array]:
     """
     if not len(table):
         return np.zeros(len(array), np.int64), np.zeros(len(array), np.bool_)
-    array, table = _told_apart(array, table)
+    array, table = _number_occurrences(array, table)
     order = np.argsort(table, kind="stable")
     index = np.minimum(np.searchsorted(table, array, sorter=order), len(table) - 1)
     places = order[index]

@@ -318,7 +318,7 @@ def zeta(x: Array, q: Array) -> Any:
         odd, remaining = np.mod(s, 2) == 1, np.where(below, 1 - a, 1)
         folded = _zeta_sum(s, remaining) - _zeta_sum(s, n + remaining)
         total = _zeta_sum(s, a) + np.where(below, np.where(odd, -folded, folded), 0)
-    return _with_limits(total, infinite, undefined)
+    return _apply_limits(total, infinite, undefined)
 
 
 def _zeta_sum(s: Array, a: Array) -> Any:
@@ -349,7 +349,7 @@ def _zeta_tail(s: Array, a: Array) -> Any:
     return total
 
 
-def _with_limits(total: Array, infinite: Array, undefined: Array) -> Any:
+def _apply_limits(total: Array, infinite: Array, undefined: Array) -> Any:
     total = np.where(infinite, np.inf, total)
     return np.where(undefined, np.nan, total)
 

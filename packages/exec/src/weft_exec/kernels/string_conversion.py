@@ -71,7 +71,7 @@ def _string_to_number(node: Node, device: Device) -> KernelFunction:
 
 
 @kernel("AsString")
-def _as_string(node: Node, device: Device) -> KernelFunction:
+def _to_string(node: Node, device: Device) -> KernelFunction:
     attrs = node.attrs
     dtype = node.inputs[0].dtype
     width: int = attrs["width"]

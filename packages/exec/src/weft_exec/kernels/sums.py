@@ -46,7 +46,7 @@ def summed(x: Any, start: int, stop: int, into: Array | None = None) -> Any:
     if count > LONG and after == 1:
         return _reduced(x, start, stop, into)
     if count > BLOCK and after > 1:
-        parts = _in_parts(x.reshape(before, count, after), ones)
+        parts = _sum_blocks(x.reshape(before, count, after), ones)
         return summed(parts.reshape(*shape[:start], -1, *shape[stop:]), start, start + 1, into)
     ones = ones[:count]
     out = into if into is None else into.reshape(_flat(before, after))
@@ -88,7 +88,7 @@ def _flat(before: int, after: int) -> tuple[int, ...]:
     return before, after
 
 
-def _in_parts(x: Array, array: Array) -> Array:
+def _sum_blocks(x: Array, array: Array) -> Array:
     """Sums of blocks of neighbors on the middle axis, and of those that are left."""
     before, count, after = x.shape
     size = BLOCK if after > NARROW else 4 * BLOCK  # a call takes as long as some narrow rows

@@ -30,11 +30,11 @@ def _array(handle: ResourceHandle) -> TensorArrayState:
 def _array_of(handle: ResourceHandle, dtype: DType) -> TensorArrayState:
     state = handle.resource
     if not isinstance(state, TensorArrayState) or state.dtype is not dtype:
-        raise _wrong(state, dtype)
+        raise _dtype_error(state, dtype)
     return state
 
 
-def _wrong(state: Any, dtype: DType) -> errors.InvalidTypeError:
+def _dtype_error(state: Any, dtype: DType) -> errors.InvalidTypeError:
     return errors.InvalidTypeError(f"requires a TensorArray of {dtype.name}, got {state!r}")
 
 
@@ -113,7 +113,7 @@ def _write(node: Node, device: Device) -> KernelFunction:
     def run(handle: ResourceHandle, index: Any, value: Any, flow: Any) -> Any:
         state = handle.resource
         if not isinstance(state, TensorArrayState) or state.dtype is not dtype:
-            raise _wrong(state, dtype)
+            raise _dtype_error(state, dtype)
         state.write(int(index), value)
         return flow
 
@@ -127,7 +127,7 @@ def _read(node: Node, device: Device) -> KernelFunction:
     def run(handle: ResourceHandle, index: Any, flow: Any) -> Any:
         state = handle.resource
         if not isinstance(state, TensorArrayState) or state.dtype is not dtype:
-            raise _wrong(state, dtype)
+            raise _dtype_error(state, dtype)
         return state.read(int(index))
 
     return run
@@ -151,7 +151,9 @@ def _gather(node: Node, device: Device) -> KernelFunction:
             return result
         values = state.gather(places)
         if not values:
-            return new_array(device, (0, *_known(state, state.dims, "element_shape")), dtype.numpy)
+            return new_array(
+                device, (0, *_require_static(state, state.dims, "element_shape")), dtype.numpy
+            )
         return _stacked(values, dtype.numpy, device)
 
     return run
@@ -165,7 +167,7 @@ def _vector(value: Any, label: str) -> list[int]:
     return value.tolist()  # type: ignore[no-any-return]
 
 
-def _known(state: TensorArrayState, dims: Dims, label: str) -> tuple[int, ...]:
+def _require_static(state: TensorArrayState, dims: Dims, label: str) -> tuple[int, ...]:
     """Return the shape of no elements at all."""
     if not is_fully_defined(dims):
         raise errors.InvalidArgumentError(
@@ -204,7 +206,7 @@ def _concat(node: Node, device: Device) -> KernelFunction:
         values = state.gather(range(state.concat_size))
         if not values:
             dims = merge_dims(remaining, None if state.dims is None else state.dims[1:])
-            shape = _known(state, dims, "element_shape_except0")
+            shape = _require_static(state, dims, "element_shape_except0")
             return new_array(device, (0, *shape), dtype.numpy), np.zeros(0, np.int64)
         lengths = _lengths(values)
         result = new_array(device, (sum(lengths), *values[0].shape[1:]), dtype.numpy)

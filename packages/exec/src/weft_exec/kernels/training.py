@@ -386,21 +386,21 @@ def _dense(arrays: tuple[Array, ...], grad: Array, step: Step, device: Device, n
         )
     ndim = var.ndim and var.size <= BLOCK
     if not ndim and all(array.flags.c_contiguous for array in arrays):
-        _in_blocks([array.reshape(-1) for array in arrays], grad.reshape(-1), step, device)
+        _apply_in_blocks([array.reshape(-1) for array in arrays], grad.reshape(-1), step, device)
     else:
         step(device.xp, _scratch(device, var.shape, var.dtype), *arrays, grad)
 
 
 def _scratch(device: Device, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    allocate = new_array if device.xp is np else _on_device
+    allocate = new_array if device.xp is np else _new_on_device
     return allocate(device, (2, *shape), dtype)
 
 
-def _on_device(device: Device, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+def _new_on_device(device: Device, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     return device.empty(shape, dtype)
 
 
-def _in_blocks(arrays: list[Array], grad: Array, step: Step, device: Device) -> None:
+def _apply_in_blocks(arrays: list[Array], grad: Array, step: Step, device: Device) -> None:
     xp, size = device.xp, grad.size
     block = BLOCK if xp is np else size
     scratch = _scratch(device, (min(block, size),), arrays[0].dtype)
@@ -432,7 +432,7 @@ def _sparse(
         index = indices if positions is None else indices[positions]
         values = grad if positions is None else grad[positions]
         rows = [array[index] for array in arrays]
-        _in_blocks([row.reshape(-1) for row in rows], values.reshape(-1), step, device)
+        _apply_in_blocks([row.reshape(-1) for row in rows], values.reshape(-1), step, device)
         for array, row in zip(arrays, rows, strict=True):
             array[index] = row
 

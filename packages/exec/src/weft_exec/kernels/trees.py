@@ -117,15 +117,15 @@ def _walk(nodes: _Nodes, test: Any, depth: int, x: Array, leaves: Array) -> None
             left = nodes.is_inner.take(index).nonzero()[0]
             if len(left) * 4 > len(index) * 3:
                 continue
-            _put(arrived, array, index)
+            _store_rows(arrived, array, index)
             array = left if array is None else array[left]
             index, row = index[left], row[left]
             if not len(index):
                 return
-    _put(arrived, array, index)
+    _store_rows(arrived, array, index)
 
 
-def _put(arrived: Array, array: Array | None, index: Array) -> None:
+def _store_rows(arrived: Array, array: Array | None, index: Array) -> None:
     if array is None:
         arrived[:] = index
     else:

@@ -18,7 +18,7 @@ _DENSE = 48
 """Up to this size LAPACK solves the dense matrix sooner than rows can be eliminated one by one."""
 
 
-def _not_invertible() -> errors.InvalidArgumentError:
+def _singular_error() -> errors.InvalidArgumentError:
     return errors.InvalidArgumentError("a matrix is singular: it is not invertible")
 
 
@@ -59,7 +59,7 @@ def _dense(diagonals: Array, rhs: Array) -> Any:
     try:
         return np.linalg.solve(matrix, rhs)
     except np.linalg.LinAlgError as cause:
-        raise _not_invertible() from cause
+        raise _singular_error() from cause
 
 
 def _eliminated(diagonals: Array, rhs: Array, pivoting: bool, tiny: Any) -> Array:
@@ -79,7 +79,7 @@ def _eliminated(diagonals: Array, rhs: Array, pivoting: bool, tiny: Any) -> Arra
         zero = main[i] == 0
         if zero.any():
             if not tiny:
-                raise _not_invertible()
+                raise _singular_error()
             main[i] = np.where(zero, tiny, main[i])
         if i + 1 < n:
             factor = below[i + 1] / main[i]

@@ -69,7 +69,7 @@ class _Decoder:
             strict = self._strict(item)
         except UnicodeDecodeError:
             strict = "".join([text for text, _, _ in self._mended(item)])
-        return self._without_controls(strict) if self._controls else strict
+        return self._strip_controls(strict) if self._controls else strict
 
     def pieces(self, item: bytes) -> list[Piece]:
         """Return a string as pieces of text with their byte ranges."""
@@ -135,7 +135,7 @@ class _Decoder:
             return codes[~control], ~control
         return np.where(control, ord(self._replacement), codes).astype(codes.dtype), None
 
-    def _without_controls(self, text: str) -> str:
+    def _strip_controls(self, text: str) -> str:
         return _text_of(self.mended_codes(_codes_of(text))[0])
 
 

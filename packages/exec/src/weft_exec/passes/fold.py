@@ -55,7 +55,7 @@ def fold_constants(step: StepGraph, device: Device) -> int:
             continue
         controls = [control for source in node.inputs for control in source.node.controls]
         free = _CONSTANT if node in routed else _CONSTANT_OR_FED
-        measured = _by_shape(node) is not None
+        measured = _fold_by_shape(node) is not None
         sources = [_measured(node)] if measured else node.inputs
         controls += [source.node for source in sources if source.node.role not in free]
         step.graph.become_constant(node, const, value, reason="fold")
@@ -88,7 +88,7 @@ def _foldable(node: Node, effects: set[Node], shapes: CertainShapes, device: Dev
         return False
     if node.device and not DeviceSpec.from_string(node.device).matches(device.spec):
         return False
-    if _by_shape(node) is not None:
+    if _fold_by_shape(node) is not None:
         source = _measured(node).node
         return node.inputs[0].node not in effects and shapes.hold_for(source)
     if not node.inputs and not node.traits.host_code:
@@ -100,7 +100,7 @@ def _foldable(node: Node, effects: set[Node], shapes: CertainShapes, device: Dev
     return count is None or count * max(1, output.dtype.size) <= LARGEST_FOLDED
 
 
-def _by_shape(node: Node) -> np.ndarray | None:
+def _fold_by_shape(node: Node) -> np.ndarray | None:
     """Return the value of a node that depends only on the static shape of one value.
 
     The node returns the shape, or selects known sizes from a partly known shape.
@@ -124,7 +124,7 @@ def _measured(node: Node) -> Output:
 
 
 def _evaluate(node: Node, device: Device) -> np.ndarray | None:
-    matches = _by_shape(node)
+    matches = _fold_by_shape(node)
     if matches is not None:
         return matches
     kernel = find_kernel(node, device.type)

@@ -69,11 +69,11 @@ def prepare(
         fold_constants(step, host)
         eliminate_common_subexpressions(step)
         watch("optimized", step)
-    _say_what_is_compiled(step, host.config)
+    _set_compile_options(step, host.config)
     return step
 
 
-def _say_what_is_compiled(step: StepGraph, config: SessionConfig) -> None:
+def _set_compile_options(step: StepGraph, config: SessionConfig) -> None:
     """Set the session's compilation options on the nodes, for wherever they are derived."""
     attributes: dict[str, Any] = {} if config.jit is None else {COMPILED: config.jit}
     if config.jit_check:

@@ -26,13 +26,13 @@ class Group:
       holds: whether a member owns state whose reference or handle other nodes receive.
     """
 
-    __slots__ = ("_able", "holds", "members", "stateful")
+    __slots__ = ("_able_devices", "holds", "members", "stateful")
 
     def __init__(self, node: Node) -> None:
         self.members = {node.name: node}
-        self._able: dict[int, int] = {}
+        self._able_devices: dict[int, int] = {}
         self.stateful = node.op_def.stateful
-        self.holds = _holds(node)
+        self.holds = _owns_state(node)
 
     @property
     def requests(self) -> dict[str, str]:
@@ -46,7 +46,7 @@ class Group:
         return {
             node.device: name
             for name, node in self.members.items()
-            if node.device and (not self.holds or _holds(node))
+            if node.device and (not self.holds or _owns_state(node))
         }
 
     def runs_on(self, kind: int, device: DeviceDescription) -> bool:
@@ -55,12 +55,12 @@ class Group:
         Args:
           kind: a number shared by devices with the same kernels.
         """
-        cached = self._able.get(kind, 0)
+        cached = self._able_devices.get(kind, 0)
         for node in islice(self.members.values(), cached, None):
             if not _runs_on(device, node):
                 break
             cached += 1
-        self._able[kind] = cached
+        self._able_devices[kind] = cached
         return cached == len(self.members)
 
 
@@ -151,15 +151,15 @@ class Groups:
           UnimplementedError: no device of the session has a kernel for the node.
           InvalidArgumentError: the requests of the group cannot be met.
         """
-        able = self._able(node)
+        able = self._able_devices(node)
         if not able:
             raise self._no_kernel(node)
         result = able
         for request in group.requests:
             matching = self._matches(request)
             result = [i for i in result if i in matching]
-        if self._far and _has_state(node, group) and not _asks_for_a_task(group):
-            home = self._home(group)
+        if self._far and _has_state(node, group) and not _requests_task(group):
+            home = self._home_task(group)
             result = [i for i in result if self._devices[i].task == home]
         if len(group.members) > 1:
             kinds = {self._kinds[i] for i in result}
@@ -168,7 +168,7 @@ class Groups:
         if result:
             return tuple(result)
         if self._soft:
-            able = self._near(able, group)
+            able = self._devices_near(able, group)
             if node.name not in self._moved:
                 self._moved.add(node.name)
                 _log.warning(
@@ -186,21 +186,21 @@ class Groups:
         Raises: InvalidArgumentError: the node requests a device that does not exist.
         """
         if not self._soft and not self._matches(node.device):
-            raise self._impossible(node, Group(node), self._able(node))
+            raise self._impossible(node, Group(node), self._able_devices(node))
 
     def without_task(self, nodes: Iterable[Node]) -> list[Node]:
         """Return the nodes that create or look up state without a requested task."""
         return [
             node
             for node in nodes
-            if node.traits.state is State.CREATES and not _asks_for_a_task(self.group(node))
+            if node.traits.state is State.CREATES and not _requests_task(self.group(node))
         ]
 
     def settle(self, device_parts: Mapping[str, DeviceParts | errors.OpError]) -> None:
         """Set the tasks of the state of some nodes by node name, or errors for unknown ones."""
         self._homes.update(device_parts)
 
-    def _home(self, group: Group) -> DeviceParts:
+    def _home_task(self, group: Group) -> DeviceParts:
         """Return the task of state without a requested task."""
         for name in group.members:
             result = self._homes.get(name)
@@ -210,13 +210,13 @@ class Groups:
                 return result
         return self._devices[0].task
 
-    def _near(self, able: list[int], group: Group) -> list[int]:
+    def _devices_near(self, able: list[int], group: Group) -> list[int]:
         """Return the devices in the requested tasks of a group, or all if there are none."""
         tasks = [DeviceSpec(*DeviceSpec.from_string(r).parts[:3]) for r in group.requests]
         near = [i for i in able if all(task.matches(self._devices[i].spec) for task in tasks)]
         return near or able
 
-    def _able(self, node: Node) -> list[int]:
+    def _able_devices(self, node: Node) -> list[int]:
         if len(self._kinds) == 1:
             return [0] if _runs_on(self._devices[0], node) else []
         kinds = {k for k in set(self._kinds) if _runs_on(self._devices[k], node)}
@@ -306,7 +306,7 @@ def _is_handle(output: Output) -> bool:
     return output.dtype.is_ref or output.dtype is dtypes.resource
 
 
-def _holds(node: Node) -> bool:
+def _owns_state(node: Node) -> bool:
     """Return True if a node makes a reference or handle for others and takes none itself."""
     return any(map(_is_handle, node.outputs)) and not any(map(_is_handle, node.inputs))
 
@@ -316,7 +316,7 @@ def _has_state(node: Node, group: Group) -> bool:
     return group.holds or (group.stateful and not any(map(_is_handle, node.inputs)))
 
 
-def _asks_for_a_task(group: Group) -> bool:
+def _requests_task(group: Group) -> bool:
     """Return True if a request of a group names a job or task."""
     parts = [DeviceSpec.from_string(request).parts for request in group.requests]
     return any(job is not None or task is not None for job, _, task, *_ in parts)

@@ -61,7 +61,7 @@ def delays(
     for crossing in expected:
         key = (crossing.value, crossing.target)
         use = uses.get(key)
-        if use is None or not _may_be_late(crossing.value, flow, places):
+        if use is None or not _can_be_late(crossing.value, flow, places):
             continue
         latest = use - _SLACK * (crossing.arrival - crossing.start)
         here = ends.get(crossing.target, [])
@@ -104,7 +104,7 @@ def in_turn(
             if key in seen or places.get(source.node) == device:
                 continue
             seen.add(key)
-            if len(before) == _AHEAD and _may_be_late(source, flow, places):
+            if len(before) == _AHEAD and _can_be_late(source, flow, places):
                 followers = waiting.behind(before[0])
                 if all([waiting.may_follow(user, followers) for user in source.consumers()]):
                     result[key] = before[0]
@@ -118,7 +118,7 @@ def _has_end(node: Node) -> bool:
     return not node.traits.routes and node.role is not Role.CONSTANT
 
 
-def _may_be_late(value: Output, flow: Flow, places: Mapping[Node, str]) -> bool:
+def _can_be_late(value: Output, flow: Flow, places: Mapping[Node, str]) -> bool:
     """Return True if a value from outside loops is used only by placed nodes of the step."""
     if flow.frame[value.node] is not flow.root:
         return False

@@ -181,7 +181,7 @@ class Simulation:
         if unit.device == _UNDECIDED:
             self._start[node] = self._ready[node] = self._needed(node)
             return
-        self._go(node, unit.device)
+        self._simulate_run(node, unit.device)
 
     def _unit(self, node: Node) -> _Unit | None:
         """Return the unit of a node; None for nodes that stay with their input."""
@@ -276,7 +276,7 @@ class Simulation:
 
     # ------------------------------------------------------------------ times
 
-    def _go(self, node: Node, device: int) -> None:
+    def _simulate_run(self, node: Node, device: int) -> None:
         """Simulate the execution of a node."""
         self._decide_inputs(node, device)
         start = max(self._free[device], self._needed(node, device, arrive=True))

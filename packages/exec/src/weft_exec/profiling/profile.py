@@ -102,9 +102,9 @@ def profile(
     options = _checked(options, cmd)
     graph = graph or get_default_graph()
     leaves = _measured(graph, run_meta, options)
-    root = _by_op(leaves) if cmd == "op" else _by_scope(leaves, flat=cmd == "graph")
+    root = _group_by_op(leaves) if cmd == "op" else _group_by_scope(leaves, flat=cmd == "graph")
     _total(root)
-    text = _text(_shown(root, options), options, cmd)
+    text = _text(_visible_entries(root, options), options, cmd)
     _write(text, options["output"], run_meta)
     return root
 
@@ -176,7 +176,7 @@ def _float_ops(node: Node) -> int:
     )
 
 
-def _by_op(leaves: Iterable[_Leaf]) -> ProfileNode:
+def _group_by_op(leaves: Iterable[_Leaf]) -> ProfileNode:
     kinds: dict[str, ProfileNode] = {}
     for leaf in leaves:
         kinds.setdefault(leaf.op, ProfileNode(leaf.op)).add(leaf)
@@ -185,7 +185,7 @@ def _by_op(leaves: Iterable[_Leaf]) -> ProfileNode:
     return root
 
 
-def _by_scope(leaves: Iterable[_Leaf], flat: bool) -> ProfileNode:
+def _group_by_scope(leaves: Iterable[_Leaf], flat: bool) -> ProfileNode:
     root = ProfileNode("_TFProfRoot")
     nodes_by_scope = {"": root}
 
@@ -212,7 +212,9 @@ def _total(root: ProfileNode) -> None:
             node.add(child, own=False)
 
 
-def _shown(root: ProfileNode, options: Mapping[str, Any]) -> list[tuple[int, ProfileNode]]:
+def _visible_entries(
+    root: ProfileNode, options: Mapping[str, Any]
+) -> list[tuple[int, ProfileNode]]:
     """Return the shown entries with their depths, and sort the children in display order."""
     minimum = {
         f"total_{_COLUMNS[key]}": options.get(f"min_{key}", 0)

@@ -86,11 +86,11 @@ def levels_of(stack: Stack, depth: int, dtype: DType) -> Levels | None:
       dtype: element type of the values.
     Returns: None if there are no values, or if they have several shapes.
     """
-    is_whole = _whole(stack, depth)
+    is_whole = _unchanged_rows(stack, depth)
     return is_whole if is_whole is not None else _gathered(stack, depth, dtype)
 
 
-def _whole(stack: Stack, depth: int) -> Levels | None:
+def _unchanged_rows(stack: Stack, depth: int) -> Levels | None:
     """Return the contents if they are the unchanged rows of a compiled loop."""
     if stack or len(stack.below) != 1:
         return None

@@ -226,7 +226,7 @@ _exhaust: Final = deque[Any](maxlen=0).extend
 """Consumes an iterator in one instruction, so that Ctrl-C comes before or after it."""
 
 
-def _as_before(array: Any, old: Any) -> Any:
+def _in_old_form(array: Any, old: Any) -> Any:
     """Return a new value of a variable in the form of `old`: a NumPy scalar or an array."""
     return array[()] if isinstance(old, np.generic) else array
 
@@ -390,7 +390,7 @@ class VariableState(Resource):
                 values.append(state._take())
             targets = [state._writable(old) for state, old in zip(states, values, strict=True)]
             fn(*targets, *args)
-            values[:] = map(_as_before, targets, values)
+            values[:] = map(_in_old_form, targets, values)
         finally:
             _exhaust(ending)
 
@@ -404,7 +404,7 @@ class VariableState(Resource):
         Returns: True if the values were stored.
         """
         states = [state for state, _, _ in changes]
-        values = [_as_before(new, old) for _, old, new in changes]
+        values = [_in_old_form(new, old) for _, old, new in changes]
         locks = VariableState._locks_of(states)
         held_flags: list[bool] = []
         storing = map(setattr, states, repeat("_value"), values)

@@ -283,7 +283,7 @@ class TensorArrayState:
         """
         places = self.places
         if not 0 <= index < len(places):
-            raise self._out_of_range(index)
+            raise self._index_error(index)
         value = places[index]
         if value is None or type(value) is tuple:
             return self._missing(index, value)
@@ -421,7 +421,7 @@ class TensorArrayState:
             "read"
         )
 
-    def _out_of_range(self, index: int) -> errors.InvalidArgumentError:
+    def _index_error(self, index: int) -> errors.InvalidArgumentError:
         self._check_open()
         return errors.InvalidArgumentError(
             f"index {index} to read is not in [0, {len(self.places)}), the range of the "

@@ -174,10 +174,10 @@ class StepReport:
         lines += [f"{reason}: {count}" for reason, count in self.changes.most_common()]
         micros, crossings = self.placement.seconds * 1e6, len(self.placement.transfers)
         lines.append(f"simulated: {micros:.1f} µs, {crossings} transfers")
-        lines += self._of_compiler(limit, remarks)
+        lines += self._compiler_lines(limit, remarks)
         return "\n".join([*lines, "", self.placement.table(limit)])
 
-    def _of_compiler(self, limit: int | None, remarks: bool) -> list[str]:
+    def _compiler_lines(self, limit: int | None, remarks: bool) -> list[str]:
         """Return lines about regions and about the nodes that are not compiled."""
         if not self.compiled and not self.left:
             return []

@@ -100,7 +100,7 @@ def _scalar_converter(output: Output) -> Converter:
                 ) from cause
         array = _general(output, value)
         if array.ndim:
-            raise _wrong_shape(output, array.shape)
+            raise _shape_error(output, array.shape)
         return array[()]
 
     return convert
@@ -120,10 +120,10 @@ def _array_converter(output: Output) -> Converter:
         if shape == static or dims is None:
             return value
         if len(shape) != len(dims):
-            raise _wrong_shape(output, shape)
+            raise _shape_error(output, shape)
         for dim, actual in zip(dims, shape, strict=True):
             if dim is not None and dim != actual:
-                raise _wrong_shape(output, shape)
+                raise _shape_error(output, shape)
         return value
 
     return convert
@@ -154,7 +154,7 @@ def _general(output: Output, value: Any) -> np.ndarray:
         ) from error
 
 
-def _wrong_shape(output: Output, shape: tuple[int, ...]) -> errors.InvalidArgumentError:
+def _shape_error(output: Output, shape: tuple[int, ...]) -> errors.InvalidArgumentError:
     return errors.InvalidArgumentError(
         f"{output.name} requires shape {format_dims(output.dims)}, "
         f"but is fed a value of shape {format_dims(shape)}",

@@ -248,7 +248,7 @@ def _is_known(graph: Graph, key: SparseTensor, shape: Any) -> bool:
     if not np.array_equal(constant, shape):
         raise errors.InvalidArgumentError(
             f"{key!r} has the shape {constant.tolist()}, but is fed a value of shape {shape!r}: "
-            f"{_who_used(key.dense_shape)}"
+            f"{_describe_users(key.dense_shape)}"
         )
     return True
 
@@ -260,13 +260,14 @@ def unfeedable(output: Output) -> errors.InvalidArgumentError:
         reason = "branches and loops of the graph are built around it"
     else:
         reason = (
-            f"the graph was built upon its value {shown(constant.tolist())}. {_who_used(output)}; "
+            f"the graph was built upon its value {shown(constant.tolist())}. "
+            f"{_describe_users(output)}; "
             "what is to be fed is made as a placeholder, from the start"
         )
     return errors.InvalidArgumentError(f"{output!r} may not be fed: {reason}")
 
 
-def _who_used(output: Output) -> str:
+def _describe_users(output: Output) -> str:
     """Return the nodes whose static shapes may depend on the value of an output, with lines."""
     users = [node for node in output.consumers() if not node.name.startswith("_")]
     if not users:

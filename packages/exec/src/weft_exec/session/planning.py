@@ -12,7 +12,7 @@ from weft_exec.devices.device import Device
 from weft_exec.executor.compilers import offer_of
 from weft_exec.executor.derive import derive, derive_first
 from weft_exec.executor.executable import Executable
-from weft_exec.executor.memory_budget import MemoryBudget, left_for_values
+from weft_exec.executor.memory_budget import MemoryBudget, bytes_for_values
 from weft_exec.executor.overlap import Overlap
 from weft_exec.executor.parts import derive_parts, placing_on
 from weft_exec.executor.priority import by_priority
@@ -243,7 +243,7 @@ class PartPlanner:
         """Return the bytes for step values on devices with a limit, less variables and gaps."""
         kept_bytes = self._placer.kept_bytes()
         limits = {d.name: d.memory_limit for d in self._known.values() if d.memory_limit}
-        return {name: left_for_values(limit, kept_bytes[name]) for name, limit in limits.items()}
+        return {name: bytes_for_values(limit, kept_bytes[name]) for name, limit in limits.items()}
 
     def _part_budgets(self) -> dict[str, MemoryBudget]:
         """Return the memory budgets of compiled partitions by device."""

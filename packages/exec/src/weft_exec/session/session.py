@@ -57,7 +57,7 @@ def _seconds_until(deadline: float | None) -> float:
     return min(max(deadline - time.monotonic(), 0.0), threading.TIMEOUT_MAX)
 
 
-def _kept_tensors(session: weakref.ref[BaseSession]) -> KeptTensors:
+def _session_tensors(session: weakref.ref[BaseSession]) -> KeptTensors:
     """Return the session's kept values; its own signatures hold only a weak reference to it."""
     running = session()
     assert running is not None  # a session that fetched a value is alive
@@ -87,7 +87,7 @@ class BaseSession:
         config = self._settings
         self._watched = bool(config.timeout_ms or config.measure_every or self._backend.limited)
         self._plain = not self._watched
-        self._kept = partial(_kept_tensors, weakref.ref(self))
+        self._kept = partial(_session_tensors, weakref.ref(self))
         self._cache: dict[Any, Signature] = {}
         self._extended = 0
         self._epoch = self._resources.epoch
