@@ -316,7 +316,7 @@ class _RegionCopy(BodyCopy):
             if contexts[record.name] is not home and contexts[record.name].is_inside(home)
         ]
         names = {record.name: self._name(record.name) for record in records}
-        name = "" if self._around is None else self._around.name
+        name = "" if self._to_enclosing is None else self._to_enclosing.name
         places = _Places(self._region.graph.nodes, self.nodes, self.outputs)
         renamed = [
             replace(

@@ -61,7 +61,7 @@ def convert_variables_to_constants(
     """
     part = extract_sub_graph(input_graph_def, output_node_names)
     if any(_role(node) is Role.CALL for node in part.node):
-        part = _without_calls(part, output_node_names)
+        part = _inline_calls(part, output_node_names)
     frozen = _to_freeze(part, variable_names_whitelist, variable_names_blacklist)
     results = sess.run([_reader(sess.graph, node) for node in frozen.values()])
     values = dict(zip(frozen, results, strict=True))
@@ -110,7 +110,7 @@ def _carriers(graph_def: proto.GraphDef, frozen: Mapping[str, proto.NodeDef]) ->
     return variable_of
 
 
-def _without_calls(graph_def: proto.GraphDef, names: Sequence[str]) -> proto.GraphDef:
+def _inline_calls(graph_def: proto.GraphDef, names: Sequence[str]) -> proto.GraphDef:
     """Return the graph with calls inlined, except those of recursive functions."""
     with Graph().as_default() as graph:
         import_graph_def(graph_def, name="")
@@ -214,10 +214,10 @@ def specialize_graph(
     step = prune([*inputs, *values], outputs, [])
     inline_calls(step, has_kernel=has_kernel)
     specialize(step, values)
-    return _with_placeholders(step, inputs)
+    return _copy_with_placeholders(step, inputs)
 
 
-def _with_placeholders(
+def _copy_with_placeholders(
     step: StepGraph, inputs: Sequence[Output]
 ) -> tuple[list[Output], list[Output]]:
     """Copy a step to a graph with placeholders for its feeds."""

@@ -56,7 +56,7 @@ def _function(op_def: OpDef) -> Callable[..., Any]:
     inputs = [renamed.get(arg.name, arg.name) for arg in op_def.inputs]
 
     def call(*, name: str | None = None, **arguments: Any) -> Any:
-        values = [_taken(op_def.name, arguments, argument) for argument in inputs]
+        values = [_require_argument(op_def.name, arguments, argument) for argument in inputs]
         for argument in arguments.keys() & later.keys():
             _check_later(op_def.name, argument, arguments.pop(argument))
         for argument in arguments.keys() - attrs.keys():
@@ -79,7 +79,7 @@ def _function(op_def: OpDef) -> Callable[..., Any]:
     return call
 
 
-def _taken(op: str, arguments: dict[str, Any], argument: str) -> Any:
+def _require_argument(op: str, arguments: dict[str, Any], argument: str) -> Any:
     if argument not in arguments:
         raise errors.InvalidTypeError(f"{op} requires the argument {argument!r}, by name")
     return arguments.pop(argument)

@@ -208,7 +208,7 @@ class _Builder:
             function,
             arguments,
             stand=self._stand,
-            keeps=lambda _, other: not (state.gives_state(other) or effects.reach(other)),
+            keeps=lambda _, other: not (state.returns_state(other) or effects.reach(other)),
         )
         for node in function.graph.nodes:
             counterpart = copies.nodes.get(node)
@@ -328,7 +328,7 @@ class _Builder:
             if node.role is Role.CALL and node.attrs["f"].name == gradient.name:
                 continue
             if state.has_effect(node) or (
-                state.gives_state(node)
+                state.returns_state(node)
                 and not (state.is_repeatable(node) and changed.isdisjoint(state.resources(node)))
             ):
                 raise errors.UnimplementedError(

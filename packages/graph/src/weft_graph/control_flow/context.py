@@ -149,7 +149,7 @@ class ControlFlowContext(Context):
         elif self.forward is None:
             captured = self._read_again(output)
         if captured is None:
-            captured = self._bring_in(self._around(output))
+            captured = self._import_value(self._to_enclosing(output))
         self._captured[output] = captured
         return captured
 
@@ -158,9 +158,9 @@ class ControlFlowContext(Context):
         home = home_of(node)
         if home is self or (home is not None and home.is_inside(self)):
             return node
-        return self._bring_in_control(node)
+        return self._import_control(node)
 
-    def _around(self, output: Output) -> Output:
+    def _to_enclosing(self, output: Output) -> Output:
         """Return the counterpart of `output` in the enclosing context."""
         if self.outer is not None:
             return self.outer.capture(output)
@@ -190,10 +190,10 @@ class ControlFlowContext(Context):
         home = home_of(node)
         return home is not None and home.is_inside(self) and not is_constant_enter(node)
 
-    def _bring_in(self, value: Output) -> Output:
+    def _import_value(self, value: Output) -> Output:
         raise NotImplementedError
 
-    def _bring_in_control(self, node: Node) -> Node:
+    def _import_control(self, node: Node) -> Node:
         raise NotImplementedError
 
 
@@ -255,7 +255,7 @@ class CondContext(ControlFlowContext):
                 return self.capture(data)
         return super().capture(output)
 
-    def _bring_in(self, value: Output) -> Output:
+    def _import_value(self, value: Output) -> Output:
         captured = self._captured.get(value)
         if captured is not None:
             return captured
@@ -280,7 +280,7 @@ class CondContext(ControlFlowContext):
                     line=value.node.line or None,
                 )
 
-    def _bring_in_control(self, node: Node) -> Node:
+    def _import_control(self, node: Node) -> Node:
         if self.outer is not None:
             return self.outer.capture_control(node)
         check_visible(node, None)
@@ -391,18 +391,18 @@ class WhileContext(ControlFlowContext):
             return None
         with self.outside(self.graph.scopes.name_prefix), self.graph.control_dependencies(late):
             before = shared_value.read()
-        return self._bring_in(before)
+        return self._import_value(before)
 
     def _is_free(self, inputs: Sequence[Output]) -> bool:
         return all([is_constant_enter(source.node) for source in inputs])
 
-    def _bring_in(self, value: Output) -> Output:
+    def _import_value(self, value: Output) -> Output:
         entered = self._captured.get(value)
         if entered is None:
             entered = self._captured[value] = self.enter(value, constant=True)
         return entered
 
-    def _bring_in_control(self, node: Node) -> Node:
+    def _import_control(self, node: Node) -> Node:
         entered = self._controls.get(node)
         if entered is None:
             with self.outside(self.graph.scopes.name_prefix):

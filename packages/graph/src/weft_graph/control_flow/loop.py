@@ -90,7 +90,7 @@ def while_loop(
             lambda values: cond(*_arguments(rebuild(values))),
             lambda values: step.next_values(rebuild(values)),
         )
-        packed = _as_kind(rebuild(results), step.kind)
+        packed = _to_kind(rebuild(results), step.kind)
     return packed if return_same_structure or len(results) > 1 else unpacked(packed)
 
 
@@ -158,7 +158,7 @@ class _Body:
         if not nest.is_nested(result):
             result = [result]
         self.kind = type(result)
-        result = _as_kind(result, type(self._structure))
+        result = _to_kind(result, type(self._structure))
         try:
             nest.assert_same_structure(self._structure, result)
         except (ValueError, TypeError) as cause:
@@ -175,7 +175,7 @@ class _Body:
         return values
 
 
-def _as_kind(values: Any, kind: type) -> Any:
+def _to_kind(values: Any, kind: type) -> Any:
     """Lists and plain tuples stand for each other at the top."""
     if kind in (list, tuple) and type(values) in (list, tuple):
         return kind(values)

@@ -126,7 +126,7 @@ def restore(graph: Graph, records: Sequence[ContextRecord], node_at: Callable[[i
     existing = contexts_in(graph)
     for record in records:
         if record.name in restored:
-            raise _wrong(record, "comes twice")
+            raise _record_error(record, "comes twice")
         outer = _named(record.outer, restored, existing, record)
         context = existing.get(record.name)
         restored[record.name] = context or _empty(graph, record, outer, restored, node_at)
@@ -159,7 +159,7 @@ def _named(
         return None
     context = restored.get(name) or existing.get(name)
     if context is None:
-        raise _wrong(record, f"refers to {name!r}, which does not come before it")
+        raise _record_error(record, f"refers to {name!r}, which does not come before it")
     return context
 
 
@@ -186,19 +186,19 @@ def _empty(
     is_upper = record.kind == UPPER
     if partner is None:
         if is_upper:
-            raise _wrong(record, "comes before the branch that is taken when False")
+            raise _record_error(record, "comes before the branch that is taken when False")
         conditional = Conditional(_output(record, record.pred, node_at))
     elif isinstance(partner, CondContext) and len(partner.conditional.branches) == 1 and is_upper:
         conditional = partner.conditional
     else:
-        raise _wrong(record, f"is no partner of {record.partner!r}")
+        raise _record_error(record, f"is no partner of {record.partner!r}")
     return CondContext(graph, record.name, outer, conditional, is_upper, register=False)
 
 
 def _output(record: ContextRecord, port: Port, node_at: Callable[[int], Node]) -> Output:
     node = node_at(port[0])
     if not 0 <= port[1] < len(node.outputs):
-        raise _wrong(record, f"refers to output {port[1]} of {node.name!r}")
+        raise _record_error(record, f"refers to output {port[1]} of {node.name!r}")
     return node.outputs[port[1]]
 
 
@@ -210,7 +210,7 @@ def _filling(
     variables = [node_at(variable) for variable in record.variables]
     if isinstance(context, CondContext):
         if any(not node.outputs for node in variables):
-            raise _wrong(record, "has results without a value")
+            raise _record_error(record, "has results without a value")
 
         def fill_branch() -> None:
             context.pivot = pivot
@@ -254,7 +254,7 @@ def _loop_variable(record: ContextRecord, merge: Node) -> tuple[Node, Node, Node
             and following.node.role is Role.NEXT_ITERATION
         ):
             return switches[0], exits[0], following.node
-    raise _wrong(record, f"has {merge.name!r} as a variable, which is not one of a loop")
+    raise _record_error(record, f"has {merge.name!r} as a variable, which is not one of a loop")
 
 
 def _capture(context: ControlFlowContext, node: Node) -> None:
@@ -265,5 +265,5 @@ def _capture(context: ControlFlowContext, node: Node) -> None:
         context._captured[node.inputs[0]] = node.outputs[context.taken]
 
 
-def _wrong(record: ContextRecord, problem: str) -> errors.InvalidArgumentError:
+def _record_error(record: ContextRecord, problem: str) -> errors.InvalidArgumentError:
     return errors.InvalidArgumentError(f"the control-flow context {record.name!r} {problem}")

@@ -275,7 +275,7 @@ class TensorArray:
         """
         with name_scope(name, "TensorArrayWrite", [self._handle, index, value]):
             element = self._element(value)
-            self._learn(element.dims)
+            self._refine_shape(element.dims)
             with self._placed(element):
                 flow = ops.tensor_array_write_v3(self._handle, index, element, self._flow, name)
         return rebuild(self, flow)
@@ -301,7 +301,7 @@ class TensorArray:
         """
         with name_scope(name, "TensorArrayScatter", [self._handle, value, indices]):
             rows = self._element(value)
-            self._learn(rows.dims[1:] if rows.dims else None)
+            self._refine_shape(rows.dims[1:] if rows.dims else None)
             with self._placed(rows):
                 flow = ops.tensor_array_scatter_v3(self._handle, indices, rows, self._flow, name)
         return rebuild(self, flow)
@@ -317,7 +317,7 @@ class TensorArray:
         with name_scope(name, "TensorArraySplit", [self._handle, value, lengths]):
             joined = self._element(value)
             sizes = cast(lengths, dtypes.int64)
-            self._learn_pieces(joined.dims, sizes)
+            self._refine_piece_shape(joined.dims, sizes)
             with self._placed(joined):
                 flow = ops.tensor_array_split_v3(self._handle, joined, sizes, self._flow, name)
         return rebuild(self, flow)
@@ -332,7 +332,7 @@ class TensorArray:
             )
         return element
 
-    def _learn(self, dims: Dims) -> None:
+    def _refine_shape(self, dims: Dims) -> None:
         """Check a value's shape, and add it to what is known where shapes are inferred."""
         common = self._shared
         if not compatible_dims(common.dims, dims):
@@ -344,12 +344,12 @@ class TensorArray:
         if common.infer_shape:
             common.dims = merge_dims(common.dims, dims)
 
-    def _learn_pieces(self, dims: Dims, lengths: Output) -> None:
+    def _refine_piece_shape(self, dims: Dims, lengths: Output) -> None:
         if not dims:
             return
         piece_sizes = ops.piece_sizes(dims, lengths)
         for size in [None] if piece_sizes is None else dict.fromkeys(piece_sizes):
-            self._learn((size, *dims[1:]))
+            self._refine_shape((size, *dims[1:]))
 
     def _placed(self, value: Output | None = None) -> AbstractContextManager[Any]:
         """Place nodes with the array; writes, if asked for, with the first value written."""

@@ -90,7 +90,7 @@ class Beta(Distribution):
         )
         return first / (first + second)
 
-    def _inside(self, x: Output) -> Output:
+    def _check_interior(self, x: Output) -> Output:
         if not self.validate_args:
             return x
         below = checks.assert_less(x, out("OnesLike", [x]))
@@ -100,11 +100,11 @@ class Beta(Distribution):
         return lgamma(self._one) + lgamma(self._zero) - lgamma(self._total)
 
     def _log_prob(self, x: Output) -> Output:
-        x = self._inside(x)
+        x = self._check_interior(x)
         return xlogy(self._one - 1.0, x) + xlog1py(self._zero - 1.0, -x) - self._log_norm()
 
     def _cdf(self, x: Output) -> Output:
-        return betainc(self._one, self._zero, self._inside(x))
+        return betainc(self._one, self._zero, self._check_interior(x))
 
     def _entropy(self) -> Output:
         a, b, total = self._one, self._zero, self._total

@@ -87,7 +87,7 @@ class Categorical(Distribution):
         cast_draws = out("Cast", [permutation.transpose(draws, [1, 0])], {"DstT": self.dtype})
         return out("Reshape", [cast_draws, self._full_shape(n)])
 
-    def _spread(self, value: Output) -> tuple[Output, Output]:
+    def _broadcast(self, value: Output) -> tuple[Output, Output]:
         """Class numbers as int64, and logits of as many rows: both broadcast."""
         numbers: Output = cast(value, dtypes.int64)
         lead = out("BroadcastArgs", [out("Shape", [numbers]), self.batch_shape_tensor()])
@@ -95,7 +95,7 @@ class Categorical(Distribution):
         return out("BroadcastTo", [numbers, lead]), out("BroadcastTo", [self._logits, logits_shape])
 
     def _log_prob(self, value: Output) -> Output:
-        numbers, logits = self._spread(value)
+        numbers, logits = self._broadcast(value)
         flat = log_softmax(out("Reshape", [logits, out("Pack", [[-1, self.event_size]])]))
         rows = out("Range", [0, out("Shape", [flat])[0], 1])
         places = [out("Cast", [rows], {"DstT": dtypes.int64}), out("Reshape", [numbers, [-1]])]
@@ -103,7 +103,7 @@ class Categorical(Distribution):
         return out("Reshape", [selected, out("Shape", [numbers])])
 
     def _cdf(self, value: Output) -> Output:
-        numbers, logits = self._spread(value)
+        numbers, logits = self._broadcast(value)
         classes = out("Cast", [out("Range", [0, self.event_size, 1])], {"DstT": dtypes.int64})
         is_included = out("LessEqual", [classes, out("ExpandDims", [numbers, -1])])
         return reduce_sum(softmax(logits) * out("Cast", [is_included], {"DstT": logits.dtype}), -1)

@@ -318,31 +318,31 @@ class Distribution:
 
     def log_prob(self, value: Any, name: str = "log_prob") -> Output:
         """The logarithm of the density, or of the probability, at `value`."""
-        return self._of_value("log_prob", value, name)
+        return self._call_on_value("log_prob", value, name)
 
     def prob(self, value: Any, name: str = "prob") -> Output:
         """The density, or the probability, at `value`."""
-        return self._of_value("prob", value, name)
+        return self._call_on_value("prob", value, name)
 
     def cdf(self, value: Any, name: str = "cdf") -> Output:
         """The probability of draws up to `value`, and of it itself."""
-        return self._of_value("cdf", value, name)
+        return self._call_on_value("cdf", value, name)
 
     def log_cdf(self, value: Any, name: str = "log_cdf") -> Output:
         """The logarithm of `cdf`."""
-        return self._of_value("log_cdf", value, name)
+        return self._call_on_value("log_cdf", value, name)
 
     def survival_function(self, value: Any, name: str = "survival_function") -> Output:
         """The probability of draws beyond `value`."""
-        return self._of_value("survival_function", value, name)
+        return self._call_on_value("survival_function", value, name)
 
     def log_survival_function(self, value: Any, name: str = "log_survival_function") -> Output:
         """The logarithm of `survival_function`."""
-        return self._of_value("log_survival_function", value, name)
+        return self._call_on_value("log_survival_function", value, name)
 
     def quantile(self, value: Any, name: str = "quantile") -> Output:
         """Return the value at which `cdf` reaches the probability `value`."""
-        return self._of_value("quantile", value, name)
+        return self._call_on_value("quantile", value, name)
 
     def entropy(self, name: str = "entropy") -> Output:
         """The entropy in nats."""
@@ -400,7 +400,7 @@ class Distribution:
             return lambda value: _OTHER_WAYS[method][1](log_cdf(value))
         raise errors.UnimplementedError(f"{method} is not defined for {type(self).__name__}")
 
-    def _of_value(self, method: str, value: Any, name: str) -> Output:
+    def _call_on_value(self, method: str, value: Any, name: str) -> Output:
         with self._scope(name):
             preferred = self._dtype if method != "quantile" or self._dtype.is_floating else None
             return convert_to_tensor(
@@ -419,10 +419,12 @@ class Distribution:
             nan = np.array(np.nan, value.dtype.base_dtype.numpy)
             return out("SelectV2", [valid, value, nan])
         message = f"the {statistic} of {type(self).__name__} is not defined for these parameters"
-        return checked(value, [control.Assert(out("All", [valid, _every(valid)]), [message])])
+        return checked(
+            value, [control.Assert(out("All", [valid, _all_elements(valid)]), [message])]
+        )
 
 
-def _every(value: Output) -> Output:
+def _all_elements(value: Output) -> Output:
     return out("Range", [0, out("Rank", [value]), 1])
 
 

@@ -88,13 +88,13 @@ class Normal(Distribution):
         return -0.5 * square(self._z(x)) - (0.5 * math.log(2 * math.pi) + log(self._scale))
 
     def _cdf(self, x: Output) -> Output:
-        return _below(self._z(x))
+        return _standard_cdf(self._z(x))
 
     def _log_cdf(self, x: Output) -> Output:
         return log_below(self._z(x))
 
     def _survival_function(self, x: Output) -> Output:
-        return _below(-self._z(x))
+        return _standard_cdf(-self._z(x))
 
     def _log_survival_function(self, x: Output) -> Output:
         return log_below(-self._z(x))
@@ -114,7 +114,7 @@ class Normal(Distribution):
     _mode = _mean
 
 
-def _below(z: Output) -> Output:
+def _standard_cdf(z: Output) -> Output:
     """The standard normal distribution."""
     return 0.5 * erfc(z * -math.sqrt(0.5))
 
@@ -125,8 +125,10 @@ def log_below(z: Output) -> Output:
     limit, terms = (-20.0, 12) if double else (-8.0, 8)
     far = out("Less", [z, limit])
     high = out("Greater", [z, 1.0])
-    upper = log1p(-_below(out("SelectV2", [high, -z, out("ZerosLike", [z])])))
-    near = log(_below(out("SelectV2", [out("LogicalOr", [far, high]), out("ZerosLike", [z]), z])))
+    upper = log1p(-_standard_cdf(out("SelectV2", [high, -z, out("ZerosLike", [z])])))
+    near = log(
+        _standard_cdf(out("SelectV2", [out("LogicalOr", [far, high]), out("ZerosLike", [z]), z]))
+    )
     tail = out("SelectV2", [far, z, np.array(limit, z.dtype.base_dtype.numpy)])
     series, inverse = 0.0 * tail, 1.0 / square(tail)
     for k in range(terms, 0, -1):  # 1 - 1/z^2 (1 - 3/z^2 (1 - ...))

@@ -131,14 +131,14 @@ class FunctionGraph(Graph):
         return self.add_input(value.dtype.base_dtype, value.dims, name)
 
     def _argument(self, op: str, attrs: dict[str, Any], name: str, dims: Dims) -> Output:
-        with self._at_the_top():
+        with self._outside_scopes():
             output = builder.create(op, (), attrs, name).outputs[0]
         output.dims = dims
         self.inputs.append(output)
         return output
 
     @contextmanager
-    def _at_the_top(self) -> Iterator[None]:
+    def _outside_scopes(self) -> Iterator[None]:
         """Let nodes made inside the block be free of all scopes."""
         before, self.scopes = self.scopes, _BodyScopes(self, self.outer)
         try:
@@ -147,7 +147,7 @@ class FunctionGraph(Graph):
         finally:
             self.scopes = before
 
-    def learn_handles(self) -> None:
+    def infer_handles(self) -> None:
         """Find out which arguments are handles of variables, and of which element type."""
         unknown = {
             value: None
@@ -205,7 +205,7 @@ class FunctionGraph(Graph):
     def _snapshot(self, output: Output, variable: Output) -> Output:
         """A read, here, of the reference variable that a value of the graph around is read from."""
         reference = self.capture(variable)
-        with self._at_the_top(), self.name_scope(reference.node.name + "/"):
+        with self._outside_scopes(), self.name_scope(reference.node.name + "/"):
             snapshot = builder.out("Identity", [reference], None, "read")
         self._snapshots[snapshot] = output
         return snapshot
@@ -251,16 +251,16 @@ class FunctionGraph(Graph):
         if len(inputs) != len(op_def.inputs):
             return inputs
         return [
-            self._inside(op_def, arg, value)
+            self._import_argument(op_def, arg, value)
             for arg, value in zip(op_def.inputs, inputs, strict=True)
         ]
 
-    def _inside(self, op_def: OpDef, arg: ArgDef, value: Any) -> Any:
+    def _import_argument(self, op_def: OpDef, arg: ArgDef, value: Any) -> Any:
         if arg.is_list and isinstance(value, list | tuple):
-            return [self._one_inside(op_def, arg, item) for item in value]
-        return self._one_inside(op_def, arg, value)
+            return [self._import_one(op_def, arg, item) for item in value]
+        return self._import_one(op_def, arg, value)
 
-    def _one_inside(self, op_def: OpDef, arg: ArgDef, value: Any) -> Any:
+    def _import_one(self, op_def: OpDef, arg: ArgDef, value: Any) -> Any:
         output = builder.output_of(value, arg.is_ref)
         if output is None:
             return value

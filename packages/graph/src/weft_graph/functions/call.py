@@ -135,7 +135,7 @@ def _captured(function: FunctionDefinition, graph: Graph, inputs: Sequence[Outpu
     if function.captured is not None:
         captured = list(function.captured)
         ordered = any(scope.nodes for scope in graph.scopes.controls)
-        captured = [_by_now(value, inputs, ordered) for value in captured]
+        captured = [_current_value(value, inputs, ordered) for value in captured]
         return [graph.capture(value) for value in captured] if thread_stacks.tracing() else captured
     for node in reversed(graph.nodes):
         if node.role is Role.CALL and node.attrs["f"].name == function.name:
@@ -146,7 +146,7 @@ def _captured(function: FunctionDefinition, graph: Graph, inputs: Sequence[Outpu
     )
 
 
-def _by_now(value: Output, inputs: Sequence[Output], ordered: bool) -> Output:
+def _current_value(value: Output, inputs: Sequence[Output], ordered: bool) -> Output:
     """A captured value; that of a variable as it is when the call's inputs are there.
 
     Args:

@@ -64,12 +64,12 @@ class BodyCopy:
         self._prefix = prefix
         self._stand = stand
         self._keeps = keeps
-        self._around = current_context(graph)
-        self._inside = ControlFlowContext(graph, "", self._around, register=False)
-        if self._around is not None:
-            arguments = [self._around.capture(value) for value in arguments]
+        self._to_enclosing = current_context(graph)
+        self._inside = ControlFlowContext(graph, "", self._to_enclosing, register=False)
+        if self._to_enclosing is not None:
+            arguments = [self._to_enclosing.capture(value) for value in arguments]
         if function.graph.has_contexts:
-            arguments = _told_apart(arguments)
+            arguments = _copy_repeated(arguments)
         self.outputs: dict[Output, Output] = dict(zip(function.inputs, arguments, strict=True))
         self.nodes: dict[Node, Node] = {}
         self._names: dict[str, str] = {}
@@ -229,7 +229,7 @@ class BodyCopy:
                 node.context = None
         records = records_of(source, members)
         names = {record.name: self._name(record.name) for record in records}
-        name = "" if self._around is None else self._around.name
+        name = "" if self._to_enclosing is None else self._to_enclosing.name
         renamed = [
             replace(
                 record,
@@ -240,14 +240,14 @@ class BodyCopy:
             )
             for record in records
         ]
-        restore(self._graph, renamed, lambda place: self._twin_at(source.nodes[place]))
+        restore(self._graph, renamed, lambda place: self._copy_at(source.nodes[place]))
 
-    def _twin_at(self, node: Node) -> Node:
+    def _copy_at(self, node: Node) -> Node:
         counterpart = self.nodes.get(node)
         return self.outputs[node.outputs[0]].node if counterpart is None else counterpart
 
 
-def _told_apart(values: Sequence[Output]) -> list[Output]:
+def _copy_repeated(values: Sequence[Output]) -> list[Output]:
     """The values, with copies of those that come twice: a branch knows its uses by the value."""
     distinct: dict[Output, None] = {}
     for value in values:

@@ -145,7 +145,7 @@ class PythonFunction:
             def method(*args: Any, **kwargs: Any) -> Any:
                 return plain(reference(), *args, **kwargs)
 
-            method.__signature__ = _without_first(self._parameters)  # type: ignore[attr-defined]
+            method.__signature__ = _drop_first_parameter(self._parameters)  # type: ignore[attr-defined]
             bound = PythonFunction(method, self._name, self._signature, self._relax, self._attrs)
             self._bound[instance] = bound
         return bound
@@ -157,7 +157,7 @@ class PythonFunction:
         structure, leaves, names = self._arguments(args, kwargs)
         graph = _graph_of(leaves)
         with graph.as_default():
-            leaves = [_as_argument(leaf) for leaf in leaves]
+            leaves = [_to_argument(leaf) for leaf in leaves]
             trace = self._trace_for(graph, structure, leaves, names)
             values = [part for leaf in leaves if _is_tensor(leaf) for part in _parts(leaf)]
             node, results = add_call(trace.function, values)
@@ -171,7 +171,7 @@ class PythonFunction:
         structure, leaves, names = self._arguments(args, kwargs)
         graph = _graph_of(leaves)
         with graph.as_default():
-            leaves = [leaf if _is_spec(leaf) else _as_argument(leaf) for leaf in leaves]
+            leaves = [leaf if _is_spec(leaf) else _to_argument(leaf) for leaf in leaves]
             trace = self._trace_for(graph, structure, leaves, names)
             graph.functions.add(trace.function)
             return trace.function
@@ -356,7 +356,7 @@ class _SignatureTensor:
 _COMPOSITES = (CompositeTensor, TensorArray)
 
 
-def _as_argument(leaf: Any) -> Any:
+def _to_argument(leaf: Any) -> Any:
     """A leaf with values that are like tensors as tensors."""
     if isinstance(leaf, _Fitted):
         return _SignatureTensor(leaf.tensor(), leaf.spec)
@@ -464,5 +464,5 @@ def name_of(python_function: Callable[..., Any]) -> str:
     return re.sub(r"[^A-Za-z0-9_]", "_", name).strip("_") or "lambda"
 
 
-def _without_first(signature: inspect.Signature) -> inspect.Signature:
+def _drop_first_parameter(signature: inspect.Signature) -> inspect.Signature:
     return signature.replace(parameters=list(signature.parameters.values())[1:])

@@ -177,14 +177,14 @@ class FunctionDefinition:
     @cached_property
     def reads_only(self) -> bool:
         """True if the function reads state at most, and changes none."""
-        return all(function._changes_nothing for function in (self, *self.callees()))
+        return all(function._is_read_only for function in (self, *self.callees()))
 
     @cached_property
-    def _changes_nothing(self) -> bool:
+    def _is_read_only(self) -> bool:
         """True if its own nodes read state at most; calls may still read what changes."""
         return all(
             not state.has_effect(node)
-            and (not state.gives_state(node) or state.only_reads(node) or node.role is Role.CALL)
+            and (not state.returns_state(node) or state.only_reads(node) or node.role is Role.CALL)
             for node in self.nodes
         )
 

@@ -55,7 +55,7 @@ def order_effects(graph: Graph) -> None:
             last[key] = node
         controls.pop(node, None)
         if controls:
-            ends.let_wait(node, list(controls))
+            ends.add_waits(node, list(controls))
         if changed:
             ends.serialize(node)
 
@@ -83,7 +83,7 @@ class _Ends:
         self._known: dict[tuple[Node, ControlFlowContext], Node] = {}
         self._serial: set[Node] = set()
 
-    def let_wait(self, node: Node, predecessors: Sequence[Node]) -> None:
+    def add_waits(self, node: Node, predecessors: Sequence[Node]) -> None:
         """Make a node wait for others, wherever they are."""
         context = home_of(node)
         controls = []
@@ -102,11 +102,11 @@ class _Ends:
             assert context is not None
             end = self._known.get((node, context))
             if end is None:
-                end = self._known[node, context] = self._left(node, context)
+                end = self._known[node, context] = self._node_outside(node, context)
             node, context = end, context.outer
         return node
 
-    def _left(self, node: Node, context: ControlFlowContext) -> Node:
+    def _node_outside(self, node: Node, context: ControlFlowContext) -> Node:
         """Return a node outside a context that is over when a node directly in it is."""
         if isinstance(context, WhileContext):
             self._serialize(node, context)
@@ -130,7 +130,7 @@ class _Ends:
         self._serial.add(node)
         self._wait(_beginning(node), [loop.merges[0]])
         self._wait(loop.next_values[0], [node])
-        if _in_test(node, loop):
+        if _is_in_condition(node, loop):
             self._wait(loop.exits[0], [node])
 
     def _wait(self, node: Node, predecessors: Sequence[Node]) -> None:
@@ -155,7 +155,7 @@ def _common(
     return a
 
 
-def _in_test(node: Node, loop: WhileContext) -> bool:
+def _is_in_condition(node: Node, loop: WhileContext) -> bool:
     """Return True if a node of a loop may run before the loop condition is known."""
     switches = set(loop.switches)
     visited: set[Node] = set()

@@ -23,7 +23,7 @@ from weft_tensor.dtypes import DType
 def values_from_state(nodes: Iterable[Node]) -> Iterator[Output]:
     """The values among outputs of `nodes` that a second run could give otherwise."""
     for node in nodes:
-        if state.gives_state(node):
+        if state.returns_state(node):
             yield from state.saved_outputs(node)
 
 
@@ -47,14 +47,14 @@ def _merged(branch: CondContext, value: Output) -> Output:
     sides: list[Output] = []
     for side in branch.conditional.branches:
         with side.open():
-            mine = value if side is branch else constant_of(_anything(value.dtype))
+            mine = value if side is branch else constant_of(_any_value(value.dtype))
             sides.append(identity.identity(mine))
             side.results = (*side.results, sides[-1])
     with branch.outside():
         return primitives.merge(sides, name="saved").output
 
 
-def _anything(dtype: DType) -> Any:
+def _any_value(dtype: DType) -> Any:
     return to_array(b"" if dtype is dtypes.string else 0, dtype)
 
 

@@ -39,7 +39,7 @@ def is_handle(output: Output) -> bool:
     return output.dtype.is_ref or output.dtype in _HANDLES
 
 
-def gives_handle(node: Node) -> bool:
+def returns_handle(node: Node) -> bool:
     """Return True if a node returns the handle of a resource that it creates or finds by name."""
     return node.traits.state is State.CREATES
 
@@ -83,7 +83,7 @@ class Effects:
             while stack and not reaches:
                 current = stack.pop()
                 reaches = self._known.get(current) or has_effect(current)
-                before = [s.node for s in current.inputs if not gives_state(s.node)]
+                before = [s.node for s in current.inputs if not returns_state(s.node)]
                 for other in (*before, *current.controls):
                     if other not in visited:
                         visited.add(other)
@@ -92,7 +92,7 @@ class Effects:
         return reaches
 
 
-def gives_state(node: Node) -> bool:
+def returns_state(node: Node) -> bool:
     """Return True if a second run of a node could return other values than the first."""
     if not any(not is_handle(output) for output in node.outputs):
         return False

@@ -83,7 +83,7 @@ def trace(
             order_effects(graph)
         effects = list(dict.fromkeys([*ends_of_effects(graph), *nodes]))
         graph.take_values()
-        graph.learn_handles()
+        graph.infer_handles()
     outputs = [graph.instead.get(output, output) for output in outputs]
     inputs = [*graph.inputs[:num_declared], *graph.captures.values()]
     function = Function(

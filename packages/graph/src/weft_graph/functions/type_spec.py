@@ -55,7 +55,7 @@ class TypeSpec:
         """The fields of the spec: shapes, types, specs and structures of specs."""
         raise NotImplementedError
 
-    def _with(self, fields: tuple[Any, ...]) -> Self:
+    def _replace_fields(self, fields: tuple[Any, ...]) -> Self:
         """A spec of this class that says something else."""
         return type(self)(*fields)
 
@@ -71,7 +71,7 @@ class TypeSpec:
                 other = type_spec_from_value(other)
             except (errors.InvalidTypeError, errors.InvalidArgumentError):
                 return False
-        return type(other) is type(self) and _all(_fits, self._details(), other._details())
+        return type(other) is type(self) and _all_pairs(_fits, self._details(), other._details())
 
     def most_specific_compatible_type(self, other: TypeSpec) -> Self:
         """The spec that says the most of what both this one and another allow.
@@ -81,11 +81,11 @@ class TypeSpec:
         Raises: InvalidArgumentError: they have nothing in common.
         """
         mine = self._details()
-        if type(other) is not type(self) or not _all(_joins, mine, other._details()):
+        if type(other) is not type(self) or not _all_pairs(_joins, mine, other._details()):
             raise errors.InvalidArgumentError(
                 f"No TypeSpec is compatible with both {self!r} and {other!r}"
             )
-        return self._with(
+        return self._replace_fields(
             tuple([_joined(a, b) for a, b in zip(mine, other._details(), strict=True)])
         )
 
@@ -93,24 +93,24 @@ class TypeSpec:
         if type(other) is not type(self):
             return NotImplemented
         assert isinstance(other, TypeSpec)
-        return _all(lambda a, b: bool(a == b), self._details(), other._details())
+        return _all_pairs(lambda a, b: bool(a == b), self._details(), other._details())
 
     def __hash__(self) -> int:
         return hash((type(self), *[hash(part) for part in nest.flatten(self._details())]))
 
     def __repr__(self) -> str:
         field_texts = [
-            format_dims(as_dims(part)) if isinstance(part, TensorShape) else _shown(part)
+            format_dims(as_dims(part)) if isinstance(part, TensorShape) else _format_part(part)
             for part in self._details()
         ]
         return f"{type(self).__name__}({', '.join(field_texts)})"
 
 
-def _shown(part: Any) -> str:
+def _format_part(part: Any) -> str:
     return part.name if isinstance(part, DType) else repr(part)
 
 
-def _all(test: Callable[[Any, Any], bool], mine: Any, its: Any) -> bool:
+def _all_pairs(test: Callable[[Any, Any], bool], mine: Any, its: Any) -> bool:
     """Return True if two structures have the same form and all pairs of leaves pass a test."""
     try:
         nest.assert_same_structure(mine, its)
@@ -130,7 +130,7 @@ def _fits(a: Any, b: Any) -> bool:
 
 def _joins(a: Any, b: Any) -> bool:
     if isinstance(a, TypeSpec):
-        return type(a) is type(b) and _all(_joins, a._details(), b._details())
+        return type(a) is type(b) and _all_pairs(_joins, a._details(), b._details())
     return isinstance(a, TensorShape) or bool(a == b)
 
 
@@ -199,7 +199,7 @@ class TensorSpec(TypeSpec):
     def _details(self) -> tuple[Any, ...]:
         return self.shape, self._dtype
 
-    def _with(self, fields: tuple[Any, ...]) -> Self:
+    def _replace_fields(self, fields: tuple[Any, ...]) -> Self:
         shape, dtype = fields
         return type(self)(shape, dtype, self._name)
 
@@ -400,7 +400,7 @@ class NoneTensorSpec(TypeSpec):
         return ()
 
 
-def _of_slices(value: IndexedSlices) -> IndexedSlicesSpec:
+def _spec_of_slices(value: IndexedSlices) -> IndexedSlicesSpec:
     dense = value.dense_shape
     return IndexedSlicesSpec(
         value.dims,
@@ -413,7 +413,7 @@ def _of_slices(value: IndexedSlices) -> IndexedSlicesSpec:
 
 _makers: dict[type, Callable[[Any], TypeSpec]] = {
     type(None): NoneTensorSpec.from_value,
-    IndexedSlices: _of_slices,
+    IndexedSlices: _spec_of_slices,
     SparseTensor: SparseTensorSpec.from_value,
     SparseTensorValue: SparseTensorSpec.from_value,
     TensorArray: TensorArraySpec.from_value,

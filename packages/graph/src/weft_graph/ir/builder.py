@@ -267,7 +267,7 @@ def _resolve_inputs(
             values[i] = value = converted
         _check_type(op_def, arg, value, attrs)
     if pending is not None:
-        _hand_over([values[i] for i in pending])
+        _raise_hand_over([values[i] for i in pending])
         leave = naming.enter(values)
         try:
             for i in pending:
@@ -277,7 +277,7 @@ def _resolve_inputs(
     return tuple(values), attrs
 
 
-def _hand_over(values: Sequence[Any]) -> None:
+def _raise_hand_over(values: Sequence[Any]) -> None:
     """Raise HandOver if one of the values applies ops itself."""
     for value in values:
         if isinstance(value, AppliesOps):
@@ -372,7 +372,7 @@ def _resolve_lists(
     flat = [member for members in groups for member in members]
     plain = all([type(member) is Output for member in flat])
     if not plain:
-        _hand_over(flat)
+        _raise_hand_over(flat)
     leave = None if plain else naming.enter(flat)
     try:
         for arg, members in zip(op_def.inputs, groups, strict=True):

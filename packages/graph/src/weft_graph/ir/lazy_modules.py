@@ -139,13 +139,17 @@ class EntryPointModules(LazyModules):
 
         Raises: InternalError: some cannot be imported; raised after all others were.
         """
-        left = [] if self.is_complete else [e for e in self._left() if e not in self._families]
+        left = (
+            []
+            if self.is_complete
+            else [e for e in self._pending_entries() if e not in self._families]
+        )
         if left:
             with uninterrupted():
                 self._import_entries(left, self._import_plain)
 
     def _import_all(self) -> None:
-        self._import_entries(self._left(), self._import_whole)
+        self._import_entries(self._pending_entries(), self._import_whole)
 
     def _import_entries(
         self, entries: Iterable[EntryPoint], import_entry: Callable[[EntryPoint], bool]
@@ -158,7 +162,7 @@ class EntryPointModules(LazyModules):
             except Exception as error:  # because one package's mistake must not hide the others
                 self._failures.setdefault(entry, f"{entry.name} = {entry.value} ({error!r})")
                 first = first or error
-        self.is_complete = self.is_complete or not self._left()
+        self.is_complete = self.is_complete or not self._pending_entries()
         if first is not None:
             raise errors.InternalError(
                 f"entry points of group {self._group} cannot be imported: {self.failures}"
@@ -179,7 +183,7 @@ class EntryPointModules(LazyModules):
         submodules = [importlib.import_module(name) for name in _submodules(module)]
         return not any(map(is_executing, submodules))
 
-    def _left(self) -> list[EntryPoint]:
+    def _pending_entries(self) -> list[EntryPoint]:
         """The entry points that are neither imported nor broken."""
         handled = self._imported | self._failures.keys()
         return [entry for entry in self._entries if entry not in handled]

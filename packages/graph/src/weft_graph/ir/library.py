@@ -133,7 +133,7 @@ class Library(dict[str, Any]):
             present = entry(added.name)
             if present is not added:
                 if present is not None and not _equal(added.name, present, added):
-                    raise _taken(added.name)
+                    raise _name_taken_error(added.name)
                 if present is None:
                     self[added.name] = added
 
@@ -158,7 +158,7 @@ class Library(dict[str, Any]):
             if present is None:
                 self[name] = entry
             elif not _equal(name, present, entry):
-                raise _taken(name)
+                raise _name_taken_error(name)
 
     def _missing(self, name: str) -> str:
         import difflib
@@ -178,5 +178,5 @@ def _equal(name: str, a: Any, b: Any) -> bool:
     return bool(_definition(name, a) == _definition(name, b))
 
 
-def _taken(name: str) -> errors.AlreadyExistsError:
+def _name_taken_error(name: str) -> errors.AlreadyExistsError:
     return errors.AlreadyExistsError(f"the graph has another function named {name!r} already")

@@ -13,7 +13,7 @@ from weft_graph.ir.op_def import lookup_op
 
 def named_results(node: Node) -> Any:
     """The outputs of a node as a named tuple; several tensors of one argument are a list."""
-    return _kind(node.type)(*_by_argument(node))
+    return _kind(node.type)(*_group_by_argument(node))
 
 
 @cache
@@ -22,7 +22,7 @@ def _kind(op: str) -> Any:
     return namedtuple(op, names, rename=True)
 
 
-def _by_argument(node: Node) -> Iterator[Any]:
+def _group_by_argument(node: Node) -> Iterator[Any]:
     index = 0
     for arg in node.op_def.outputs:
         if not arg.is_list:

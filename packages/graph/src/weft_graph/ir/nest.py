@@ -48,7 +48,7 @@ def is_sequence(seq: Any) -> bool:
     return is_nested(seq)
 
 
-def _opened(value: Any, composites: bool) -> list[tuple[Any, Any]] | None:
+def _open_container(value: Any, composites: bool) -> list[tuple[Any, Any]] | None:
     """The (key, child) pairs of a container in their order; None for a leaf.
 
     Raises: InvalidTypeError: the keys of a mapping cannot be sorted.
@@ -71,7 +71,7 @@ def _opened(value: Any, composites: bool) -> list[tuple[Any, Any]] | None:
 
 
 def _rebuilt(like: Any, children: Sequence[Any]) -> Any:
-    """A container like another one, with other children in the order of `_opened`."""
+    """A container like another one, with other children in the order of `_open_container`."""
     if isinstance(like, Mapping):
         by_key = dict(zip(sorted(like), children, strict=True))
         pairs = [(key, by_key[key]) for key in like]
@@ -95,7 +95,7 @@ def _sketch(value: Any) -> str:
     """A structure's text with dots for leaves, for messages."""
 
     def text(item: Any) -> str:
-        pairs = _opened(item, False)
+        pairs = _open_container(item, False)
         if pairs is None:
             return "."
         if isinstance(item, Mapping):
@@ -135,7 +135,7 @@ def flatten(structure: Any, expand_composites: bool = False) -> list[Any]:
 
 
 def _flatten_into(structure: Any, composites: bool, leaves: list[Any]) -> None:
-    pairs = _opened(structure, composites)
+    pairs = _open_container(structure, composites)
     if pairs is None:
         leaves.append(structure)
         return
@@ -178,7 +178,7 @@ def pack_sequence_as(
 
 
 def _packed(structure: Any, leaves: Iterator[Any], composites: bool) -> Any:
-    pairs = _opened(structure, composites)
+    pairs = _open_container(structure, composites)
     if pairs is None:
         return next(leaves)
     return _rebuilt(structure, [_packed(child, leaves, composites) for _, child in pairs])
@@ -257,7 +257,7 @@ def _difference(
     a: Any, b: Any, check_types: bool, composites: bool, path: Path
 ) -> _Difference | None:
     """The first place where two structures differ, how, and the error for it."""
-    pairs, other_pairs = _opened(a, composites), _opened(b, composites)
+    pairs, other_pairs = _open_container(a, composites), _open_container(b, composites)
     if pairs is None and other_pairs is None:
         return None
     names = [type(node).__name__ for node in (a, b)]
@@ -265,7 +265,7 @@ def _difference(
         kinds = ["a leaf" if items is None else "a container" for items in (pairs, other_pairs)]
         problem = f"the first has {kinds[0]} ({names[0]}), the second {kinds[1]} ({names[1]})"
         return path, problem, errors.InvalidArgumentError
-    if check_types and not _same_type(a, b):
+    if check_types and not _is_same_type(a, b):
         problem = f"the first has a {names[0]}, the second a {names[1]}"
         return path, problem, errors.InvalidTypeError
     keys, other_keys = [key for key, _ in pairs], [key for key, _ in other_pairs]
@@ -285,7 +285,7 @@ def _difference(
     return None
 
 
-def _same_type(a: Any, b: Any) -> bool:
+def _is_same_type(a: Any, b: Any) -> bool:
     first, second = type(a), type(b)
     if first is second or (isinstance(a, Mapping) and isinstance(b, Mapping)):
         return True
@@ -307,7 +307,7 @@ def yield_flat_paths(nest: Any, expand_composites: bool = False) -> Iterator[Pat
 
 
 def _walk(value: Any, composites: bool, path: Path) -> Iterator[tuple[Path, Any]]:
-    pairs = _opened(value, composites)
+    pairs = _open_container(value, composites)
     if pairs is None:
         yield path, value
         return
@@ -376,17 +376,17 @@ def flatten_up_to(shallow_tree: Any, input_tree: Any, check_types: bool = True) 
 
 
 def _flatten_up_to(shallow: Any, value: Any, check_types: bool, parts: list[Any]) -> None:
-    pairs = _opened(shallow, False)
+    pairs = _open_container(shallow, False)
     if pairs is None:
         parts.append(value)
         return
-    children = _opened(value, False)
+    children = _open_container(value, False)
     if children is None:
         raise errors.InvalidTypeError(
             f"the structure must have a container like {_sketch(shallow)} where it has the leaf "
             f"{value!r}"
         )
-    if check_types and not _same_type(shallow, value):
+    if check_types and not _is_same_type(shallow, value):
         raise errors.InvalidTypeError(
             f"the structure must have a {type(shallow).__name__} like {_sketch(shallow)}, "
             f"got a {type(value).__name__}"
@@ -441,7 +441,7 @@ def get_traverse_shallow_structure(traverse_fn: Callable[[Any], Any], structure:
     Raises: InvalidTypeError, InvalidArgumentError: an answer is neither.
     """
     answer = traverse_fn(structure)
-    pairs = _opened(structure, False)
+    pairs = _open_container(structure, False)
     if pairs is None or not is_nested(answer):
         if not isinstance(answer, bool):
             raise errors.InvalidTypeError(

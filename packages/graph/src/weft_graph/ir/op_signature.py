@@ -172,25 +172,25 @@ def _parse_value(text: str) -> Any:
         return text
 
 
-def _as_int(value: Any) -> int:
+def _to_int(value: Any) -> int:
     if isinstance(value, bool):
         raise TypeError(value)
     return operator.index(value)
 
 
-def _as_float(value: Any) -> float:
+def _to_float(value: Any) -> float:
     if isinstance(value, str | bytes | bytearray):
         raise TypeError(value)
     return float(value)
 
 
-def _as_bool(value: Any) -> bool:
+def _to_bool(value: Any) -> bool:
     if not isinstance(value, bool | np.bool_):
         raise TypeError(value)
     return bool(value)
 
 
-def _as_string(value: Any) -> str | bytes:
+def _to_string(value: Any) -> str | bytes:
     if isinstance(value, bytes):
         try:
             return value.decode()
@@ -201,7 +201,7 @@ def _as_string(value: Any) -> str | bytes:
     return value
 
 
-def _as_tensor(value: Any) -> Any:
+def _to_tensor(value: Any) -> Any:
     if type(value) is np.ndarray and not value.flags.writeable:
         return value  # of a file or of another node, and perhaps large
     array = to_array(value)
@@ -209,11 +209,11 @@ def _as_tensor(value: Any) -> Any:
     return array
 
 
-def _as_func(value: Any) -> Any:
+def _to_func(value: Any) -> Any:
     return value
 
 
-def _many(convert_item: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
+def _list_of(convert_item: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
     def convert(value: Any) -> tuple[Any, ...]:
         if isinstance(value, str | bytes):
             raise TypeError(value)
@@ -224,17 +224,17 @@ def _many(convert_item: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]
 
 _SCALARS: dict[str, Callable[[Any], Any]] = {
     "type": dtypes.as_dtype,
-    "int": _as_int,
-    "float": _as_float,
-    "bool": _as_bool,
-    "string": _as_string,
+    "int": _to_int,
+    "float": _to_float,
+    "bool": _to_bool,
+    "string": _to_string,
     "shape": lambda value: (
         None if isinstance(value, str) and value == "unknown" else as_dims(value)
     ),
-    "tensor": _as_tensor,
-    "func": _as_func,
+    "tensor": _to_tensor,
+    "func": _to_func,
 }
-_CANONICAL = _SCALARS | {f"list({name})": _many(convert) for name, convert in _SCALARS.items()}
+_CANONICAL = _SCALARS | {f"list({name})": _list_of(convert) for name, convert in _SCALARS.items()}
 
 
 class OpDef:

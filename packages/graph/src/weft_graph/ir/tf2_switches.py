@@ -132,7 +132,7 @@ def enable_eager_execution(*_: Any, **__: Any) -> None:
     raise errors.UnimplementedError("weft builds graphs and runs them in sessions only")
 
 
-def _only_as_in_1() -> None:
+def _refuse_tf2() -> None:
     """Refuse.
 
     Raises: UnimplementedError: weft behaves as TensorFlow 1 does.
@@ -148,6 +148,6 @@ def _only_as_in_1() -> None:
     )
 
 
-enable_v2_behavior: Callable[[], None] = _only_as_in_1
-enable_v2_tensorshape: Callable[[], None] = _only_as_in_1
-enable_tensor_equality: Callable[[], None] = _only_as_in_1
+enable_v2_behavior: Callable[[], None] = _refuse_tf2
+enable_v2_tensorshape: Callable[[], None] = _refuse_tf2
+enable_tensor_equality: Callable[[], None] = _refuse_tf2

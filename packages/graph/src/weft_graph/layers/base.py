@@ -212,7 +212,7 @@ class Layer:
     def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         """Call the layer; the first time its variables are made."""
         scope = self._set_scope(kwargs.pop("scope", None))
-        inputs = _as_outputs(inputs)
+        inputs = _to_outputs(inputs)
         graph = self._check_graph(inputs)
         reuse = True if self.built else self._reuse
         with (
@@ -284,7 +284,7 @@ class Layer:
             trainable = False
         is_trained = self.trainable if trainable is None else self.trainable and trainable
         earlier_losses = set(get_default_graph().get_collection(GraphKeys.REGULARIZATION_LOSSES))
-        with self._own_scope():
+        with self._layer_scope():
             variable = get_variable(
                 name,
                 shape=as_dims(shape),
@@ -314,7 +314,7 @@ class Layer:
             if name not in _INTERNAL and name not in self._weights_by_name:
                 yield name, value
 
-    def _own_scope(self) -> AbstractContextManager[Any]:
+    def _layer_scope(self) -> AbstractContextManager[Any]:
         """The layer's variable scope, which is open but where `build` is called by itself."""
         scope, current = self._set_scope(None), get_variable_scope().name
         if not scope.name or f"{current}/".startswith(f"{scope.name}/"):
@@ -427,20 +427,20 @@ class Layer:
 def unbuilt_copy(layer: Any) -> Any:
     """A deep copy of a layer that makes its variables at its first call, wherever that is."""
     copied = copy.deepcopy(layer)
-    _forget_build(copied)
+    _undo_build(copied)
     return copied
 
 
-def _forget_build(value: Any) -> None:
+def _undo_build(value: Any) -> None:
     """Undo the build of a layer and of the layers in its attributes."""
     if isinstance(value, list | tuple):
         for item in value:
-            _forget_build(item)
+            _undo_build(item)
     elif isinstance(value, Layer):
         value.built, value._graph, value._scope = False, None, None
         value._trainable_weights, value._non_trainable_weights = [], []
         value._weights_by_name, value._updates, value._losses = {}, [], []
-        _forget_build(list(vars(value).values()))
+        _undo_build(list(vars(value).values()))
 
 
 def is_trainable(variable: Any) -> bool:
@@ -459,7 +459,7 @@ def _unique_name(base: str) -> str:
     return base if number == 0 else f"{base}_{number}"
 
 
-def _as_outputs(inputs: Any) -> Any:
+def _to_outputs(inputs: Any) -> Any:
     """Inputs as outputs, in the structure they came in; numbers alone are one tensor."""
     if isinstance(inputs, Output):
         return inputs

@@ -291,7 +291,10 @@ class BatchNormalization(Layer):
             lambda: (self.moving_mean, self.moving_variance),
         )
         rank = len(inputs.dims or ()) + (value is not inputs)
-        scale, offset = self._spread(self.gamma, rank), self._spread(self.beta, rank)
+        scale, offset = (
+            self._broadcast_channels(self.gamma, rank),
+            self._broadcast_channels(self.beta, rank),
+        )
         if self.adjustment is not None:
             scale, offset = _composed(*self._adjusted(dims, training), scale, offset)
         followed: list[Any] = [mean, variance]
@@ -301,9 +304,9 @@ class BatchNormalization(Layer):
             ]
         if self.renorm and static_bool(training) is not False:
             ratio, distance, *followed = self._renormalized(followed[0], followed[1], training)
-            first = self._spread(ratio, rank), self._spread(distance, rank)
+            first = self._broadcast_channels(ratio, rank), self._broadcast_channels(distance, rank)
             scale, offset = _composed(*first, scale, offset)
-        statistics = self._spread(mean, rank), self._spread(variance, rank)
+        statistics = self._broadcast_channels(mean, rank), self._broadcast_channels(variance, rank)
         result = nn.batch_normalization(value, *statistics, offset, scale, self.epsilon)
         if value is not inputs:
             result = shapes.reshape(result, dims)
@@ -369,7 +372,7 @@ class BatchNormalization(Layer):
         wide = casting.cast(inputs, self.moving_mean.dtype.base_dtype)
         return nn.moments(wide, axes, keepdims=len(kept_axes) > 1)
 
-    def _spread(self, value: Any, rank: int) -> Any:
+    def _broadcast_channels(self, value: Any, rank: int) -> Any:
         """A vector in a shape that broadcasts along the channels."""
         needs_shape = len(self.axis) > 1 or self.virtual_batch_size is not None
         if value is None or needs_shape or self.axis == [rank - 1]:

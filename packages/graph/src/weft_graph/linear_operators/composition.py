@@ -82,11 +82,11 @@ class LinearOperatorComposition(LinearOperator):
             value = op.matmul(value, adjoint=adjoint)
         return value
 
-    def _each_square(self) -> bool:
+    def _are_all_square(self) -> bool:
         return all(op.is_square for op in self._operators)
 
     def _solve(self, rhs: Output, adjoint: bool = False, adjoint_arg: bool = False) -> Output:
-        if not self._each_square():
+        if not self._are_all_square():
             return super()._solve(rhs, adjoint, adjoint_arg)
         value = adjoint_of(rhs) if adjoint_arg else rhs
         for op in reversed(self._operators) if adjoint else self._operators:
@@ -94,7 +94,7 @@ class LinearOperatorComposition(LinearOperator):
         return value
 
     def _determinant(self) -> Output:
-        if not self._each_square():
+        if not self._are_all_square():
             return super()._determinant()
         result = self._operators[0].determinant()
         for op in self._operators[1:]:
@@ -102,7 +102,7 @@ class LinearOperatorComposition(LinearOperator):
         return result
 
     def _log_abs_determinant(self) -> Output:
-        if not self._each_square():
+        if not self._are_all_square():
             return super()._log_abs_determinant()
         result = self._operators[0].log_abs_determinant()
         for op in self._operators[1:]:

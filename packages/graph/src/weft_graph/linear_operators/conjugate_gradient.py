@@ -123,15 +123,15 @@ def _advanced(
     """One iteration. Systems of a batch that are solved exactly stay as they are."""
     image = operator.matvec(state.p)
     length = div_no_nan(state.gamma, _product(state.p, image))
-    x = out("AddV2", [state.x, _along(length, state.p)])
-    r = out("Sub", [state.r, _along(length, image)])
+    x = out("AddV2", [state.x, _scale_vectors(length, state.p)])
+    r = out("Sub", [state.r, _scale_vectors(length, image)])
     descent = r if preconditioner is None else preconditioner.matvec(r)
     gamma = _product(r, descent)
-    p = out("AddV2", [descent, _along(div_no_nan(gamma, state.gamma), state.p)])
+    p = out("AddV2", [descent, _scale_vectors(div_no_nan(gamma, state.gamma), state.p)])
     return CGState(out("AddV2", [state.i, 1]), x, r, p, gamma)
 
 
-def _along(factor: Output, vectors: Output) -> Output:
+def _scale_vectors(factor: Output, vectors: Output) -> Output:
     return out("Mul", [out("ExpandDims", [factor, -1]), vectors])
 
 

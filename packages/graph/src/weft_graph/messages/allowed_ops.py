@@ -124,10 +124,10 @@ def _gradients(library: proto.FunctionDefLibrary) -> Iterator[tuple[str, str]]:
 
 def _listed(places_by_name: dict[str, list[str]]) -> str:
     return ", ".join(
-        f"{name} ({_shown(places)})" for name, places in sorted(places_by_name.items())
+        f"{name} ({_format_names(places)})" for name, places in sorted(places_by_name.items())
     )
 
 
-def _shown(names: list[str]) -> str:
+def _format_names(names: list[str]) -> str:
     more = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -24,7 +24,7 @@ def with_current_ops(graph_def: proto.GraphDef) -> proto.GraphDef:
     """
     rules = {op: _rule_of(op) for op in {node.op for node in graph_def.node}}
     if graph_def.versions.producer <= _SHAPELESS and "Placeholder" in rules:
-        rules["Placeholder"] = _of_any_shape
+        rules["Placeholder"] = _drop_shape
     if not any(rules.values()):
         return graph_def
     result = proto.GraphDef()
@@ -45,7 +45,7 @@ _SHAPELESS: Final = 21
 """The last version of graphs whose placeholders have the shape of a scalar where any may be fed."""
 
 
-def _of_any_shape(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
+def _drop_shape(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
     if not node.attr["shape"].shape.dim:
         del node.attr["shape"]
 
@@ -123,7 +123,7 @@ def _data(node: proto.NodeDef, count: int | None = None) -> list[str]:
     return data
 
 
-def _become(
+def _replace_node(
     node: proto.NodeDef, op: str, inputs: list[str], keep: Iterable[str] = (), **attrs: Any
 ) -> None:
     """Make a node one of another op, with these of its attributes and these new ones."""
@@ -149,12 +149,12 @@ def _renamed(new: str) -> Rule:
     return rule
 
 
-def _with_last(new: str, value: bool | bytes) -> Rule:
+def _append_input(new: str, value: bool | bytes) -> Rule:
     """An op that takes one input more at its end."""
 
     def rule(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
         last = new_nodes.constant(node, value)
-        _become(node, new, [*_data(node), last], list(node.attr))
+        _replace_node(node, new, [*_data(node), last], list(node.attr))
 
     return rule
 
@@ -174,28 +174,30 @@ def _batch_norm(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
     shift = new_nodes.add(node, "Mul", [mean, scale], T=kind)
     shift = new_nodes.add(node, "Sub", [beta, shift], T=kind)
     scaled = new_nodes.add(node, "Mul", [t, scale], T=kind)
-    _become(node, "AddV2", [scaled, shift], T=kind)
+    _replace_node(node, "AddV2", [scaled, shift], T=kind)
 
 
-def _of_blocks(new: str, sizes: str) -> Rule:
+def _rename_blocks(new: str, sizes: str) -> Rule:
     def rule(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
         value, margins = _data(node, 2)
         block = new_nodes.constant(node, [node.attr["block_size"].i] * 2, proto.DT_INT32)
         kind = node.attr[sizes].type or proto.DT_INT32
         attrs = {"Tpaddings" if new.startswith("Space") else "Tcrops": kind}
-        _become(node, new, [value, block, margins], ["T"], Tblock_shape=proto.DT_INT32, **attrs)
+        _replace_node(
+            node, new, [value, block, margins], ["T"], Tblock_shape=proto.DT_INT32, **attrs
+        )
 
     return rule
 
 
-def _by_shape(new: str, position: int) -> Rule:
+def _use_shape(new: str, position: int) -> Rule:
     """An op that takes the shape of one of its inputs now."""
 
     def rule(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
         inputs = _data(node, 3)
         kind = _copied(node.attr["T"])
         inputs[position] = new_nodes.add(node, "Shape", [inputs[position]], T=kind)
-        _become(node, new, inputs, ["T", "strides", "padding", "dilations"])
+        _replace_node(node, new, inputs, ["T", "strides", "padding", "dilations"])
 
     return rule
 
@@ -213,7 +215,7 @@ def _padded_conv(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
     padded = new_nodes.add(
         node, "MirrorPad", [*image, paddings], T=kind, Tpaddings=proto.DT_INT32, mode=mode
     )
-    _become(node, "Conv2D", [padded, kernel], ["T", "strides", "padding"])
+    _replace_node(node, "Conv2D", [padded, kernel], ["T", "strides", "padding"])
 
 
 def _quantized_reshape(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
@@ -222,10 +224,10 @@ def _quantized_reshape(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
     reshaped = new_nodes.add(node, "Reshape", [value, shape], T=kind, Tshape=of_shape)
     kinds = proto.AttrValue()
     kinds.list.type.extend([kind.type, proto.DT_FLOAT, proto.DT_FLOAT])
-    _become(node, "IdentityN", [reshaped, low, high], T=kinds)
+    _replace_node(node, "IdentityN", [reshaped, low, high], T=kinds)
 
 
-def _in_place(new: str) -> Rule:
+def _update_rows(new: str) -> Rule:
     """Rows of a tensor that nobody else sees, by their numbers, which begin again at the end."""
 
     def rule(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
@@ -239,7 +241,7 @@ def _in_place(new: str) -> Rule:
         )  # fmt: skip
         rows = new_nodes.add(node, "FloorMod", [rows, count], T=proto.DT_INT32)
         rows = new_nodes.add(node, "ExpandDims", [rows, last], **kinds)
-        _become(node, new, [value, rows, updates], ["T"], Tindices=proto.DT_INT32)
+        _replace_node(node, new, [value, rows, updates], ["T"], Tindices=proto.DT_INT32)
 
     return rule
 
@@ -247,12 +249,12 @@ def _in_place(new: str) -> Rule:
 def _empty(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
     kind = node.attr["dtype"].type
     zero = new_nodes.constant(node, {proto.DT_STRING: b"", proto.DT_BOOL: False}.get(kind, 0), kind)
-    _become(node, "Fill", [*_data(node), zero], T=kind, index_type=proto.DT_INT32)
+    _replace_node(node, "Fill", [*_data(node), zero], T=kind, index_type=proto.DT_INT32)
 
 
 def _parallel_concat(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
     axis = new_nodes.constant(node, 0, proto.DT_INT32)
-    _become(node, "ConcatV2", [*_data(node), axis], ["N", "T"], Tidx=proto.DT_INT32)
+    _replace_node(node, "ConcatV2", [*_data(node), axis], ["N", "T"], Tidx=proto.DT_INT32)
 
 
 def _sparse_matmul(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
@@ -262,12 +264,12 @@ def _sparse_matmul(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
         kind = node.attr[key].type or proto.DT_FLOAT
         if kind != proto.DT_FLOAT:
             inputs[i] = new_nodes.add(node, "Cast", [inputs[i]], SrcT=kind, DstT=proto.DT_FLOAT)
-    _become(node, "MatMul", inputs, ["transpose_a", "transpose_b"], T=proto.DT_FLOAT)
+    _replace_node(node, "MatMul", inputs, ["transpose_a", "transpose_b"], T=proto.DT_FLOAT)
 
 
 def _stack(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
     any_size = new_nodes.constant(node, -1, proto.DT_INT32)
-    _become(node, "StackV2", [any_size, *_data(node)], ["elem_type", "stack_name"])
+    _replace_node(node, "StackV2", [any_size, *_data(node)], ["elem_type", "stack_name"])
 
 
 _BATCHED: Final = (
@@ -309,22 +311,22 @@ _RENAMED_OPS: Final[dict[str, str]] = {
 }
 _RULES: Final[dict[str, Rule]] = {
     **{op: _renamed(new) for op, new in _RENAMED_OPS.items()},
-    "BatchDataset": _with_last("BatchDatasetV2", False),
+    "BatchDataset": _append_input("BatchDatasetV2", False),
     "BatchNormWithGlobalNormalization": _batch_norm,
-    "BatchToSpace": _of_blocks("BatchToSpaceND", "Tidx"),
-    "Conv3DBackpropFilter": _by_shape("Conv3DBackpropFilterV2", 1),
-    "Conv3DBackpropInput": _by_shape("Conv3DBackpropInputV2", 0),
+    "BatchToSpace": _rename_blocks("BatchToSpaceND", "Tidx"),
+    "Conv3DBackpropFilter": _use_shape("Conv3DBackpropFilterV2", 1),
+    "Conv3DBackpropInput": _use_shape("Conv3DBackpropInputV2", 0),
     "Empty": _empty,
-    "FixedLengthRecordDataset": _with_last("FixedLengthRecordDatasetV2", b""),
+    "FixedLengthRecordDataset": _append_input("FixedLengthRecordDatasetV2", b""),
     "FusedPadConv2D": _padded_conv,
     "FusedResizeAndPadConv2D": _padded_conv,
-    "InplaceAdd": _in_place("TensorScatterAdd"),
-    "InplaceSub": _in_place("TensorScatterSub"),
-    "InplaceUpdate": _in_place("TensorScatterUpdate"),
-    "PaddedBatchDataset": _with_last("PaddedBatchDatasetV2", False),
+    "InplaceAdd": _update_rows("TensorScatterAdd"),
+    "InplaceSub": _update_rows("TensorScatterSub"),
+    "InplaceUpdate": _update_rows("TensorScatterUpdate"),
+    "PaddedBatchDataset": _append_input("PaddedBatchDatasetV2", False),
     "ParallelConcat": _parallel_concat,
     "QuantizedReshape": _quantized_reshape,
-    "SpaceToBatch": _of_blocks("SpaceToBatchND", "Tpaddings"),
+    "SpaceToBatch": _rename_blocks("SpaceToBatchND", "Tpaddings"),
     "SparseMatMul": _sparse_matmul,
     "Stack": _stack,
 }

@@ -32,11 +32,11 @@ def prepared(graph_def: proto.GraphDef, library: Library) -> proto.GraphDef:
         if node.op in FUNCTIONAL:
             _lower(node, library)
         elif node.op in library:
-            _as_call(node, library.definition(node.op).signature)
+            _to_call(node, library.definition(node.op).signature)
     return result
 
 
-def _as_call(node: proto.NodeDef, signature: Any) -> None:
+def _to_call(node: proto.NodeDef, signature: Any) -> None:
     name = node.op
     attrs: Mapping[str, Any] = dict(node.attr)
     function = node.attr["f"].func

@@ -102,7 +102,7 @@ class _Reader:
             self._add_nodes()
             self._add_contexts(attrs.get(CONTEXTS, ""))
             effects = self._effects()
-            self._graph.learn_handles()
+            self._graph.infer_handles()
         outputs = [self._output(arg) for arg in definition.signature.output_arg]
         inputs = list(self._arguments.values())
         captured = attrs.get(CAPTURED, 0)

@@ -428,12 +428,12 @@ class Importer:
             node = parsed.node
             assert node is not None
             node.attrs[COLOCATION_ATTR] = tuple(
-                [COLOCATION_PREFIX + names[other] for other in self._others(parsed, groups)]
+                [COLOCATION_PREFIX + names[other] for other in self._other_nodes(parsed, groups)]
             )
             leader = self.graph._by_name[node.colocation[0]]
             node.device = leader.device or node.device
 
-    def _others(self, parsed: _Parsed, groups: Iterable[Any]) -> Iterator[_Parsed]:
+    def _other_nodes(self, parsed: _Parsed, groups: Iterable[Any]) -> Iterator[_Parsed]:
         for group in groups:
             text = group.decode(errors="replace") if isinstance(group, bytes) else str(group)
             other = self.nodes.get(text.removeprefix(COLOCATION_PREFIX))

@@ -26,14 +26,14 @@ def read_after_updates(nodes: Iterable[Node]) -> None:
         reference = reads.reference_of(node.outputs[0]) if node.outputs else None
         if reference is not None:
             reads_of_variables.append((node.outputs[0], reference))
-    behind = _Behind(
+    behind = _Successors(
         [node for _, reference in reads_of_variables for node in reads.updates(reference)]
     )
     for value, reference in reads_of_variables:
         _Reader(behind, reference).renew(value, partial(_itself, reference))
 
 
-class _Behind:
+class _Successors:
     """Which nodes run after which updates.
 
     Args:
@@ -42,7 +42,7 @@ class _Behind:
 
     def __init__(self, updates: Iterable[Node]) -> None:
         self._updates = frozenset(updates)
-        self._nodes = _all_behind(self._updates)
+        self._nodes = _all_successors(self._updates)
         self._found: dict[Node, frozenset[Node]] = {}
 
     def follows(self, node: Node, updates: frozenset[Node]) -> bool:
@@ -50,10 +50,10 @@ class _Behind:
         if node not in self._nodes:
             return False
         return node in updates or any(
-            not updates.isdisjoint(self._before(need)) for need in _needs(node)
+            not updates.isdisjoint(self._preceding_updates(need)) for need in _predecessors(node)
         )
 
-    def _before(self, node: Node) -> frozenset[Node]:
+    def _preceding_updates(self, node: Node) -> frozenset[Node]:
         """The updates that a node is, or runs after; many nodes wait for one that ends a step."""
         earlier_updates = self._found.get(node)
         if earlier_updates is None:
@@ -62,7 +62,7 @@ class _Behind:
             while stack:
                 new = [
                     need
-                    for need in _needs(stack.pop())
+                    for need in _predecessors(stack.pop())
                     if need in self._nodes and need not in visited
                 ]
                 visited.update(new)
@@ -74,7 +74,7 @@ class _Behind:
 class _Reader:
     """Gives those who run after an update of a variable reads of their own."""
 
-    def __init__(self, behind: _Behind, reference: Output) -> None:
+    def __init__(self, behind: _Successors, reference: Output) -> None:
         self._behind = behind
         self._updates = frozenset(reads.updates(reference))
 
@@ -117,7 +117,7 @@ def _itself(reference: Output) -> Output:
 def _entered(reference: Callable[[], Output], enter: Node) -> Output:
     """A reference in the loop that a value is brought into."""
     attrs = enter.attrs
-    with _named_after(enter, _around(enter)):
+    with _named_after(enter, _enclosing_context(enter)):
         frame, parallel = attrs["frame_name"], attrs["parallel_iterations"]
         inside = primitives.enter(reference(), frame, True, parallel)
     inside.node.context = enter.context
@@ -127,13 +127,13 @@ def _entered(reference: Callable[[], Output], enter: Node) -> Output:
 def _switched(reference: Callable[[], Output], side: Output) -> Output:
     """A reference in the branch that a value is brought into."""
     switch = side.node
-    with _named_after(switch, _around(switch)):
+    with _named_after(switch, _enclosing_context(switch)):
         sides = primitives.switch(reference(), switch.inputs[1])
     sides[0].node.context = switch.context
     return sides[side.index]
 
 
-def _around(node: Node) -> Context | None:
+def _enclosing_context(node: Node) -> Context | None:
     """The context around the one that a node brings a value into."""
     return None if node.context is None else node.context.outer
 
@@ -146,14 +146,14 @@ def _named_after(node: Node, context: Context | None) -> Iterator[None]:
         yield
 
 
-def _needs(node: Node) -> Iterator[Node]:
+def _predecessors(node: Node) -> Iterator[Node]:
     """Yield the nodes that a node waits for."""
     for source in node.inputs:
         yield source.node
     yield from node.controls
 
 
-def _all_behind(nodes: Iterable[Node]) -> set[Node]:
+def _all_successors(nodes: Iterable[Node]) -> set[Node]:
     """Return `nodes` and all nodes that run after one of them."""
     stack = list(nodes)
     followers = set(stack)

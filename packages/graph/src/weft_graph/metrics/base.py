@@ -107,7 +107,7 @@ def ratio(numerator: Any, denominator: Any, name: str) -> Output:
     return out("DivNoNan", [numerator, out("Maximum", [denominator, 0.0])], name=name)
 
 
-def _after_check(products: Output, weights: Output | None) -> AbstractContextManager[Any]:
+def _checked_scope(products: Output, weights: Output | None) -> AbstractContextManager[Any]:
     """Nothing is counted when weights turn out not to fit."""
     waits = [] if weights is None else [products]
     return get_default_graph().control_dependencies(waits)
@@ -150,7 +150,7 @@ def mean(
         else:
             count_increment = reduce_sum(full)
         new_total = accumulate(total, reduce_sum(products))
-        with _after_check(products, full):
+        with _checked_scope(products, full):
             new_count = accumulate(count, count_increment)
         value = ratio(total, count, "value")
         update = ratio(new_total, new_count, "update_op")
@@ -191,7 +191,7 @@ def mean_tensor(
         count = metric_variable(shape, dtypes.float32, name="count_tensor")
         products, full = weighted(values, weights)
         new_total = accumulate(total, products)
-        with _after_check(products, full):
+        with _checked_scope(products, full):
             new_count = accumulate(count, array.ones_like(values) if full is None else full)
         value = ratio(total, count, "value")
         update = ratio(new_total, new_count, "update_op")

@@ -69,7 +69,7 @@ def _counts(
     return variables, updates
 
 
-def _at_thresholds(
+def _threshold_metric(
     kind: str,
     labels: Any,
     predictions: Any,
@@ -112,7 +112,7 @@ def true_positives_at_thresholds(
       array([2., 1.], dtype=float32)
     """
     places = metrics_collections, updates_collections
-    return _at_thresholds("tp", labels, predictions, thresholds, weights, places, name)
+    return _threshold_metric("tp", labels, predictions, thresholds, weights, places, name)
 
 
 def false_negatives_at_thresholds(
@@ -139,7 +139,7 @@ def false_negatives_at_thresholds(
       array([0., 1.], dtype=float32)
     """
     places = metrics_collections, updates_collections
-    return _at_thresholds("fn", labels, predictions, thresholds, weights, places, name)
+    return _threshold_metric("fn", labels, predictions, thresholds, weights, places, name)
 
 
 def true_negatives_at_thresholds(
@@ -166,7 +166,7 @@ def true_negatives_at_thresholds(
       array([0., 1.], dtype=float32)
     """
     places = metrics_collections, updates_collections
-    return _at_thresholds("tn", labels, predictions, thresholds, weights, places, name)
+    return _threshold_metric("tn", labels, predictions, thresholds, weights, places, name)
 
 
 def false_positives_at_thresholds(
@@ -193,7 +193,7 @@ def false_positives_at_thresholds(
       array([1., 0.], dtype=float32)
     """
     places = metrics_collections, updates_collections
-    return _at_thresholds("fp", labels, predictions, thresholds, weights, places, name)
+    return _threshold_metric("fp", labels, predictions, thresholds, weights, places, name)
 
 
 def _share_at(
@@ -271,7 +271,7 @@ def recall_at_thresholds(
 # ------------------------------------------------------------------------------ curves
 
 
-def _even_thresholds(count: int) -> list[float]:
+def _spaced_thresholds(count: int) -> list[float]:
     """`count` thresholds from just below 0 to just above 1."""
     inner = [(i + 1) / (count - 1) for i in range(count - 2)]
     return [-_EDGE, *inner, 1 + _EDGE]
@@ -321,7 +321,7 @@ def auc(
             f"summation_method must be one of {methods} for {curve}, got {summation_method!r}"
         )
     if thresholds is None:
-        edges = _even_thresholds(num_thresholds)
+        edges = _spaced_thresholds(num_thresholds)
     else:
         edges = [-_EDGE, *sorted(thresholds), 1 + _EDGE]
     with variable_scope(name, "auc", (labels, predictions, weights)):
@@ -399,8 +399,8 @@ def sensitivity_at_specificity(
 
     places = metrics_collections, updates_collections
     default = "sensitivity_at_specificity"
-    edges = _even_thresholds(num_thresholds)
-    return _chosen(choose, default, labels, predictions, edges, weights, places, name)
+    edges = _spaced_thresholds(num_thresholds)
+    return _best_metric(choose, default, labels, predictions, edges, weights, places, name)
 
 
 def specificity_at_sensitivity(
@@ -431,7 +431,7 @@ def specificity_at_sensitivity(
     """
     if not 0 <= sensitivity <= 1:
         raise errors.InvalidArgumentError(f"sensitivity must be in [0, 1], got {sensitivity}")
-    edges = _even_thresholds(num_thresholds)
+    edges = _spaced_thresholds(num_thresholds)
 
     def choose(c: Counts, name: str) -> Output:
         distance = _distance(c["tp"], c["fn"], sensitivity)
@@ -442,7 +442,7 @@ def specificity_at_sensitivity(
 
     places = metrics_collections, updates_collections
     default = "specificity_at_sensitivity"
-    return _chosen(choose, default, labels, predictions, edges, weights, places, name)
+    return _best_metric(choose, default, labels, predictions, edges, weights, places, name)
 
 
 def _distance(part: Any, remainder: Any, target: float) -> Output:
@@ -451,7 +451,7 @@ def _distance(part: Any, remainder: Any, target: float) -> Output:
     return out("Abs", [ratio - target])
 
 
-def _chosen(
+def _best_metric(
     choose: Callable[[Counts, str], Output],
     default: str,
     labels: Any,

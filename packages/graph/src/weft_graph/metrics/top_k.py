@@ -69,7 +69,7 @@ def _label_sets(labels: Any, predictions: Output) -> Labels:
     return label_sets
 
 
-def _of_class(ids: Labels, class_id: int | None) -> Labels:
+def _select_class(ids: Labels, class_id: int | None) -> Labels:
     """Return the ids of one class; all ids for None."""
     if class_id is None:
         return ids
@@ -94,7 +94,7 @@ def _suffix(k: int | None, class_id: int | None) -> str:
     return best if class_id is None else f"{best}_class{class_id}"
 
 
-def _at_top(
+def _top_k_metric(
     kind: str,
     labels: Any,
     predictions_idx: Any,
@@ -109,8 +109,8 @@ def _at_top(
     other = "false_positive" if kind == "precision" else "false_negative"
     with variable_scope(name, kind + suffix, (predictions_idx, labels, weights)):
         best = casting.cast(convert_to_tensor(predictions_idx), dtypes.int64)
-        true_ids = _of_class(_label_sets(labels, best), class_id)
-        top_ids = _of_class(best, class_id)
+        true_ids = _select_class(_label_sets(labels, best), class_id)
+        top_ids = _select_class(best, class_id)
         right = _size(set_intersection(top_ids, true_ids))
         size = _size(set_difference(top_ids, true_ids, aminusb=kind == "precision"))
         streams = []
@@ -168,7 +168,7 @@ def recall_at_k(
     """
     places = metrics_collections, updates_collections
     best = _best(predictions, k)
-    return _at_top("recall", labels, best, k, class_id, weights, places, name)
+    return _top_k_metric("recall", labels, best, k, class_id, weights, places, name)
 
 
 def recall_at_top_k(
@@ -200,7 +200,7 @@ def recall_at_top_k(
       np.float64(0.5)
     """
     places = metrics_collections, updates_collections
-    return _at_top("recall", labels, predictions_idx, k, class_id, weights, places, name)
+    return _top_k_metric("recall", labels, predictions_idx, k, class_id, weights, places, name)
 
 
 def precision_at_k(
@@ -231,7 +231,7 @@ def precision_at_k(
     """
     places = metrics_collections, updates_collections
     best = _best(predictions, k)
-    return _at_top("precision", labels, best, k, class_id, weights, places, name)
+    return _top_k_metric("precision", labels, best, k, class_id, weights, places, name)
 
 
 def precision_at_top_k(
@@ -260,7 +260,7 @@ def precision_at_top_k(
       np.float64(0.5)
     """
     places = metrics_collections, updates_collections
-    return _at_top("precision", labels, predictions_idx, k, class_id, weights, places, name)
+    return _top_k_metric("precision", labels, predictions_idx, k, class_id, weights, places, name)
 
 
 def sparse_precision_at_k(
@@ -289,7 +289,7 @@ def sparse_precision_at_k(
     """
     places = metrics_collections, updates_collections
     best = _best(predictions, k)
-    return _at_top("precision", labels, best, k, class_id, weights, places, name)
+    return _top_k_metric("precision", labels, best, k, class_id, weights, places, name)
 
 
 # ------------------------------------------------------------------------ average precision

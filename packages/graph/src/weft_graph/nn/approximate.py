@@ -43,7 +43,7 @@ def approx_max_k(
       array([5., 3.], dtype=float32)
     """
     with name_scope(name, "approx_max_k"):
-        return _found(operand, k, reduction_dimension, recall_target, largest=True)
+        return _find_top(operand, k, reduction_dimension, recall_target, largest=True)
 
 
 def approx_min_k(
@@ -69,7 +69,7 @@ def approx_min_k(
       array([0, 2], dtype=int32)
     """
     with name_scope(name, "approx_min_k"):
-        return _found(operand, k, reduction_dimension, recall_target, largest=False)
+        return _find_top(operand, k, reduction_dimension, recall_target, largest=False)
 
 
 def approx_top_k(
@@ -97,10 +97,10 @@ def approx_top_k(
       array([1.], dtype=float32)
     """
     with name_scope(name, "approx_top_k"):
-        return _found(input, k, reduction_dimension, recall_target, largest=is_max_k)
+        return _find_top(input, k, reduction_dimension, recall_target, largest=is_max_k)
 
 
-def _found(
+def _find_top(
     operand: Any, k: int, axis: int, recall: float, *, largest: bool
 ) -> tuple[Output, Output]:
     if not 0 < recall <= 1:

@@ -360,11 +360,11 @@ def convolution(
         return conv1d(
             value,
             kernel,
-            _one(strides),
+            _to_scalar(strides),
             padding,
             data_format=full_format,
             name=name or "convolution",
-            dilations=_one(rate),
+            dilations=_to_scalar(rate),
         )
     function: Callable[..., Output] = conv.conv2d if spatial == 2 else conv.conv3d
     return function(
@@ -378,7 +378,7 @@ def convolution(
     )
 
 
-def _one(value: Any) -> Any:
+def _to_scalar(value: Any) -> Any:
     return value[0] if isinstance(value, list | tuple) and len(value) == 1 else value
 
 
@@ -481,7 +481,7 @@ def max_pool_of_rank(
     value: Any, ksize: Any, strides: Any, padding: str, data_format: str, name: str | None
 ) -> Output:
     """Maximum pool in any layout of one, two or three spatial axes."""
-    return _of_rank(
+    return _dispatch_on_rank(
         pools.max_pool, pools.max_pool3d, value, ksize, strides, padding, data_format, name
     )
 
@@ -490,12 +490,12 @@ def avg_pool_of_rank(
     value: Any, ksize: Any, strides: Any, padding: str, data_format: str, name: str | None
 ) -> Output:
     """Mean pool in any layout of one, two or three spatial axes."""
-    return _of_rank(
+    return _dispatch_on_rank(
         pools.avg_pool, pools.avg_pool3d, value, ksize, strides, padding, data_format, name
     )
 
 
-def _of_rank(
+def _dispatch_on_rank(
     plane: Callable[..., Output],
     volume: Callable[..., Output],
     value: Any,

@@ -117,7 +117,7 @@ def ctc_loss_v2(
             raise errors.InvalidArgumentError(
                 "ctc_loss_v2 requires blank_index where labels are a SparseTensor"
             )
-        labels, logits = _with_blank_last(labels, logits, blank_index)
+        labels, logits = _move_blank_last(labels, logits, blank_index)
         return ctc_loss(labels, logits, logit_length, time_major=logits_time_major)
 
 
@@ -128,7 +128,7 @@ def _sparse(labels: Output, lengths: Any) -> SparseTensor:
     return SparseTensor(indices, gather_nd(labels, indices), size)
 
 
-def _with_blank_last(
+def _move_blank_last(
     labels: SparseTensor, logits: Output, blank: int
 ) -> tuple[SparseTensor, Output]:
     """The classes in another order: the blank last, and no gap where it was."""

@@ -33,7 +33,7 @@ def parts_of(params: Any) -> list[Any]:
     return parts
 
 
-def _beside(table: Any) -> AbstractContextManager[Any]:
+def _colocate_with(table: Any) -> AbstractContextManager[Any]:
     """Placement with a variable, so that only the rows travel."""
     if isinstance(table, Output) or not hasattr(table, "op"):
         return nullcontext()
@@ -75,7 +75,7 @@ def embedding_lookup(
     with scope(name, "embedding_lookup") as full:
         ids = convert_to_tensor(ids)
         if len(parts) == 1:
-            with _beside(parts[0]):
+            with _colocate_with(parts[0]):
                 if max_norm is None:
                     return gather.gather(parts[0], ids, name=full)
                 rows = _clipped(gather.gather(parts[0], ids), ids, max_norm)
@@ -94,7 +94,7 @@ def _looked_up(
     indices_by_shard = gather.dynamic_partition(places, casting.cast(owner, dtypes.int32), count)
     rows = []
     for part, part_ids in zip(parts, per_part, strict=True):
-        with _beside(part):
+        with _colocate_with(part):
             rows.append(_clipped(gather.gather(part, part_ids), part_ids, max_norm))
     stitched = gather.dynamic_stitch(indices_by_shard, rows)
     inner = None

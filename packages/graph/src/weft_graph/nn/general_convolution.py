@@ -112,7 +112,7 @@ def with_space_to_batch(
       array([1., 2., 3., 4.], dtype=float32)
     """
     value = convert_to_tensor(input)
-    rates = _known(dilation_rate, "dilation_rate")
+    rates = _require_static(dilation_rate, "dilation_rate")
     first = 2 if data_format is not None and data_format.startswith("NC") else 1
     axes = list(spatial_dims) if spatial_dims is not None else None
     axes = sorted(axes) if axes is not None else list(range(first, first + len(rates)))
@@ -129,7 +129,7 @@ def with_space_to_batch(
             raise errors.InvalidArgumentError(
                 "with_space_to_batch requires filter_shape for padding 'SAME', got None"
             )
-        window = _known(filter_shape, "filter_shape")
+        window = _require_static(filter_shape, "filter_shape")
         reach = [(k - 1) * rate for k, rate in zip(window, rates, strict=False)]
         before = [(total // 2, total - total // 2) for total in reach]
     last = axes[-1]
@@ -142,7 +142,7 @@ def with_space_to_batch(
     return batch_to_space_nd(result, block, crops)
 
 
-def _known(value: Any, label: str) -> list[int]:
+def _require_static(value: Any, label: str) -> list[int]:
     """The entries of a vector that must be known while the graph is built."""
     static = constant_value(convert_to_tensor(value))
     if static is None or static.ndim != 1 or static.size == 0 or static.min() < 1:

@@ -59,7 +59,7 @@ def safe_embedding_lookup_sparse(
         _check_type(tables, sparse_weights)
     with scope(name, "embedding_lookup") as full:
         shape = sparse_ids.dense_shape
-        ids, weights = _with_positive_ids(_as_matrix(sparse_ids), sparse_weights, combiner)
+        ids, weights = _drop_negative_ids(_flatten_ids(sparse_ids), sparse_weights, combiner)
         ids, empty = sparse_shapes.sparse_fill_empty_rows(ids, default_id or 0)
         if weights is not None:
             weights, _ = sparse_shapes.sparse_fill_empty_rows(weights, 1.0)
@@ -70,7 +70,7 @@ def safe_embedding_lookup_sparse(
             rank = len(rows.dims) if rows.dims is not None else 2
             flags = shapes.reshape(empty, [-1] + [1] * (rank - 1))
             rows = out("SelectV2", [flags, out("ZerosLike", [rows]), rows])
-        return _in_batches(rows, shape, sparse_ids, full)
+        return _restore_batches(rows, shape, sparse_ids, full)
 
 
 def _check_type(tables: Sequence[Any], weights: SparseTensor) -> None:
@@ -83,7 +83,7 @@ def _check_type(tables: Sequence[Any], weights: SparseTensor) -> None:
             )
 
 
-def _as_matrix(ids: SparseTensor) -> SparseTensor:
+def _flatten_ids(ids: SparseTensor) -> SparseTensor:
     """Ids with all axes but the last laid flat.
 
     Raises: InvalidArgumentError: the rank is not known, or below 2.
@@ -97,7 +97,7 @@ def _as_matrix(ids: SparseTensor) -> SparseTensor:
     return sparse_shapes.sparse_reshape(ids, out("ConcatV2", [[lead, ids.dense_shape[-1:]], 0]))
 
 
-def _with_positive_ids(
+def _drop_negative_ids(
     ids: SparseTensor, weights: SparseTensor | None, combiner: str | None
 ) -> tuple[SparseTensor, SparseTensor | None]:
     keep_mask = out("GreaterEqual", [ids.values, 0])
@@ -109,7 +109,7 @@ def _with_positive_ids(
     return sparse.sparse_retain(ids, keep_mask), sparse.sparse_retain(weight_tensor, keep_mask)
 
 
-def _in_batches(rows: Output, shape: Output, ids: SparseTensor, name: str) -> Output:
+def _restore_batches(rows: Output, shape: Output, ids: SparseTensor, name: str) -> Output:
     """Rows in the leading axes of the ids."""
     lead = out("Cast", [shape[:-1]], {"DstT": dtypes.int32})
     full = out("ConcatV2", [[lead, shapes.shape(rows)[1:]], 0])

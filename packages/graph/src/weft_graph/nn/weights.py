@@ -84,7 +84,7 @@ def match_ranks(
         elif difference == -1 and labels.dims[-1] in (1, None):
             labels = shapes.squeeze(labels, [-1])
     if weights is not None and weights.dims is None and labels.dims:
-        weights = _without_last(weights, len(labels.dims))
+        weights = _drop_last_axis(weights, len(labels.dims))
     if weights is None or not weights.dims or labels.dims is None:
         return labels, predictions, weights
     extra = len(weights.dims) - len(labels.dims)
@@ -95,7 +95,7 @@ def match_ranks(
     return labels, predictions, weights
 
 
-def _without_last(weights: Output, rank: int) -> Output:
+def _drop_last_axis(weights: Output, rank: int) -> Output:
     """Weights of unknown rank without the last axis that they have more than `rank`, if it is 1."""
     shape = shapes.shape(weights)
     extra = out("Equal", [shapes.rank(weights), rank + 1])

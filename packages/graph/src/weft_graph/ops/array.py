@@ -315,7 +315,7 @@ def zeros_like(
       >>> wf.Session().run(wf.zeros_like([[1.0, 2.0]]))
       array([[0., 0.]], dtype=float32)
     """
-    return _like(tensor, dtype, name or "zeros_like", optimize, 0)
+    return _filled_like(tensor, dtype, name or "zeros_like", optimize, 0)
 
 
 def ones_like(
@@ -331,13 +331,15 @@ def ones_like(
       >>> wf.Session().run(wf.ones_like([[1.0, 2.0]]))
       array([[1., 1.]], dtype=float32)
     """
-    return _like(tensor, dtype, name or "ones_like", optimize, 1)
+    return _filled_like(tensor, dtype, name or "ones_like", optimize, 1)
 
 
-def _like(tensor: Any, dtype: Any, name: str, optimize: bool, number: int) -> Output:
+def _filled_like(tensor: Any, dtype: Any, name: str, optimize: bool, number: int) -> Output:
     value = convert_to_tensor(tensor)
     if isinstance(value, AppliesOps):
-        filled: Output = value.map_elements(lambda flat: _like(flat, dtype, name, False, number))
+        filled: Output = value.map_elements(
+            lambda flat: _filled_like(flat, dtype, name, False, number)
+        )
         return filled
     base_dtype = value.dtype.base_dtype
     element_type = base_dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype

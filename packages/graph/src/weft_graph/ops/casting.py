@@ -211,9 +211,9 @@ def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Output:
     target = dtypes.as_dtype(dtype).base_dtype
     base_dtype = source.dtype.base_dtype
     low, high = _range_within(target, base_dtype)
-    if _as_number(base_dtype.min) < low:
+    if _to_number(base_dtype.min) < low:
         source = out("Maximum", [source, np.array(low, base_dtype.numpy)])
-    if _as_number(base_dtype.max) > high:
+    if _to_number(base_dtype.max) > high:
         source = out("Minimum", [source, np.array(high, base_dtype.numpy)])
     result: Output = cast(source, target, name or "saturate_cast")
     return result
@@ -221,20 +221,20 @@ def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Output:
 
 def _range_within(target: DType, dtype: DType) -> tuple[Any, Any]:
     """The ends of `target`, rounded inwards to values that `dtype` holds."""
-    low, high = _as_number(target.min), _as_number(target.max)
+    low, high = _to_number(target.min), _to_number(target.max)
     if not (dtype.is_floating and target.is_integer):
         return low, high
     with np.errstate(over="ignore"):
         top = np.array(high).astype(dtype.numpy)
-    if _as_number(top) > high:
+    if _to_number(top) > high:
         bits = {2: np.uint16, 4: np.uint32, 8: np.uint64}[dtype.size]
         top = (top.view(bits) - np.array(1, bits)).view(dtype.numpy)
     if dtype is dtypes.float16 and not np.isfinite(top):
-        return max(low, _as_number(dtype.min)), _as_number(dtype.max)
-    return low, _as_number(top)
+        return max(low, _to_number(dtype.min)), _to_number(dtype.max)
+    return low, _to_number(top)
 
 
-def _as_number(value: Any) -> Any:
+def _to_number(value: Any) -> Any:
     return value if isinstance(value, int) else float(value)
 
 

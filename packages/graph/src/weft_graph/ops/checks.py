@@ -97,7 +97,7 @@ def _relation(
         name: str | None = None,
     ) -> Node:
         with get_default_graph().name_scope(name or default):
-            a, b = _both(x, y)
+            a, b = _convert_pair(x, y)
             condition = out(ops[0], [a, b])
             for op in ops[1:]:
                 condition = out(op, [condition])
@@ -125,7 +125,7 @@ def _relation(
     return check
 
 
-def _both(x: Any, y: Any) -> tuple[Output, Output]:
+def _convert_pair(x: Any, y: Any) -> tuple[Output, Output]:
     if isinstance(x, Output) or hasattr(x, "_as_output") or not isinstance(y, Output):
         a = convert_to_tensor(x)
         return a, convert_to_tensor(y, a.dtype.base_dtype)
@@ -217,7 +217,7 @@ def assert_near(
       >>> wf.Session().run(check)
     """
     with get_default_graph().name_scope(name or "assert_near"):
-        a, b = _both(x, y)
+        a, b = _convert_pair(x, y)
         real = a.dtype.base_dtype.real_dtype
         epsilon = 10 * _epsilon(real)
         relative = convert_to_tensor(epsilon if rtol is None else rtol, real)

@@ -56,7 +56,7 @@ def _unfit(condition: Dims, dims: Dims) -> errors.InvalidArgumentError:
     )
 
 
-def _chosen_rows(condition: Array, t: Array, e: Array) -> Array:
+def _select_rows(condition: Array, t: Array, e: Array) -> Array:
     """A condition has the shape of what it chooses from, or its first size, or none."""
     axes = (1,) * (t.ndim - condition.ndim)
     return np.where(condition.reshape(condition.shape + axes), t, e)
@@ -141,7 +141,7 @@ def _declare() -> None:
         ("output: T",),
         {"T": "type"},
         _select_shape,
-        value=value_rules.of_arrays(_chosen_rows),
+        value=value_rules.of_arrays(_select_rows),
         traits=elementwise(scalar.where, by_kernel=True),
         doc="t where the condition holds, else e; a vector condition chooses rows.",
     )

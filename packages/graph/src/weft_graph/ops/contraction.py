@@ -43,8 +43,8 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Output:
     axes_x, axes_y = _contracted(axes, len(x.dims), len(y.dims))
     for i, j in zip(axes_x, axes_y, strict=True):
         shape_rules.merge_size(x.dims[i], y.dims[j], f"the sizes of axis {i} and axis {j}")
-    left, free_x = _as_matrix(x, axes_x, last=True)
-    right, free_y = _as_matrix(y, axes_y, last=False)
+    left, free_x = _to_matrix(x, axes_x, last=True)
+    right, free_y = _to_matrix(y, axes_y, last=False)
     product = out("MatMul", [left, right])
     dims = [x.dims[i] for i in free_x] + [y.dims[i] for i in free_y]
     parts = [(x, free_x), (y, free_y)]
@@ -87,7 +87,7 @@ def _from_the_front(axes: Output, rank: Output) -> Output:
 
 
 def _late_matrix(value: Output, axes: Output, last: bool) -> tuple[Output, Output, Output]:
-    """As `_as_matrix`; also the sizes of the free axes, and of the contracted ones."""
+    """As `_to_matrix`; also the sizes of the free axes, and of the contracted ones."""
     shape = out("Shape", [value])
     free = create("ListDiff", [out("Range", [0, out("Rank", [value]), 1]), axes]).outputs[0]
     groups = [free, axes] if last else [axes, free]
@@ -121,7 +121,7 @@ def _contracted(axes: Any, rank_x: int, rank_y: int) -> tuple[list[int], list[in
     return shape_rules.normal_axes(first, rank_x), shape_rules.normal_axes(second, rank_y)
 
 
-def _as_matrix(value: Output, axes: list[int], last: bool) -> tuple[Output, list[int]]:
+def _to_matrix(value: Output, axes: list[int], last: bool) -> tuple[Output, list[int]]:
     """`value` with the contracted axes flattened last or first, and its free axes."""
     dims = value.dims
     assert dims is not None
@@ -311,7 +311,7 @@ def _contract(a: _Term, b: _Term, later: set[str]) -> _Term:
     a = _sum_out(a, later | set(b.labels))
     b = _sum_out(b, later | set(a.labels))
     common = [label for label in a.labels if label in b.labels]
-    if any(label.isdigit() and _may_broadcast(a, b, label) for label in common):
+    if any(label.isdigit() and _can_broadcast(a, b, label) for label in common):
         return _multiply(a, b, later)
     batch = [label for label in common if label in later]
     inner = [label for label in common if label not in later]
@@ -331,7 +331,7 @@ def _contract(a: _Term, b: _Term, later: set[str]) -> _Term:
     return _Term(out("Reshape", [product, shape]), labels)
 
 
-def _may_broadcast(a: _Term, b: _Term, label: str) -> bool:
+def _can_broadcast(a: _Term, b: _Term, label: str) -> bool:
     x, y = a.size(label), b.size(label)
     return x is None or y is None or x != y
 
@@ -339,11 +339,11 @@ def _may_broadcast(a: _Term, b: _Term, label: str) -> bool:
 def _multiply(a: _Term, b: _Term, later: set[str]) -> _Term:
     """The product by broadcasting, then summed."""
     labels = "".join(dict.fromkeys(a.labels + b.labels))
-    value = out("Mul", [_spread(a, labels), _spread(b, labels)])
+    value = out("Mul", [_expand_term(a, labels), _expand_term(b, labels)])
     return _sum_out(_Term(value, labels), later)
 
 
-def _spread(term: _Term, labels: str) -> Output:
+def _expand_term(term: _Term, labels: str) -> Output:
     """`term` in the order of `labels`, with axes of size 1 for those that it lacks."""
     value = _ordered(term, "".join(label for label in labels if label in term.labels))
     missing = [i for i, label in enumerate(labels) if label not in term.labels]

@@ -102,7 +102,7 @@ def _longest(rows: int | None, columns: int | None, lower: int, upper: int) -> i
     return min(rows + min(upper, 0), columns - max(lower, 0))
 
 
-def _of_diagonals(dims: Dims, bounds: tuple[int, int] | None) -> Dims:
+def _diagonals_dims(dims: Dims, bounds: tuple[int, int] | None) -> Dims:
     """The shape of diagonals of matrices; several have an axis of their own."""
     if dims is None or bounds is None:
         return None
@@ -156,12 +156,12 @@ def sizes_for(longest: int, lower: int, upper: int, rows: int, columns: int) -> 
 
 def _matrix_diag_part_v3_shape(node: NodeSpec) -> Sequence[Dims]:
     dims = shape_rules.with_rank_at_least(node.inputs[0].dims, 2, "a matrix")
-    return (_of_diagonals(dims, _bounds(node.inputs[1])),)
+    return (_diagonals_dims(dims, _bounds(node.inputs[1])),)
 
 
 def _matrix_set_diag_v3_shape(node: NodeSpec) -> Sequence[Dims]:
     dims = shape_rules.with_rank_at_least(node.inputs[0].dims, 2, "a matrix")
-    diagonal_dims = _of_diagonals(dims, _bounds(node.inputs[2]))
+    diagonal_dims = _diagonals_dims(dims, _bounds(node.inputs[2]))
     if diagonal_dims is not None:
         merge_dims(diagonal_dims, node.inputs[1].dims)
     return (dims,)

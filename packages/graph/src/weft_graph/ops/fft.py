@@ -376,7 +376,7 @@ def _real_transform(op: str, rank: int, value: Any, fft_length: Any, name: str) 
         inverse = op in _REAL_INVERSES
         x = _converted(value, inverse)
         if fft_length is None:
-            fft_length = _own_lengths(x, np.arange(-rank, 0, dtype=np.int32), inverse)
+            fft_length = _full_lengths(x, np.arange(-rank, 0, dtype=np.int32), inverse)
         lengths = convert_to_tensor(fft_length, dtypes.int32)
         x = _filled(x, lengths, np.arange(-rank, 0, dtype=np.int32), inverse)
         return out(op, [x, lengths], _result_type(x, op), scope)
@@ -394,7 +394,7 @@ def _result_type(x: Output, op: str) -> dict[str, Any]:
     return {"Tcomplex": wide}
 
 
-def _own_lengths(x: Output, axes: Any, inverse: bool) -> Any:
+def _full_lengths(x: Output, axes: Any, inverse: bool) -> Any:
     """The lengths of a transform that takes all there is along the axes."""
     sizes = shape_of(x, axes)
     if not inverse or not len(axes):
@@ -467,7 +467,7 @@ def fftnd(
       array([[ 4.+0.j,  6.+0.j],
              [-2.+0.j, -2.+0.j]], dtype=complex64)
     """
-    return _over_axes("FFTND", input_tensor, fft_length, axes, norm, name or "fftnd")
+    return _transform_axes("FFTND", input_tensor, fft_length, axes, norm, name or "fftnd")
 
 
 def ifftnd(
@@ -490,7 +490,7 @@ def ifftnd(
       array([[1.+0.j, 2.+0.j],
              [3.+0.j, 4.+0.j]], dtype=complex64)
     """
-    return _over_axes("IFFTND", input_tensor, fft_length, axes, norm, name or "ifftnd")
+    return _transform_axes("IFFTND", input_tensor, fft_length, axes, norm, name or "ifftnd")
 
 
 def rfftnd(
@@ -513,7 +513,7 @@ def rfftnd(
       array([[10.+0.j, -2.+0.j],
              [-4.+0.j,  0.+0.j]], dtype=complex64)
     """
-    return _over_axes("RFFTND", input_tensor, fft_length, axes, norm, name or "rfftnd")
+    return _transform_axes("RFFTND", input_tensor, fft_length, axes, norm, name or "rfftnd")
 
 
 def irfftnd(
@@ -536,20 +536,22 @@ def irfftnd(
       array([[1., 2.],
              [3., 4.]], dtype=float32)
     """
-    return _over_axes("IRFFTND", input_tensor, fft_length, axes, norm, name or "irfftnd")
+    return _transform_axes("IRFFTND", input_tensor, fft_length, axes, norm, name or "irfftnd")
 
 
-def _over_axes(op: str, value: Any, fft_length: Any, axes: Any, norm: Any, name: str) -> Output:
+def _transform_axes(
+    op: str, value: Any, fft_length: Any, axes: Any, norm: Any, name: str
+) -> Output:
     if norm not in (None, "backward", "forward", "ortho"):
         raise errors.InvalidArgumentError(
             f"norm must be 'backward', 'forward' or 'ortho', got {norm!r}"
         )
     with name_scope(name) as scope:
         x = _converted(value, op in ("FFTND", "IFFTND", "IRFFTND"))
-        static_axes = _known_axes(x, axes)
+        static_axes = _static_axes(x, axes)
         inverse = op in _REAL_INVERSES
         if fft_length is None:
-            fft_length = _own_lengths(x, static_axes, inverse)
+            fft_length = _full_lengths(x, static_axes, inverse)
         lengths = convert_to_tensor(fft_length, dtypes.int32)
         x = _filled(x, lengths, static_axes, inverse)
         divided = op[0] == "I"
@@ -562,7 +564,7 @@ def _over_axes(op: str, value: Any, fft_length: Any, axes: Any, norm: Any, name:
         return out("Mul", [result, factor], name=scope)
 
 
-def _known_axes(x: Output, axes: Any) -> np.ndarray[Any, np.dtype[np.int32]]:
+def _static_axes(x: Output, axes: Any) -> np.ndarray[Any, np.dtype[np.int32]]:
     """The axes, counted from the front."""
     static_axes = (
         constant_value(convert_to_tensor(axes, dtypes.int32)) if axes is not None else None

@@ -440,12 +440,12 @@ def with_batch_positions(indices: Output, batch_dims: int) -> Output:
         size = out("Reshape", [_part(shape, axis, axis + 1), constant_of(np.array([], np.int32))])
         zero, unit = constant_of(np.array(0, dtype.numpy)), constant_of(np.array(1, dtype.numpy))
         batch_range = out("Range", [zero, size, unit])
-        column = out("Reshape", [batch_range, _along(indices, axis)])
+        column = out("Reshape", [batch_range, _shape_along(indices, axis)])
         columns.append(out("BroadcastTo", [column, column_shape]))
     return out("ConcatV2", [[*columns, indices], -1])
 
 
-def _along(value: Output, axis: int) -> Output:
+def _shape_along(value: Output, axis: int) -> Output:
     """The shape of a vector that lies along an axis of `value`."""
     before = [1] * axis + [-1]
     if value.dims is not None:

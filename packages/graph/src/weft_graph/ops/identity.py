@@ -201,7 +201,7 @@ def add_check_numerics_ops() -> Node:
     graph = get_default_graph()
     checks: list[Node] = []
     for node in list(graph.nodes):
-        for output in () if _may_be_skipped(node) else node.outputs:
+        for output in () if _can_be_skipped(node) else node.outputs:
             if output.dtype.is_floating and not output.dtype.is_ref:
                 with graph.control_dependencies(checks[-1:]), graph.colocate_with(node):
                     checks.append(check_numerics(output, output.name).node)
@@ -209,7 +209,7 @@ def add_check_numerics_ops() -> Node:
         return create("NoOp", ())
 
 
-def _may_be_skipped(node: Node) -> bool:
+def _can_be_skipped(node: Node) -> bool:
     """Return True if a step may leave a node's outputs without a value, or run it several times."""
     context = node.context
     if context is not None and node.role is Role.EXIT:

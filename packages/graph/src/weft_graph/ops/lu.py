@@ -149,12 +149,14 @@ def lu_solve(
         factors, rows = _checked(lower_upper, perm)
         value = convert_to_tensor(rhs, factors.dtype.base_dtype)
         shape_rules.with_rank_at_least(value.dims, 2, "rhs")
-        factors, rows, value = _spread(factors, rows, value)
+        factors, rows, value = _broadcast_leading(factors, rows, value)
         half = linalg.matrix_triangular_solve(lower_factor(factors), rows_of(value, rows))
         return linalg.matrix_triangular_solve(factors, half, lower=False, name=scope)
 
 
-def _spread(factors: Output, rows: Output, value: Output) -> tuple[Output, Output, Output]:
+def _broadcast_leading(
+    factors: Output, rows: Output, value: Output
+) -> tuple[Output, Output, Output]:
     """All three with the leading axes that those of the factors and of the value broadcast to."""
     a, b = factors.dims, value.dims
     if a is not None and b is not None and a[:-2] == b[:-2] and None not in a[:-2]:

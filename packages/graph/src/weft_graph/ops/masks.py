@@ -243,7 +243,7 @@ def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None =
         if axis is None:
             values, axis = shapes.reshape(values, [-1]), 0
         elif not values.dims:
-            values = _of_some_rank(values)
+            values = _at_least_vector(values)
         if values.dims is not None:
             axis = normal_axis(axis, len(values.dims))
         counts = _counts(repeats)
@@ -259,7 +259,7 @@ def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None =
         return gather.gather(values, boolean_mask(grid, mask), axis=axis)
 
 
-def _of_some_rank(values: Output) -> Output:
+def _at_least_vector(values: Output) -> Output:
     """A scalar as one element, also where only a run knows that it is one."""
     if values.dims is not None:
         return shapes.reshape(values, [1])

@@ -459,7 +459,7 @@ def softmax(
       >>> wf.Session().run(wf.nn.softmax([0.0, 0.0]))
       array([0.5, 0.5], dtype=float32)
     """
-    return _along_axis("Softmax", logits, _axis(axis, dim), name)
+    return _apply_along_axis("Softmax", logits, _axis(axis, dim), name)
 
 
 def log_softmax(
@@ -477,7 +477,7 @@ def log_softmax(
       >>> np.round(wf.Session().run(wf.nn.log_softmax([0.0, 0.0])), 3)
       array([-0.693, -0.693], dtype=float32)
     """
-    return _along_axis("LogSoftmax", logits, _axis(axis, dim), name)
+    return _apply_along_axis("LogSoftmax", logits, _axis(axis, dim), name)
 
 
 def _axis(axis: int | None, dim: int | None) -> int:
@@ -487,17 +487,17 @@ def _axis(axis: int | None, dim: int | None) -> int:
     return -1 if axis_or_dim is None else integer(axis_or_dim, "axis")
 
 
-def _along_axis(op: str, logits: Any, axis: int, name: str | None) -> Output:
+def _apply_along_axis(op: str, logits: Any, axis: int, name: str | None) -> Output:
     value = convert_to_tensor(logits)
     rank = None if value.dims is None else len(value.dims)
     if axis == -1 or (rank is not None and axis == rank - 1):
         return out(op, [value], name=name)
-    _known_rank(op, value, axis)
+    _require_rank(op, value, axis)
     swapped = swap_with_last(value, axis)
     return swap_with_last(out(op, [swapped]), axis, name)
 
 
-def _known_rank(op: str, logits: Output, axis: int) -> int:
+def _require_rank(op: str, logits: Output, axis: int) -> int:
     if logits.dims is None:
         raise errors.InvalidArgumentError(
             f"{op} along axis {axis} requires logits of known rank, got {logits!r}"
@@ -505,7 +505,7 @@ def _known_rank(op: str, logits: Output, axis: int) -> int:
     return len(logits.dims)
 
 
-def _with_last(value: Output, axis: int, rank: int) -> Output:
+def _move_axis_last(value: Output, axis: int, rank: int) -> Output:
     """`value` with an axis moved behind the others, whose order stays."""
     axis = normal_axis(axis, rank)
     if axis == rank - 1:
@@ -603,8 +603,8 @@ def softmax_cross_entropy_with_logits_v2(
     axis = _axis(axis, dim)
     op = "SoftmaxCrossEntropyWithLogits"
     if axis != -1:
-        rank = _known_rank(op, logits, axis)
-        labels, logits = _with_last(labels, axis, rank), _with_last(logits, axis, rank)
+        rank = _require_rank(op, logits, axis)
+        labels, logits = _move_axis_last(labels, axis, rank), _move_axis_last(logits, axis, rank)
     if logits.dims is not None and len(logits.dims) == 2:
         return out(op, [logits, labels], name=name)
     flat = out(op, [_rows(logits), _rows(labels)])

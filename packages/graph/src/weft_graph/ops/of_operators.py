@@ -27,7 +27,7 @@ def or_method(method: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
         @wraps(function)
         def called(*args: P.args, **kwargs: P.kwargs) -> R:
             if is_operator(args[0] if args else kwargs.get(first)):
-                result: R = _by_method(method, signature(function).bind(*args, **kwargs))
+                result: R = _call_method(method, signature(function).bind(*args, **kwargs))
                 return result
             return function(*args, **kwargs)
 
@@ -36,7 +36,7 @@ def or_method(method: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     return decorate
 
 
-def _by_method(method: str, bound: BoundArguments) -> Any:
+def _call_method(method: str, bound: BoundArguments) -> Any:
     operator, *_ = bound.arguments.values()
     parameters, arguments = signature(getattr(operator, method)).parameters, {}
     for name, value in list(bound.arguments.items())[1:]:

@@ -315,7 +315,7 @@ def _pool(
     return out(op, [value], attrs, name)
 
 
-def _known(sizes: Any) -> Any:
+def _to_static_sizes(sizes: Any) -> Any:
     """Sizes as numbers; as a tensor where that has no constant value."""
     if isinstance(sizes, list | tuple) and any(isinstance(size, Output) for size in sizes):
         sizes = convert_to_tensor(sizes)
@@ -323,7 +323,7 @@ def _known(sizes: Any) -> Any:
     return sizes if static is None else static.tolist()
 
 
-def _as_vector(sizes: Any, label: str, data_format: str) -> Output:
+def _to_vector(sizes: Any, label: str, data_format: str) -> Output:
     """Sizes with an entry for each axis, as int32."""
     if not isinstance(sizes, Output):
         return convert_to_tensor(expand(sizes, label, 2, data_format), dtypes.int32)
@@ -359,10 +359,10 @@ def max_pool(
              [13., 15.]], dtype=float32)
     """
     value = convert_to_tensor(input if value is None else value)
-    ksize, strides = _known(ksize), _known(strides)
+    ksize, strides = _to_static_sizes(ksize), _to_static_sizes(strides)
     if isinstance(ksize, Output) or isinstance(strides, Output):
         window = [
-            _as_vector(sizes, argument, data_format)
+            _to_vector(sizes, argument, data_format)
             for sizes, argument in ((ksize, "ksize"), (strides, "strides"))
         ]
         attrs = {"padding": padding.upper(), "data_format": data_format}

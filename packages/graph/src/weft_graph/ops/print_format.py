@@ -43,7 +43,7 @@ def _pieces(value: Any) -> Iterator[_Piece]:
     elif isinstance(value, OrderedDict):
         yield from _joined("OrderedDict([", value.items(), "])", lambda key: f"({key!r}, ", ")")
     elif isinstance(value, Mapping):
-        yield from _joined("{", _by_key(value), "}", lambda key: f"{key!r}: ")
+        yield from _joined("{", _sort_by_key(value), "}", lambda key: f"{key!r}: ")
     elif hasattr(value, "_fields"):
         names = dict(zip(value._fields, value, strict=True))
         yield from _joined(f"{type(value).__name__}(", names.items(), ")", lambda name: f"{name}=")
@@ -70,7 +70,7 @@ def _joined(
     yield end
 
 
-def _by_key(value: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
+def _sort_by_key(value: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
     try:
         return sorted(value.items(), key=lambda item: item[0])
     except TypeError:  # because keys of several types have no order

@@ -445,15 +445,15 @@ def random_gamma(
         size = shape_tensor(shape)
         alpha = convert_to_tensor(alpha, dtype, name="alpha")
         if beta is None:
-            return _above_zero(out("RandomGamma", [size, alpha], _seeds(seed)), scope)
+            return _raise_above_zero(out("RandomGamma", [size, alpha], _seeds(seed)), scope)
         beta = convert_to_tensor(beta, dtype, name="beta")
         unit = out("OnesLike", [beta])
         alpha = out("Mul", [alpha, unit])
         draws = out("RandomGamma", [size, alpha], _seeds(seed))
-        return _above_zero(out("RealDiv", [draws, beta]), scope)
+        return _raise_above_zero(out("RealDiv", [draws, beta]), scope)
 
 
-def _above_zero(draws: Output, name: str) -> Output:
+def _raise_above_zero(draws: Output, name: str) -> Output:
     """Draws that were too small for their type: 0 has no logarithm."""
     smallest = np.finfo(draws.dtype.numpy).tiny
     return out("Maximum", [draws, smallest], None, name)

@@ -330,7 +330,7 @@ def sort(
       array([1, 2, 3], dtype=int32)
     """
     with get_default_graph().name_scope(name or "sort"):
-        return _in_order(values, axis, direction)[0]
+        return _sort(values, axis, direction)[0]
 
 
 def argsort(
@@ -353,10 +353,10 @@ def argsort(
       array([1, 2, 0], dtype=int32)
     """
     with get_default_graph().name_scope(name or "argsort"):
-        return _in_order(values, axis, direction)[1]
+        return _sort(values, axis, direction)[1]
 
 
-def _in_order(values: Any, axis: int, direction: str) -> tuple[Output, Output]:
+def _sort(values: Any, axis: int, direction: str) -> tuple[Output, Output]:
     if direction not in ("ASCENDING", "DESCENDING"):
         raise errors.InvalidArgumentError(
             f"direction must be 'ASCENDING' or 'DESCENDING', got {direction!r}"
@@ -422,14 +422,14 @@ def searchsorted(
     queries = convert_to_tensor(values, keys.dtype)
     if keys.dims is not None and queries.dims is not None:
         merge_dims(keys.dims[:-1], queries.dims[:-1])
-    rows = [_as_rows(value) for value in (keys, queries)]
+    rows = [_to_rows(value) for value in (keys, queries)]
     insert_positions = out(ops[side], rows, {"out_type": out_type}, name)
     if queries.dims is not None and len(queries.dims) == 2:
         return insert_positions
     return out("Reshape", [insert_positions, out("Shape", [queries])])
 
 
-def _as_rows(value: Output) -> Output:
+def _to_rows(value: Output) -> Output:
     if value.dims is not None and len(value.dims) == 2:
         return value
     return out("Reshape", [value, out("ConcatV2", [[[-1], _last_sizes(value)], 0])])

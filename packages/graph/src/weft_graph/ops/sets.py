@@ -25,7 +25,7 @@ def _form_of_dense(value: Output, label: str) -> Form:
     return Form(None, None if dims is None else len(dims), dims)
 
 
-def _of_groups(forms: Sequence[Form]) -> Sequence[Dims]:
+def _group_shapes(forms: Sequence[Form]) -> Sequence[Dims]:
     """The outputs of an operation on the sets of two tensors.
 
     Raises: InvalidArgumentError: their ranks or leading sizes differ, or the rank is below 2.
@@ -41,15 +41,15 @@ def _of_groups(forms: Sequence[Form]) -> Sequence[Dims]:
 
 def _dense_shape(node: NodeSpec) -> Sequence[Dims]:
     first, second = node.inputs
-    return _of_groups([_form_of_dense(first, "set1"), _form_of_dense(second, "set2")])
+    return _group_shapes([_form_of_dense(first, "set1"), _form_of_dense(second, "set2")])
 
 
 def _mixed_shape(node: NodeSpec) -> Sequence[Dims]:
-    return _of_groups([_form_of_dense(node.inputs[0], "set1"), form_at(node, 1, "set2_")])
+    return _group_shapes([_form_of_dense(node.inputs[0], "set1"), form_at(node, 1, "set2_")])
 
 
 def _sparse_shape(node: NodeSpec) -> Sequence[Dims]:
-    return _of_groups([form_at(node, 0, "set1_"), form_at(node, 3, "set2_")])
+    return _group_shapes([form_at(node, 0, "set1_"), form_at(node, 3, "set2_")])
 
 
 def _size_shape(node: NodeSpec) -> Sequence[Dims]:

@@ -375,10 +375,10 @@ def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Output
       array([[2, 3],
              [5, 6]], dtype=int32)
     """
-    return out("Slice", [input_, *_same_type(begin, size)], name=name)
+    return out("Slice", [input_, *_to_common_type(begin, size)], name=name)
 
 
-def _same_type(*vectors: Any) -> list[Output]:
+def _to_common_type(*vectors: Any) -> list[Output]:
     """Vectors of integers in one type: int64 if any is that, or int32."""
     index_type = dtypes.int32
     for vector in vectors:
@@ -431,10 +431,10 @@ def strided_slice(
       >>> wf.Session().run(wf.strided_slice([1, 2, 3, 4, 5], [0], [5], [2]))
       array([1, 3, 5], dtype=int32)
     """
-    begin, end = _same_type(begin, end)
+    begin, end = _to_common_type(begin, end)
     if strides is None:
         strides = out("OnesLike", [begin])
-    begin, end, strides = _same_type(begin, end, strides)
+    begin, end, strides = _to_common_type(begin, end, strides)
     masks = (begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask)
     attrs = dict(zip(_MASK_NAMES, masks, strict=True))
     return out("StridedSlice", [input_, begin, end, strides], attrs, name)
@@ -509,7 +509,7 @@ def _parse(key: Any) -> tuple[tuple[Output, Output, Output], Masks]:
             column.append(bound)
     masks = Masks(begin_mask, end_mask, ellipsis, new_axis, shrink)
     if dynamic:
-        begin, end, strides = _same_type(*columns)
+        begin, end, strides = _to_common_type(*columns)
         return (begin, end, strides), masks
     fits = all(-(2**31) <= bound < 2**31 for column in columns for bound in column)
     dtype = np.int32 if fits else np.int64

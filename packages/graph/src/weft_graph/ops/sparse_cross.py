@@ -217,11 +217,11 @@ def _features(inputs: Any) -> tuple[list[SparseTensor], list[Output]]:
     dense = [convert_to_tensor(value) for value in inputs if not is_sparse(value)]
     if not inputs:
         raise errors.InvalidArgumentError("inputs must have at least one tensor, got none")
-    features = [tensor.with_values(_as_feature(tensor.values)) for tensor in sparse]
-    return features, [_as_feature(value) for value in dense]
+    features = [tensor.with_values(_to_feature(tensor.values)) for tensor in sparse]
+    return features, [_to_feature(value) for value in dense]
 
 
-def _as_feature(values: Output) -> Output:
+def _to_feature(values: Output) -> Output:
     dtype = values.dtype.base_dtype
     if dtype is dtypes.string or dtype is dtypes.int64:
         return values
@@ -302,7 +302,7 @@ def _count_of_sparse(
             raise errors.InvalidTypeError(
                 f"weights of a SparseTensor must be a SparseTensor, got {weights!r}"
             )
-        given_weights = _at_same_places(values, SparseTensor.from_value(weights))
+        given_weights = _check_same_indices(values, SparseTensor.from_value(weights))
     count = _int(values.values)
     last = _no_weights(count) if given_weights is None else given_weights
     if axis != -1:
@@ -311,7 +311,7 @@ def _count_of_sparse(
     return SparseTensor(*create("SparseCountSparseOutput", inputs, attrs, name).outputs)
 
 
-def _at_same_places(values: SparseTensor, weights: SparseTensor) -> Output:
+def _check_same_indices(values: SparseTensor, weights: SparseTensor) -> Output:
     """The weights, after a check of where they are."""
     message = "weights must be stored at the places of values"
     checks = [

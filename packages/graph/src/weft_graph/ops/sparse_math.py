@@ -429,14 +429,14 @@ def _extreme(op: str, a: Any, b: Any, name: str | None) -> SparseTensor:
 # ---------------------------------------------------------------------------------- operators
 
 
-def _with_dense(op: str, sparse: SparseTensor, dense: Any, name: str) -> SparseTensor:
+def _combine_with_dense(op: str, sparse: SparseTensor, dense: Any, name: str) -> SparseTensor:
     other = convert_to_tensor(dense, sparse.dtype.base_dtype)
     return sparse.with_values(out(op, [*parts(sparse), other], name=name))
 
 
 def multiply(sparse: SparseTensor, dense: Any) -> SparseTensor:
     """The products of stored elements with a dense tensor that broadcasts to their shape."""
-    return _with_dense("SparseDenseCwiseMul", sparse, dense, "mul")
+    return _combine_with_dense("SparseDenseCwiseMul", sparse, dense, "mul")
 
 
 def divide(sparse: SparseTensor, dense: Any) -> SparseTensor:
@@ -446,7 +446,7 @@ def divide(sparse: SparseTensor, dense: Any) -> SparseTensor:
     if target is not None:
         sparse = sparse.with_values(out("Cast", [sparse.values], {"DstT": target}))
         other = out("Cast", [other], {"DstT": target})
-    return _with_dense("SparseDenseCwiseDiv", sparse, other, "truediv")
+    return _combine_with_dense("SparseDenseCwiseDiv", sparse, other, "truediv")
 
 
 implementations.register("sparse_mul", multiply)

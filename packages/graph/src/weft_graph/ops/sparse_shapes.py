@@ -248,7 +248,7 @@ register_op(
 # ---------------------------------------------------------------------------------- functions
 
 
-def _all_sparse(values: Any, label: str) -> list[SparseTensor]:
+def _require_sparse(values: Any, label: str) -> list[SparseTensor]:
     if not isinstance(values, list | tuple) or not values:
         raise errors.InvalidTypeError(f"{label} must be a list of SparseTensors, got {values!r}")
     return [SparseTensor.from_value(value) for value in values]
@@ -280,7 +280,7 @@ def sparse_concat(
     dim = arguments.integer(deprecated_argument("axis", axis, "concat_dim", concat_dim), "axis")
     if expand_nonconcat_dims is not None:
         expand_nonconcat_dim = expand_nonconcat_dims
-    tensors = _all_sparse(sp_inputs, "sp_inputs")
+    tensors = _require_sparse(sp_inputs, "sp_inputs")
     if len(tensors) == 1:
         return tensors[0]
     shapes = [tensor.dense_shape for tensor in tensors]
@@ -582,7 +582,7 @@ def sparse_merge(
              [0., 0., 3., 0.]], dtype=float32)
     """
     single = not isinstance(sp_ids, list)
-    ids = _all_sparse([sp_ids] if single else sp_ids, "sp_ids")
+    ids = _require_sparse([sp_ids] if single else sp_ids, "sp_ids")
     if single is isinstance(vocab_size, list | tuple) or (
         not single and len(ids) != len(vocab_size)
     ):
@@ -591,7 +591,7 @@ def sparse_merge(
         )
     sizes = [vocab_size] if single else list(vocab_size)
     values = SparseTensor.from_value(sp_values)
-    columns = [out("Slice", [ids[0].indices, [0, 0], _all_but_last(ids[0].indices)])]
+    columns = [out("Slice", [ids[0].indices, [0, 0], _drop_last_index(ids[0].indices)])]
     columns += [out("ExpandDims", [_int64(id_column.values), 1]) for id_column in ids]
     lengths = [out("Slice", [ids[0].dense_shape, [0], _shorter(ids[0].dense_shape)])]
     lengths += [out("Reshape", [_int64(size), [1]]) for size in sizes]
@@ -611,7 +611,7 @@ def _shorter(shape: Output) -> Output:
     return out("Sub", [out("Shape", [shape]), 1])
 
 
-def _all_but_last(indices: Output) -> Output:
+def _drop_last_index(indices: Output) -> Output:
     return out("Sub", [out("Shape", [indices]), np.array([0, 1], np.int32)])
 
 

@@ -216,7 +216,7 @@ def variable_op_v2(
 def is_variable_initialized(ref: Any, name: str | None = None) -> Output:
     """Return True if a variable has a value: bool, shape ()."""
     if _is_ref(ref):
-        with _beside(ref):
+        with _colocate_with(ref):
             return out("IsVariableInitialized", [ref], None, name)
     result: Output = ref.is_initialized(name=name)
     return result
@@ -229,7 +229,7 @@ def _is_ref(ref: Any) -> bool:
     return bool(ref.dtype.is_ref)
 
 
-def _beside(ref: Any) -> AbstractContextManager[None]:
+def _colocate_with(ref: Any) -> AbstractContextManager[None]:
     """Colocation with the variable, as TensorFlow asks for whatever takes a reference."""
     node = ref.op if hasattr(ref, "op") else None
     if isinstance(node, Node):
@@ -240,7 +240,7 @@ def _beside(ref: Any) -> AbstractContextManager[None]:
 def _update(
     op: str, ref: Any, other_inputs: Sequence[Any], attrs: dict[str, Any], name: Any
 ) -> Output:
-    with _beside(ref):
+    with _colocate_with(ref):
         return out(op, [ref, *other_inputs], attrs, name)
 
 

@@ -292,7 +292,7 @@ def string_split(
     """
     sep = delimiter if sep is None else sep
     sep = " " if sep is None else sep
-    ragged = _wants_ragged(result_type)
+    ragged = _is_ragged_result(result_type)
     if ragged or isinstance(source, AppliesOps):
         attrs = {"skip_empty": bool(skip_empty)}
         rows = makers.lookup("split")(source, "StringSplit", sep, attrs, name)
@@ -302,7 +302,7 @@ def string_split(
     return SparseTensor(indices, values, shape)
 
 
-def _wants_ragged(result_type: str) -> bool:
+def _is_ragged_result(result_type: str) -> bool:
     """Return True if rows of strings are returned as a RaggedTensor.
 
     Raises: InvalidArgumentError: there is no such kind.
@@ -436,7 +436,7 @@ def split(
       array([b'a', b'b', b'c'], dtype=object)
     """
     text = source if input is None else input
-    if _wants_ragged(result_type):
+    if _is_ragged_result(result_type):
         attrs = {"maxsplit": maxsplit}
         return makers.lookup("split")(
             text, "StringSplitV2", "" if sep is None else sep, attrs, name

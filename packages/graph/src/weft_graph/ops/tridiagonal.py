@@ -79,24 +79,24 @@ def three_diagonals(diagonals: Any, diagonals_format: str) -> list[Output]:
     Raises: InvalidArgumentError: there is no such format, or there are not three diagonals.
     """
     if diagonals_format == "compact":
-        return _of_compact(convert_to_tensor(diagonals))
+        return _split_compact(convert_to_tensor(diagonals))
     if diagonals_format == "sequence":
-        return _of_sequence(diagonals)
+        return _split_sequence(diagonals)
     if diagonals_format == "matrix":
-        return _of_matrix(convert_to_tensor(diagonals))
+        return _split_matrix(convert_to_tensor(diagonals))
     raise errors.InvalidArgumentError(
         f"diagonals_format must be 'compact', 'sequence' or 'matrix', got {diagonals_format!r}"
     )
 
 
-def _of_compact(value: Output) -> list[Output]:
+def _split_compact(value: Output) -> list[Output]:
     dims = shape_rules.with_rank_at_least(value.dims, 2, "diagonals")
     if dims is not None:
         shape_rules.merge_size(dims[-2], 3, "the rows of diagonals and the number of diagonals")
     return [value[..., i, :] for i in range(3)]
 
 
-def _of_sequence(diagonals: Any) -> list[Output]:
+def _split_sequence(diagonals: Any) -> list[Output]:
     if not isinstance(diagonals, list | tuple) or len(diagonals) != 3:
         raise errors.InvalidArgumentError(f"requires three diagonals, got {diagonals!r}")
     main = convert_to_tensor(diagonals[1])
@@ -123,7 +123,7 @@ def _lengthened(value: Output, main: Output, before: bool) -> Output:
     return out("Pad", [value, [*[[0, 0]] * (len(value.dims) - 1), pair]])
 
 
-def _of_matrix(value: Output) -> list[Output]:
+def _split_matrix(value: Output) -> list[Output]:
     if value.dims is None:
         raise errors.InvalidArgumentError(
             f"a tridiagonal matrix must have a known rank, got {value!r}"

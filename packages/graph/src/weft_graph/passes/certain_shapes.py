@@ -39,7 +39,7 @@ class CertainShapes:
             elif top in nodes:  # a source that is not found yet is behind a back edge
                 sources = all([certain.get(source.node, False) for source in top.inputs])
                 certain[top] = sources and _follow(top)
-            elif len(nodes) == MAX_NODES or not _may_follow(top):
+            elif len(nodes) == MAX_NODES or not _can_infer(top):
                 certain[top] = False
             else:
                 nodes.add(top)
@@ -47,7 +47,7 @@ class CertainShapes:
         return certain[node]
 
 
-def _may_follow(node: Node) -> bool:
+def _can_infer(node: Node) -> bool:
     """Return True if a node's shapes can follow from those of its inputs."""
     if node.role is Role.ARGUMENT:
         return True

@@ -330,7 +330,7 @@ class _Inliner:
         values = [scope.values[source] for source in call.inputs]
         ends = scope.ends_of(call.controls)
         if function.stateful:  # what it reads may be updated by what its arguments wait for
-            ends += [v.node for v in dict.fromkeys(values) if _takes_time(v)]
+            ends += [v.node for v in dict.fromkeys(values) if _needs_running_node(v)]
         if not part.is_in_frame(call):  # else what enters the frame has waited
             ends += [w for w in scope.waits if w not in ends]
         inner = _Scope(scope.prefix + call.name + "/")
@@ -456,7 +456,7 @@ def _inputs(node: Node, scope: _Scope) -> tuple[Output, ...]:
     return tuple([values.get(source, forward_value) for source in node.inputs])
 
 
-def _takes_time(value: Output) -> bool:
+def _needs_running_node(value: Output) -> bool:
     """Return True if a value is available only after some node has run."""
     ready = value.node.role in (Role.CONSTANT, Role.ARGUMENT)
     return bool(value.node.controls) or not (ready or is_handle(value))

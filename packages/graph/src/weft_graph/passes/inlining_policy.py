@@ -41,7 +41,7 @@ class InliningPolicy:
         self._kept: dict[Function, bool] = {}
         direct = Counter(calls)
         for function in direct:
-            self._look_into(function)
+            self._measure_body(function)
         counts = Counter(direct)
         for function in sorted(self._sizes, key=lambda f: -self._sizes[f]):
             self._kept[function] = is_retained = self._decide(function, counts[function])
@@ -53,7 +53,7 @@ class InliningPolicy:
         decision = self._kept.get(function)
         return must_stay(function) if decision is None else decision
 
-    def _look_into(self, function: Function) -> None:
+    def _measure_body(self, function: Function) -> None:
         """Find the size of a function's body, and the functions that it calls."""
         if function in self._sizes:
             return
@@ -62,7 +62,7 @@ class InliningPolicy:
         inner = Counter(f for f in callees if f is not None and not f.is_recursive)
         self._inner[function] = Counter() if must_stay(function) else inner
         for callee in inner:
-            deeper(self._look_into, callee)
+            deeper(self._measure_body, callee)
         self._sizes[function] += sum(self._sizes[f] * n for f, n in inner.items())
 
     def _decide(self, function: Function, count: int) -> bool:
@@ -84,17 +84,17 @@ class InliningPolicy:
         if able is None:
             self._able[function] = True
             able = not any(value.dtype.is_ref for value in function.inputs)
-            able = able and all(self._may_be_in_a_call(node) for node in function.nodes)
+            able = able and all(self._can_run_in_call(node) for node in function.nodes)
             self._able[function] = able
         return able
 
-    def _may_be_in_a_call(self, node: Node) -> bool:
+    def _can_run_in_call(self, node: Node) -> bool:
         callee = state.callee(node)
         if callee is not None:
             return deeper(self._can_stay, callee)
         if state.is_private(node):
             return True
-        if state.draws(node) or state.gives_handle(node):
+        if state.draws(node) or state.returns_handle(node):
             return False
         if state.has_effect(node) and not state.resources(node):
             return False

@@ -98,10 +98,10 @@ def estimate_memory(
     """
     values = Values(nodes, fetches, bytes_of or static_bytes)
     numbers, limits = MemoryLimits({}, device_of, spaces or {}).spread(nodes, values)
-    return _by_name(limits.peaks(), nodes, list(numbers))
+    return _name_peaks(limits.peaks(), nodes, list(numbers))
 
 
-def _by_name(
+def _name_peaks(
     peaks: Sequence[tuple[int, int]], nodes: Sequence[Node], names: Sequence[str]
 ) -> MemoryEstimate:
     peak_of = dict(zip(names, peaks, strict=False))
@@ -116,7 +116,7 @@ def shown(output: Output) -> Output:
     while True:
         node = output.node
         view = node.traits.view
-        if view is None or not node.inputs or _moves(node):
+        if view is None or not node.inputs or _moves_value(node):
             return output
         source = node.inputs[output.index if view == EACH else view]
         if source.dtype is dtypes.resource:
@@ -124,7 +124,7 @@ def shown(output: Output) -> Output:
         output = source
 
 
-def _moves(node: Node) -> bool:
+def _moves_value(node: Node) -> bool:
     """Return True if an identity moves its value to another device, or delays it."""
     if not node.traits.identity or not node.device:
         return False
@@ -133,7 +133,7 @@ def _moves(node: Node) -> bool:
 
 def takes_memory(output: Output) -> bool:
     """Return True if the value of an output exists only because of the step."""
-    return not (_stays(output) or _is_kept(output.node))
+    return not (_is_immovable(output) or _is_kept(output.node))
 
 
 def _is_kept(node: Node) -> bool:
@@ -144,7 +144,7 @@ def _is_kept(node: Node) -> bool:
     return node.role is Role.CONSTANT or node.role is Role.ARGUMENT
 
 
-def _stays(output: Output) -> bool:
+def _is_immovable(output: Output) -> bool:
     """Return True if an output cannot be moved to other memory: a reference or handle."""
     dtype = output.dtype
     return dtype.is_ref or dtype in (dtypes.resource, dtypes.variant)
@@ -209,7 +209,7 @@ class Values:
             number = self._number(root)
         else:
             number = len(self.sizes)
-            size = 0 if _stays(output) else self._bytes_of(output)
+            size = 0 if _is_immovable(output) else self._bytes_of(output)
             self.sizes.append(size if takes_memory(output) else 0)
             self.moved.append(size)
         self.numbers[output] = number

@@ -40,16 +40,16 @@ def ordered_for_memory(
         estimate: MemoryEstimate = estimate_memory(order, outputs, sizes, device_of)
         return estimate.largest, estimate.total
 
-    needs = _needs(original)
+    needs = _predecessor_positions(original)
     candidates = [
         original,
         _freeing_most(original, needs, outputs, sizes),
-        _as_late(original, needs),
+        _delay_nodes(original, needs),
     ]
     return min(candidates, key=cost)
 
 
-def _needs(nodes: Sequence[Node]) -> list[list[int]]:
+def _predecessor_positions(nodes: Sequence[Node]) -> list[list[int]]:
     """The places of what each node has to wait for."""
     place = {node: i for i, node in enumerate(nodes)}
     all_needs: list[list[int]] = []
@@ -112,7 +112,7 @@ def _freeing_most(
     return result
 
 
-def _as_late(nodes: Sequence[Node], needs: Sequence[Sequence[int]]) -> list[Node]:
+def _delay_nodes(nodes: Sequence[Node], needs: Sequence[Sequence[int]]) -> list[Node]:
     """Each node right before the first that waits for it."""
     used = {node_need for node_needs in needs for node_need in node_needs}
     placed = [False] * len(nodes)

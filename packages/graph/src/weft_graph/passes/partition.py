@@ -123,10 +123,10 @@ class Assignment:
     def crosses(self, need: Node, node: Node) -> bool:
         """Return True if a node may have to wait for a transfer of `need`."""
         if is_anywhere(need):
-            return need.role is Role.ARGUMENT and bool(self.away) and self._may_be_away(node)
+            return need.role is Role.ARGUMENT and bool(self.away) and self._can_be_remote(node)
         return is_anywhere(node) or self.of(need) != self.of(node)
 
-    def _may_be_away(self, node: Node) -> bool:
+    def _can_be_remote(self, node: Node) -> bool:
         return is_anywhere(node) or self.of(node) in self.away
 
     def _assign_variable(self, merge: Node) -> None:
@@ -487,10 +487,12 @@ class _Partitioner:
         trigger = part.triggers.get(frame)
         if trigger is None:
             merges = [part.nodes[merge] for merge in frame.merges if merge in part.nodes]
-            trigger = part.triggers[frame] = merges[0] if merges else self._go_round(frame, part)
+            trigger = part.triggers[frame] = (
+                merges[0] if merges else self._make_follower_loop(frame, part)
+            )
         return trigger
 
-    def _go_round(self, frame: Frame, part: _Part) -> Node:
+    def _make_follower_loop(self, frame: Frame, part: _Part) -> Node:
         """A loop that goes round as often as one of other parts; the node that it starts with."""
         assert frame.cond is not None
         like = frame.cond

@@ -124,22 +124,22 @@ class _Queue:
         """Let each node that makes something wait for all before its first place."""
         for i, node in enumerate(self._nodes):
             before = [j for n in needs_of(node) if (j := self._place.get(n, i)) < i]
-            over = max(map(self._after, before), default=0)
+            over = max(map(self._rank_after, before), default=0)
             target_rank = self._rank[first[i]]
             if (
                 self._mine[i]
                 and created[i]
                 and over < target_rank
-                and self._may_wait(node, target_rank)
+                and self._can_wait(node, target_rank)
             ):
                 self._wait(node, target_rank)
                 over = target_rank
             self._over[i] = over
 
-    def _may_wait(self, node: Node, rank: int) -> bool:
+    def _can_wait(self, node: Node, rank: int) -> bool:
         return self._is_plain(node) and self._waiting.may_follow(node, self._behind[rank])
 
-    def _after(self, i: int) -> int:
+    def _rank_after(self, i: int) -> int:
         """The rank below which all are over when a node has ended."""
         over = self._over[i]
         return self._rank[i] + 1 if self._mine[i] and over >= self._rank[i] else over
@@ -154,7 +154,7 @@ class _Queue:
 
     def _wait(self, node: Node, rank: int) -> None:
         last = self._places[rank - 1]
-        if self._after(last) == rank and self._is_plain(self._nodes[last]):
+        if self._rank_after(last) == rank and self._is_plain(self._nodes[last]):
             control: Node | None = self._nodes[last]
         else:
             control = self._bar(rank)

@@ -22,7 +22,7 @@ def simplify(step: StepGraph) -> int:
     with Replacements(step) as replacements:
         for node in step.graph.nodes:
             replacements.visit(node)
-            replacement = None if node.controls else _same_as(node, shapes)
+            replacement = None if node.controls else _equal_value(node, shapes)
             if replacement is None or any(
                 source.node.controls for source in node.inputs if source is not replacement
             ):
@@ -34,7 +34,7 @@ def simplify(step: StepGraph) -> int:
     return len(replaced)
 
 
-def _same_as(node: Node, shapes: CertainShapes) -> Output | None:
+def _equal_value(node: Node, shapes: CertainShapes) -> Output | None:
     """A value that the one output of a node always equals, or None."""
     traits = node.traits
     if traits.identity:
@@ -76,11 +76,11 @@ def _cast(node: Node) -> Output | None:
         return source
     inner = source.node
     if inner.traits.casts and not inner.controls and inner.inputs[0].dtype is dtype:
-        return inner.inputs[0] if _holds_all(source.dtype, dtype) else None
+        return inner.inputs[0] if _can_represent(source.dtype, dtype) else None
     return None
 
 
-def _holds_all(wide: DType, narrow: DType) -> bool:
+def _can_represent(wide: DType, narrow: DType) -> bool:
     """Return True if a dtype has all values of an integer dtype."""
     if not narrow.is_integer or not (wide.is_integer or wide.is_floating):
         return False

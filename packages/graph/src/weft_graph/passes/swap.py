@@ -236,7 +236,7 @@ class _Swapping:
             return None  # what they use is a view that was made early, and holds the value
         call = self._call(begin, end, device)
         late = [self._nodes[j] for j in uses if j >= end]
-        if call is not None and not self._may_follow(late, [self._nodes[call]]):
+        if call is not None and not self._can_follow(late, [self._nodes[call]]):
             return None
         return None if call is None else _Wait(output, mine, begin, call, end, nbytes)
 
@@ -309,7 +309,7 @@ class _Swapping:
             if source is old:
                 self._step.graph.replace_input(user, position, new, reason="swap")
 
-    def _may_follow(self, nodes: Sequence[Node], predecessors: Sequence[Node]) -> bool:
+    def _can_follow(self, nodes: Sequence[Node], predecessors: Sequence[Node]) -> bool:
         """Return True if nodes may be made to wait for `predecessors`."""
         behind = 0
         for other in predecessors:
@@ -327,15 +327,15 @@ class _Swapping:
                 after.add(node)
             elif (
                 self._device[i] == device
-                and self._takes(node)
+                and self._is_candidate(node)
                 and self._is_plain(node)
-                and self._may_follow([node], before)
+                and self._can_follow([node], before)
             ):
                 controls = dict.fromkeys([*node.controls, *copies])
                 self._step.graph.set_control_inputs(node, list(controls), reason="swap")
                 after.add(node)
 
-    def _takes(self, node: Node) -> bool:
+    def _is_candidate(self, node: Node) -> bool:
         new_outputs = [output for output in node.outputs if shown(output) is output]
         return any([takes_memory(output) and self._bytes_of(output) for output in new_outputs])
 

@@ -35,7 +35,7 @@ class Waiting:
                 behind |= self._behind.get(need, 0)
             self._behind[node] = behind
         for node in reversed(nodes):
-            if node in self._leads or _may_help(node):
+            if node in self._leads or _can_help(node):
                 self._leads.add(node)
                 self._leads.update(needs_of(node))
 
@@ -54,7 +54,7 @@ class Waiting:
         return not behind & ~self.behind(node) or node not in self._leads
 
 
-def _may_help(node: Node) -> bool:
+def _can_help(node: Node) -> bool:
     """Return True if other nodes may wait for a node's side effect, beyond variable updates."""
     if not has_effect(node) or any([arg.is_ref for arg in node.op_def.inputs]):
         return False

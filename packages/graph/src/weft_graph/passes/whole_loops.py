@@ -115,7 +115,7 @@ class WholeLoop:
         self.nodes = list(nodes_in([loop]))
         self._position = {enter: position for position, enter in enumerate(self.enters)}
         self.stacks = self._stacks()
-        self.kept = self._kept()
+        self.kept = self._saved_values()
         changed = {self.variable_at(source) for node in self.nodes for source in changed_by(node)}
         self.updates = {position for position in changed if position is not None}
         read = {position for node in self.nodes for position in self._variables_read_by(node)}
@@ -192,14 +192,14 @@ class WholeLoop:
             if stack.role is Role.STACK and len(pushes) == 1 and is_unbounded(stack)
         }
 
-    def _kept(self) -> list[Kept]:
+    def _saved_values(self) -> list[Kept]:
         nodes_by_use: dict[tuple[Store, Use, Node | None], list[Node]] = {}
         for node in self.nodes:
             use = USES.get(node.type)
             if use is None or node.outputs[0].dtype is dtypes.resource:
                 continue
             by_index = use in (Use.READ, Use.WRITE)
-            way = [node] if by_index else self._way(node)
+            way = [node] if by_index else self._handle_path(node)
             store = self.store_of(way[0].inputs[0])
             if store is not None:
                 nodes_by_use.setdefault((store, use, None if by_index else node), []).extend(way)
@@ -209,7 +209,7 @@ class WholeLoop:
         ]
         return sorted(interval, key=lambda use_of_store: order[use_of_store.nodes[0]])
 
-    def _way(self, node: Node) -> list[Node]:
+    def _handle_path(self, node: Node) -> list[Node]:
         """Return the nodes that push or pop handles on the way to a stack, and the node itself."""
         path = [node]
         while self.store_of(path[0].inputs[0]) is None:

@@ -44,10 +44,10 @@ def mapped(
         flat = [v.flat_values if isinstance(v, RaggedTensor) else v for v in values]
         return [first.with_flat_values(flat_result) for flat_result in function(*flat)]
     common, flat = aligned(values, first.dtype)
-    return [_in_rows(common, flat_result) for flat_result in function(*flat)]
+    return [_nest_rows(common, flat_result) for flat_result in function(*flat)]
 
 
-def _in_rows(levels: Sequence[Rows], flat: Any) -> Any:
+def _nest_rows(levels: Sequence[Rows], flat: Any) -> Any:
     for rows in reversed(levels):
         flat = RaggedTensor(flat, rows)
     return flat
@@ -139,11 +139,11 @@ class _Operand:
         self.static = value.dims[0]
         if depth:
             value = uniform_levels(value, depth, dtype)
-            self.levels, self.flat = value.levels[:depth], _below(value, depth)
+            self.levels, self.flat = value.levels[:depth], _values_below(value, depth)
             self.rows = value.nrows()
 
 
-def _below(value: Any, depth: int) -> Any:
+def _values_below(value: Any, depth: int) -> Any:
     for _ in range(depth):
         value = value.values
     return value
@@ -190,14 +190,14 @@ def _common_size(
         return unit, [True] * len(sizes)
     # Who is known to have the size says it; of the others one tells it that is not 1.
     fixed = [size for size, static in wide if static is not None]
-    total = fixed[0] if fixed else _other_than_one([size for size, _ in wide], unit)
+    total = fixed[0] if fixed else _first_not_one([size for size, _ in wide], unit)
     if len(wide) > 1 and not all(static is not None for _, static in wide):
         fits = [_equal_or_one(size, total, unit) for size, _ in wide]
         total = _required(total, fits, "the numbers of rows must be equal or 1")
     return total, [static != 1 and (static is not None or len(wide) == 1) for _, static in sizes]
 
 
-def _other_than_one(sizes: Sequence[Output], unit: Output) -> Output:
+def _first_not_one(sizes: Sequence[Output], unit: Output) -> Output:
     selected = sizes[0]
     for size in sizes[1:]:
         selected = out("SelectV2", [out("Equal", [selected, unit]), size, selected])
@@ -277,8 +277,8 @@ def _common_lengths(
             may_be_one.append(length)
     if not fixed and not may_be_one:
         return out("Fill", [shapes.reshape(count, [1]), unit])
-    result = fixed[0] if fixed else _other_than_one(may_be_one, unit)
-    checks = [_all(out("Equal", [length, result])) for length in fixed[1:]]
+    result = fixed[0] if fixed else _first_not_one(may_be_one, unit)
+    checks = [_reduce_all(out("Equal", [length, result])) for length in fixed[1:]]
     if len(fixed) + len(may_be_one) > 1:
         checks += [_equal_or_one(length, result, unit) for length in may_be_one]
     message = "ragged rows must have equal lengths"
@@ -287,8 +287,8 @@ def _common_lengths(
 
 def _equal_or_one(length: Output, expected: Output, unit: Output) -> Output:
     pair = [out("Equal", [length, expected]), out("Equal", [length, unit])]
-    return _all(out("LogicalOr", pair))
+    return _reduce_all(out("LogicalOr", pair))
 
 
-def _all(condition: Output) -> Output:
+def _reduce_all(condition: Output) -> Output:
     return reduction.reduce_all(condition)

@@ -137,14 +137,14 @@ def _shortened(ragged: RaggedTensor, lengths: Output | None, padding: Any = None
     if lengths is None:
         lengths = _unpadded(ragged, values, places, padding)
     zero = constant_of(np.array(0, dtype.numpy))
-    lengths = out("Minimum", [_as(lengths, dtype), length])
+    lengths = out("Minimum", [_cast_to(lengths, dtype), length])
     lengths = out("Maximum", [lengths, zero])
     is_inside = out("Less", [shapes.expand_dims(places, 0), shapes.expand_dims(lengths, 1)])
     kept_values = masks.boolean_mask(values, shapes.reshape(is_inside, [-1]))
     return RaggedTensor(kept_values, encodings.from_lengths(lengths, kept_values, False))
 
 
-def _as(value: Output, dtype: DType) -> Output:
+def _cast_to(value: Output, dtype: DType) -> Output:
     return value if value.dtype.base_dtype is dtype else out("Cast", [value], {"DstT": dtype})
 
 
@@ -185,7 +185,7 @@ def from_sparse(sparse: SparseTensor, dtype: DType) -> RaggedTensor:
     message = "the values of a SparseTensor must fill each row from the left, in order"
     with get_default_graph().control_dependencies([Assert(filled, [message, indices])]):
         values = identity(sparse.values)
-    return RaggedTensor(values, Rows(_as(splits, dtype)))
+    return RaggedTensor(values, Rows(_cast_to(splits, dtype)))
 
 
 def to_sparse(ragged: RaggedTensor) -> SparseTensor:
@@ -240,11 +240,11 @@ def _wanted_shape(ragged: RaggedTensor, shape: Any) -> tuple[Output, Any]:
 def bounding_shape(ragged: RaggedTensor, axis: Any, dtype: DType) -> Output:
     """`RaggedTensor.bounding_shape`."""
     if isinstance(axis, int) and axis == 0:
-        return _as(ragged.nrows(), dtype)
+        return _cast_to(ragged.nrows(), dtype)
     if isinstance(axis, int) and axis == 1 and ragged.uniform_row_length is None:
         return _longest(ragged.levels[0], dtype)
     levels = ragged.levels
-    sizes = [_as(ragged.nrows(), dtype), *[_longest(rows, dtype) for rows in levels]]
+    sizes = [_cast_to(ragged.nrows(), dtype), *[_longest(rows, dtype) for rows in levels]]
     inner = shapes.shape(ragged.flat_values, out_type=dtype)[1:]
     bounds = concat([out("Pack", [sizes]), inner], 0)
     return bounds if axis is None else out("GatherV2", [bounds, axis, 0])
@@ -252,10 +252,10 @@ def bounding_shape(ragged: RaggedTensor, axis: Any, dtype: DType) -> Output:
 
 def _longest(rows: Rows, dtype: DType) -> Output:
     if rows.uniform is not None:
-        return _as(rows.uniform, dtype)
+        return _cast_to(rows.uniform, dtype)
     zero = constant_of(np.array(0, rows.dtype.numpy))
     longest = out("Maximum", [reduction.reduce_max(rows.row_lengths()), zero])
-    return _as(longest, dtype)
+    return _cast_to(longest, dtype)
 
 
 def merge_axes(value: Any, outer: int, inner: int) -> Any:

@@ -83,14 +83,14 @@ def apply(
             return outputs if isinstance(outputs, list | tuple) else [outputs]
         traits = op.traits
         if traits.elementwise or traits.by_element or traits.identity:
-            return _by_element(op, call)
+            return _apply_by_element(op, call)
     raise errors.InvalidTypeError(
         f"{op.name} takes no ragged tensors; to_tensor() makes a tensor of one, and "
         "ragged.map_flat_values applies a function to its flat values"
     )
 
 
-def _by_element(op: OpDef, call: Call) -> Sequence[Any]:
+def _apply_by_element(op: OpDef, call: Call) -> Sequence[Any]:
     """An op on the flat values, of inputs that are broadcast to the same rows."""
     lists = [arg.is_list for arg in op.inputs]
     flat: list[Any] = []

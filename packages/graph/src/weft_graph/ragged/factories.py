@@ -38,7 +38,7 @@ class Factories:
           validate: check tensors when they run; what is known at once is always checked.
         Raises: InvalidArgumentError: the splits are malformed.
         """
-        return cls._made(
+        return cls._make_ragged(
             values, name, "RaggedFromRowSplits", encodings.from_splits, row_splits, validate
         )
 
@@ -50,7 +50,7 @@ class Factories:
 
         Raises: InvalidArgumentError: one is negative, or their sum is not the number of values.
         """
-        return cls._made(
+        return cls._make_ragged(
             values, name, "RaggedFromRowLengths", encodings.from_lengths, row_lengths, validate
         )
 
@@ -62,7 +62,7 @@ class Factories:
 
         Raises: InvalidArgumentError: they are malformed.
         """
-        return cls._made(
+        return cls._make_ragged(
             values, name, "RaggedFromRowStarts", encodings.from_starts, row_starts, validate
         )
 
@@ -74,7 +74,7 @@ class Factories:
 
         Raises: InvalidArgumentError: they are malformed.
         """
-        return cls._made(
+        return cls._make_ragged(
             values, name, "RaggedFromRowLimits", encodings.from_limits, row_limits, validate
         )
 
@@ -94,7 +94,7 @@ class Factories:
           nrows: how many rows there are, shape (); one more than the last id by default.
         Raises: InvalidArgumentError: they are malformed.
         """
-        return cls._made(
+        return cls._make_ragged(
             values, name, "RaggedFromValueRowIds", encodings.from_ids, value_rowids, nrows, validate
         )
 
@@ -114,7 +114,7 @@ class Factories:
           nrows: how many rows there are, shape (); to be said where the length may be 0.
         Raises: InvalidArgumentError: the values are not so many.
         """
-        return cls._made(
+        return cls._make_ragged(
             values,
             name,
             "RaggedFromUniformRowLength",
@@ -125,7 +125,7 @@ class Factories:
         )
 
     @classmethod
-    def _made(
+    def _make_ragged(
         cls, values: Any, name: str | None, default: str, make: Callable[..., Rows], *args: Any
     ) -> RaggedTensor:
         with get_default_graph().name_scope(name or default):

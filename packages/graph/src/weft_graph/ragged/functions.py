@@ -117,7 +117,7 @@ def map_flat_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
             f"ragged arguments must have equally many ragged axes, got {sorted(levels)}"
         )
     first = ragged[0]
-    checked = iter(_of_same_rows(ragged))
+    checked = iter(_values_of_same_rows(ragged))
     flat = [next(checked) if is_ragged(leaf) else leaf for leaf in leaves]
     new_args, new_kwargs = nest.pack_sequence_as([list(args), kwargs], flat)
     flat_result = convert_to_tensor(op(*new_args, **new_kwargs))
@@ -135,7 +135,7 @@ def map_flat_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return first.with_flat_values(flat_result)
 
 
-def _of_same_rows(ragged: Sequence[RaggedTensor]) -> list[Output]:
+def _values_of_same_rows(ragged: Sequence[RaggedTensor]) -> list[Output]:
     """The flat values of ragged tensors, which are there where all splits are equal."""
     first = ragged[0]
     flat_values = [first.flat_values]

@@ -42,9 +42,9 @@ def _gather(call: Call) -> Any:
 def gathered(params: Any, indices: Any, axis: int, batch: int) -> Any:
     """Gather from ragged `params`, by ragged `indices`, or both."""
     if batch:
-        return _in_batches(params, indices, axis, batch)
+        return _gather_in_batches(params, indices, axis, batch)
     if axis:
-        return _along(params, indices, axis)
+        return _gather_along(params, indices, axis)
     if isinstance(indices, RaggedTensor):
         return indices.with_values(gathered(params, indices.values, 0, 0))
     if not isinstance(params, RaggedTensor):
@@ -70,23 +70,23 @@ def _outer_like(value: Any, indices: Output) -> Any:
     return numbers.with_flat_values(value)
 
 
-def _in_batches(params: Any, indices: Any, axis: int, batch: int) -> Any:
+def _gather_in_batches(params: Any, indices: Any, axis: int, batch: int) -> Any:
     """Row by row: the rows of params that belong to each row of indices."""
     dtype = _splits_type(params, indices)
     params = _divided(params, dtype)
     if batch == 1 and axis > 1:
         return _rows_apart(params, indices, axis)
     if batch == 1 and static_rank(indices) == 1:
-        column = _in_batches(params, shapes.expand_dims(indices, 1), 1, 1)
+        column = _gather_in_batches(params, shapes.expand_dims(indices, 1), 1, 1)
         if isinstance(column, RaggedTensor):
             return column.values
         return out("Squeeze", [column], {"squeeze_dims": [1]})
     rows = _divided(indices, dtype)
     if batch > 1:
-        params = _same_rows(params, rows)
+        params = _check_same_rows(params, rows)
         inner = gathered(params.values, rows.values, axis - 1, batch - 1)
     else:
-        inner = gathered(params.values, _within(rows, params), 0, 0)
+        inner = gathered(params.values, _to_global_indices(rows, params), 0, 0)
     if isinstance(indices, RaggedTensor) or isinstance(inner, RaggedTensor):
         return rows.with_values(inner)
     return _undivided(inner, indices)
@@ -132,7 +132,7 @@ def _check_counts(params: RaggedTensor, indices: RaggedTensor) -> None:
         )
 
 
-def _same_rows(params: RaggedTensor, indices: RaggedTensor) -> RaggedTensor:
+def _check_same_rows(params: RaggedTensor, indices: RaggedTensor) -> RaggedTensor:
     """Params of which the batch axes are checked against those of indices."""
     if params.row_splits is indices.row_splits:
         return params
@@ -144,7 +144,7 @@ def _same_rows(params: RaggedTensor, indices: RaggedTensor) -> RaggedTensor:
     return RaggedTensor(params.values, Rows(checks.after(a)))
 
 
-def _within(indices: RaggedTensor, params: RaggedTensor) -> Any:
+def _to_global_indices(indices: RaggedTensor, params: RaggedTensor) -> Any:
     """Indices into rows as indices into all values.
 
     Raises (when it runs): InvalidArgumentError: an index is not in its row.
@@ -177,12 +177,12 @@ def _shifted(values: Any, owner: Output, starts: Output, lengths: Output, dtype:
     return out("SelectV2", [fits, wide + start, constant_of(np.array(-1, dtype.numpy))])
 
 
-def _along(params: Any, indices: Any, axis: int) -> Any:
+def _gather_along(params: Any, indices: Any, axis: int) -> Any:
     """The same indices in each row of an inner axis."""
     dtype = _splits_type(params, indices)
     value = _divided(params, dtype)
     if axis > 1:
-        return value.with_values(_along(value.values, indices, axis - 1))
+        return value.with_values(_gather_along(value.values, indices, axis - 1))
     count = value.nrows()
     if isinstance(indices, RaggedTensor):
         indices = indices.with_row_splits_dtype(dtype)
@@ -196,7 +196,7 @@ def _along(params: Any, indices: Any, axis: int) -> Any:
         repeated = broadcast_to(indices, out("ConcatV2", [[shapes.reshape(count, [1]), tail], 0]))
         if indices.dims is not None:
             repeated.set_shape([value.levels[0].static_nrows, *indices.dims])
-    return _in_batches(value, repeated, 1, 1)
+    return _gather_in_batches(value, repeated, 1, 1)
 
 
 @ragged_op("GatherNd")
@@ -224,7 +224,7 @@ def _gather_nd(call: Call) -> Any:
     if depth == 0:
         raise errors.UnimplementedError("gather_nd of a ragged tensor requires one index at least")
     rows = shapes.reshape(indices, [-1, depth])
-    by_path = _by_path(params, rows, depth)
+    by_path = _gather_by_path(params, rows, depth)
     if rank == 2:
         return by_path
     if isinstance(by_path, RaggedTensor):
@@ -236,7 +236,7 @@ def _gather_nd(call: Call) -> Any:
     return shapes.reshape(by_path, out("ConcatV2", [[lead, sizes[1:]], 0]))
 
 
-def _by_path(params: RaggedTensor, rows: Output, depth: int) -> Any:
+def _gather_by_path(params: RaggedTensor, rows: Output, depth: int) -> Any:
     """Return the values that one index vector per row leads to."""
     dtype = params.row_splits.dtype.base_dtype
     rows = out("Cast", [rows], {"DstT": dtype})

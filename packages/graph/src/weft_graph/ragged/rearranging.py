@@ -107,10 +107,10 @@ def _concat(call: Call) -> Any:
     typed = _typed(values)
     rank = static_rank(typed[0])
     (dim,) = static_axes(axis, rank) if rank is not None else [None]
-    return joined(typed, _known(dim))
+    return joined(typed, _require_axis(dim))
 
 
-def _known(axis: int | None) -> int:
+def _require_axis(axis: int | None) -> int:
     if axis is None:
         raise errors.InvalidArgumentError("ragged tensors must have a known rank")
     return axis
@@ -125,18 +125,20 @@ def joined(values: Sequence[Any], axis: int) -> Any:
         return _end_to_end(converted)
     if axis > 1:
         first = converted[0]
-        inner = joined([value.values for value in _with_equal_rows(converted)], axis - 1)
+        inner = joined([value.values for value in _require_equal_rows(converted)], axis - 1)
         return first.with_values(inner)
     count = len(converted)
     rows = _alternating(converted)
     splits = out(
-        "StridedSlice", [rows.row_splits, *_every(count)], {"begin_mask": 1, "end_mask": 1}
+        "StridedSlice",
+        [rows.row_splits, *_strided_positions(count)],
+        {"begin_mask": 1, "end_mask": 1},
     )
     _know_rows(splits, converted)
     return RaggedTensor(rows.values, Rows(splits))
 
 
-def _every(step: int) -> list[Output]:
+def _strided_positions(step: int) -> list[Output]:
     return [constant_of(np.array([n], np.int32)) for n in (0, 0, step)]
 
 
@@ -165,7 +167,7 @@ def _end_to_end(values: Sequence[Any]) -> Any:
 
 def _alternating(values: Sequence[RaggedTensor]) -> RaggedTensor:
     """The first row of each value, then the second of each, and so on."""
-    rows = _with_equal_counts(values)
+    rows = _require_equal_counts(values)
     concatenated = _end_to_end(values)
     count = constant_of(np.array(len(values), rows.dtype.base_dtype.numpy))
     numbers = shapes.reshape(sequence.range(rows * count), out("Pack", [[count, rows]]))
@@ -173,7 +175,7 @@ def _alternating(values: Sequence[RaggedTensor]) -> RaggedTensor:
     return gathered_rows(concatenated, shapes.reshape(order, [-1]))
 
 
-def _with_equal_counts(values: Sequence[RaggedTensor]) -> Output:
+def _require_equal_counts(values: Sequence[RaggedTensor]) -> Output:
     """The number of rows, which is the same of all.
 
     Raises: InvalidArgumentError: it is known to differ; of others when it runs.
@@ -194,7 +196,7 @@ def _with_equal_counts(values: Sequence[RaggedTensor]) -> Output:
     return checks.after(count_part)
 
 
-def _with_equal_rows(values: Sequence[RaggedTensor]) -> list[RaggedTensor]:
+def _require_equal_rows(values: Sequence[RaggedTensor]) -> list[RaggedTensor]:
     """The same, of which the rows are as long as those of the first.
 
     Raises (when it runs): InvalidArgumentError: they are not.
@@ -243,7 +245,7 @@ def _uneven(values: Sequence[Any]) -> int:
 def _stacked(values: Sequence[Any], axis: int) -> Any:
     if axis > 1:
         first = values[0]
-        inner = [value.values for value in _with_equal_rows(values)]
+        inner = [value.values for value in _require_equal_rows(values)]
         if axis == 2 and _alike(inner):
             return first.with_values(out("Pack", [inner], {"axis": 1}))
         return first.with_values(_stacked(inner, axis - 1))

@@ -57,16 +57,16 @@ def reduced(call: Call, segments: Segments) -> Any:
         unit_shape = constant_of(np.ones(rank, np.int32))
         return shapes.reshape(scalar_result, unit_shape) if keep else scalar_result
     for dim in reversed(axes):
-        value = _over(value, dim, keep, segments, call)
+        value = _reduce_over(value, dim, keep, segments, call)
     return value
 
 
-def _over(value: Any, axis: int, keep: bool, segments: Segments, call: Call) -> Any:
+def _reduce_over(value: Any, axis: int, keep: bool, segments: Segments, call: Call) -> Any:
     if not isinstance(value, RaggedTensor):
         axis_tensor = constant_of(np.array([axis], np.int32))
         return call.plain(value, axis_tensor, keep_dims=keep)[0]
     if axis > 1:
-        return value.with_values(_over(value.values, axis - 1, keep, segments, call))
+        return value.with_values(_reduce_over(value.values, axis - 1, keep, segments, call))
     rows = value.levels[0]
     if axis == 1:
         row_results = aggregated(segments, value.values, rows.ids(), rows.nrows())
@@ -80,14 +80,14 @@ def _over(value: Any, axis: int, keep: bool, segments: Segments, call: Call) -> 
             return row_results
         if not isinstance(row_results, RaggedTensor):
             return shapes.expand_dims(row_results, 1)
-        return _one_each(row_results, rows)
+        return _rows_of_one(row_results, rows)
     zero = constant_of(np.array(0, rows.dtype.numpy))
     longest = out("Maximum", [reduction.reduce_max(rows.row_lengths()), zero])
     row_results = aggregated(segments, value.values, rows.offsets(), longest)
     return expanded(row_results, rows.dtype) if keep else row_results
 
 
-def _one_each(row_values: Any, rows: Rows) -> RaggedTensor:
+def _rows_of_one(row_values: Any, rows: Rows) -> RaggedTensor:
     """Rows of one value each."""
     unit = np.array(1, rows.dtype.numpy)
     if rows.static_nrows is not None:

@@ -45,17 +45,17 @@ def _expand(call: Call) -> Any:
         raise errors.InvalidArgumentError(
             "expand_dims of a ragged tensor requires a known axis and rank"
         )
-    return _with_axis(value, normal_axis(int(static_axis.item()), rank + 1))
+    return _add_axis(value, normal_axis(int(static_axis.item()), rank + 1))
 
 
-def _with_axis(value: Any, axis: int) -> Any:
+def _add_axis(value: Any, axis: int) -> Any:
     if not isinstance(value, RaggedTensor):
         return shapes.expand_dims(value, axis)
     dtype = value.row_splits.dtype.base_dtype
     if axis == 0:
         return expanded(value, dtype)
     if axis > 1:
-        return value.with_values(_with_axis(value.values, axis - 1))
+        return value.with_values(_add_axis(value.values, axis - 1))
     return value[:, None]
 
 
@@ -71,15 +71,15 @@ def _squeeze(call: Call) -> Any:
     if rank is None:
         raise errors.InvalidArgumentError("squeeze of a ragged tensor requires a known rank")
     for axis in sorted({normal_axis(int(axis_value), rank) for axis_value in axes}, reverse=True):
-        value = _without_axis(value, axis)
+        value = _remove_axis(value, axis)
     return value
 
 
-def _without_axis(value: Any, axis: int) -> Any:
+def _remove_axis(value: Any, axis: int) -> Any:
     if not isinstance(value, RaggedTensor):
         return out("Squeeze", [value], {"squeeze_dims": [axis]})
     if axis > 1:
-        return value.with_values(_without_axis(value.values, axis - 1))
+        return value.with_values(_remove_axis(value.values, axis - 1))
     rows = value.levels[0]
     checks = encodings.Checks(validate=True)
     if axis == 0:

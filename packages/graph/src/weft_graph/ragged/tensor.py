@@ -142,7 +142,7 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
 
         Its rows need not be of one length where those of this one are.
         """
-        return _of_splits(*parts)
+        return _from_splits(*parts)
 
     def part_dims(self, dims: Dims) -> list[Dims]:
         """The shapes that its parts keep in a loop: there may be other values each time.
@@ -428,14 +428,14 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
         return self.with_flat_values(function(self.flat_values))
 
 
-def _of_splits(values: Any, *splits: Output) -> Any:
+def _from_splits(values: Any, *splits: Output) -> Any:
     """A RaggedTensor of splits that an op made, from the outermost; they need no check."""
     for level_splits in reversed(splits):
         values = RaggedTensor(values, Rows(level_splits))
     return values
 
 
-makers.register("ragged", _of_splits)
+makers.register("ragged", _from_splits)
 makers.register("of_value", RaggedTensor.from_value)
 
 

@@ -78,7 +78,7 @@ def split_text(text: Any, op: str, sep: Any, attrs: dict[str, Any], name: str | 
     """Strings as rows of their parts, by an op that splits a vector of them."""
 
     def split(vector: Output) -> list[Any]:
-        return [_of_sparse(*create(op, [vector, sep], attrs).outputs)]
+        return [_from_sparse(*create(op, [vector, sep], attrs).outputs)]
 
     with get_default_graph().name_scope(name or op):
         return by_rows(text, split)[0]
@@ -116,7 +116,7 @@ makers.register("ngrams", ngrams)
 makers.register("encode", encode)
 
 
-def _of_sparse(indices: Output, values: Output, shape: Output) -> RaggedTensor:
+def _from_sparse(indices: Output, values: Output, shape: Output) -> RaggedTensor:
     return RaggedTensor(values, Rows(splits_by_ids(indices[:, 0], shape[0])))
 
 

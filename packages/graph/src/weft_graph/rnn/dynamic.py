@@ -343,7 +343,7 @@ class _RawLoop:
         leaves = nest.flatten(first)
         _check_batch_sizes(leaves)
         batch_size = batch_size_of(leaves, 0)
-        state = nest.map_structure(_as_state, state)
+        state = nest.map_structure(_to_state, state)
         sizes, kinds = _emitted_sizes(cell, state, emitted)
         structure = cell.output_size if emitted is None else emitted
         static_batch_size = batch_size if isinstance(batch_size, int) else None
@@ -402,7 +402,7 @@ class _RawLoop:
         )
 
 
-def _as_state(value: Any) -> Any:
+def _to_state(value: Any) -> Any:
     return value if isinstance(value, TensorArray) else convert_to_tensor(value)
 
 

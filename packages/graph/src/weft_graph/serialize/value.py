@@ -21,11 +21,11 @@ def value_to_bytes(value: Any) -> bytes:
       2 GiB or more.
     """
     if not isinstance(value, np.ndarray | np.generic | bytes | bool | int | float | complex):
-        raise _stays(value)
+        raise _unsendable_error(value)
     array = np.array(value, object) if isinstance(value, bytes) else np.asarray(value)
     text = array.dtype.kind == "O"
     if text and not all(isinstance(item, bytes) for item in array.flat):
-        raise _stays(next(item for item in array.flat if not isinstance(item, bytes)))
+        raise _unsendable_error(next(item for item in array.flat if not isinstance(item, bytes)))
     dtype = dtypes.string if text else dtypes.as_dtype(array.dtype)
     return array_to_proto(array, dtype).SerializeToString()
 
@@ -49,5 +49,5 @@ def value_from_bytes(data: bytes) -> Any:
     return array if array.ndim or array.dtype.kind == "O" else array[()]
 
 
-def _stays(value: Any) -> errors.InvalidArgumentError:
+def _unsendable_error(value: Any) -> errors.InvalidArgumentError:
     return errors.InvalidArgumentError(f"{value!r} cannot leave its process")

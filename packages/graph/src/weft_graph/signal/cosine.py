@@ -126,7 +126,7 @@ def _first(value: Output, size: Size) -> Output:
     return casting.real(fft.rfft(out("ConcatV2", [[value, around], -1])))
 
 
-def _turns(size: Size, like: Output, sign: int) -> Output:
+def _rotation_factors(size: Size, like: Output, sign: int) -> Output:
     """exp(sign * 1j * pi * k / (2 * size)) for each k below `size`."""
     steps = cast(out("Range", [0, size, 1]), dtypes.float64)
     angle = out("Mul", [steps, sign * math.pi / 2 / cast(size, dtypes.float64)])
@@ -137,12 +137,13 @@ def _turns(size: Size, like: Output, sign: int) -> Output:
 
 def _second(value: Output, size: Size) -> Output:
     spectrum = fft.rfft(value, out("Pack", [[2 * size]]))[..., :size]
-    return 2.0 * casting.real(out("Mul", [spectrum, _turns(size, value, -1)]))
+    return 2.0 * casting.real(out("Mul", [spectrum, _rotation_factors(size, value, -1)]))
 
 
 def _third(value: Output, size: Size) -> Output:
     rotated = out(
-        "Mul", [casting.complex(value, out("ZerosLike", [value])), _turns(size, value, 1)]
+        "Mul",
+        [casting.complex(value, out("ZerosLike", [value])), _rotation_factors(size, value, 1)],
     )
     result = fft.irfft(rotated, out("Pack", [[2 * size]]))[..., :size]
     return out("Mul", [result, _number(2 * size, value)])

@@ -544,7 +544,7 @@ class Variable(Operators, metaclass=_VariableMeta):
         self._caching_device = caching_device
         self._constraint = optional_function(constraint, "constraint")
 
-    def _stand_for(self, existing: ExistingVariable) -> None:
+    def _adopt_existing(self, existing: ExistingVariable) -> None:
         """Become the object of a variable whose nodes are there."""
         self._init_common(
             existing.trainable, None, None, existing.synchronization, existing.aggregation

@@ -110,7 +110,7 @@ def _creating(outer: Creator, inner: Creator) -> Creator:
     return create
 
 
-def _ask_creators(**kwargs: Any) -> Any:
+def _call_creators(**kwargs: Any) -> Any:
     """A variable from the innermost creator, which may ask those around it."""
     creator: Creator = default_variable_creator
     for outer in get_default_graph().scopes.variable_creators:
@@ -118,4 +118,4 @@ def _ask_creators(**kwargs: Any) -> Any:
     return creator(**kwargs)
 
 
-makers.register("any", _ask_creators)
+makers.register("any", _call_creators)

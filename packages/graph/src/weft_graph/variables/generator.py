@@ -117,7 +117,7 @@ class Generator:
         self._splits = 0
         with name_scope(None, "random_generator"):
             self._state = ResourceVariable(
-                _as_state(state), trainable=False, name="StateVar", dtype=dtypes.int64
+                _to_state(state), trainable=False, name="StateVar", dtype=dtypes.int64
             )
 
     @classmethod
@@ -196,7 +196,7 @@ class Generator:
 
     def reset(self, state: Any) -> Any:
         """Return a node that replaces the state: int64, shape (3,)."""
-        return self._state.assign(_as_state(state))
+        return self._state.assign(_to_state(state))
 
     def reset_from_seed(self, seed: Any) -> Any:
         """Return a node that replaces the state by that of `from_seed`."""
@@ -353,7 +353,7 @@ class Generator:
         ]
 
 
-def _as_state(state: Any) -> Output:
+def _to_state(state: Any) -> Output:
     value = convert_to_tensor(state, dtypes.int64)
     if value.dims != (STATE_SIZE,):
         raise errors.InvalidArgumentError(

@@ -69,12 +69,12 @@ def call_initializer(initializer: Any, shape: list[int], dtype: DType, partition
     """Call `initializer` with as much as it takes: a plain function may know no partitions."""
     if partition_info is None:
         return initializer(shape, dtype=dtype)
-    if isinstance(initializer, Initializer) or _takes_partitions(initializer):
+    if isinstance(initializer, Initializer) or _accepts_partition_info(initializer):
         return initializer(shape, dtype=dtype, partition_info=partition_info)
     return initializer(shape, dtype=dtype)
 
 
-def _takes_partitions(function: Callable[..., Any]) -> bool:
+def _accepts_partition_info(function: Callable[..., Any]) -> bool:
     import inspect
 
     try:
@@ -341,7 +341,7 @@ class UniformUnitScaling(Initializer):
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
         """Random numbers of that shape."""
         element_type = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
-        full_sizes = _sizes(_whole(shape, partition_info))
+        full_sizes = _sizes(_full_shape(shape, partition_info))
         size = max(1.0, float(math.prod(full_sizes[:-1])))
         bound = math.sqrt(3 / size) * self.factor
         return random.random_uniform(shape, -bound, bound, element_type, seed=self.seed)
@@ -351,7 +351,7 @@ class UniformUnitScaling(Initializer):
         return {"factor": self.factor, "seed": self.seed, "dtype": self.dtype.name}
 
 
-def _whole(shape: Any, partition_info: Any) -> Any:
+def _full_shape(shape: Any, partition_info: Any) -> Any:
     return shape if partition_info is None else partition_info.full_shape
 
 
@@ -400,7 +400,7 @@ class VarianceScaling(Initializer):
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
         """Random numbers of that shape."""
         element_type = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
-        fan_in, fan_out = compute_fans(_sizes(_whole(shape, partition_info)))
+        fan_in, fan_out = compute_fans(_sizes(_full_shape(shape, partition_info)))
         fans = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}
         variance = self.scale / max(1.0, fans[self.mode])
         if self.distribution == "uniform":
@@ -613,7 +613,7 @@ class Identity(Initializer):
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
         """The matrix of that shape; InvalidArgumentError unless it has two axes."""
         element_type = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
-        full_sizes = _sizes(_whole(shape, partition_info))
+        full_sizes = _sizes(_full_shape(shape, partition_info))
         if len(full_sizes) != 2:
             raise errors.InvalidArgumentError(
                 f"the identity initializer needs two axes, got shape {full_sizes}"

@@ -104,7 +104,7 @@ class Module:
         waiting: list[Any] = [vars(self)]
         while waiting:
             members: list[Any] = []
-            for value in _leaves(waiting.pop(0)):
+            for value in _iterate_leaves(waiting.pop(0)):
                 if id(value) not in visited:
                     visited.add(id(value))
                     members.append(value)
@@ -112,12 +112,12 @@ class Module:
             waiting += [vars(value) for value in members if isinstance(value, Module)]
 
 
-def _leaves(value: Any) -> Iterator[Any]:
+def _iterate_leaves(value: Any) -> Iterator[Any]:
     if isinstance(value, Variable | Module):
         yield value
     elif isinstance(value, Mapping):
         for key in sorted(value, key=str):
-            yield from _leaves(value[key])
+            yield from _iterate_leaves(value[key])
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from _leaves(item)
+            yield from _iterate_leaves(item)

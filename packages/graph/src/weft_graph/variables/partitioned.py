@@ -151,7 +151,7 @@ class PartitionedVariable(GraphElement):
         read_value: bool = True,
     ) -> list[Any]:
         """Replace the value; returns what `assign` of each part returns."""
-        return self._each("assign", value, name, read_value)
+        return self._map_parts("assign", value, name, read_value)
 
     def assign_add(
         self,
@@ -161,7 +161,7 @@ class PartitionedVariable(GraphElement):
         read_value: bool = True,
     ) -> list[Any]:
         """Add `value`; returns what `assign_add` of each part returns."""
-        return self._each("assign_add", value, name, read_value)
+        return self._map_parts("assign_add", value, name, read_value)
 
     def assign_sub(
         self,
@@ -171,9 +171,9 @@ class PartitionedVariable(GraphElement):
         read_value: bool = True,
     ) -> list[Any]:
         """Subtract `value`; returns what `assign_sub` of each part returns."""
-        return self._each("assign_sub", value, name, read_value)
+        return self._map_parts("assign_sub", value, name, read_value)
 
-    def _each(self, method: str, value: Any, name: str | None, read_value: bool) -> list[Any]:
+    def _map_parts(self, method: str, value: Any, name: str | None, read_value: bool) -> list[Any]:
         if isinstance(value, PartitionedVariable):
             pieces: Sequence[Any] = value._parts
         elif isinstance(value, list | tuple):

@@ -110,7 +110,7 @@ def updates(reference: Output) -> Sequence[Node]:
     cached = graph.variable_updates
     if cached is None or not cached.is_of(graph.nodes):
         cached = graph.variable_updates = _Updates()
-    cached.look_at(graph.nodes)
+    cached.register_nodes(graph.nodes)
     update_nodes: Sequence[Node] = cached.of.get(_state(reference.node), ())
     return update_nodes
 
@@ -139,7 +139,7 @@ class _Updates:
         count = self._count
         return not count or (len(nodes) >= count and nodes[count - 1] is self._last)
 
-    def look_at(self, nodes: Sequence[Node]) -> None:
+    def register_nodes(self, nodes: Sequence[Node]) -> None:
         """Take note of new nodes."""
         for position in range(self._count, len(nodes)):
             node = nodes[position]

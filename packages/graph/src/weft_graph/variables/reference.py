@@ -115,7 +115,7 @@ class RefVariable(Variable):
         shape: Any = None,
     ) -> None:
         if variable_def is not None:
-            self._stand_for(readers.lookup("VariableDef")(variable_def, import_scope))
+            self._adopt_existing(readers.lookup("VariableDef")(variable_def, import_scope))
             return
         self._init_common(trainable, caching_device, constraint, synchronization, aggregation)
         graph = self._graph = get_default_graph()
@@ -129,8 +129,8 @@ class RefVariable(Variable):
             self._build_rest(validate_shape and shape is None)
         self._collect(collections)
 
-    def _stand_for(self, existing: ExistingVariable) -> None:
-        super()._stand_for(existing)
+    def _adopt_existing(self, existing: ExistingVariable) -> None:
+        super()._adopt_existing(existing)
         self._variable, self._snapshot = existing.variable, existing.read
 
     def _build_rest(self, validate_shape: bool) -> None:
@@ -180,9 +180,9 @@ class RefVariable(Variable):
             current_graph if current_graph.outermost is self._graph else self._graph
         )  # a body has its own scopes
         controls = [node for scope in graph.scopes.controls for node in scope.nodes]
-        return self._read() if controls and self._may_follow_an_update(controls) else self._snapshot
+        return self._read() if controls and self._can_follow_update(controls) else self._snapshot
 
-    def _may_follow_an_update(self, nodes: Sequence[Node]) -> bool:
+    def _can_follow_update(self, nodes: Sequence[Node]) -> bool:
         if any(node.graph is not self._graph for node in nodes):
             return True
         return bool(reads.that_follow(nodes, reads.updates(self._variable)))

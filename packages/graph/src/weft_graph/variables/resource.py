@@ -45,7 +45,7 @@ class ResourceVariable(Variable):
         shape: Any = None,
     ) -> None:
         if variable_def is not None:
-            self._stand_for(readers.lookup("VariableDef")(variable_def, import_scope))
+            self._adopt_existing(readers.lookup("VariableDef")(variable_def, import_scope))
             return
         self._init_common(trainable, caching_device, constraint, synchronization, aggregation)
         graph = self._graph = get_default_graph()
@@ -61,13 +61,13 @@ class ResourceVariable(Variable):
             self._build_rest(initial)
         self._collect(collections)
 
-    def _stand_for(self, existing: ExistingVariable) -> None:
+    def _adopt_existing(self, existing: ExistingVariable) -> None:
         handle, read = existing.variable, existing.read
         if not existing.is_resource:
             raise errors.InvalidArgumentError(
                 f"{handle.name} is a reference variable, not a resource variable"
             )
-        super()._stand_for(existing)
+        super()._adopt_existing(existing)
         self._handle = handle
         self._cached = None if read.node.role is Role.READ else read
         self._graph_element = read

@@ -126,7 +126,7 @@ class VariableStore:
         if reuse is True:
             raise errors.InvalidArgumentError(_missing(name, self.variables))
         value, dtype = _initial_value(name, shape, dtype, initializer, partition_info)
-        variable = Variable(initial_value=value, name=name, dtype=dtype, **_without_none(settings))
+        variable = Variable(initial_value=value, name=name, dtype=dtype, **_drop_none(settings))
         self.variables[name] = variable
         if regularizer is not None:
             _regularize(name, variable, regularizer)
@@ -179,7 +179,7 @@ class VariableStore:
         return result
 
 
-def _without_none(settings: dict[str, Any]) -> dict[str, Any]:
+def _drop_none(settings: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if value is not None}
 
 
@@ -259,7 +259,7 @@ def _initial_value(
         base = dtypes.as_dtype(dtype).base_dtype
         sizes = [size for size in dims if size is not None]
         return lambda: _initialized(name, initializer, sizes, base, partition_info), base
-    if shape is None and _takes_nothing(initializer):
+    if shape is None and _has_no_parameters(initializer):
         return initializer, None
     raise errors.InvalidArgumentError(
         f"Variable {name}: shape must be fully defined for an initializer that takes a shape, got "
@@ -274,7 +274,7 @@ def _initialized(
     try:
         value = initializers.call_initializer(initializer, sizes, dtype, partition_info)
     except TypeError as cause:
-        if _takes_nothing(initializer):
+        if _has_no_parameters(initializer):
             raise errors.InvalidTypeError(
                 f"Variable {name}: an initializer is called with the shape and dtype=, got "
                 f"{initializer!r}, which takes no arguments; give no shape with such a function"
@@ -300,7 +300,7 @@ def _default_initializer(name: str, dtype: Any) -> Any:
     raise errors.InvalidArgumentError(f"Variable {name} of {base.name} needs an initializer")
 
 
-def _takes_nothing(function: Callable[..., Any]) -> bool:
+def _has_no_parameters(function: Callable[..., Any]) -> bool:
     import inspect
 
     try:

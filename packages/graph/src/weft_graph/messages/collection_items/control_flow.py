@@ -136,7 +136,7 @@ def _branch_to_proto(context: CondContext, scope: str) -> Any:
     )
 
 
-def _of_graph(kind: type[ControlFlowContext]) -> Callable[[Graph], list[_Item]]:
+def _contexts_of_graph(kind: type[ControlFlowContext]) -> Callable[[Graph], list[_Item]]:
     def find(graph: Graph) -> list[_Item]:
         contexts = _Contexts(graph)
         top = contexts.inner.get(None, ())
@@ -286,8 +286,8 @@ def _restore(loops: Sequence[Any], branches: Sequence[Any], import_scope: str | 
 
 
 register_collection(
-    GraphKeys.WHILE_CONTEXT, "WhileContextDef", _from_loops, _of_graph(WhileContext)
+    GraphKeys.WHILE_CONTEXT, "WhileContextDef", _from_loops, _contexts_of_graph(WhileContext)
 )
 register_collection(
-    GraphKeys.COND_CONTEXT, "CondContextDef", _from_branches, _of_graph(CondContext)
+    GraphKeys.COND_CONTEXT, "CondContextDef", _from_branches, _contexts_of_graph(CondContext)
 )

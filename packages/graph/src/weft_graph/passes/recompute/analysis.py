@@ -174,7 +174,7 @@ class Analysis:
             inside = set(allowed)
             roots = [i for i in (allowed if first is None else first) if i in inside]
             roots = [i for i in roots if first is not None or self.saved[i]]
-            members = sorted(self._behind(roots, inside))
+            members = sorted(self._reachable(roots, inside))
             users = [j for i in members for j in self.readers[i] if self.backward[j]]
             if not users:
                 return None
@@ -185,7 +185,7 @@ class Analysis:
         trigger = self._trigger(start, members[-1])
         return None if trigger is None else Group(tuple(members), start, trigger)
 
-    def _behind(self, roots: Iterable[int], inside: set[int]) -> set[int]:
+    def _reachable(self, roots: Iterable[int], inside: set[int]) -> set[int]:
         members: set[int] = set()
         stack = list(roots)
         while stack:

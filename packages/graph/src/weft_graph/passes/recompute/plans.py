@@ -217,7 +217,7 @@ def _segments(analysis: Analysis, cuts: Sequence[int], hinted: set[int]) -> list
             i
             for i in range(begin, end + 1)
             if analysis.movable[i]
-            and all([_stays(analysis, numbers[o], end) for o in analysis.nodes[i].outputs])
+            and all([_is_retained(analysis, numbers[o], end) for o in analysis.nodes[i].outputs])
         ]
         begin = end + 1
         group = analysis.group(allowed)
@@ -231,6 +231,6 @@ def _segments(analysis: Analysis, cuts: Sequence[int], hinted: set[int]) -> list
     )
 
 
-def _stays(analysis: Analysis, value: int, end: int) -> bool:
+def _is_retained(analysis: Analysis, value: int, end: int) -> bool:
     """Return True if no forward node after the end of a segment uses a value."""
     return analysis.last_forward[value] <= end

@@ -88,7 +88,7 @@ class _Rewriter:
         copies: list[Node] = []
         for i in group.members:
             inputs = tuple([outputs.get(source, source) for source in nodes[i].inputs])
-            counterpart = self._twin(nodes[i], inputs)
+            counterpart = self._copy_node(nodes[i], inputs)
             if not any([source in outputs for source in nodes[i].inputs]):
                 self._step.graph.set_control_inputs(
                     counterpart, [nodes[group.trigger]], reason="recompute"
@@ -98,7 +98,7 @@ class _Rewriter:
         self._copies.update(outputs)
         return copies
 
-    def _twin(self, node: Node, inputs: tuple[Output, ...]) -> Node:
+    def _copy_node(self, node: Node, inputs: tuple[Output, ...]) -> Node:
         graph = self._step.graph
         counterpart = graph.add_copy(node, graph.unique_name(node.name + SUFFIX), inputs)
         counterpart.device = node.device

@@ -168,7 +168,7 @@ class RNNCell(Layer):
         if not self.trainable:
             return []
         inner = [weight for cell in self._inner_layers() for weight in cell.trainable_weights]
-        return _each_once([*self._trainable_weights, *inner])
+        return _unique_variables([*self._trainable_weights, *inner])
 
     @property
     def non_trainable_weights(self) -> list[Any]:
@@ -179,7 +179,7 @@ class RNNCell(Layer):
             inner = [weight for cell in cells for weight in cell.trainable_weights]
             frozen = [*self._trainable_weights, *inner]
         cell_weights = [weight for cell in cells for weight in cell.non_trainable_weights]
-        return _each_once([*frozen, *self._non_trainable_weights, *cell_weights])
+        return _unique_variables([*frozen, *self._non_trainable_weights, *cell_weights])
 
     @property
     def trainable_variables(self) -> list[Any]:
@@ -246,7 +246,7 @@ def _from_inputs(inputs: Any, batch_size: Any, dtype: Any) -> tuple[Any, Any]:
     return input_batch_size, inputs.dtype.base_dtype
 
 
-def _each_once(variables: Sequence[Any]) -> list[Any]:
+def _unique_variables(variables: Sequence[Any]) -> list[Any]:
     return list({id(variable): variable for variable in variables}.values())
 
 

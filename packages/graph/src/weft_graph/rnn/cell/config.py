@@ -39,7 +39,9 @@ def read(value: Any, base: type, custom_objects: dict[str, Any] | None = None) -
     name, config = value["class_name"], value["config"]
     cls: Any = (custom_objects or {}).get(name)
     if cls is None:
-        cls = next((subclass for subclass in _below(base) if subclass.__name__ == name), None)
+        cls = next(
+            (subclass for subclass in _all_subclasses(base) if subclass.__name__ == name), None
+        )
     if cls is None:
         return initializers.get(value)
     return cls.from_config(config, custom_objects)
@@ -51,9 +53,9 @@ def type_name(layer: Layer) -> str | None:
     return None if dtype is None else dtype.name
 
 
-def _below(base: type) -> Iterator[type]:
+def _all_subclasses(base: type) -> Iterator[type]:
     """Subclasses of all depths, in the order of their definition."""
     nearest: list[type] = base.__subclasses__()
     for subclass in nearest:
         yield subclass
-        yield from _below(subclass)
+        yield from _all_subclasses(subclass)

@@ -176,10 +176,10 @@ def copy_through(past_end: Output, before: Any, after: Any) -> Any:
         tensor, are not of one example: they are taken from `after`.
     Raises: InvalidArgumentError, InvalidTypeError: the structures differ.
     """
-    return nest.map_structure(lambda old, new: _chosen(past_end, old, new), before, after)
+    return nest.map_structure(lambda old, new: _select_past_end(past_end, old, new), before, after)
 
 
-def _chosen(past_end: Output, old: Any, new: Any) -> Any:
+def _select_past_end(past_end: Output, old: Any, new: Any) -> Any:
     if not isinstance(new, Output) or new.dims == () or getattr(old, "dims", None) == ():
         return new
     result = out("Select", [past_end, old, new])

@@ -67,7 +67,7 @@ class RNNCellWrapper(RNNCell):
 # ---------------------------------------------------------------------------------- dropout
 
 
-def _all_but_memory(substate: Any) -> Any:
+def _non_memory_parts(substate: Any) -> Any:
     """The parts of a state that are dropped out by default: all tensors but an LSTM's c."""
     if isinstance(substate, LSTMStateTuple):
         return LSTMStateTuple(False, True)
@@ -153,7 +153,7 @@ class DropoutWrapper(RNNCellWrapper):
         output, new_state = self.cell(inputs, state, scope=scope)
         if _drops(self._state_keep_prob):
             shallow_structure = nest.get_traverse_shallow_structure(
-                self._dropout_state_filter_visitor or _all_but_memory, new_state
+                self._dropout_state_filter_visitor or _non_memory_parts, new_state
             )
             new_state = self._dropped(new_state, "state", self._state_keep_prob, shallow_structure)
         if _drops(self._output_keep_prob):
