@@ -24,7 +24,7 @@ import numpy as np
 from weft_distrib.security.authority import credentials_in, make_certificates
 from weft_distrib.security.credentials import Credentials
 from weft_distrib.wire.channel import Call
-from weft_distrib.wire.hello import Opening
+from weft_distrib.wire.hello import ConnectionOptions
 from weft_distrib.wire.listener import Listener, ask, dial
 
 MB = 1 << 20
@@ -40,7 +40,7 @@ def serve(folder: str) -> None:
     def take(call: Call) -> None:
         call.reply((), used())
 
-    listener = Listener("127.0.0.1", Opening(1, credentials, local=False), 7, take)
+    listener = Listener("127.0.0.1", ConnectionOptions(1, credentials, local=False), 7, take)
     bare = socket.create_server(("127.0.0.1", 0))
     threading.Thread(target=take_bare, args=(bare, credentials), daemon=True).start()
     print(json.dumps([listener.port, bare.getsockname()[1]]), flush=True)
@@ -81,7 +81,9 @@ def bare_sender(port: int, credentials: Credentials) -> Send:
 
 
 def weft_sender(port: int, credentials: Credentials) -> Send:
-    channel = dial(("localhost", port), "the other", Opening(1, credentials, local=False), 7, 30)
+    channel = dial(
+        ("localhost", port), "the other", ConnectionOptions(1, credentials, local=False), 7, 30
+    )
     return lambda value: ask(channel, 1, b"", [value], 60)[1]
 
 

@@ -40,9 +40,9 @@ class Applying(Steps[DatasetT]):
         result = self._traced(function, "map")
         attrs = {"f": result.attr, "preserve_cardinality": preserve_cardinality}
         if calls is None:
-            return self._through("MapDataset", result.captured, element=result.form, **attrs)
+            return self._chain("MapDataset", result.captured, element=result.form, **attrs)
         calls = arguments.scalar(calls, dtypes.int32, "num_parallel_calls", 1, AUTOTUNE)
-        return self._through(
+        return self._chain(
             "ParallelMapDataset", result.captured, calls, element=result.form, **attrs
         )
 
@@ -87,7 +87,7 @@ class Applying(Steps[DatasetT]):
           array([1, 3, 5, 7])
         """
         result = self._predicate(predicate, "filter")
-        return self._through("FilterDataset", result.captured, predicate=result.attr)
+        return self._chain("FilterDataset", result.captured, predicate=result.attr)
 
     def flat_map(self, map_func: Callable[..., Any]) -> DatasetT:
         """Apply a function that returns datasets, and concatenate their elements.
@@ -154,7 +154,7 @@ class Applying(Steps[DatasetT]):
           array([0, 1, 2])
         """
         result = self._predicate(predicate, "take_while")
-        return self._through("TakeWhileDataset", result.captured, predicate=result.attr)
+        return self._chain("TakeWhileDataset", result.captured, predicate=result.attr)
 
     def scan(self, initial_state: Any, scan_func: Callable[[Any, Any], Any]) -> DatasetT:
         """Apply a function to a state and each element; it returns the next state and a result.
@@ -177,7 +177,7 @@ class Applying(Steps[DatasetT]):
         inputs = [specs.components(state), result.captured]
         types = [part.dtype for part in specs.parts(form)]
         attrs = {"f": result.attr, "Tstate": types, "preserve_cardinality": True}
-        return self._through("ScanDataset", *inputs, element=result.form[1], **attrs)
+        return self._chain("ScanDataset", *inputs, element=result.form[1], **attrs)
 
     def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any]) -> Any:
         """Reduce all elements by a function of a state and each element to the last state.
@@ -224,7 +224,7 @@ class Applying(Steps[DatasetT]):
 
     def _apply_op(self, op: str, result: Traced, *inputs: Any, element: Any = None) -> DatasetT:
         form = result.form if element is None else element
-        return self._through(op, result.captured, *inputs, element=form, f=result.attr)
+        return self._chain(op, result.captured, *inputs, element=form, f=result.attr)
 
 
 def _first_of_pair(form: Any) -> Any:

@@ -42,7 +42,7 @@ class Batching(Steps[DatasetT]):
             stacked = packed_each(self).batch(batch_size, drop_remainder)
             batches: DatasetT = unpacked_each(stacked, form)
             return batches
-        return self._through("BatchDatasetV2", *inputs, element=form)
+        return self._chain("BatchDatasetV2", *inputs, element=form)
 
     def padded_batch(
         self,
@@ -101,7 +101,7 @@ class Batching(Steps[DatasetT]):
         if any_variant(form):
             rows: DatasetT = unpacked_each(packed_each(self, rows=True).unbatch(), form)
             return rows
-        return self._through("UnbatchDataset", element=form)
+        return self._chain("UnbatchDataset", element=form)
 
     def _check_dense(self, label: str, but: tuple[type, ...] = ()) -> None:
         for spec in nest.flatten(self._element):

@@ -272,7 +272,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
                     f"Two datasets to concatenate have different types {a!r} and {b!r}"
                 )
         form = nest.map_structure(lambda a, b: a.with_dims(common_dims(a.dims, b.dims)), mine, its)
-        return self._through("ConcatenateDataset", dataset._variant_tensor, element=form)
+        return self._chain("ConcatenateDataset", dataset._variant_tensor, element=form)
 
     def repeat(self, count: Any = None) -> Dataset:
         """Return the elements, `count` times over.
@@ -280,7 +280,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
         Args:
           count: int64, shape (); None or -1 for no end.
         """
-        return self._through("RepeatDataset", int64(-1 if count is None else count, "count"))
+        return self._chain("RepeatDataset", int64(-1 if count is None else count, "count"))
 
     def take(self, count: Any) -> Dataset:
         """Return the first `count` elements.
@@ -288,7 +288,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
         Args:
           count: int64, shape (); -1 for all.
         """
-        return self._through("TakeDataset", int64(count, "count"))
+        return self._chain("TakeDataset", int64(count, "count"))
 
     def skip(self, count: Any) -> Dataset:
         """Return all elements except the first `count`.
@@ -296,7 +296,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
         Args:
           count: int64, shape (); -1 leaves out all of them.
         """
-        return self._through("SkipDataset", int64(count, "count"))
+        return self._chain("SkipDataset", int64(count, "count"))
 
     def shard(self, num_shards: Any, index: Any) -> Dataset:
         """Every `num_shards`-th element, from `index` on.
@@ -319,7 +319,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
             raise errors.InvalidArgumentError(
                 f"index must be less than num_shards = {static_values[0]}, got {static_values[1]}"
             )
-        return self._through("ShardDataset", number, place)
+        return self._chain("ShardDataset", number, place)
 
     def prefetch(self, buffer_size: Any) -> Dataset:
         """Prefetch elements on a separate thread.
@@ -329,7 +329,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
         """
         size = AUTOTUNE if buffer_size is None else buffer_size
         ahead = int64(size, "buffer_size", 0, AUTOTUNE)
-        return self._through("PrefetchDataset", ahead)
+        return self._chain("PrefetchDataset", ahead)
 
     def cache(self, filename: Any = "") -> Dataset:
         """Cache the elements: after the first complete pass they come from a file or memory.
@@ -338,7 +338,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
           filename: string, shape (): the file's name, to which endings are added; "" for memory.
         """
         path = arguments.scalar(arguments.encoded_paths(filename), dtypes.string, "filename")
-        return self._through("CacheDataset", path)
+        return self._chain("CacheDataset", path)
 
     def shuffle(
         self, buffer_size: Any, seed: Any = None, reshuffle_each_iteration: bool | None = None
@@ -353,7 +353,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
         """
         order = seeds(seed)  # first: the number of nodes before may be one of them
         reshuffles = reshuffle_each_iteration is None or reshuffle_each_iteration
-        return self._through(
+        return self._chain(
             "ShuffleDataset",
             int64(buffer_size, "buffer_size", 1),
             *order,
@@ -437,7 +437,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
         form = nest.map_structure(
             lambda spec: specs.Spec(dtypes.variant, (), Dataset, spec), self._element
         )
-        return self._through("WindowDataset", *numbers, drops(drop_remainder), element=form)
+        return self._chain("WindowDataset", *numbers, drops(drop_remainder), element=form)
 
     def __repr__(self) -> str:
         return (

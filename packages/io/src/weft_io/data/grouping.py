@@ -97,7 +97,7 @@ def group_by_window(
                 f"`reduce_func` must return a `Dataset` object, got {reduce.result!r}"
             )
         size = _integer(traced(size_of, _KEY, graph, "group_by_window"), "window_size_func")
-        return dataset._through(
+        return dataset._chain(
             "GroupByWindowDataset",
             key.captured,
             reduce.captured,
@@ -201,7 +201,7 @@ def group_by_reducer(key_func: Callable[..., Any], reducer: Reducer) -> Transfor
             lambda result: result,
         )
         finish = traced(reducer.finalize_func, form, graph, kind)
-        return dataset._through(
+        return dataset._chain(
             "GroupByReducerDataset",
             key.captured,
             begin.captured,
@@ -332,7 +332,7 @@ def dense_to_sparse_batch(batch_size: Any, row_shape: Any) -> Transformation:
         size = arguments.scalar(batch_size, dtypes.int64, "batch_size", 1)
         shape = convert_to_tensor([-1 if n is None else n for n in dims], dtypes.int64)
         form = specs.Spec(spec.dtype, (None, *dims), SparseTensor)
-        return dataset._through("DenseToSparseBatchDataset", size, shape, element=form)
+        return dataset._chain("DenseToSparseBatchDataset", size, shape, element=form)
 
     return apply
 

@@ -54,7 +54,7 @@ class Steps(specs.DatasetBase, Generic[DatasetT]):
     def _create(op: str, inputs: Sequence[Any], attrs: Mapping[str, Any], element: Any) -> DatasetT:
         raise NotImplementedError
 
-    def _apply_op(self, op: str, *inputs: Any, element: Any = None, **attrs: Any) -> DatasetT:
+    def _chain(self, op: str, *inputs: Any, element: Any = None, **attrs: Any) -> DatasetT:
         """Return the dataset of a node whose inputs are this one and `inputs`."""
         form = self._element if element is None else element
         with graph_around(self._variant_tensor).as_default():

@@ -387,7 +387,7 @@ def make_csv_dataset(
 
     def of_file(path: Any) -> Dataset:
         rows = form.dataset(path, defaults, selected if len(selected) < len(names) else None)
-        return rows._through("IgnoreErrorsDataset") if ignore_errors else rows
+        return rows._chain("IgnoreErrorsDataset") if ignore_errors else rows
 
     def named(*columns: Any) -> Any:
         result = dict(zip(taken, columns, strict=True))

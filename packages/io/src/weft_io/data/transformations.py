@@ -136,7 +136,7 @@ def assert_cardinality(expected_cardinality: Any) -> Transformation:
       >>> wf.Session().run(wf.data.experimental.cardinality(three))
       np.int64(3)
     """
-    return lambda dataset: dataset._through(
+    return lambda dataset: dataset._chain(
         "AssertCardinalityDataset",
         arguments.scalar(expected_cardinality, dtypes.int64, "expected_cardinality"),
     )
@@ -172,7 +172,7 @@ def ignore_errors(log_warning: bool = False) -> Transformation:
       >>> wf.Session().run(good.make_one_shot_iterator().get_next())
       array([1, 3], dtype=int32)
     """
-    return lambda dataset: dataset._through("IgnoreErrorsDataset", log_warning=log_warning)
+    return lambda dataset: dataset._chain("IgnoreErrorsDataset", log_warning=log_warning)
 
 
 def map_and_batch(
@@ -405,4 +405,4 @@ def unique() -> Transformation:
       >>> wf.Session().run(each.make_one_shot_iterator().get_next())
       array([ 1, 37,  2], dtype=int32)
     """
-    return lambda dataset: dataset._through("UniqueDataset")
+    return lambda dataset: dataset._chain("UniqueDataset")
