@@ -101,7 +101,7 @@ def test_a_value_above_the_present_shape_is_told_of_resizing() -> None:
     )
     with pytest.raises(errors.InvalidArgumentError, match=message):
         interpreter.set_tensor(0, np.zeros((17, 2), np.float32))
-    with pytest.raises(wf.errors.InvalidArgumentError, match="or less along open sizes"):
+    with pytest.raises(wf.errors.InvalidArgumentError, match="or less along unknown sizes"):
         converter.convert(samples={"x": np.zeros((17, 2))})
 
 

@@ -103,7 +103,7 @@ def test_what_overlaps_a_call_of_another_thread_is_refused(interpreter: Interpre
 
     watched(interpreter, watch)
     assert raised.keys() == CALLS.keys()
-    assert "open an interpreter for each thread" in str(raised["invoke"])
+    assert "open one interpreter per thread" in str(raised["invoke"])
     values(interpreter, 0, 1)  # it goes on to work
 
 

@@ -151,7 +151,7 @@ def test_ranges_of_training_need_no_calibration() -> None:
     assert [OpKind(op.kind) for op in floats] == [OpKind.Dequantize]
     assert len(model.ops) == 6  # with Quantize, MaxPool, Reshape and the two products
     assert converter.noise([{"x": value}], ranges="trained")[0].decibels > 20
-    with pytest.raises(wf.errors.InvalidArgumentError, match="takes no calibration"):
+    with pytest.raises(wf.errors.InvalidArgumentError, match="accepts no calibration"):
         converter.convert(ranges="trained", calibration=[{"x": value}])
     with pytest.raises(wf.errors.InvalidArgumentError, match="'average' needs calibration"):
         converter.convert(ranges="average")

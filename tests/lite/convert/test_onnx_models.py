@@ -181,7 +181,9 @@ def test_shapes_that_do_not_fit() -> None:
         y = wf.exp(x)
     with pytest.raises(wf.errors.InvalidArgumentError, match=r"input 'x' has shape \[\?,3\]"):
         Converter(graph, [x], [y], shapes={"x": [2, 4]})
-    with pytest.raises(wf.errors.NotFoundError, match=r"no inputs: \['z'\]; there are \['x'\]"):
+    with pytest.raises(
+        wf.errors.NotFoundError, match=r"names that are not inputs: \['z'\]; the inputs are \['x'\]"
+    ):
         Converter(graph, [x], [y], shapes={"z": [2, 3]})
 
 
@@ -311,7 +313,10 @@ def test_errors_show_the_line_that_made_the_node_or_none(tmp_path: Path) -> None
         frozen = wf.graph_util.convert_variables_to_constants(session, graph.as_graph_def(), ["y"])
         from_session = refused(Converter.from_session(session, [x], [y]))
         pinned = refused(Converter(graph, [x], [wf.linalg.inv(x)], shapes={"x": [2, 2]}))
-    assert f"y (MatrixInverse): lite has no such op; made at {__file__}:{line} in" in from_session
+    assert (
+        f"y (MatrixInverse): lite does not support the op; made at {__file__}:{line} in"
+        in from_session
+    )
     assert f"made at {__file__}:" in pinned
     node = H.make_node("Det", ["x"], ["y"])
     for made in (
@@ -321,7 +326,7 @@ def test_errors_show_the_line_that_made_the_node_or_none(tmp_path: Path) -> None
         Converter.from_onnx(model([node], [info("x", [2, 2])], {})),
     ):
         text = refused(made)
-        assert "lite has no such op" in text and "made at" not in text
+        assert "lite does not support the op" in text and "made at" not in text
 
 
 def test_training_mode_says_what_to_do() -> None:

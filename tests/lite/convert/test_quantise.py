@@ -216,7 +216,8 @@ def test_the_noisiest_result_is_named_and_can_stay_in_float() -> None:
         content = converter.convert(calibration=[{"x": value}], keep_float=["few"])
         assert OpKind.Minimum in kinds(content, DataType.FLOAT32)
         with pytest.raises(
-            wf.errors.InvalidArgumentError, match=r"no inputs, results or ops .*: \['fex'\]"
+            wf.errors.InvalidArgumentError,
+            match=r"names that are not inputs, results or ops .*: \['fex'\]",
         ):
             converter.convert(calibration=[{"x": value}], keep_float=["fex"])
 
@@ -280,10 +281,10 @@ def test_an_input_that_is_constant_in_calibration_is_exact(
         content = converter.convert(calibration=sample, activations=activations)
         wanted = agreement.run(converter.convert(), [value, state])[0]
         assert ("'Cast'" if case == "mask of integers" else "'s'") in caplog.text
-        assert "clips others" in caplog.text
+        assert "other values are clipped" in caplog.text
         caplog.clear()
         alone = converter.convert(calibration=sample, activations=activations, keep_float=["s"])
-    assert "clips others" not in caplog.text
+    assert "other values are clipped" not in caplog.text
     assert kinds(content, DataType[activations.upper()])
     limit = 0.02 if activations == "int8" else 1e-4
     for file in (content, alone):
@@ -406,7 +407,9 @@ def test_whatever_is_named_can_stay_in_float() -> None:
             assert converter.convert(calibration=sample, keep_float=[name])
         content = converter.convert(calibration=sample, keep_float=["x"])
         assert OpKind.Tanh in kinds(content, DataType.FLOAT32)
-        with pytest.raises(wf.errors.InvalidArgumentError, match="no inputs, results or ops"):
+        with pytest.raises(
+            wf.errors.InvalidArgumentError, match="names that are not inputs, results or ops"
+        ):
             converter.convert(calibration=sample, keep_float=["pears"])
 
 

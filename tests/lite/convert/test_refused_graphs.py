@@ -70,17 +70,17 @@ GRAPHS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "pool over channels": (
         lambda x: wf.nn.max_pool(x, [1, 1, 1, 2], [1, 1, 1, 2], "VALID"), "height",
     ),
-    "pieces of several sizes": (lambda x: split(x, [24, 40]), "pieces must be of equal sizes"),
+    "pieces of several sizes": (lambda x: split(x, [24, 40]), "equal static sizes"),
     "pieces into an array in use": (lambda x: split(x, [32, 32], True), "to a new array"),
-    "a value of one branch": (branch, "is computed in a branch or a loop only"),
+    "a value of one branch": (branch, "is computed only inside a branch or a loop"),
     "a loop variable that grows": (longer, r"changes shape \[4, 16\] to \[8, 16\]: give"),
     "batch normalization": (normalised, "is in training mode"),
     "empty range": (lambda x: FAKE.fake_quant_with_min_max_vars(x, 1.0, 1.0), "range is empty"),
-    "bits": (lambda x: FAKE.fake_quant_with_min_max_args(x, num_bits=4), "8 bits only"),
-    "ranges of channels": (
+    "bits": (lambda x: FAKE.fake_quant_with_min_max_args(x, num_bits=4), "only 8-bit quantization"),
+    "per-channel ranges": (
         lambda x: FAKE.fake_quant_with_min_max_vars_per_channel(x, -ones(4), ones(4)), "channels",
     ),
-    "growing array": (grown, r"give the most by bounds="),
+    "growing array": (grown, r"give the largest with bounds="),
 }  # fmt: skip
 
 
@@ -142,10 +142,10 @@ def test_values_on_the_command_line_fit_their_input(tmp_path: Path) -> None:
 def test_a_calibration_file_has_as_many_samples_of_each_input(tmp_path: Path) -> None:
     path = tmp_path / "calibration.npz"
     np.savez(path, x=np.ones((3, 2)), y=np.ones((2, 2)))
-    with pytest.raises(lite_errors.InvalidArgumentError, match="other numbers of samples"):
+    with pytest.raises(lite_errors.InvalidArgumentError, match="different numbers of samples"):
         _calibration(path)
 
 
 def test_a_file_of_lite_is_read_whole() -> None:
-    with pytest.raises(wf.errors.InvalidArgumentError, match="is read whole"):
+    with pytest.raises(wf.errors.InvalidArgumentError, match="is read as a whole"):
         weftlite(Path("net.weftlite"), ["x"], [], None, [])

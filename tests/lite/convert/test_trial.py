@@ -40,7 +40,7 @@ def test_a_file_that_lost_its_weights_is_refused(
 
 
 def test_samples_are_of_inputs_and_fit_them() -> None:
-    with pytest.raises(wf.errors.InvalidArgumentError, match=r"no inputs: \['z'\]"):
+    with pytest.raises(wf.errors.InvalidArgumentError, match=r"names that are not inputs: \['z'\]"):
         product().convert({"z": 1.0})
     with pytest.raises(
         wf.errors.InvalidArgumentError, match=r"shape \(3,\), and the input takes \(2, 3\)$"
@@ -52,7 +52,7 @@ def test_a_graph_that_refuses_zeros_takes_samples() -> None:
     with wf.Graph().as_default(), wf.Session() as session:
         x = wf.placeholder(wf.int32, [2], name="x")
         converter = Converter.from_session(session, [x], [7 // x])
-    with pytest.raises(wf.errors.InvalidArgumentError, match="give others by samples="):
+    with pytest.raises(wf.errors.InvalidArgumentError, match="pass other samples with samples="):
         converter.convert()
     assert converter.convert({"x": [2, 3]})
 
@@ -70,7 +70,7 @@ def test_what_makes_no_sense_is_refused() -> None:
     for limit in (-1.0, np.nan):
         with pytest.raises(wf.errors.InvalidArgumentError, match="limit must be at least 0"):
             product().convert(limit=limit)
-    with pytest.raises(wf.errors.InvalidArgumentError, match="keep_float needs calibration"):
+    with pytest.raises(wf.errors.InvalidArgumentError, match="keep_float requires calibration"):
         product().convert(keep_float=["y"])
 
 

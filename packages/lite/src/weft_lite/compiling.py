@@ -67,7 +67,9 @@ def compiler() -> list[str]:
         return result
     if find_spec("ziglang"):
         return [sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline"]  # its default is this CPU
-    raise FileNotFoundError("weft_lite needs a C compiler here: install cc, or pip install ziglang")
+    raise FileNotFoundError(
+        "weft_lite needs a C compiler on this platform: install cc, or pip install ziglang"
+    )
 
 
 def machine() -> str:

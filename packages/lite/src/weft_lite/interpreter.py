@@ -125,8 +125,8 @@ class _Exclusive:
     def __enter__(self) -> None:
         if not self._lock.acquire(blocking=False):
             raise ConcurrentUseError(
-                "another thread is in a call of this interpreter, or was when this process was "
-                "forked; open an interpreter for each thread: they share the weights of the file"
+                "another thread is using this interpreter, or was when this process was forked; "
+                "open one interpreter per thread: they share the file's weights"
             )
 
     def __exit__(self, *_: object) -> None:
@@ -226,16 +226,16 @@ class Interpreter:
         Raises: TypeError: always.
         """
         raise TypeError(
-            "an Interpreter cannot be copied or pickled, since it owns the memory it runs in; "
-            "open another one from the same file"
+            "an Interpreter cannot be copied or pickled, since it owns its memory; open another "
+            "one from the same file"
         )
 
     def _require_idle(self) -> None:
         """Raise an error if called during an invocation, as a callback of a watch may do."""
         if self._is_running:
             raise FailedPreconditionError(
-                "the interpreter is running: callbacks during an invocation may read tensors, but "
-                "not change or invoke the interpreter"
+                "the interpreter is running: callbacks during an invocation may read tensors but "
+                "must not change or invoke the interpreter"
             )
 
     def _check(self, status: int) -> None:
@@ -361,11 +361,11 @@ class Interpreter:
         advice = ""
         if -1 in info.declared[: info.rank]:
             advice = (
-                f"; call resize_tensor_input({index}, shape) first for another shape: open sizes "
-                "(-1 in shape_signature) may be anything up to the bound of the conversion"
+                f"; for another shape call resize_tensor_input({index}, shape) first: unknown "
+                "sizes (-1 in shape_signature) may be up to the bound of the conversion"
             )
         return InvalidArgumentError(
-            f"input {index} ({name!r}) takes {expected.type.name} {expected.shape}, not "
+            f"input {index} ({name!r}) requires {expected.type.name} {expected.shape}, got "
             f"{actual}{advice}"
         )
 
@@ -472,7 +472,8 @@ class Interpreter:
             info = self._info(index)
             if self._changed and index not in self._inputs:
                 raise FailedPreconditionError(
-                    "inputs were resized: allocate_tensors() or invoke() comes before other tensors"
+                    "inputs were resized: call allocate_tensors() or invoke() before accessing "
+                    "other tensors"
                 )
             data = self._library.wl_data(self._handle, index)
         kind, shape = _TYPES[info.dtype], tuple(info.dims[: info.rank])
@@ -680,7 +681,7 @@ class SignatureRunner:
         """
         if values.keys() != self._inputs.keys():
             raise FailedPreconditionError(
-                f"the signature takes {sorted(self._inputs)}, not {sorted(values)}"
+                f"the signature requires the inputs {sorted(self._inputs)}, got {sorted(values)}"
             )
         with self._interpreter._exclusive:
             for name, value in values.items():

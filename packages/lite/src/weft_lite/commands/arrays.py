@@ -52,12 +52,14 @@ def read_npy(path: str) -> tuple[str, tuple[int, ...], bytes]:
         dtypes = {("|" if form[1] == "1" else "<") + form: name for name, form in _LETTERS.items()}
         dtype, shape = dtypes[header["descr"]], tuple(map(int, header["shape"]))
         if header["fortran_order"] and len(shape) > 1:
-            raise ValueError("its elements are in Fortran's order")
+            raise ValueError("its elements are in Fortran order; save it in C order")
     except (ValueError, KeyError, TypeError, SyntaxError) as error:
         raise DataLossError(f"{path} is not an .npy file of a supported type: {error}") from error
     size = math.prod(shape) * int(_LETTERS[dtype][1])
     if size != len(data) - start:
-        raise DataLossError(f"{path}: shape {shape} of {dtype} is not {len(data) - start} bytes")
+        raise DataLossError(
+            f"{path}: shape {shape} of {dtype} does not match its {len(data) - start} bytes"
+        )
     return dtype, shape, data[start:]
 
 
@@ -128,7 +130,7 @@ def feed(interpreter: Interpreter, arrays: Mapping[str, str], sizes: Mapping[str
         if name in read:
             result, _, data = read[name]
             if result != dtype:
-                raise InvalidArgumentError(f"input {name!r} takes {dtype}, not {result}")
+                raise InvalidArgumentError(f"input {name!r} requires {dtype}, got {result}")
         else:
             data = _elements(name, arrays.get(name), dtype, math.prod(shape), source)
         value = shaped(data, dtype, shape)

@@ -41,11 +41,11 @@ def add(actions: Any) -> None:
 def build(arguments: argparse.Namespace) -> int:
     """Build, and say how large it is."""
     if [bool(arguments.models), arguments.all, bool(arguments.compiled)].count(True) != 1:
-        raise InvalidArgumentError("build takes one of --models, --all and --compiled")
+        raise InvalidArgumentError("give exactly one of --models, --all and --compiled")
     if arguments.compiled:
         return extra.call_extra("compiling", "weft_compiler")(arguments)
     if arguments.shape or arguments.cpu or arguments.features:
-        raise InvalidArgumentError("--shape, --cpu and --features are for --compiled")
+        raise InvalidArgumentError("--shape, --cpu and --features require --compiled")
     targets.parts_of(arguments.target)
     kinds = None if arguments.all else targets.kinds_of(arguments.models)
     built = targets.build(arguments.target, arguments.out, kinds, _print_progress)

@@ -22,14 +22,15 @@ TAKES: Final = {
     CHECKPOINT: {"inputs", "outputs", "variable"},
     ONNX: set(),
 }
-"""Options that say what to convert, by the kind of source."""
+"""Options that select the parts of the graph to convert, by the kind of source."""
 
 
 def add(actions: Any) -> None:
     """Add the two to a parser."""
     _add_convert(actions)
     parser = actions.add_parser(
-        "compare", help="run a file and its graph; show the first node that differs; exit code 1"
+        "compare",
+        help="compare a file with its graph node by node; exit code 1 at the first difference",
     )
     running.common(parser, call_extra("comparing"))
     parser.add_argument("graph", type=Path, help="frozen GraphDef that the file was converted from")
@@ -37,7 +38,7 @@ def add(actions: Any) -> None:
         "--limit",
         type=float,
         default=1e-3,
-        help="largest difference, relative to the largest value (default: 1e-3)",
+        help="largest accepted difference, relative to the largest value (default: 1e-3)",
     )
     parser.add_argument("--all", action="store_true", help="show all nodes, not only the first")
 
@@ -71,7 +72,7 @@ def _add_convert(actions: Any) -> None:
     parser.add_argument("source", type=Path, help="file, directory or checkpoint prefix")
     parser.add_argument("-o", "--output", type=Path, required=True, help="output file")
     parser.add_argument("--from", dest="kind", choices=TAKES, help="format of the source")
-    _add_ends(parser.add_argument_group("what to convert"))
+    _add_ends(parser.add_argument_group("parts of the graph to convert"))
     _add_forms(parser.add_argument_group("smaller weights, and int8"))
     parser.set_defaults(call=call_extra("converting"))
 
@@ -87,7 +88,7 @@ def _add_ends(group: Any) -> None:
     group.add_argument(
         "--value", action="append", default=[], metavar="NAME=VALUE",
         help="constant for a placeholder, such as training=false, keep_prob=1.0 or mask=@FILE.npy; "
-        "other placeholders that are no inputs have their default",
+        "placeholders that are neither inputs nor given here use their default",
     )  # fmt: skip
     group.add_argument(
         "-s", "--shape", action="append", default=[], metavar="NAME=1,3,224,224",
@@ -113,9 +114,9 @@ def _add_forms(group: Any) -> None:
     group.add_argument("--activations", choices=("int8", "int16"), default="int8",
                        help="type of activations in int8 models (default: int8)")  # fmt: skip
     group.add_argument("--keep-float", action="append", default=[], metavar="NAME",
-                       help="value that stays in float")  # fmt: skip
+                       help="name of a value to keep in float")  # fmt: skip
     group.add_argument(
         "--limit",
         type=float,
-        help="largest difference from the graph's outputs, relative to the largest value",
+        help="largest accepted difference from the graph's outputs, relative to the largest value",
     )

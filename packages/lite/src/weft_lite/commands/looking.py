@@ -57,8 +57,8 @@ def _summary(interpreter: Interpreter) -> None:
     rows += [
         ["file", "", output.size(file.size)],
         ["arena", "", output.size(lib.wl_arena_bytes(handle))],
-        ["scratch of a thread", "", output.size(lib.wl_scratch_needed(handle))],
-        ["memory to open it", "", output.size(len(interpreter._memory))],
+        ["scratch memory per thread", "", output.size(lib.wl_scratch_needed(handle))],
+        ["memory to open the model", "", output.size(len(interpreter._memory))],
     ]
     counts = Counter(op.kind for op in ops_of(interpreter))
     rows += [["ops", kind, str(count)] for kind, count in counts.most_common()]

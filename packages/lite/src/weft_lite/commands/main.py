@@ -17,7 +17,7 @@ BROKEN_PIPE = 141
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
     argument_parser = argparse.ArgumentParser(
-        prog="weft-lite", description="Frozen graphs on small devices: make, run and look at them."
+        prog="weft-lite", description="Create, run and inspect frozen graphs for small devices."
     )
     actions = argument_parser.add_subparsers(metavar="COMMAND", required=True)
     for module in (extra, running, looking, building):

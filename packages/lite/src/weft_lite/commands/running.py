@@ -111,7 +111,9 @@ def _dims(shape: tuple[int, ...]) -> str:
 def bench(arguments: argparse.Namespace) -> int:
     """Show the minimum, the median and percentiles of the time, and the memory used."""
     if arguments.runs < 0 or arguments.warm_up < 0 or not arguments.seconds > 0:
-        raise InvalidArgumentError("--runs and --warm-up are not negative, --seconds is positive")
+        raise InvalidArgumentError(
+            "--runs and --warm-up must not be negative, and --seconds must be positive"
+        )
     interpreter = open_interpreter(arguments)
     _note_largest_shapes(interpreter, arguments)
     for _ in range(arguments.warm_up):
@@ -151,8 +153,8 @@ def _note_largest_shapes(interpreter: Interpreter, arguments: argparse.Namespace
             )
             example = ",".join(map(str, dims))
             sys.stderr.write(
-                f"weft-lite: input {name} is timed at its largest shape, {_dims(dims)}; for a "
-                f"smaller one give --shape {name}={example} with other sizes\n"
+                f"weft-lite: input {name} is timed at its largest shape, {_dims(dims)}; to use a "
+                f"smaller one, give --shape {name}={example} with smaller sizes\n"
             )
 
 

@@ -37,7 +37,9 @@ def complete(
     """
     unknown = samples.keys() - inputs.keys()
     if unknown:
-        raise errors.InvalidArgumentError(f"samples are of no inputs: {sorted(unknown)}")
+        raise errors.InvalidArgumentError(
+            f"samples have names that are not inputs: {sorted(unknown)}"
+        )
     random, result = np.random.default_rng(0), []
     for (name, source), bound in zip(inputs.items(), bounds, strict=True):
         dtype = source.dtype.as_numpy_dtype
@@ -54,8 +56,8 @@ def complete(
         )
         if not fits:
             raise errors.InvalidArgumentError(
-                f"the sample of {name} has shape {value.shape}, and the input takes {bound}"
-                + (", or less along open sizes" if None in dims else "")
+                f"the sample of {name} has shape {value.shape}, but the input requires {bound}"
+                + (", or less along unknown sizes" if None in dims else "")
             )
         result.append(value)
     return result
@@ -86,7 +88,7 @@ def require(
             expected = [session.run(fetches, dict(zip(inputs, x, strict=True))) for x in selected]
     except errors.OpError as error:
         raise errors.InvalidArgumentError(
-            f"the graph cannot be tried on the sample, give others by samples=: {error.message}"
+            f"the graph failed on the sample; pass other samples with samples=: {error.message}"
         ) from error
     try:
         results = [run(content, values) for values in selected]
@@ -105,7 +107,7 @@ def require(
         if not distance <= allowed:
             raise errors.DataLossError(
                 f"output {output.name} of the converted graph differs from the graph's by "
-                f"{distance:.3g} of its largest value, and at most {allowed:g} is allowed (limit=)"
+                f"{distance:.3g} of its largest value; at most {allowed:g} is allowed (limit=)"
             )
 
 

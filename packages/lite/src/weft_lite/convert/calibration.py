@@ -62,7 +62,7 @@ def require_method(method: str, calibrated: bool) -> None:
         raise errors.InvalidArgumentError(f"ranges must be one of {RANGES}, not {method!r}")
     if method == TRAINED and calibrated:
         raise errors.InvalidArgumentError(
-            "ranges='trained' takes no calibration: it is what fake-quant ops say"
+            "ranges='trained' uses the ranges of fake-quant ops and accepts no calibration"
         )
     if method not in (RANGES[0], TRAINED) and not calibrated:
         raise errors.InvalidArgumentError(f"ranges={method!r} needs calibration")
@@ -111,7 +111,7 @@ def value_names(
     unknown = names - nameses.keys()
     if unknown:
         raise errors.InvalidArgumentError(
-            "keep_float has names of no inputs, results or ops of the converted graph: "
+            "keep_float has names that are not inputs, results or ops of the converted graph: "
             f"{sorted(unknown)}"
         )
     return frozenset().union(*(nameses[name] for name in names))
@@ -246,6 +246,6 @@ def _require_numbers(spans: Mapping[Value, Sequence[_Span]]) -> None:
     )
     if odd:
         raise errors.InvalidArgumentError(
-            f"calibration: these are NaN for some sample: {odd}; give samples for which they are "
-            "numbers, or name them in keep_float"
+            f"calibration: these values are NaN for some sample: {odd}; pass samples for which "
+            "they are finite, or name them in keep_float"
         )

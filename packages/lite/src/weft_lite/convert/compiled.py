@@ -102,7 +102,7 @@ def machine_of(target: str) -> str:
     processor, system = parts_of(target)
     if system not in ("linux", "android", "wasi"):
         raise errors.InvalidArgumentError(
-            f"models are compiled for Linux, Android and WASI, got the target {target!r}"
+            f"models can be compiled for Linux, Android and WASI, got target {target!r}"
         )
     return f"{processor}-{system}"
 
@@ -116,7 +116,9 @@ def weftlite(
 ) -> tuple[dict[str, Output], dict[str, Output]]:
     """Return a `.weftlite` file, for `weft compile`."""
     if inputs or outputs or signature or tags:
-        raise errors.InvalidArgumentError(f"{path} is read whole: no names, and no signature")
+        raise errors.InvalidArgumentError(
+            f"{path} is read as a whole: names and a signature are not supported"
+        )
     source = graph_of(_content(path))
     return source.inputs, source.outputs
 

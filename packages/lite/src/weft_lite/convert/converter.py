@@ -335,7 +335,9 @@ class Converter:
         if limit is None and weights == "float16":
             limit = agreement.HALF_LIMIT
         if keep_float and not in_int8:
-            raise errors.InvalidArgumentError("keep_float needs calibration: else all is in float")
+            raise errors.InvalidArgumentError(
+                "keep_float requires calibration: without it, everything stays in float"
+            )
         kept = None if calibration is None else samples_of(calibration, inputs, bounds)
         checked = kept
         if samples or checked is None:

@@ -64,7 +64,7 @@ class FlowLowering:
             f"loop {frame.name}: {frame.problem}" for frame in self._flow.frames if frame.problem
         ]
         problems += [
-            f"{output.name} is computed in a branch or a loop only"
+            f"{output.name} is computed only inside a branch or a loop"
             for output in fetches
             if self._flow.output_guard(output)
             or self._flow.frame.get(output.node, self._flow.root) is not self._flow.root
@@ -156,7 +156,7 @@ class FlowLowering:
         differing = upper - lower
         if len(differing) != 1:
             raise errors.UnimplementedError(
-                f"lite supports a Merge only in a conditional: no predicate selects an input of "
+                f"lite supports Merge only in conditionals: no predicate selects the input of "
                 f"{merge.name}"
             )
         ((pred, side),) = differing

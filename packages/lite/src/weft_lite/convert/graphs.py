@@ -24,15 +24,15 @@ def graph_of(content: bytes) -> Source:
     unknown = [op for op in model.ops if OpKind(op.kind) not in RULES]
     variable_names = [tensor.name for tensor in model.tensors if tensor.storage == Storage.VARIABLE]
     lines = [
-        f"  op {op.name} ({OpKind(op.kind).name}): no graph says what it computes" for op in unknown
+        f"  op {op.name} ({OpKind(op.kind).name}): no graph op computes the same" for op in unknown
     ]
     lines += [
-        f"  variable {name}: compiled models keep nothing between calls" for name in variable_names
+        f"  variable {name}: compiled models keep no state between calls" for name in variable_names
     ]
     if lines:
         raise errors.UnimplementedError(
-            f"{len(lines)} parts of the file cannot be compiled; run it by the runtime, or compile "
-            "the graph that it was made of:\n" + "\n".join(lines)
+            f"{len(lines)} parts of the file cannot be compiled; run it with the runtime, or "
+            "compile the original graph:\n" + "\n".join(lines)
         )
     graph = Graph()
     with graph.as_default():

@@ -146,8 +146,8 @@ def _shape_on(source: Source, bounds: Sequence[Shape], output: Output, number: i
 
 def _require_bound(output: Output, message: str) -> str:
     return (
-        f"lite cannot tell its size, since {message}: "
-        f"give the largest by bounds={{{output.node.name!r}: [...]}}"
+        f"lite cannot infer its size, since {message}: give the largest size with "
+        f"bounds={{{output.node.name!r}: [...]}}"
     )
 
 
@@ -172,7 +172,7 @@ class _Lowering:
         if self._refused:
             lines = "\n  ".join(self._refused.values())
             raise errors.UnimplementedError(
-                f"{len(self._refused)} nodes are not for lite:\n  {lines}"
+                f"{len(self._refused)} nodes are not supported by lite:\n  {lines}"
             )
 
     def _node(self, node: Node) -> None:
@@ -231,7 +231,7 @@ class _Lowering:
 def _require_dtypes(node: Node) -> None:
     dtypes = {x.dtype.base_dtype.name for x in (*node.inputs, *node.outputs)}
     for name in sorted(dtypes - TYPES.keys() - _HANDLES):
-        raise NotInLiteError(f"lite has no values of {name}")
+        raise NotInLiteError(f"lite does not support the type {name}")
 
 
 def _missing_reason(node: Node) -> str:
@@ -239,13 +239,13 @@ def _missing_reason(node: Node) -> str:
     if node.role is Role.PLACEHOLDER:
         return f"name it in `inputs`, or give its value by values={{{node.name!r}: ...}}"
     if node.role is Role.VARIABLE:
-        return "the graph is not frozen; convert it by `Converter.from_session`"
+        return "the graph is not frozen; convert it with `Converter.from_session`"
     if node.traits.random:
         return (
-            "lite draws no random numbers; if they are for training, bind what switches them on, "
-            "such as values={'training': False} or values={'keep_prob': 1.0}"
+            "lite does not support random numbers; if only training uses them, switch them off "
+            "with values=, such as values={'training': False} or values={'keep_prob': 1.0}"
         )
-    return "lite has no such op"
+    return "lite does not support the op"
 
 
 def _unwritten_value(output: Output) -> Value:

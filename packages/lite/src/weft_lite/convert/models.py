@@ -62,7 +62,7 @@ def _require_none(path: Path, kind: str, **arguments: object) -> None:
     for name, argument in arguments.items():
         if argument:
             raise errors.InvalidArgumentError(
-                f"{path} is read as {kind}: no {name}, got {argument}"
+                f"{path} is read as {kind}, which does not support {name}, got {argument}"
             )
 
 

@@ -138,7 +138,8 @@ def require_activations(activations: str, quantised: bool) -> None:
         )
     if activations != ACTIVATIONS[0] and not quantised:
         raise errors.InvalidArgumentError(
-            f"activations={activations!r} requires calibration: without it, all is in float"
+            f"activations={activations!r} requires calibration: without it, everything stays in "
+            "float"
         )
 
 
@@ -347,20 +348,19 @@ class Quantiser:
     def _require_ranges(self) -> None:
         if self._trained and self._without:
             raise errors.InvalidArgumentError(
-                "no fake-quant op gives the ranges of these results, or of the values that they "
-                f"are computed from: {sorted(self._without)}; give calibration, or name them in "
-                "keep_float"
+                "no fake-quant op sets the range of these results or of their inputs: "
+                f"{sorted(self._without)}; pass calibration samples, or name them in keep_float"
             )
         if self._same:
             raise errors.InvalidArgumentError(
-                f"calibration: these are the same everywhere: {sorted(self._same)}; give samples "
+                f"calibration: these values are constant: {sorted(self._same)}; give samples "
                 "that change them, or name them in keep_float"
             )
         if self._clipped:
             _log.warning(
-                "calibration: these have one value in all samples, as do the inputs that they are "
-                "computed from: %s; the file has it exactly and clips others to the range from "
-                "zero to it: give samples that change them, or name them in keep_float",
+                "calibration: these values and their inputs are the same in all samples: %s; "
+                "other values are clipped to the range from zero to that value; pass more varied "
+                "samples, or name them in keep_float",
                 sorted(self._clipped),
             )
 

@@ -108,7 +108,7 @@ class Builder:
             if array is None:
                 raise NotInLiteError(f"lite has no output {output.name}, which is for training")
             if array.dtype.name not in TYPES:
-                raise NotInLiteError(f"lite has no values of {output.dtype.name}")
+                raise NotInLiteError(f"lite does not support the type {output.dtype.name}")
             self._values[output] = constant(output.node.name, array)
         return self._values[output]
 
@@ -164,7 +164,7 @@ class Builder:
         Raises: NotInLiteError: lite does not support this dtype.
         """
         if dtype not in TYPES:
-            raise NotInLiteError(f"lite has no values of {dtype}")
+            raise NotInLiteError(f"lite does not support the type {dtype}")
         return Value(name, TYPES[dtype], shape, (-1,) * len(shape) if self.open else shape)
 
     def forget(self, outputs: Iterable[Output]) -> None:
@@ -226,7 +226,7 @@ class Builder:
         for value in inputs:
             if value is not None and not computes(kind, value, value is first):
                 label = value.dtype.name.lower()
-                raise NotInLiteError(f"lite does not compute {kind.name} of {label}")
+                raise NotInLiteError(f"lite does not support {kind.name} of {label}")
         op = Operation(kind, inputs, outputs, options, name)
         self.scope.ops.append(op)
         return op

@@ -199,5 +199,5 @@ def grown(name: str, first: Shape, following: Shape) -> NotInLiteError:
     """Return an error for a loop variable whose shape changes in an iteration."""
     return NotInLiteError(
         f"an iteration of the loop changes shape {list(first)} to {list(following)}: give the "
-        f"largest one by bounds={{{name!r}: [...]}}"
+        f"largest shape with bounds={{{name!r}: [...]}}"
     )

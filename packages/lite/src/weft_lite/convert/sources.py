@@ -142,7 +142,8 @@ def _set_shapes(source: Source, shapes: Mapping[str, Sequence[int]]) -> Source:
     """Return the same graph with other static shapes of inputs, and of what depends on them."""
     if unknown := sorted(shapes.keys() - source.inputs.keys()):
         raise errors.NotFoundError(
-            f"shapes are of no inputs: {unknown}; there are {sorted(source.inputs)}"
+            f"shapes has names that are not inputs: {unknown}; the inputs are "
+            f"{sorted(source.inputs)}"
         )
     definition = graph_to_def(source.graph)
     nodes = {node.name: node for node in definition.node}
@@ -152,8 +153,8 @@ def _set_shapes(source: Source, shapes: Mapping[str, Sequence[int]]) -> Source:
             dims = merge_dims(tensor.dims, as_dims(shape))
         except errors.OpError as error:
             raise errors.InvalidArgumentError(
-                f"input {name!r} has shape {format_dims(tensor.dims)} in the graph, and "
-                f"{list(shape)} does not fit it"
+                f"input {name!r} has shape {format_dims(tensor.dims)} in the graph, which "
+                f"{list(shape)} does not match"
             ) from error
         nodes[tensor.node.name].attr["shape"].shape.CopyFrom(shape_to_proto(dims))
     return _imported_source(
@@ -185,7 +186,7 @@ def _set_initial_values(source: Source, values: Mapping[str, Array]) -> None:
         if node is None:
             continue  # nothing that is computed uses it
         if node.role is not Role.VARIABLE:
-            raise errors.InvalidArgumentError(f"{name} is no variable, but {node.type}")
+            raise errors.InvalidArgumentError(f"{name} is not a variable but {node.type}")
         op = "Assign" if node.outputs[0].dtype.is_ref else "AssignVariableOp"
         with source.graph.as_default():
             result = create(op, [node.outputs[0], convert_to_tensor(value)], None, f"{name}/first")
@@ -261,7 +262,7 @@ def read_definition(frozen: Any) -> proto.GraphDef:
     try:
         definition.ParseFromString(frozen)
     except DecodeError as error:
-        raise errors.DataLossError(f"{where} holds no GraphDef: {error}") from error
+        raise errors.DataLossError(f"{where} is not a GraphDef: {error}") from error
     return definition
 
 
@@ -286,8 +287,8 @@ def source_of_frozen_graph(
     variable_names = [node.name for node in source.graph.nodes if node.role is Role.VARIABLE]
     if variable_names:
         raise errors.InvalidArgumentError(
-            f"the graph is not frozen: it has the variables {variable_names[:5]}; convert it "
-            "from a session, "
+            f"the graph is not frozen: it has variables, such as {variable_names[:5]}; convert "
+            "it from a session, "
             "a checkpoint or a SavedModel"
         )
     return source

@@ -55,7 +55,9 @@ def _require_fit(arguments: argparse.Namespace, kind: str) -> None:
     """Refuse options that the kind of source has no use for."""
     for option in sorted(set().union(*TAKES.values()) - TAKES[kind]):
         if getattr(arguments, option) is not None:
-            raise InvalidArgumentError(f"{arguments.source} is read as {kind}: no --{option}")
+            raise InvalidArgumentError(
+                f"{arguments.source} is read as {kind}, which does not support --{option}"
+            )
     if kind == CHECKPOINT and not (arguments.inputs and arguments.outputs):
         raise InvalidArgumentError("a checkpoint needs --inputs and --outputs")
 
@@ -122,6 +124,8 @@ def _calibration(path: Path) -> list[dict[str, Any]]:
         result = {name: file[name] for name in file.files}
     counts = {name: len(value) if value.ndim else 0 for name, value in result.items()}
     if len(set(counts.values())) != 1:
-        raise InvalidArgumentError(f"{path} has other numbers of samples for inputs: {counts}")
+        raise InvalidArgumentError(
+            f"{path} has different numbers of samples for its inputs: {counts}"
+        )
     count = next(iter(counts.values()))
     return [{name: value[i : i + 1] for name, value in result.items()} for i in range(count)]

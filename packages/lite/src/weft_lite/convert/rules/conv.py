@@ -38,7 +38,7 @@ def conv2d(node: Node, b: Builder) -> None:
     options = conv_options(node, height, width, channels)
     x = image(b, node, node.inputs[0])
     if x.shape[3] != depth:
-        raise NotInLiteError("lite has no convolutions of groups")
+        raise NotInLiteError("lite does not support grouped convolutions")
     packed = panels(filters.reshape(height * width, depth, channels))
     weights = constant(node.inputs[1].node.name, packed, Layout.PANELS)
     emit_image(b, OpKind.Conv2D, node, [x, weights], options)

@@ -13,7 +13,7 @@ from weft_lite.schema.tables import ElementwiseOptions
 def fake_quant(node: Node, b: Builder) -> None:
     """To int8 and back: the same numbers."""
     if int(node.attrs["num_bits"]) != 8:
-        raise NotInLiteError("lite has numbers of 8 bits only: give num_bits=8")
+        raise NotInLiteError("lite supports only 8-bit quantization: use num_bits=8")
     if node.type == "FakeQuantWithMinMaxVars":
         low, high = (float(b.require_array(input_, "a range")) for input_ in node.inputs[1:])
     else:
@@ -38,4 +38,4 @@ def fake_quant(node: Node, b: Builder) -> None:
 
 @rule("FakeQuantWithMinMaxVarsPerChannel")
 def fake_quant_of_channels(node: Node, b: Builder) -> None:
-    raise NotInLiteError("ranges of channels are for weights, which must be constants")
+    raise NotInLiteError("per-channel ranges are supported only for constant weights")

@@ -22,7 +22,7 @@ def variable(output: Output, b: Builder) -> Value:
     """Return the variable behind a reference or a handle."""
     source = producer(output)
     if source.name not in b.variables:
-        raise NotInLiteError(f"{source.name} has no value: name it in variables=")
+        raise NotInLiteError(f"{source.name} has no value: include it in variables=")
     return b.variables[source.name]
 
 

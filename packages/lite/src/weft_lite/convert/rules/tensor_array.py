@@ -22,8 +22,8 @@ def make(node: Node, b: Builder) -> None:
     size = b.shapes.named.get(node.name, (first,))[0]
     if size is None or (node.attrs["dynamic_size"] and node.name not in b.shapes.named):
         raise NotInLiteError(
-            "how many elements it has is not known: "
-            f"give the most by bounds={{{node.name!r}: [...]}}"
+            "its number of elements is unknown: give the largest with "
+            f"bounds={{{node.name!r}: [...]}}"
         )
     element = b.shapes.element(node)
     flow = b.new(node.name, node.attrs["dtype"].name, (int(size), *element))
@@ -128,7 +128,7 @@ def gather(node: Node, b: Builder) -> None:
 def concat(node: Node, b: Builder) -> None:
     array = array_of(node.inputs[1], b)
     if b.open or len(array.shape) < 2:
-        raise NotInLiteError("elements to concatenate must have one shape that is known")
+        raise NotInLiteError("elements to concatenate must have one static shape")
     count, length, *remaining = array.shape
     result = b.new(node.name, node.outputs[0].dtype.name, (count * length, *remaining))
     target = b.ints(f"{node.name}/shape", result.shape)
@@ -143,7 +143,7 @@ def split(node: Node, b: Builder) -> None:
     _, value, lengths, flow = node.inputs
     sizes = b.require_array(lengths, "the lengths of a split")
     if b.open or sizes.size == 0 or (sizes != sizes[0]).any():
-        raise NotInLiteError("pieces must be of equal sizes that are known")
+        raise NotInLiteError("pieces must have equal static sizes")
     if flow.node.role is not Role.TENSOR_ARRAY:
         raise NotInLiteError("the pieces of a split must be written to a new array")
     rows = b.value(value)
