@@ -76,11 +76,11 @@ def test_what_has_no_gradient_is_named(op: str) -> None:
     x = made.h.op.inputs[1 if attrs else 0]
     gate = made.u if op == "GRUBlockCell" else made.f
     with pytest.raises(
-        LookupError, match=f"{op} has gradients of its outputs .*h alone, got one of"
+        LookupError, match=f"{op} has gradients only for its outputs .*h alone, got one of"
     ):
         wf.gradients([gate, made.h], [x])
     (slope,) = wf.gradients(made.h, [x])
-    with pytest.raises(LookupError, match="has no gradient of its own"):
+    with pytest.raises(LookupError, match="is not differentiable"):
         wf.gradients(slope, [x])
 
 

@@ -98,8 +98,8 @@ class RegisterGradient:
         """Register `function`."""
         if not loaded_traits(self._op_type).differentiable:
             raise errors.AlreadyRegisteredError(
-                f"the declaration of {self._op_type!r} says that it is not differentiable; single "
-                "nodes can be given a gradient with Graph.gradient_override_map"
+                f"{self._op_type!r} is declared as not differentiable; use "
+                "Graph.gradient_override_map to set a gradient for single nodes"
             )
         _gradients.register(self._op_type, Gradient(function, *self._flags))
         return function
@@ -146,7 +146,7 @@ def gradient_of(node: Node) -> Gradient:
     if entry is None:
         raise errors.NotFoundError(
             f"no gradient is registered for {name!r}; register one with RegisterGradient, or "
-            f"declare that there is none with NotDifferentiable{_gradients.broken}",
+            f"declare the op not differentiable with NotDifferentiable{_gradients.broken}",
             op=node.type,
             node=node.name,
             line=node.line,

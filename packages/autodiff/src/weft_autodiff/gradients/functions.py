@@ -279,7 +279,7 @@ class _Builder:
                 if kind is None and grad is not None:
                     raise errors.UnimplementedError(
                         f"the gradient of the recursive function {self._function.name!r} for "
-                        f"{x!r} cannot be had, since it is not known what the handle is of"
+                        f"{x!r} cannot be computed, since the variable of the handle is unknown"
                     )
             dense = [
                 None if kind is None else zeros_for(x) if grad is None else as_dense(grad)
@@ -311,8 +311,8 @@ class _Builder:
         if pending is not None and pending.used:
             if captured:
                 raise errors.UnimplementedError(
-                    f"the gradient of the recursive function {self._function.name!r} uses values "
-                    f"from outside that the function does not use: {captured}"
+                    f"the gradient of the recursive function {self._function.name!r} captures "
+                    f"values that the function itself does not: {captured}"
                 )
         else:
             pairs = [pair for pair in pairs if pair[0].node in used]
@@ -333,8 +333,8 @@ class _Builder:
             ):
                 raise errors.UnimplementedError(
                     f"the gradient of the function {self._function.name!r} would run "
-                    f"{node.name!r} ({node.type}) a second time, with other results; its calls do "
-                    "not give what it gave, since the function "
+                    f"{node.name!r} ({node.type}) a second time, with other results; its calls "
+                    "do not return its first results, since the function "
                     + ("is recursive" if self._function.is_recursive else "was read from a file"),
                     op=node.type,
                     node=node.name,

@@ -107,9 +107,9 @@ def push_of(handle: Output) -> Node | None:
 def made_by_hand(node: Node) -> errors.UnimplementedError:
     """The error where a loop has no context, from which its gradient is built."""
     return errors.UnimplementedError(
-        f"the gradient of {node.name!r} requires the structure that cond and while_loop give; its "
-        "primitives were put together by hand, or come from a GraphDef, which does not say it (a "
-        "MetaGraph does)",
+        f"the gradient of {node.name!r} requires control flow that was built by cond or "
+        "while_loop; its ops were assembled by hand or imported from a GraphDef, which lacks "
+        "this structure (a MetaGraph has it)",
         op=node.type,
         node=node.name,
         line=node.line or None,

@@ -56,7 +56,8 @@ def _warn_dense(grad: Any) -> None:
     if size * grad.dtype.size >= _DENSE_WARNING_BYTES and "dense" not in _warned:
         _warned.add("dense")
         _log.warning(
-            "a sparse gradient of shape %s is made dense, which may take much memory", dims
+            "converting a sparse gradient of shape %s to a dense tensor, which may use much memory",
+            dims,
         )
 
 

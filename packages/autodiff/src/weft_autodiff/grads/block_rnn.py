@@ -24,8 +24,8 @@ def _flowing(node: Node, grads: tuple[Output | None, ...], states: tuple[str, ..
     other = [name for name, i in positions.items() if grads[i] is not None and name not in states]
     if other:
         raise errors.NotFoundError(
-            f"{node.type} has gradients of its outputs {' and '.join(states)} alone, got one of "
-            f"{', '.join(other)}: a cell of nn.rnn_cell has gradients of all that it computes",
+            f"{node.type} has gradients only for its outputs {' and '.join(states)}, got one for "
+            f"{', '.join(other)}: use a cell of nn.rnn_cell instead",
             op=node.type,
             node=node.name,
         )
@@ -79,8 +79,8 @@ def _gru_cell(node: Node, *grads: Output | None) -> Grads:
 
 def _none(node: Node, *grads: Output | None) -> Grads:
     raise errors.NotFoundError(
-        f"the gradient {node.type} has no gradient of its own, as in TensorFlow: second "
-        "derivatives take dynamic_rnn over a cell of nn.rnn_cell",
+        f"the gradient {node.type} is not differentiable, as in TensorFlow: for second "
+        "derivatives use dynamic_rnn with a cell of nn.rnn_cell",
         op=node.type,
         node=node.name,
     )

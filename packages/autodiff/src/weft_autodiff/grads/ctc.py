@@ -15,7 +15,7 @@ Grads = list[Output | None]
 def _ctc_loss(node: Node, grad: Output | None, _: Output | None) -> Grads:
     if grad is None:
         return [None] * 4
-    message = "the gradient of a CTC loss has no gradient of its own"
+    message = "the gradient of a CTC loss is not differentiable"
     slope = out("PreventGradient", [node.outputs[1]], {"message": message})
     weight = out("ExpandDims", [out("ExpandDims", [grad, 0]), -1])
     return [mul(weight, slope), None, None, None]

@@ -63,7 +63,7 @@ def _zeta(node: Node, grad: Output) -> Pair:
 @RegisterGradient("IgammaGradA")
 def _igamma_grad_a(node: Node, grad: Output) -> Pair:
     raise errors.UnimplementedError(
-        f"{node.name!r} is the derivative of igamma for a, which has no registered derivative"
+        f"{node.name!r} is the derivative of igamma with respect to a, which is not differentiable"
     )
 
 
@@ -110,6 +110,6 @@ def _less_one(x: Output) -> Output:
 @RegisterGradient("RandomGammaGrad")
 def _random_gamma_grad(node: Node, grad: Output) -> Pair:
     raise errors.UnimplementedError(
-        f"{node.name!r} is the derivative of a gamma-distributed number, of which no further "
-        "derivative is known"
+        f"{node.name!r} is the derivative of a gamma-distributed number, which is not "
+        "differentiable"
     )

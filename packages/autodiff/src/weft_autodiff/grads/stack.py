@@ -17,8 +17,8 @@ from weft_tensor import errors
 @RegisterGradient("StackCopy")
 def _copy(op: Node, grad: Any) -> Any:
     raise errors.UnimplementedError(
-        f"the gradient of {op.name!r}: a gradient that was taken of a loop inside another loop "
-        "cannot be differentiated for what the first loop began with",
+        f"the gradient of {op.name!r}: the gradient of a nested loop cannot be differentiated "
+        "with respect to the initial values of the inner loop",
         op=op.type,
         node=op.name,
         line=op.line or None,

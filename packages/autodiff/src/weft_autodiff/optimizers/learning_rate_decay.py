@@ -281,8 +281,8 @@ def piecewise_constant(
     """
     if len(boundaries) != len(values) - 1:
         raise errors.InvalidArgumentError(
-            "piecewise_constant requires one value more than boundaries, "
-            f"got {len(boundaries)} boundaries and {len(values)} values"
+            f"piecewise_constant requires one more value than boundaries, got {len(boundaries)} "
+            f"boundaries and {len(values)} values"
         )
     with get_default_graph().name_scope(name or "PiecewiseConstant"):
         position = convert_to_tensor(x)

@@ -50,7 +50,7 @@ class Optimizer:
 
     def __init__(self, use_locking: bool, name: str) -> None:
         if not name:
-            raise errors.InvalidArgumentError("an optimizer must have a name, got an empty one")
+            raise errors.InvalidArgumentError("the name of an optimizer must not be empty")
         self._use_locking = use_locking
         self._name = name
         self._slots: dict[str, dict[Any, Any]] = {}
