@@ -112,9 +112,9 @@ def test_a_misspelt_name_is_told_near_misses(misspelt: str, near: str) -> None:
         ("", "scalar_summary", "it is called summary.scalar here"),
         ("train", "SummaryWriter", "it is called summary.FileWriter here"),
         ("nn", "rnn", "it is called nn.static_rnn here"),
-        ("nn", "seq2seq", "decoders are loops over cells"),
+        ("nn", "seq2seq", "write decoders as loops"),
         ("", "models", "cells are in nn.rnn_cell"),
-        ("", "keras", "there is no Keras"),
+        ("", "keras", "Keras is not supported"),
     ],
 )
 def test_a_name_that_is_not_there_is_told_what_is(namespace: str, name: str, words: str) -> None:

@@ -27,7 +27,7 @@ SAID = """\
 4: tensorflow.python.ops.rnn_cell is private; its public names are in tf.nn.rnn_cell
 5: tensorflow.python.framework.ops is private; its public names are in tf
 6: tf.examples is not in weft
-8: tf.keras is not in weft: there is no Keras; use layers, losses, metrics and train instead
+8: tf.keras is not in weft: Keras is not supported; use layers, losses, metrics and train
 9: tf.GraphKeys.NOPE is not in weft
 9: tf.math.nope is not in weft
 9: tf.nn.foo is not in weft

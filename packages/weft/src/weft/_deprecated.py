@@ -46,31 +46,31 @@ RENAMED: Final = {
 }
 """Old names by namespace, with their present path from `weft` on."""
 
-_CELLS: Final = "cells are in nn.rnn_cell; a class of RNNCell with a method call() makes others"
+_CELLS: Final = "use the cells in nn.rnn_cell, or subclass RNNCell and define call()"
 
 ELSEWHERE: Final = {
     "weft": {
         "GradientTape": "gradients(ys, xs) gives gradients of nodes in a graph",
-        "estimator": "there are no estimators; train.MonitoredTrainingSession runs a training loop",
-        "feature_column": "there are no feature columns",
-        "keras": "there is no Keras; use layers, losses, metrics and train instead",
+        "estimator": "estimators are not supported; use train.MonitoredTrainingSession",
+        "feature_column": "feature columns are not supported",
+        "keras": "Keras is not supported; use layers, losses, metrics and train",
         "models": "cells are in nn.rnn_cell",
         "optimizers": "optimizers are in train, as train.AdamOptimizer",
         "python": "public names are in weft and its namespaces",
         "user_ops": "packages register custom ops; see CONTRIBUTING",
     },
     "weft.nn": {
-        "seq2seq": "decoders are loops over cells, by nn.static_rnn, nn.dynamic_rnn or while_loop",
+        "seq2seq": "write decoders as loops: nn.static_rnn, nn.dynamic_rnn or while_loop",
     },
     "weft.nn.rnn_cell": {
         "AttentionCellWrapper": _CELLS,
         "CoupledInputForgetGateLSTMCell": _CELLS,
-        "EmbeddingWrapper": "nn.embedding_lookup before the cell does it",
-        "InputProjectionWrapper": "layers.dense before the cell does it",
-        "LSTMBlockCell": "it is contrib.rnn.LSTMBlockCell, in the package weftml-contrib",
+        "EmbeddingWrapper": "apply nn.embedding_lookup before the cell",
+        "InputProjectionWrapper": "apply layers.dense before the cell",
+        "LSTMBlockCell": "use contrib.rnn.LSTMBlockCell of the package weftml-contrib",
         "LayerNormBasicLSTMCell": _CELLS,
-        "OutputProjectionWrapper": "layers.dense after the cell does it",
-        "linear": "layers.dense of concat(inputs, 1) does it",
+        "OutputProjectionWrapper": "apply layers.dense after the cell",
+        "linear": "apply layers.dense to concat(inputs, 1)",
     },
 }
 """Names without a one-to-one replacement by namespace, and where to look."""
@@ -83,6 +83,6 @@ def advice(module: ModuleType, name: str) -> str:
     if present is None and unbatched != name and hasattr(module, unbatched):
         present = unbatched  # since TensorFlow 1.0 such functions take batches themselves
     if present is not None:
-        return f"; it is called {present} here"
+        return f"; use {present}"
     replacement = ELSEWHERE.get(module.__name__, {}).get(name)
     return "" if replacement is None else f"; {replacement}"

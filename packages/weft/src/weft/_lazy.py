@@ -73,4 +73,4 @@ def _hint(module: ModuleType, name: str, list_names: Callable[[], list[str]]) ->
     from weft._deprecated import advice
 
     near = get_close_matches(name, list_names(), cutoff=0.8)
-    return advice(module, name) or (f"; near misses are {', '.join(near)}" if near else "")
+    return advice(module, name) or (f"; similar names: {', '.join(near)}" if near else "")
