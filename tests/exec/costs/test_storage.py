@@ -289,7 +289,7 @@ def test_other_versions_and_other_files(tmp_path: Path) -> None:
     with pytest.raises(errors.InvalidArgumentError, match=r"costs: .* version 2; .* reads 1"):
         model().load(path)
     path.write_bytes(b"PK\x03\x04")
-    with pytest.raises(errors.InvalidArgumentError, match="is not the file of a cost model"):
+    with pytest.raises(errors.InvalidArgumentError, match="is not a cost model file"):
         model().load(path)
 
 

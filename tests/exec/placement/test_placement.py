@@ -312,7 +312,7 @@ def test_one_device_is_explained_too() -> None:
     with session(1) as made:
         report = made.explain([y], ["x:0"])
         assert list(report.stages) == ["pruned", "optimized"]
-        assert report.placement["y"].reason == "the only one with kernels for it"
+        assert report.placement["y"].reason == "the only device with kernels for it"
         with pytest.raises(errors.NotFoundError):
             made.explain("nothing:0")
 

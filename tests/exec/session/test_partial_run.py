@@ -170,7 +170,7 @@ class TestRefusals:
 
         wf.while_loop(lambda i: i < 3, body, [0])
         with wf.Session() as session:
-            with pytest.raises(errors.InvalidArgumentError, match="something to fetch"):
+            with pytest.raises(errors.InvalidArgumentError, match="at least one fetch"):
                 session.partial_run_setup([], [a])
             with pytest.raises(errors.InvalidArgumentError, match="one tensor twice"):
                 session.partial_run_setup(a, [a, a])

@@ -84,6 +84,6 @@ def test_an_initializer_that_reads_what_the_step_initializes() -> None:
     for targets in ([v.initializer], [group]):
         error = errors.FailedPreconditionError("read", details={"uninitialized": "v"})
         advise(error, wf.get_default_graph(), wf.Session().resources, targets)
-        assert "must use its initialized_value()" in error.message
+        assert "use its initialized_value()" in error.message
         advise(error, wf.get_default_graph(), wf.Session().resources, targets)
         assert error.message.count("initialized_value") == 1

@@ -195,7 +195,7 @@ def set_experimental_options(options: dict[str, Any]) -> None:
     changing = sorted(name for name in options.keys() & _CHANGING if options[name])
     if changing:
         raise errors.InvalidArgumentError(
-            f"{', '.join(changing)}: steps are never changed so that they compute something else"
+            f"{', '.join(changing)}: optimizations that change results are not supported"
         )
     settings.optimizer = dict(options)
 

@@ -59,7 +59,7 @@ class TestCase(unittest.TestCase):
     def setUp(self) -> None:
         """Start with an empty default graph."""
         if self._testMethodName == "test_session":
-            self.skipTest("test_session is not a test, though its name begins like one's")
+            self.skipTest("test_session is not a test")
         super().setUp()
         random.seed(_SEED)
         np.random.seed(_SEED)
@@ -248,7 +248,7 @@ class TestCase(unittest.TestCase):
         result = (
             test(caught.exception) if callable(test) else re.search(test, str(caught.exception))
         )
-        self.assertTrue(result, f"{caught.exception!r} is not the one wanted: {test!r}")
+        self.assertTrue(result, f"{caught.exception!r} is not the expected one: {test!r}")
 
     @contextmanager
     def assertRaisesOpError(  # noqa: N802

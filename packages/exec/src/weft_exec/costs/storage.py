@@ -53,7 +53,8 @@ def write(path: str, measurements: Measurements) -> None:
     size = len(head) + len(body) + 2
     if size > _LARGEST:
         raise errors.ResourceExhaustedError(
-            f"{path}: a cost model's file may have {_LARGEST} bytes, this one would have {size}"
+            f"{path}: a cost model's file may have at most {_LARGEST} bytes, this one would have "
+            f"{size}"
         )
     try:
         _replace(path, head + body + b"}\n")
@@ -137,8 +138,7 @@ def _body(path: str, data: bytes) -> bytes:
     header = _HEADER.match(data)
     if header is None:
         raise errors.InvalidArgumentError(
-            f"{path} is not the file of a cost model: required a beginning that says "
-            f"{_FORMAT!r}, got {data[:48]!r}"
+            f"{path} is not a cost model file: it must begin with {_FORMAT!r}, got {data[:48]!r}"
         )
     if int(header[1]) != _VERSION:
         raise errors.InvalidArgumentError(
@@ -184,14 +184,16 @@ def _rows(
         if len(places) != width or not all(
             type(place) is int and 0 <= place < len(texts) for place in places
         ):
-            raise _Damage(f"a row of {name} must begin with {width} numbers of texts, got {row!r}")
+            raise _Damage(
+                f"a row of {name} must begin with {width} indices of strings, got {row!r}"
+            )
         yield tuple(texts[place] for place in places), row[width:]
 
 
 def _mean(value: Any, name: str) -> Mean:
     mean, weight = _numbers(value, 2, name)
     if not weight:
-        raise _Damage(f"a mean in {name} must be of something, got a weight of 0")
+        raise _Damage(f"a mean in {name} must have a positive weight, got 0")
     return Mean(mean, weight, fresh=True)
 
 

@@ -166,7 +166,7 @@ def _kernels(document: Any) -> list[KernelDescription]:
 
 
 def _refused(reason: str) -> errors.InvalidArgumentError:
-    return errors.InvalidArgumentError(f"no description of a device: {reason}")
+    return errors.InvalidArgumentError(f"not a device description: {reason}")
 
 
 def check_all(devices: Sequence[DeviceDescription]) -> None:

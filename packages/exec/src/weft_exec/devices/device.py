@@ -371,7 +371,7 @@ def make_devices(
     for kind in sorted(config.device_count.keys() - set(types) - _unknown):
         _unknown.add(kind)
         _log.warning(
-            "device_count names %r, for which no package has devices; there are %s",
+            "device_count names the unknown device type %r; known types: %s",
             kind,
             ", ".join(types),
         )

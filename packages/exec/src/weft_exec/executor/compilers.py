@@ -218,7 +218,7 @@ def compile_regions(
         for claim in _claims(name, offer._replace(nodes=remaining)):
             for member in claim.members:
                 if member in owners or member not in offered:
-                    raise _refused(name, member, "it is not among those that it may choose")
+                    raise _refused(name, member, "it is not one of the offered nodes")
                 owners[member] = name
             claims.append((name, claim))
     if not claims:
@@ -246,7 +246,7 @@ def _order_of(
         if first is None:
             continue
         if len({inside.get(touch.node) or where(touch.node) for touch in order}) > 1:
-            raise _refused(claimed[first], first, f"loops or branches touch {variable.name!r}")
+            raise _refused(claimed[first], first, f"loops or branches access {variable.name!r}")
         pairs += in_order(order)
     return pairs
 
@@ -262,7 +262,7 @@ def _claims(name: str, offer: Offer) -> list[Claim]:
         raise
     except Exception as error:  # because a compiler may raise anything
         raise errors.InternalError(
-            f"the compiler {name!r} failed while it chose among {len(offer.nodes)} nodes: {error!r}"
+            f"the compiler {name!r} failed to select from {len(offer.nodes)} nodes: {error!r}"
         ) from error
 
 
@@ -280,7 +280,7 @@ def _claims_within_memory(
 def _check(name: str, claim: Claim, placement: Placement, where: Callable[[Node], object]) -> None:
     """Raise InternalError if a claim cannot be a region."""
     if not claim.members:
-        raise errors.InternalError(f"the compiler {name!r} claims nothing")
+        raise errors.InternalError(f"the compiler {name!r} claims no nodes")
     first, leads = _first_with_kernel(claim.members), _leading(claim.branches)
     changed = {
         variable_of(source)
@@ -292,7 +292,7 @@ def _check(name: str, claim: Claim, placement: Placement, where: Callable[[Node]
         changes = claim.updates.get(node, 0)
         routed = traits.routes and not leads(node)
         if routed or not node.inputs or not (node.outputs or changes):
-            raise _refused(name, node, "it has no kernel that could be left out")
+            raise _refused(name, node, "it has no kernel to replace")
         if claim.where(node, where) != claim.where(first, where):
             raise _refused(name, node, f"it is in another loop or branch than {first.name!r}")
         if leads(node):
@@ -301,14 +301,14 @@ def _check(name: str, claim: Claim, placement: Placement, where: Callable[[Node]
             _check_update(name, node, changes)
         elif node in claim.draws:
             if not draws(node):
-                raise _refused(name, node, "it does not draw")
+                raise _refused(name, node, "it does not use random numbers")
         elif not _is_read(node, changed) and (
             traits.stateful or not all(map(_is_value, (*node.inputs, *node.outputs)))
         ):
             raise _refused(name, node, "it has state")
         counts = needs_counters(node) and node not in claim.draws
         if placement(node)[1].asynchronous or counts:
-            raise _refused(name, node, "it is asynchronous, or may draw random numbers")
+            raise _refused(name, node, "it is asynchronous or may use random numbers")
         if placement(node)[0] is not placement(first)[0]:
             raise _refused(name, node, f"it is not on the device of {first.name!r}")
 
@@ -331,7 +331,7 @@ def _check_update(name: str, node: Node, changes: int) -> None:
     """Raise InternalError if a region cannot change the variables that a node changes."""
     states = node.inputs[:changes]
     if None in map(variable_of, states):
-        raise _refused(name, node, "what it changes is no variable of the step")
+        raise _refused(name, node, "the variable it changes is not in the step")
     if not updates(node) or not all(map(_is_value, node.inputs[changes:])):
         raise _refused(name, node, "it has state besides the variables that it changes")
 

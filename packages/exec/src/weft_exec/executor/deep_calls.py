@@ -43,7 +43,7 @@ def run(name: str, function: Callable[..., None], *arguments: Any) -> None:
     depth = _calls.depth
     if depth >= DEEPEST:
         raise errors.ResourceExhaustedError(
-            f"calls may be nested at most {DEEPEST} deep, got another of the function {name!r}: "
+            f"calls may be nested at most {DEEPEST} deep, exceeded in the function {name!r}: "
             "does its recursion end?"
         )
     if _calls.stopped[0]:

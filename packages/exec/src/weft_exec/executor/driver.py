@@ -308,7 +308,7 @@ class Driver:
             count = slot.stop - slot.start
             if type(value) not in (tuple, list) or len(value) != count:
                 internal_error = errors.InternalError(
-                    f"the kernel must give {count} values, got {value!r}"
+                    f"the kernel must return {count} values, got {value!r}"
                 )
                 assert entry.node is not None
                 return located(internal_error, entry.node, entry.device, entry.arguments(slots))

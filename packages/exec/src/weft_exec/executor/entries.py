@@ -294,7 +294,7 @@ def in_order(items: Sequence[Item]) -> list[Item]:
     if len(result) < len(items):
         stuck = sorted({item.node.name for item in items} - {item.node.name for item in result})
         raise errors.InvalidArgumentError(
-            "these nodes wait for each other, as when two loops share the name of a frame: "
+            "these nodes form a cycle, for example because two loops share a frame name:  "
             + ", ".join(stuck[:10])
         )
     return result

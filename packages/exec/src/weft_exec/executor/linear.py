@@ -222,7 +222,7 @@ class Segment:
 
     def _located(self, error: Exception, instruction: Instruction, slots: Slots) -> errors.OpError:
         if isinstance(instruction[0], Compound):
-            assert isinstance(error, errors.OpError), "a segment locates what its kernels raise"
+            assert isinstance(error, errors.OpError), "a segment locates the errors of its kernels"
             return error
         for position, other in enumerate(self.instructions):
             if other is instruction:

@@ -9,7 +9,7 @@ class Overlap(Enum):
     """The nodes of a step that may run in parallel."""
 
     NOTHING = "asynchronous kernels only"
-    HEAVY = "kernels that are worth a thread, too"
+    HEAVY = "also kernels long enough to repay a thread"
     EVERYTHING = "every node"
 
     @classmethod

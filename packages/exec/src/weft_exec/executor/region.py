@@ -348,7 +348,7 @@ class RegionCall(Compound):
             self._check(result[0] if len(result) == 1 else result)
         except errors.InternalError:
             return
-        message = f"failed on {arguments}, and no kernel of these does"
+        message = f"failed on {arguments}, but the kernels of its nodes did not"
         raise_located(compiler_error(self._region, self._device, message, error))
 
     def _kernel(self, node: Node, placement: Placement) -> Callable[..., Any]:

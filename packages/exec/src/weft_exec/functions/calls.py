@@ -58,8 +58,8 @@ class KeptBody(FunctionBody):
                 return placement(node)
             except errors.OpError as error:
                 error.message += (
-                    f"; the calls of {self.function.name!r} stay calls, which run on one device, "
-                    f"{self.device.name}"
+                    f"; the calls of {self.function.name!r} are not inlined and run on one "
+                    f"device, {self.device.name}"
                 )
                 raise
 
@@ -192,10 +192,11 @@ def _control_flow_error(
     reason = (
         f"{', '.join(waiting[:5])} may wait for something"
         if waiting
-        else "its control flow is not that of cond and while_loop"
+        else "its control flow was not built by cond or while_loop"
     )
     return errors.UnimplementedError(
-        f"the function {function.name!r} cannot stay a call, as its recursion or _noinline asks: "
+        f"the function {function.name!r} cannot remain a call, which its recursion or _noinline "
+        "requires: "
         f"{reason}"
     )
 

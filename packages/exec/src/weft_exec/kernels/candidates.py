@@ -150,7 +150,7 @@ def _make_fixed(node: Node, device: Device) -> KernelFunction:
     possible = int(np.count_nonzero(weights))
     if not possible or (attrs["unique"] and possible < attrs["num_sampled"]):
         raise errors.InvalidArgumentError(
-            f"cannot sample {attrs['num_sampled']} classes: only {possible} have a count"
+            f"cannot sample {attrs['num_sampled']} classes: only {possible} have a nonzero count"
         )
     source = _Weighted(weights)
     return _sampler(node, device, lambda _: source)

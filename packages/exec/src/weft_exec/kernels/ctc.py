@@ -122,7 +122,7 @@ def _strip_nulls(op: str, rows: Array, values: Array, classes: int) -> tuple[Arr
     if bad.any():
         index = int(np.argmax(bad)) + 1
         raise errors.InvalidArgumentError(
-            f"{op} requires labels below {classes - 1}, that of the blank, got {values[index - 1]} "
+            f"{op} requires labels below the blank {classes - 1}, got {values[index - 1]} "
             f"before {values[index]} in sequence {rows[index]}"
         )
     return rows[~null], values[~null]
@@ -421,8 +421,7 @@ def _beam_search(node: Node, device: Device) -> KernelFunction:
         result, kept, score = beams.paths(paths)
         if np.isneginf(score).any():
             raise errors.InvalidArgumentError(
-                f"{op} requires top_paths up to the number of sequences that are possible, got "
-                f"{paths}"
+                f"{op} requires top_paths of at most the number of possible sequences, got {paths}"
             )
         if merge and times:
             kept = kept & ~_repeats(result, kept)

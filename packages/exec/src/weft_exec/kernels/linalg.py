@@ -25,7 +25,7 @@ def _square(x: Any) -> None:
 
 
 def _singular_error() -> errors.InvalidArgumentError:
-    return errors.InvalidArgumentError("a matrix is singular, it has no inverse")
+    return errors.InvalidArgumentError("a matrix is singular: it has no inverse")
 
 
 def _finite(xp: Any, result: Any, error: Callable[[], errors.OpError]) -> Any:

@@ -105,9 +105,8 @@ def _rewriter(rewrite: bytes, pattern: Pattern) -> Callable[[bytes, Sequence[Spa
             parts.append(b"\\" + remaining.pop(0))
         else:
             raise errors.InvalidArgumentError(
-                f"the rewrite {_format_text(rewrite)} has \\{_format_text(mark)[1:-1]}, but may "
-                "have two "
-                f"backslashes and \\0 to \\{pattern.groups}, the groups of "
+                f"the rewrite {_format_text(rewrite)} has \\{_format_text(mark)[1:-1]}; allowed "
+                f"are two backslashes and \\0 to \\{pattern.groups}, the groups of "
                 f"{_format_text(pattern.text)}"
             )
     if len(parts) == 1:

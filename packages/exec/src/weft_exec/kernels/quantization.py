@@ -473,7 +473,7 @@ def _concat(node: Node, device: Device) -> KernelFunction:
             joined = np.concatenate(parts, int(axis))
         except ValueError:
             raise errors.InvalidArgumentError(
-                f"QuantizedConcat requires values of equal sizes but for axis {int(axis)}, got "
+                f"QuantizedConcat requires values of equal sizes except for axis {int(axis)}, got "
                 f"shapes {[list(x.shape) for x in values]}"
             ) from None
         return joined, F32(low), F32(high)

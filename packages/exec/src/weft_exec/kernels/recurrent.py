@@ -469,8 +469,8 @@ def _check(
     if not fits or any(state.shape != (directions, rows.shape[1], width) for state in states):
         shapes = ", ".join(format_dims(state.shape) for state in (rows, weights, bias, *states))
         raise errors.InvalidArgumentError(
-            f"a recurrent layer of {GATES[kind]} gates and {directions} directions cannot take "
-            f"rows, weights, bias and states of the shapes {shapes}"
+            f"a recurrent layer of {GATES[kind]} gates and {directions} directions does not "
+            f"support rows, weights, bias and states of the shapes {shapes}"
         )
     if not lengths.size:
         return

@@ -200,7 +200,7 @@ def _add(entry: Kernel) -> None:
         table = [] if kernel is None else kernel
         if any(_overlap(other.dtypes, entry.dtypes) for other in table):
             raise errors.AlreadyRegisteredError(
-                f"a kernel of {entry.op} for {entry.device_type} is registered already"
+                f"a kernel of {entry.op} for {entry.device_type} is already registered"
             )
         table.append(entry)
         _tables[key] = table
@@ -223,7 +223,7 @@ def deriving(device_type: str, rule: Callable[[str, Definition], Kernel | None])
     Raises: AlreadyExistsError: the device type has a rule.
     """
     if device_type in _rules:
-        raise errors.AlreadyExistsError(f"kernels for {device_type} are derived by another rule")
+        raise errors.AlreadyExistsError(f"kernels for {device_type} already have a derivation rule")
     _rules[device_type] = rule
 
 

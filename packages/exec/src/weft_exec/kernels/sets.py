@@ -82,7 +82,7 @@ def _set_operation(node: Node, device: Device) -> KernelFunction:
         )
         if a.sizes[:-1] != b.sizes[:-1] or len(a.sizes) < 2:
             raise errors.InvalidArgumentError(
-                "sets need equal sizes of rank 2 or more but for the last axis, got "
+                "sets need equal sizes of rank 2 or more except for the last axis, got "
                 f"{format_dims(a.sizes)} and {format_dims(b.sizes)}"
             )
         return _combined(operation, a, b)

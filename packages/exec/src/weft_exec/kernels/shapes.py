@@ -133,7 +133,7 @@ def _squeeze(node: Node, device: Device) -> KernelFunction:
             return x.squeeze(axes)
         except ValueError:
             raise errors.InvalidArgumentError(
-                f"axes {list(axes or ())} must have size 1 to be squeezed, got shape "
+                f"axes {list(axes or ())} must have size 1 to be removed by squeeze, got shape "
                 f"{format_dims(x.shape)}"
             ) from None
 

@@ -65,8 +65,8 @@ def _sparse_reorder(node: Node, device: Device) -> KernelFunction:
     def run(indices: Any, values: Any, shape: Any) -> Any:
         if values.ndim != 1 or indices.shape != (len(values), len(shape)):
             raise errors.InvalidArgumentError(
-                f"input_indices must be [{len(values)},{len(shape)}], as there are so many values "
-                f"and axes, got shape {format_dims(indices.shape)}"
+                f"input_indices must be [{len(values)},{len(shape)}], for that many values and "
+                f"axes, got shape {format_dims(indices.shape)}"
             )
         columns_of(indices, sizes_of(shape))
         order = np.lexsort(indices.T[::-1]) if indices.shape[1] else np.arange(len(values))

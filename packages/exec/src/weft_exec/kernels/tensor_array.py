@@ -171,8 +171,8 @@ def _require_static(state: TensorArrayState, dims: Dims, label: str) -> tuple[in
     """Return the shape of no elements at all."""
     if not is_fully_defined(dims):
         raise errors.InvalidArgumentError(
-            f"no element of the TensorArray {state.name!r} is asked for, and so the shape of the "
-            f"result needs a fully known {label}, got {format_dims(dims)}"
+            f"no element of the TensorArray {state.name!r} is requested, so the result requires "
+            f"a fully known {label}, got {format_dims(dims)}"
         )
     return dims  # type: ignore[return-value]
 
@@ -222,8 +222,7 @@ def _lengths(values: Sequence[Any]) -> list[int]:
     for i, value in enumerate(values):
         if not value.shape:
             raise errors.InvalidArgumentError(
-                f"elements of rank 0 cannot be concatenated, and element {i} is one; stack puts "
-                "them together"
+                f"elements of rank 0 cannot be concatenated (element {i} is one); use stack"
             )
         if value.shape[1:] != shape[1:]:
             raise errors.InvalidArgumentError(

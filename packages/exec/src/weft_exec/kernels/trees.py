@@ -51,18 +51,18 @@ class _Nodes:
         if any(vector.shape != (count,) for vector in vectors[:-1]) or roots.ndim != 1:
             shapes = ", ".join(str(list(vector.shape)) for vector in vectors)
             raise errors.InvalidArgumentError(
-                f"trees require vectors of one length, and their roots, got the shapes {shapes}"
+                f"trees require vectors of one length and roots, got the shapes {shapes}"
             )
         for item in (if_true, if_false, roots):
             if item.size and not 0 <= item.min() <= item.max() < count:
                 raise errors.InvalidArgumentError(
-                    f"a tree of {count} nodes leads to node {item.max()} or {item.min()}"
+                    f"a tree of {count} nodes refers to node {item.max()} or {item.min()}"
                 )
         self.feature, self.split, self.roots = feature, split, roots
         self.missing = missing if missing.any() else None
         self.width = int(feature.max()) + 1 if count else 0
         if count and feature.min() < 0:
-            raise errors.InvalidArgumentError(f"a tree asks for feature {feature.min()}")
+            raise errors.InvalidArgumentError(f"a tree tests feature {feature.min()}")
         # Both successors of a node side by side: for a failed and for a passed test.
         self.following = np.stack([if_false, if_true], 1).reshape(-1)
         places = np.arange(count)

@@ -235,7 +235,7 @@ class Groups:
     ) -> errors.InvalidArgumentError:
         names = ", ".join(device.name for device in self._devices)
         lacking = [
-            f"; no kernel of {member.type} ({name}), which must be with it, for {device.type}"
+            f"; no kernel of {member.type} ({name}), colocated with it, for {device.type}"
             for device in [self._devices[k] for k in dict.fromkeys([self._kinds[i] for i in able])]
             for name, member in group.members.items()
             if not _runs_on(device, member)

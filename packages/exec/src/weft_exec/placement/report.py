@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 REQUESTED: Final = "requested"
-ONLY: Final = "the only one with kernels for it"
+ONLY: Final = "the only device with kernels for it"
 TOGETHER: Final = "colocated"
 STATE: Final = "its state is there"
 FINISH: Final = "earliest finish"
 NEAR: Final = "too small to move away from its inputs"
 LOOP: Final = "the loop is there"
-USER: Final = "who uses it first is there"
-FIRST: Final = "nobody uses it; the first with room"
-ROOM: Final = "the only one with room"
+USER: Final = "its first user is there"
+FIRST: Final = "it is unused; the first device with room"
+ROOM: Final = "the only device with room"
 
 
 class NodePlacement(NamedTuple):
@@ -87,7 +87,7 @@ class PlacementReport:
         if limit is not None and len(nodes) > limit:
             nodes = sorted(nodes, key=lambda node: node.start - node.finish)[:limit]
         left = len(self.nodes) - len(nodes)
-        more = f"\nand {left} nodes that take no longer" if left else ""
+        more = f"\nand {left} nodes that take at most as long" if left else ""
         return _table(nodes) + more
 
 

@@ -383,7 +383,7 @@ class Simulation:
         )
         raise errors.ResourceExhaustedError(
             f"{', '.join(names[:5])}{' and others' if len(names) > 5 else ''} keep "
-            f"{self._persistent(unit)} bytes, for which no device has room; requested: "
+            f"{self._persistent(unit)} bytes, more than any device has free; requested: "
             f"{requested}; "
             f"candidates: {candidates}",
             op=node.type,

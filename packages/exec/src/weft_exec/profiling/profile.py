@@ -117,7 +117,7 @@ def _checked(options: Mapping[str, Any] | None, cmd: str) -> dict[str, Any]:
     for key in (*result["select"], result["order_by"]):
         if key not in accepted:
             raise errors.InvalidArgumentError(
-                f"{key!r} cannot be selected; choose from {', '.join(sorted(accepted))}"
+                f"{key!r} cannot be selected; choices: {', '.join(sorted(accepted))}"
             )
     return result
 
@@ -292,7 +292,7 @@ def _write(text: str, output: str, run_meta: Any) -> None:
         return
     path = remaining.removeprefix("outfile=")
     if kind not in ("file", "timeline") or not path:
-        raise errors.InvalidArgumentError(f"output {output!r} is not understood")
+        raise errors.InvalidArgumentError(f"output {output!r} is not valid")
     if kind == "timeline":
         if run_meta is None:
             raise errors.InvalidArgumentError("a timeline needs run_meta")

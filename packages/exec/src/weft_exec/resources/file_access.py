@@ -39,7 +39,8 @@ class FileRoots:
         if not (self._has_url(path) if _is_url(path) else self._has(path.removeprefix("file://"))):
             allowed = ", ".join([*self._paths, *self._urls]) or "none"
             raise errors.PermissionDeniedError(
-                f"{path!r} is outside the files that sessions of other processes may touch here: "
+                f"{path!r} is not among the files that sessions of other processes may access "
+                "here: "
                 f"{allowed}. Start the server with other roots (weft server --root, or "
                 "WEFT_FILE_ROOTS)"
             )
@@ -55,8 +56,8 @@ class FileRoots:
             return
         if not self._has(real):
             raise errors.PermissionDeniedError(
-                f"{path!r} led to {real!r} when it was opened, outside the files that sessions of "
-                "other processes may touch here"
+                f"{path!r} resolved to {real!r} when opened, which is not among the files that "
+                "sessions of other processes may access here"
             )
 
     def _has(self, path: str) -> bool:

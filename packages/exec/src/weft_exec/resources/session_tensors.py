@@ -75,6 +75,6 @@ class SessionTensors(Resource):
 
 def _unknown(handle: str) -> errors.InvalidArgumentError:
     return errors.InvalidArgumentError(
-        f"the session keeps no tensor with the handle {handle!r}: it was deleted, is of another "
-        "session, or of another task, where get_session_tensor finds it"
+        f"the session keeps no tensor with the handle {handle!r}: it was deleted, or belongs to "
+        "another session or task"
     )

@@ -320,8 +320,8 @@ class TensorArrayState:
         expected = self.shape_of(index)
         if expected is None:
             raise errors.InvalidArgumentError(
-                f"element {index} of the TensorArray {self.name!r} was never written, and zeros "
-                f"cannot replace it, since its shape is not fully known: "
+                f"element {index} of the TensorArray {self.name!r} was never written, and cannot "
+                "be read as zeros, since its shape is not fully known: "
                 f"{format_dims(self.dims)}; pass element_shape to read zeros"
             )
         zeros = self._zeros(expected)
@@ -417,8 +417,8 @@ class TensorArrayState:
         read = type(self.places[index]) is tuple or index in self._zeroed
         return errors.InvalidArgumentError(
             f"element {index} of the TensorArray {self.name!r} has been "
-            f"{'read' if read else 'written'} already; each can be written once, and not after a "
-            "read"
+            f"{'read' if read else 'written'} already; each element can be written once, before "
+            "it is read"
         )
 
     def _index_error(self, index: int) -> errors.InvalidArgumentError:
@@ -522,6 +522,5 @@ class GradientArrayState(TensorArrayState):
 
     def _used(self, index: int) -> errors.InvalidArgumentError:
         return errors.InvalidArgumentError(
-            f"nothing can be added to element {index} of the TensorArray {self.name!r}: it has "
-            "been read already"
+            f"cannot add to element {index} of the TensorArray {self.name!r}: it was already read"
         )

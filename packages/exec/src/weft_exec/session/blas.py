@@ -27,7 +27,7 @@ def limit_once(threads: int) -> None:
             _limit = threads
         elif _limit != threads:
             _log.info(
-                "BLAS runs with %d threads as the first session asked; a later one asked for %d",
+                "BLAS uses %d threads as set by the first session; a later session requested %d",
                 _limit,
                 threads,
             )

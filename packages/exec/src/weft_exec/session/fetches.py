@@ -201,7 +201,7 @@ def expand_feed(graph: Graph, key: Any, value: Any) -> list[tuple[Output, Any]]:
     if isinstance(key, tuple | list):
         if not isinstance(value, Collection) or len(key) != len(value):
             raise errors.InvalidArgumentError(
-                f"{shown(key)} takes {len(key)} values, got {shown(value)}"
+                f"{shown(key)} requires {len(key)} values, got {shown(value)}"
             )
         return [p for k, v in zip(key, value, strict=True) for p in expand_feed(graph, k, v)]
     try:
@@ -257,12 +257,12 @@ def unfeedable(output: Output) -> errors.InvalidArgumentError:
     """Return the error that says why an output may not be fed."""
     constant = constant_value(output)
     if constant is None:
-        reason = "branches and loops of the graph are built around it"
+        reason = "branches and loops of the graph depend on it"
     else:
         reason = (
             f"the graph was built upon its value {shown(constant.tolist())}. "
             f"{_describe_users(output)}; "
-            "what is to be fed is made as a placeholder, from the start"
+            "create values to be fed as placeholders"
         )
     return errors.InvalidArgumentError(f"{output!r} may not be fed: {reason}")
 

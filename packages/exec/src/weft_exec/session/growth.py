@@ -27,9 +27,9 @@ class GrowthWatch:
         if count >= _SUSPICIOUS:
             self._said = True
             _log.warning(
-                "the graph grows between runs: %s has added nodes before %d runs, so every run is "
-                "planned anew and the graph now has %d nodes; build the graph once, and feed what "
-                "changes",
+                "the graph grows between runs: %s has added nodes before %d runs, so every run "
+                "is planned again and the graph now has %d nodes; build the graph "
+                "once, and feed the values that change",
                 line,
                 count,
                 len(nodes),

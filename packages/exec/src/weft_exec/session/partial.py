@@ -46,7 +46,7 @@ class PartialSignature:
         self.outputs = plan.outputs
         self.targets = plan.targets
         if not self.outputs and not self.targets:
-            raise errors.InvalidArgumentError("a partial run needs something to fetch")
+            raise errors.InvalidArgumentError("a partial run needs at least one fetch")
         check_outside_loops(self.outputs)
         self.feeds = [output for feed in feeds for output in _fed_outputs(graph, feed)]
         if len(set(self.feeds)) != len(self.feeds):
@@ -199,7 +199,7 @@ class PartialRun:
         value = fetched.pop(key)
         if value is DEAD:
             raise errors.InvalidArgumentError(
-                f"{output.name!r} was fetched, but has no value in this step: it is in a branch "
+                f"{output.name!r} was fetched but has no value in this step: it is in a branch "
                 "that was not taken",
                 op=output.node.type,
                 node=output.node.name,

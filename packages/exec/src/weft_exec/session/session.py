@@ -413,8 +413,8 @@ class BaseSession:
         plan = FetchPlan(self._graph, fetches, self._kept)
         if plan.targets:
             raise errors.InvalidArgumentError(
-                f"{plan.targets[0].name!r} is a node without a value: announce it in "
-                "partial_run_setup, and it runs as soon as it can"
+                f"{plan.targets[0].name!r} has no value: list it in partial_run_setup, and it "
+                "runs as soon as possible"
             )
         pairs = [p for f, v in (feed_dict or {}).items() for p in expand_feed(self._graph, f, v)]
         timeout = self._settings.timeout_ms
@@ -512,7 +512,7 @@ class BaseSession:
         if not self._lock.acquire(timeout=_seconds_until(deadline)):
             raise errors.DeadlineExceededError(
                 "the call ran past its timeout while another thread was planning a step of this "
-                "session: give timeout_in_ms more time, or plan the step earlier by a first run"
+                "session: raise timeout_in_ms, or plan the step earlier with a first run"
             )
         before = self._backend.planning_deadline
         try:

@@ -51,8 +51,7 @@ def _advice(
             continue
         if _runs(targets, failed[0].initializer):
             return "initialized_value()", (
-                "its initializer is of the same step; what is made of it there must use its "
-                "initialized_value()"
+                "its initializer runs in the same step; use its initialized_value() there"
             )
         lacking = [
             variable.op.name for variable in variables if not _has_value(variable, resources)
@@ -61,7 +60,7 @@ def _advice(
         subject = f"{len(lacking)} {kind} variable{'' if len(lacking) == 1 else 's'}"
         verb = "has" if len(lacking) == 1 else "have"
         return initializer, f"run {initializer} first; {subject} {verb} no value: {named}"
-    return "initializer", "run its initializer first; it is no global and no local variable"
+    return "initializer", "run its initializer first; it is neither a global nor a local variable"
 
 
 def _variables(graph: Graph, key: str) -> Iterator[Variable]:

@@ -201,7 +201,7 @@ def _magnitudes(inputs: Sequence[Any], signs: Sequence[int]) -> list[Any]:
 
 def _error(node: Node, value: Any, want: Any) -> errors.InternalError:
     return errors.InternalError(
-        f"jit_check: {node.type} gives {shown(value, want)}",
+        f"jit_check: {node.type} returns {shown(value, want)}",
         op=node.type,
         node=node.name,
         line=node.line or None,
