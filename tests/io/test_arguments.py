@@ -24,7 +24,11 @@ REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: wf.io.tf_record_batches("none", 0), VALUE, "batch_size must be at least 1, got 0"),
     (lambda: wf.io.tf_record_batches("none", 1.5), TYPE, "batch_size must be an integer, got 1.5"),
     (lambda: wf.io.parquet_batches("none", 0), VALUE, "batch_size must be at least 1, got 0"),
-    (lambda: wf.io.write_graph(3, ".", "graph"), TYPE, "a Graph or a GraphDef is written, got 3"),
+    (
+        lambda: wf.io.write_graph(3, ".", "graph"),
+        TYPE,
+        "write_graph requires a Graph or a GraphDef, got 3",
+    ),
     (
         lambda: wf.train.BundleSaverBuilder(write_version="a"),
         TYPE,

@@ -24,7 +24,7 @@ def test_a_number_comes_back(value: int, behind: bytes) -> None:
 @pytest.mark.parametrize(
     "data",
     [b"", b"\x80", b"\x80\x00", b"\xff" * 9 + b"\x02", b"\xff" * 10 + b"\x01", b"\x81\x80\x00"],
-    ids=["empty", "cut", "long zero", "2**64", "eleven bytes", "longer than it has to be"],
+    ids=["empty", "cut", "long zero", "2**64", "eleven bytes", "longer than necessary"],
 )
 def test_what_is_no_number(data: bytes) -> None:
     with pytest.raises(MalformedError) as caught:

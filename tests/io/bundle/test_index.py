@@ -128,7 +128,7 @@ MALFORMED: dict[str, tuple[dict[Any, Any], str]] = {
     "a negative slice": ({"v": sliced([(-1, 2), (0, 3)])}, "leaves it"),
     "a slice of another shape": (
         {"v": sliced([(0, 2), (0, 1)]), slice_key(b"v", [(0, 2), (0, 1)]): entry()},
-        "another type or shape than it says",
+        "does not have its declared type or shape",
     ),
     "overlapping slices": (OVERLAPPING, "slices of tensor 'v' overlap"),
 }
@@ -181,5 +181,5 @@ def test_merging() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="have a tensor 'a'"):
         merged(FILE, [one, one])
     big = index({"c": entry()}, proto.BundleHeaderProto(num_shards=1, endianness=1))
-    with pytest.raises(errors.InvalidArgumentError, match="different order"):
+    with pytest.raises(errors.InvalidArgumentError, match="different byte orders"):
         merged(FILE, [one, big])

@@ -65,7 +65,7 @@ def test_looking_into_one() -> None:
     assert reader.has_tensor("words") and not reader.has_tensor("word ")
     assert b"words (string) [3, 2]" in reader.debug_string()
     reader.verify()
-    with pytest.raises(errors.NotFoundError, match=r"lacks .* wurds \(near names: words"):
+    with pytest.raises(errors.NotFoundError, match=r"lacks .* wurds \(similar names: words"):
         reader.get_tensor("wurds")
 
 
@@ -219,8 +219,8 @@ class TestStrings:
     @pytest.mark.parametrize(
         ("change", "text"),
         [
-            (lambda s: s[:-1], r"strings of 5 bytes are not what follows"),
-            (lambda s: s + b"!", r"strings of 5 bytes are not what follows"),
+            (lambda s: s[:-1], r"strings of 5 bytes do not match the data that follows"),
+            (lambda s: s + b"!", r"strings of 5 bytes do not match the data that follows"),
             (lambda s: b"\x03" + s[1:], "checksum of the lengths"),
             (lambda s: b"\x80" * len(s), "2 lengths are required, 0 are there"),
             (lambda s: s[:-1] + b"!", r"its checksum must be 0x[0-9a-f]{8}, got 0x[0-9a-f]{8}"),
@@ -264,7 +264,7 @@ class TestInitFromCheckpoint:
     @pytest.mark.parametrize(
         ("pairs", "kind", "text"),
         [
-            ({"gird": "v"}, errors.NotFoundError, "no tensor 'gird' .near names: grid"),
+            ({"gird": "v"}, errors.NotFoundError, "no tensor 'gird' .similar names: grid"),
             ({"rows": "w"}, errors.InvalidArgumentError, "there is no variable 'w'"),
             ({"rows": "v/"}, errors.InvalidArgumentError, "map 'scope/' to 'other_scope/'"),
             ({"grid": "small"}, errors.InvalidArgumentError, r"must have shape \[2\]"),

@@ -106,7 +106,7 @@ def test_every_cut_and_every_gap() -> None:
         (entry(0, b"b", b"") + entry(0, b"a", b""), "b'a' comes after b'b'"),
         (entry(0, b"a", b"") + entry(0, b"a", b""), "b'a' comes after b'a'"),
         (entry(0, b"a", b"12345")[:-3], "does not fit"),
-        (b"\xff" * 11, "cut short, too large"),
+        (b"\xff" * 11, "truncated, too large"),
         (b"\x00\x80", "cut short"),
     ],
 )

@@ -184,7 +184,7 @@ def test_wrong_arguments_of_csv_files_are_refused_at_once(written: Any) -> None:
     path = written("a,b\n")
     with pytest.raises(errors.InvalidArgumentError, match="buffer_size must be at least 1, got 0"):
         CsvDataset(path, [STRING, STRING], buffer_size=0)
-    with pytest.raises(errors.InvalidArgumentError, match=r"rank 1 at most, got shape \[1,1\]"):
+    with pytest.raises(errors.InvalidArgumentError, match=r"rank 0 or 1, got shape \[1,1\]"):
         CsvDataset(path, [STRING, [["b"]]])
 
 

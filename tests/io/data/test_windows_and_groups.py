@@ -538,7 +538,7 @@ def test_elements_are_padded_to_a_number() -> None:
         same = session.run(dataset.apply(pad(2)).batch(9).make_one_shot_iterator().get_next())
         assert same["valid"].tolist() == [True, True]
         for refused in (dataset.apply(pad(1)), dataset.repeat().apply(pad(5))):
-            with pytest.raises(errors.InvalidArgumentError, match="at most so many elements"):
+            with pytest.raises(errors.InvalidArgumentError, match="a known number of elements"):
                 session.run(refused.make_one_shot_iterator().get_next())
         with pytest.raises(errors.InvalidArgumentError, match="without the key 'x'"):
             dataset.apply(pad(3, "x"))

@@ -428,7 +428,7 @@ class TestScopes:
     def test_taken_names(self, graph: Graph) -> None:
         small_model()
         message = export_meta_graph()
-        with pytest.raises(errors.InvalidArgumentError, match="a name that the graph has already"):
+        with pytest.raises(errors.InvalidArgumentError, match="which already exists in the graph"):
             import_meta_graph(message)
         count = len(graph.nodes)
         with Graph().as_default() as other:

@@ -286,7 +286,7 @@ def test_a_large_record_in_a_file_that_shrinks(tmp_path: Path) -> None:
 def test_fixed_records_in_a_file_that_shrinks(tmp_path: Path) -> None:
     got = shrinking(lambda path: FixedLengthSource(path, 999), tmp_path / "r", bytes(999 * 2001))
     assert isinstance(got[-1], errors.DataLossError)
-    assert "must hold whole records of 999 bytes" in got[-1].message
+    assert "must consist of records of 999 bytes" in got[-1].message
 
 
 def test_lines_of_damaged_compressed_files(tmp_path: Path) -> None:

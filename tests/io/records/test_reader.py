@@ -241,7 +241,7 @@ def test_a_restart_in_a_file_that_became_shorter(tmp_path: Path) -> None:
     state = reader.serialize()
     for size, what in (
         (3016 * 500, "ends at offset"),
-        (3016 * 895, "before the place to go on at"),
+        (3016 * 895, "before the position to resume from"),
     ):
         (tmp_path / "r").write_bytes((tmp_path / "r").read_bytes()[:size])
         again = Reader("TFRecordReader", {"compression_type": ""})

@@ -83,10 +83,10 @@ def test_malformed_rows_are_named(bad: bytes, fine: bool, before: int) -> None:
 @pytest.mark.parametrize(
     ("data", "offset", "reason"),
     [
-        (b"\x00", 0, "no field begins here"),
+        (b"\x00", 0, "invalid start of a field"),
         (b"\x0a\x05abc", 0, "field 1 says it has 5 bytes, 3 are left"),
         (b"\x0a\x02\x0f\x00", 2, "field 1 has wire type 7"),
-        (b"\x10\x80", 0, "field 2 is a varint that does not end"),
+        (b"\x10\x80", 0, "field 2 is an unterminated varint"),
         (b"\x15\x00\x00", 0, "field 2 has fixed size, 3 bytes are left"),
         (b"\x0a\x05\x0a\x03\x0a\x01\xff", 6, "a name must be UTF-8"),
         (

@@ -60,7 +60,7 @@ def get_varint(data: bytes, position: int, end: int) -> tuple[int, int]:
                 break
             return value, i + 1
         shift += 7
-    raise MalformedError(position, "a number is cut short, too large, or longer than it has to be")
+    raise MalformedError(position, "a varint is truncated, too large, or longer than necessary")
 
 
 def get_varints(data: np.ndarray[Any, Any], number: int) -> tuple[np.ndarray[Any, Any], int]:
@@ -70,7 +70,7 @@ def get_varints(data: np.ndarray[Any, Any], number: int) -> tuple[np.ndarray[Any
     """
     ends = np.flatnonzero(data[: number * _LONGEST] < 0x80)[:number] + 1
     if len(ends) < number:
-        raise MalformedError(0, f"{number} lengths are required, {len(ends)} are there")
+        raise MalformedError(0, f"{number} lengths are required, got {len(ends)}")
     total = int(ends[-1]) if number else 0
     starts = np.concatenate([np.zeros(min(number, 1), ends.dtype), ends[:-1]])
     widths = ends - starts

@@ -210,13 +210,13 @@ def _header(item: tuple[bytes, bytes] | None) -> proto.BundleHeaderProto:
     header: proto.BundleHeaderProto = _parsed(proto.BundleHeaderProto, item[1], "its header")
     if header.version.min_consumer > VERSION or VERSION in header.version.bad_consumers:
         raise _UnknownVersionError(
-            f"needs a reader of version {header.version.min_consumer} of the format; this is one "
-            f"of {VERSION}"
+            f"needs a reader of version {header.version.min_consumer} of the format; this reader "
+            f"has version {VERSION}"
         )
     if not 0 <= header.num_shards <= _MOST_SHARDS:
         raise _MalformedError(f"it cannot have {header.num_shards} shards")
     if header.endianness not in (0, 1):
-        raise _MalformedError(f"the order of bytes is {header.endianness}, 0 and 1 are possible")
+        raise _MalformedError(f"the byte order must be 0 or 1, got {header.endianness}")
     return header
 
 
@@ -264,7 +264,7 @@ def _entry(
         if result is None or result.slices:
             raise _MalformedError(f"{label} lacks its slice {list(region.start)}")
         if result.dtype != message.dtype or _shape(result, label) != region.shape:
-            raise _MalformedError(f"a slice of {label} has another type or shape than it says")
+            raise _MalformedError(f"a slice of {label} does not have its declared type or shape")
         parts.append(_piece(result, region, dtype, shards, label))
     if not disjoint([part.region for part in parts]):
         raise _MalformedError(f"slices of {label} overlap")
@@ -320,7 +320,7 @@ def _region(extents: Extents, shape: Shape, label: str) -> Region:
     )
     region = Region(start, sizes)
     if min((*start, *sizes), default=0) < 0 or not region.within(shape):
-        raise _MalformedError(f"a slice of {label} leaves it: {list(start)}, {list(sizes)}")
+        raise _MalformedError(f"a slice of {label} is out of bounds: {list(start)}, {list(sizes)}")
     return region
 
 
@@ -370,7 +370,7 @@ def merged(path: str, indexes: Sequence[BundleIndex]) -> tuple[BundleIndex, list
         sources += [(i, number) for number in range(index.shards)]
         if index.big_endian != indexes[0].big_endian:
             raise errors.InvalidArgumentError(
-                f"{index.path} and {indexes[0].path} have their bytes in different order"
+                f"{index.path} and {indexes[0].path} have different byte orders"
             )
         for name, entry in index.tensors.items():
             renumbered = [part._replace(shard=part.shard + base) for part in entry.parts]
@@ -388,6 +388,6 @@ def _joined(name: str, one: Entry | None, other: Entry) -> Entry:
     is_same = (one.dtype, one.shape) == (other.dtype, other.shape)
     if not is_same or not disjoint([part.region for part in parts]):
         raise errors.InvalidArgumentError(
-            f"two of the bundles to be merged have a tensor {name!r}, and it is not in slices"
+            f"two of the bundles to merge have the unsliced tensor {name!r}"
         )
     return one._replace(parts=parts)

@@ -65,7 +65,7 @@ def _parts(prefix: str, name: str, entry: Entry, box: Region) -> list[Piece]:
     """Return the parts of a tensor that make up a box of it."""
     if not isinstance(entry.dtype, DType) or not entry.dtype.is_numpy_compatible:
         raise errors.UnimplementedError(
-            f"tensor {name!r} of {prefix} is of type {entry.dtype.name}, which weft cannot hold"
+            f"tensor {name!r} of {prefix} has type {entry.dtype.name}, which weft does not support"
         )
     if len(entry.parts) == 1 and entry.parts[0].region == Region.whole(entry.shape):
         return list(entry.parts)
@@ -95,7 +95,7 @@ class _Shard:
         where = f"tensor {name!r} in {self._path}, bytes {part.begin} to {part.end},"
         if part.end > self._file.size:
             raise errors.DataLossError(
-                f"{where} is damaged: the file ends at byte {self._file.size} already"
+                f"{where} is damaged: the file ends at byte {self._file.size}"
             )
         if dtype is dtypes.string:
             return self._read_strings(where, part)
@@ -155,7 +155,7 @@ def _open_shard(
         unique_names = list(dict.fromkeys(names))
         listing = ", ".join(unique_names[:5]) + (", ..." if len(unique_names) > 5 else "")
         raise errors.NotFoundError(
-            f"{path} is missing, which {index.path} says holds {listing}"
+            f"{path} is missing; according to {index.path} it holds {listing}"
         ) from cause
     try:
         yield _Shard(path, file, index.big_endian != (sys.byteorder == "big"))

@@ -57,7 +57,7 @@ def decode_strings(data: Array, shape: Shape) -> tuple[Array, int]:
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if number else 0
     if (ends[1:] < ends[:-1]).any() or total != len(data) - begin:
-        raise MalformedError(begin, f"strings of {total} bytes are not what follows")
+        raise MalformedError(begin, f"strings of {total} bytes do not match the data that follows")
     result: Array = np.empty(number, np.object_)
     memory, start = _memory(data)[begin:], 0
     for i, end in enumerate(ends.tolist()):

@@ -90,7 +90,7 @@ class TableReader:
         for limit, value in self._block(index):
             place, position = self._place(value, 0, len(value))
             if position != len(value) or place.offset != start:
-                self._fail(start, f"the index has no block here; its next is at {place.offset}")
+                self._fail(start, f"the index has no block here; the next one is at {place.offset}")
             start = place.end
             key = before
             for key, item in self._block(place):
@@ -116,7 +116,7 @@ class TableReader:
         if data[position:end].strip(b"\0"):
             self._fail(position, "the rest of the footer must be zeros")
         if (metaindex.end, index.end) != (index.offset, begin):
-            self._fail(begin, f"its last blocks, {metaindex} and {index}, leave gaps")
+            self._fail(begin, f"its last blocks, {metaindex} and {index}, do not fill the file")
         self._metaindex = metaindex
         for _ in self._block(metaindex):
             pass
@@ -140,8 +140,8 @@ class TableReader:
         if kind != _PLAIN:
             name = _COMPRESSIONS.get(kind, str(kind))
             raise errors.UnimplementedError(
-                f"{self._path} has a compressed block ({name}) at byte {begin}; TensorFlow "
-                "compresses no index of a checkpoint, and this reads none"
+                f"{self._path} has a compressed block ({name}) at byte {begin}; compressed "
+                "indexes are not supported (TensorFlow writes none)"
             )
         (restarts,) = _U32.unpack_from(data, end - _U32.size)
         limit = end - _U32.size * (restarts + 1)

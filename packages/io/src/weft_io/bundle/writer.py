@@ -64,7 +64,7 @@ class _Plan:
         for name, parts in boxes.items():
             # A tensor without elements is in one piece too.
             if not disjoint(parts) or len(set(parts)) < len(parts):
-                raise errors.InvalidArgumentError(f"elements of {name!r} are to be written twice")
+                raise errors.InvalidArgumentError(f"elements of {name!r} would be written twice")
         self.shards = [shards[number] for number in sorted(shards)] or [[]]
 
     def write(self, writing: Writing, number: int, pieces: Sequence[tuple[Item, Region]]) -> None:

@@ -51,7 +51,7 @@ def check_saveable(dtype: DType, name: str) -> None:
     """Raise InvalidTypeError for what cannot be stored: handles."""
     if not dtype.is_numpy_compatible:
         raise errors.InvalidTypeError(
-            f"{name} cannot be saved: it is a {dtype.name}, which has no value outside its process"
+            f"{name} cannot be saved: a {dtype.name} is valid only inside its process"
         )
 
 

@@ -49,7 +49,8 @@ def recognized(data: bytes, path: str) -> CheckpointFormat:
         if (result := _formats.lookup(name)).recognizes(data):
             return result
     raise errors.DataLossError(
-        f"{path} is damaged, or is no index of a checkpoint in a format of {', '.join(_formats)}"
+        f"{path} is damaged, or is not the index of a checkpoint in one of the formats "
+        f"{', '.join(_formats)}"
     )
 
 

@@ -32,8 +32,8 @@ def take(name: str) -> Sequence[Item]:
     items = _held.pop(name, None)
     if items is None:
         raise errors.NotFoundError(
-            f"no tensors are held for a save as {name!r} in this process; asynchronous saves need "
-            "variables in the process of the saver"
+            f"this process holds no tensors for the save {name!r}; asynchronous saves require "
+            "the variables in the saver's process"
         )
     return items
 

@@ -91,7 +91,7 @@ def read_tensors(prefix: str, wanteds: Sequence[Wanted], empty: Empty = np.empty
             if current_index.save == index.save:
                 raise
             index = current_index
-    raise errors.AbortedError(f"{prefix} was replaced each of the {_ATTEMPTS} times it was read")
+    raise errors.AbortedError(f"{prefix} was replaced during each of {_ATTEMPTS} reads")
 
 
 def _read(
@@ -142,11 +142,11 @@ def check_names(prefix: str, index: CheckpointIndex, names: Iterable[str]) -> No
     problems = []
     for name in missing[:10]:
         near = difflib.get_close_matches(name, index.tensors, n=3)
-        problems.append(f"{name} (near names: {', '.join(near)})" if near else name)
+        problems.append(f"{name} (similar names: {', '.join(near)})" if near else name)
     if len(missing) > 10:
         problems.append(f"and {len(missing) - 10} more")
     raise errors.NotFoundError(
-        f"{prefix} lacks {len(missing)} of the tensors wanted: {', '.join(problems)}; "
+        f"{prefix} lacks {len(missing)} of the requested tensors: {', '.join(problems)}; "
         f"it has {len(index.tensors)} tensors",
         details={"missing": missing},
     )

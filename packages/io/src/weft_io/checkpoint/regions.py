@@ -75,7 +75,7 @@ def parse_spec(spec: str) -> tuple[Shape, Region] | None:
         ) from cause
     region = Region(start, shape)
     if min((*full, *start, *shape), default=0) < 0 or not region.within(full):
-        raise errors.InvalidArgumentError(f"the slice {spec!r} leaves the tensor")
+        raise errors.InvalidArgumentError(f"the slice {spec!r} is outside the tensor")
     return full, region
 
 

@@ -205,7 +205,7 @@ def opened(prefix: str, shard: Shard, tensors: Sequence[str]) -> Iterator[ShardR
     except FileNotFoundError as cause:
         names = ", ".join(tensors[:5]) + (", ..." if len(tensors) > 5 else "")
         raise errors.NotFoundError(
-            f"{path} is missing, which {index_path(prefix)} says holds {names}"
+            f"{path} is missing; according to {index_path(prefix)} it holds {names}"
         ) from cause
     try:
         yield ShardReader(path, shard, file)

@@ -243,7 +243,7 @@ def latest_checkpoint(checkpoint_dir: str, latest_filename: str | None = None) -
                 if path != newest:
                     _log.warning("%s does not exist; the latest checkpoint is %s", newest, place)
                 return place
-    _log.warning("none of the checkpoints exists that %s names", state_path(checkpoint_dir))
+    _log.warning("none of the checkpoints that %s names exists", state_path(checkpoint_dir))
     return None
 
 

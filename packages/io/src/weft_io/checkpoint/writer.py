@@ -108,7 +108,7 @@ class _Plan:
             shape = self._wholes[name].shape
             if not regions.tiles(parts, shape):
                 raise errors.InvalidArgumentError(
-                    f"what is saved as {name!r} must cover a tensor of shape {list(shape)}, each "
+                    f"the parts saved as {name!r} must cover a tensor of shape {list(shape)}, each "
                     f"element once; got (start, shape): {[tuple(map(list, p)) for p in parts]}"
                 )
 

@@ -25,7 +25,7 @@ def decode_bmp(data: bytes, channels: int) -> Array:
     """
     with decoding("BMP", len(data)):
         if data[:2] != SIGNATURE:
-            raise ValueError("the signature is another one")
+            raise ValueError("the signature is wrong")
         start, _, width, signed_height, _, bits = struct.unpack_from("<IIiiHH", data, 10)
         if bits not in (8, 24, 32):
             raise ValueError(f"pixels must have 8, 24 or 32 bits, got {bits}")
@@ -33,7 +33,7 @@ def decode_bmp(data: bytes, channels: int) -> Array:
         row = (width * depth + 3) // 4 * 4
         check_size("BMP", width, height, depth, (len(data) - start) // depth)
         if start + row * (height - 1) + width * depth > len(data):
-            raise ValueError(f"{height} rows of {row} bytes are not there")
+            raise ValueError(f"{height} rows of {row} bytes are incomplete")
     if channels not in (0, depth):
         raise errors.InvalidArgumentError(
             f"channels must be those of the BMP image, {depth}, or 0, got {channels}"

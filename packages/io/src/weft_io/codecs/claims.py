@@ -34,7 +34,7 @@ def check_size(kind: str, width: int, height: int, depth: int, available: int | 
     if available is not None and width * height > available:
         raise errors.InvalidArgumentError(
             f"the {kind} image is not complete: the header claims {height} by {width} pixels, "
-            "which do not fit into so few bytes"
+            "more than its bytes can hold"
         )
 
 
@@ -47,5 +47,5 @@ def decoding(kind: str, size: int) -> Iterator[None]:
         raise
     except Exception as cause:  # because decoders raise what they like for bytes of any kind
         raise errors.InvalidArgumentError(
-            f"{size} bytes are no {kind} image that can be decoded: {cause}"
+            f"{size} bytes are not a {kind} image that can be decoded: {cause}"
         ) from cause

@@ -72,7 +72,7 @@ def _complete(data: bytes) -> Iterator[_Frame]:
 
 def _frames(data: bytes) -> Iterator[_Frame]:
     if data[:6] not in (b"GIF87a", b"GIF89a"):
-        raise ValueError("the signature is another one")
+        raise ValueError("the signature is wrong")
     flags = data[10]
     index = 13
     shared, index = _colors(data, index, flags)
@@ -107,7 +107,7 @@ def _colors(data: bytes, index: int, flags: int) -> tuple[Array | None, int]:
         return None, index
     end = index + (6 << (flags & 7))
     if end > len(data):
-        raise ValueError("a table of colours is not complete")
+        raise ValueError("a color table is incomplete")
     return np.frombuffer(data[index:end], np.uint8).reshape(-1, 3), end
 
 
@@ -122,7 +122,7 @@ def _draw(frame: _Frame, canvas: Array) -> None:
     from PIL import Image
 
     if frame.colors is None:
-        raise errors.InvalidArgumentError("a frame of the GIF image has no table of colours")
+        raise errors.InvalidArgumentError("a frame of the GIF image has no color table")
     args = (frame.code_bits, int(frame.interlaced))
     image = Image.frombytes("L", (frame.width, frame.height), frame.data, "gif", args)
     index = np.asarray(image)

@@ -81,7 +81,7 @@ def decode_png(data: bytes, channels: int, bits: int) -> Array:
 
 def _read(data: bytes) -> _Chunks:
     if data[:8] != SIGNATURE:
-        raise ValueError("the signature is another one")
+        raise ValueError("the signature is wrong")
     chunks: _Chunks | None = None
     index = 8
     while True:
@@ -91,7 +91,7 @@ def _read(data: bytes) -> _Chunks:
         if index + 12 + length > len(data):
             raise ValueError(
                 f"it is truncated: chunk {kind!r} at byte {index} has {length:,} bytes, and "
-                f"{len(data) - index - 12:,} are there"
+                f"{len(data) - index - 12:,} remain"
             )
         body = data[index + 8 : index + 8 + length]
         (check,) = struct.unpack_from(">I", data, index + 8 + length)
@@ -111,7 +111,7 @@ def _read(data: bytes) -> _Chunks:
         elif kind == b"IDAT":
             chunks.data.append(body)
         elif kind[:1].isupper():
-            raise ValueError(f"nothing is known of chunk {kind!r}")
+            raise ValueError(f"unknown critical chunk {kind!r}")
         index += 12 + length
 
 

@@ -78,9 +78,11 @@ def _read(data: bytes) -> tuple[Array, int]:
             _check_format(*described)
         elif kind == b"data":
             if described is None:
-                raise _invalid_error("its samples come before their format")
+                raise _invalid_error("its samples precede their format")
             if len(body) < size:
-                raise _invalid_error(f"{size} bytes of samples are promised, {len(body)} are there")
+                raise _invalid_error(
+                    f"{size} bytes of samples are declared, but only {len(body)} are present"
+                )
             frame = 2 * described[1]
             frames = body[: len(body) // frame * frame]
             return np.frombuffer(frames, "<i2").reshape(-1, described[1]), described[2]
@@ -93,7 +95,7 @@ def _check_format(
 ) -> None:
     if coding not in (1, 0xFFFE) or bits != 16:
         raise _invalid_error(
-            f"only 16-bit integers are known, this is coding {coding} of {bits} bits"
+            f"only 16-bit integers are supported, got coding {coding} of {bits} bits"
         )
     if not channels or not rate or frame != 2 * channels or byte_rate != rate * frame:
         raise _invalid_error(
@@ -102,7 +104,7 @@ def _check_format(
 
 
 def _invalid_error(reason: str) -> errors.InvalidArgumentError:
-    return errors.InvalidArgumentError(f"this is no WAV file that can be decoded: {reason}")
+    return errors.InvalidArgumentError(f"not a WAV file that can be decoded: {reason}")
 
 
 def _integers(samples: Array) -> Array:

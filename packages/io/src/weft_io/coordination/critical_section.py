@@ -64,7 +64,7 @@ class CriticalSection:
         import_scope: str | None = None,
     ) -> None:
         if critical_section_def is not None or import_scope is not None:
-            raise errors.UnimplementedError("a critical section cannot be made from a message")
+            raise errors.UnimplementedError("a critical section cannot be created from a message")
         with name_scope(name, "CriticalSection", []) as scope, control_dependencies(None):
             self._handle = resource_state.mutex(shared_name or "", name=scope)
         self._graph = get_default_graph()

@@ -60,7 +60,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
     def __init__(self, variant_tensor: Output, element: Any) -> None:
         if not isinstance(variant_tensor, Output):
             raise errors.InvalidTypeError(
-                f"variant_tensor must be a tensor, got {variant_tensor!r}; datasets are made by "
+                f"variant_tensor must be a tensor, got {variant_tensor!r}; create datasets with "
                 "functions such as Dataset.from_tensor_slices"
             )
         self._variant_tensor = variant_tensor
@@ -239,7 +239,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
                     f"list), got {datasets!r}"
                 )
         if not flat:
-            raise errors.InvalidArgumentError("zip requires one dataset at least")
+            raise errors.InvalidArgumentError("zip requires at least one dataset")
         form = nest.pack_sequence_as(datasets, [_Held(item._element) for item in flat])
         form = _released(form)
         inputs = [item._variant_tensor for item in flat]

@@ -27,6 +27,8 @@ def from_list(elements: Sequence[Any], name: str | None = None) -> Dataset:
       (np.int32(2), b'b')
     """
     if not elements:
-        raise errors.InvalidArgumentError("from_list needs an element, to know the types")
+        raise errors.InvalidArgumentError(
+            "from_list requires at least one element, which determines the types"
+        )
     parts = nest.map_structure(lambda *same: stack(list(same)), *elements)
     return Dataset.from_tensor_slices(parts)

@@ -77,7 +77,7 @@ def group_by_window(
     """
     if (window_size is None) == (window_size_func is None):
         raise errors.InvalidArgumentError(
-            "either `window_size` or `window_size_func` must be given, and not both"
+            "give exactly one of `window_size` and `window_size_func`"
         )
 
     def size_of(key: Any) -> Any:

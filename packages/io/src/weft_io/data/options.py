@@ -74,7 +74,7 @@ class OptionsBase:
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in self._types:
             raise AttributeError(
-                f"{type(self).__name__} has no option {name!r}; there are "
+                f"{type(self).__name__} has no option {name!r}; the options are "
                 f"{', '.join(sorted(self._types))}"
             )
         kind = self._types[name]

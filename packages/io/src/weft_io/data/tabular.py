@@ -121,7 +121,7 @@ def _record_default(value: Any) -> Output:
         )
     if len(default.dims or ()) > 1:
         raise errors.InvalidArgumentError(
-            f"a default must have rank 1 at most, got shape {format_dims(default.dims)}"
+            f"a default must have rank 0 or 1, got shape {format_dims(default.dims)}"
         )
     return default
 
@@ -501,7 +501,7 @@ class _CsvForm:
                 break
             if len(row) != width:
                 raise errors.InvalidArgumentError(
-                    f"a row has {len(row)} fields, where there are {width} columns: {row}"
+                    f"a row has {len(row)} fields, but there are {width} columns: {row}"
                 )
             for i in columns:
                 if row[i] not in self._missing:

@@ -243,7 +243,7 @@ def pad_to_cardinality(cardinality: Any, mask_key: str = "valid") -> Transformat
             scalar = arguments.scalar(cardinality, dtypes.int64, "cardinality", 0)
             count = out("DatasetCardinality", [dataset._variant_tensor])
             fits = out("LogicalAnd", [greater_equal(count, 0), less_equal(count, scalar)])
-            label = "pad_to_cardinality requires at most so many elements, and their number known:"
+            label = "pad_to_cardinality requires a known number of elements, at most its argument:"
             with get_default_graph().control_dependencies([Assert(fits, [label, scalar, count])]):
                 missing = scalar - count
             zero = {key: zeros(spec.dims, spec.dtype) for key, spec in form.items()}

@@ -49,8 +49,8 @@ class Form(NamedTuple):
             alike = sum(a == b for a, b in zip(fixed, expected, strict=False))
             if alike * 4 > len(fixed) * 3:  # never by chance
                 raise errors.DataLossError(
-                    f"{path} is damaged: it begins with {start!r}, where a checksum has "
-                    f"{self.head!r} and {self.tail!r} around it"
+                    f"{path} is damaged: it begins with {start!r} instead of a checksum between "
+                    f"{self.head!r} and {self.tail!r}"
                 )
             return False
         result = self.encode(zlib.crc32(memoryview(data)[self.size :]))

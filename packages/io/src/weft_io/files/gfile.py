@@ -315,7 +315,7 @@ def rename(src: PathLike, dst: PathLike, overwrite: bool = False) -> None:
         return
     if result.is_directory:
         raise errors.UnimplementedError(
-            f"a directory moves within one file system only, got {source} and {target}"
+            f"a directory can be moved only within one file system, got {source} and {target}"
         )
     copy(source, target, overwrite)
     remove(source)
@@ -355,7 +355,7 @@ def copy(src: PathLike, dst: PathLike, overwrite: bool = False) -> None:
 def _check_free(target: str, overwrite: bool) -> None:
     if not overwrite and exists(target):
         raise errors.AlreadyExistsError(
-            f"{target} exists; overwrite=True would replace it", details={"file": target}
+            f"{target} exists; pass overwrite=True to replace it", details={"file": target}
         )
 
 
@@ -417,7 +417,7 @@ class GFile:
     def _readable(self) -> BinaryIO:
         if self._plain in ("w", "a"):
             raise errors.PermissionDeniedError(
-                f"{self._path} is open with mode {self._mode!r}, which does not read"
+                f"{self._path} is open with mode {self._mode!r}, which does not allow reading"
             )
         return self._open("reading")
 
@@ -452,8 +452,8 @@ class GFile:
         except UnicodeDecodeError as cause:
             offset = file.tell() - len(data) + cause.start
             raise errors.InvalidArgumentError(
-                f"{self._path} is not UTF-8 text at offset {offset}: {cause.reason}; "
-                "a mode with 'b' reads bytes",
+                f"{self._path} is not UTF-8 text at offset {offset}: {cause.reason}; use a mode "
+                "with 'b' to read bytes",
                 details={"file": self._path, "offset": offset},
             ) from cause
 
@@ -488,10 +488,10 @@ class GFile:
         """
         if self._plain == "r":
             raise errors.PermissionDeniedError(
-                f"{self._path} is open with mode {self._mode!r}, which does not write"
+                f"{self._path} is open with mode {self._mode!r}, which does not allow writing"
             )
         if not isinstance(file_content, str | bytes | bytearray | memoryview):
-            raise TypeError(f"write() takes text or bytes, got {type(file_content).__name__}")
+            raise TypeError(f"write() requires text or bytes, got {type(file_content).__name__}")
         data = file_content.encode() if isinstance(file_content, str) else file_content
         file = self._open("writing")
         with reported("writing", self._path):
@@ -514,7 +514,7 @@ class GFile:
         if position is not None:
             offset, whence = position, 0
         if offset is None:
-            raise TypeError("seek() takes an offset")
+            raise TypeError("seek() requires an offset")
         file = self._open()
         with reported("seeking in", self._path):
             try:

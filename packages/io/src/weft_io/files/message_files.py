@@ -42,7 +42,9 @@ def read_message(path: str, kind: type[M], as_text: bool | None = None) -> M:
     with reported("reading", path):
         data = paths.read_bytes(path)
     if len(data) > _MOST:
-        raise errors.DataLossError(f"{path} has {len(data)} bytes; a message has {_MOST} at most")
+        raise errors.DataLossError(
+            f"{path} has {len(data)} bytes; a message may have at most {_MOST}"
+        )
     if not data:  # which would be a message without fields
         raise errors.DataLossError(f"{path} is empty")
     return parsed(data, path, kind, as_text)
@@ -73,7 +75,7 @@ def parsed(data: bytes, path: str, kind: type[M], as_text: bool | None = None) -
             return message
         except (text_format.ParseError, UnicodeDecodeError, RecursionError) as cause:
             reasons.append(f"as text: {cause}")
-    raise errors.DataLossError(f"{path} holds no {name}: {'; '.join(reasons)}")
+    raise errors.DataLossError(f"{path} is not a {name}: {'; '.join(reasons)}")
 
 
 def message_bytes(message: Any, as_text: bool = False) -> bytes:

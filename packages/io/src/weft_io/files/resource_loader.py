@@ -24,7 +24,8 @@ def _caller(depth: int) -> str:
     name = frame.f_globals.get("__file__") if frame is not None else None
     if not name:
         raise errors.FailedPreconditionError(
-            "the caller is in no file, as in an interactive session, so nothing lies beside it"
+            "the caller is not in a file (an interactive session?), so it has no resources next "
+            "to it"
         )
     return os.path.dirname(os.path.abspath(str(name)))
 

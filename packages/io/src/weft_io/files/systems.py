@@ -289,7 +289,9 @@ def translate(pattern: str) -> re.Pattern[str]:
             parts[-1] += text
         elif char == "\\":
             if index == len(pattern):
-                raise errors.InvalidArgumentError(f"the pattern {pattern!r} ends in an escape")
+                raise errors.InvalidArgumentError(
+                    f"the pattern {pattern!r} ends with an unfinished escape"
+                )
             parts[-1] += re.escape(pattern[index])
             index += 1
         else:
@@ -319,7 +321,9 @@ def _set(pattern: str, index: int) -> tuple[str, int]:
     start = index + negative
     end = pattern.find("]", start + 1)  # a leading "]" is literal
     if end < 0:
-        raise errors.InvalidArgumentError(f"the pattern {pattern!r} has a '[' that does not end")
+        raise errors.InvalidArgumentError(
+            f"the pattern {pattern!r} has a '[' without a matching ']'"
+        )
     inner = re.sub(r"([\\\[\]^&~|])", r"\\\1", pattern[start:end])
     try:
         text = f"[{'^' if negative else ''}{inner}]"

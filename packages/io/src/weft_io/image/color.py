@@ -158,7 +158,7 @@ def grayscale_to_rgb(images: Any, name: str | None = None) -> Output:
         value = convert_to_tensor(images, name="images")
         if value.dims is not None and (not value.dims or value.dims[-1] not in (1, None)):
             raise errors.InvalidArgumentError(
-                f"grey images must have 1 channel, got shape {format_dims(value.dims)}"
+                f"grayscale images must have 1 channel, got shape {format_dims(value.dims)}"
             )
         if value.dims is not None:
             return tile(value, [*[1] * (len(value.dims) - 1), 3], name=scope)

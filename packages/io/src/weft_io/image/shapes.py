@@ -49,7 +49,7 @@ def known_rank(tensor: Output) -> int:
     """
     if tensor.dims is None:
         raise errors.InvalidArgumentError(
-            f"the rank of the images must be known, that of {tensor!r} is not; use set_shape"
+            f"the rank of the images must be known, got {tensor!r}; call set_shape first"
         )
     return len(tensor.dims)
 

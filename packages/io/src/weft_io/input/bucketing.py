@@ -140,9 +140,7 @@ def bucket_by_sequence_length(
     if not boundaries:
         raise errors.InvalidArgumentError("bucket_boundaries must not be empty")
     if any(a >= b for a, b in pairwise(boundaries)):
-        raise errors.InvalidArgumentError(
-            f"the buckets must be increasing, but {boundaries} are not"
-        )
+        raise errors.InvalidArgumentError(f"bucket_boundaries must be increasing, got {boundaries}")
     with name_scope(name, "bucket_by_sequence_length", [input_length]) as prefix:
         length = convert_to_tensor(input_length, preferred_dtype=dtypes.int32)
         reached = comparison.less_equal(constant(boundaries, length.dtype.base_dtype), length)

@@ -167,7 +167,7 @@ def summarize_fullness(name: str, queue: QueueBase, minimum: int, capacity: int)
     text(name, "summary_name")
     if 0 <= capacity <= minimum:
         raise errors.InvalidArgumentError(
-            f"the capacity must be bigger than {minimum}, what stays in the queue, got {capacity}"
+            f"capacity must be greater than min_after_dequeue={minimum}, got {capacity}"
         )
     used = casting.cast(queue.size(), dtypes.float32) - float(minimum)
     if minimum:

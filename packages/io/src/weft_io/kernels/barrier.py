@@ -36,8 +36,8 @@ def _barrier(node: Node, device: Device) -> KernelFunction:
     def check(barrier: Barrier) -> None:
         if (barrier.types, barrier.shapes) != (types, shapes):
             raise errors.InvalidArgumentError(
-                f"Shared barrier {barrier.name!r} has components of other types or shapes than "
-                "were requested"
+                f"Shared barrier {barrier.name!r} does not have the requested component types "
+                "and shapes"
             )
 
     return holder(node, device, Barrier, lambda name: Barrier(name, types, shapes), check)

@@ -65,7 +65,9 @@ def _check_goes_on(ctx: StepContext) -> None:
     if ctx.cancellation.error is not None:
         raise ctx.cancellation.error
     if ctx.deadline is not None and time.monotonic() > ctx.deadline:
-        raise errors.DeadlineExceededError("the step's time was over before the dataset's end")
+        raise errors.DeadlineExceededError(
+            "the step's deadline passed before the end of the dataset"
+        )
 
 
 @kernel("ReduceDataset")
@@ -156,7 +158,7 @@ def _get_value(node: Node, device: Device) -> KernelFunction:
         element = _optional(value).element
         if element is None:
             raise errors.InvalidArgumentError(
-                "The given optional does not have a value: ask has_value() first."
+                "The given optional does not have a value: check has_value() first."
             )
         return _results(element, shapes)
 

@@ -426,7 +426,8 @@ def _objects(boxes: Array, whole_if_none: bool) -> Array:
     if not boxes.size:
         if not whole_if_none:
             raise errors.InvalidArgumentError(
-                "there are no bounding boxes; use_image_if_no_bounding_boxes takes the image"
+                "there are no bounding boxes; set use_image_if_no_bounding_boxes to use the "
+                "whole image"
             )
         return np.array([[0, 0, 1, 1]], np.float32)
     flat = boxes.reshape(-1, 4)

@@ -335,7 +335,7 @@ def _inflated(data: bytes, bits: int, compression: str, left: int) -> bytes:
                 "more"
             )
         if not inflate.eof:
-            raise _no_data(compression, len(data), "they end early")
+            raise _no_data(compression, len(data), "the data is truncated")
         parts.append(part)
         remaining = inflate.unused_data
     return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -343,7 +343,7 @@ def _inflated(data: bytes, bits: int, compression: str, left: int) -> bytes:
 
 def _no_data(compression: str, offset: int, reason: str) -> errors.InvalidArgumentError:
     return errors.InvalidArgumentError(
-        f"the bytes are no whole {compression} data from offset {offset} on: {reason}"
+        f"the bytes are not complete {compression} data from offset {offset} on: {reason}"
     )
 
 

@@ -61,7 +61,7 @@ def _queue(node: Node, device: Device, store: Callable[[Parts], Store]) -> Kerne
         prefix = f"Shared queue {queue.name!r} has"
         if queue.flavour != flavour:
             raise errors.InvalidArgumentError(
-                f"{queue.name!r} is a {queue.flavour}, but a {flavour} was wanted"
+                f"{queue.name!r} is a {queue.flavour}, but a {flavour} is required"
             )
         for label, has, expected in (
             ("capacity", queue.capacity, limit),

@@ -53,8 +53,7 @@ def _reader(node: Node, device: Device) -> KernelFunction:
         if (reader.kind, reader.settings) != (flavour, settings):
             raise errors.InvalidArgumentError(
                 f"shared reader {reader_resource.name!r} is a {reader.kind} with "
-                f"{reader.settings}, but a "
-                f"{flavour} with {settings} was wanted"
+                f"{reader.settings}, but a {flavour} with {settings} is required"
             )
 
     return holder(node, device, ReaderResource, make, check)

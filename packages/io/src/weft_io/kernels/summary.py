@@ -234,7 +234,7 @@ def _to_proto(dtype: DType) -> Callable[[Any], proto.TensorProto]:
     if dtype is dtypes.string:
         return lambda value: array_to_proto(np.asarray(value), dtype)
     if dtype.numpy.hasobject:
-        raise errors.InvalidTypeError(f"values of type {dtype.name} have no form in a summary")
+        raise errors.InvalidTypeError(f"summaries do not support values of type {dtype.name}")
 
     def convert(value: Any) -> proto.TensorProto:
         if value.nbytes > MAX_BYTES:

@@ -95,7 +95,7 @@ def _check(table: Table, node: Node) -> None:
     if table.value_shape != shape:
         raise errors.InvalidArgumentError(
             f"the table {table.name!r} has values of shape {format_dims(table.value_shape)}, but "
-            f"is used for those of shape {format_dims(shape)}"
+            f"is used with values of shape {format_dims(shape)}"
         )
 
 

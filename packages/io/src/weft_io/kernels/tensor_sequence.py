@@ -120,7 +120,7 @@ def _concat(node: Node, device: Device) -> KernelFunction:
     def run(sequence: Any) -> Any:
         values = _sequence(sequence).values
         if not values:
-            raise errors.InvalidArgumentError("a sequence without tensors cannot be joined")
+            raise errors.InvalidArgumentError("an empty sequence of tensors cannot be joined")
         joined = np.stack if new_axis else np.concatenate
         try:
             return _checked(joined(values, axis), dtype)

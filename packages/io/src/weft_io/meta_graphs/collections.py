@@ -42,7 +42,7 @@ def add_collections(
     keys = graph.get_all_collection_keys()
     for name in dict.fromkeys([*keys, *computed]) if names is None else names:
         if not isinstance(name, str):
-            _log.info("the collection %r is not in the exported graph: it has no name", name)
+            _log.info("the collection %r was not exported: it has no name", name)
         elif not name.startswith("__") and name != GraphKeys.SAVEABLE_OBJECTS:
             of_graph = computed.get(name)
             items = graph.get_collection(name) if of_graph is None else of_graph(graph)
@@ -56,7 +56,7 @@ def _add(message: proto.MetaGraphDef, name: str, items: Sequence[Any], scope: st
     try:
         kind, values = _converted(name, items, scope)
     except (errors.OpError, NotImplementedError, TypeError) as cause:
-        _log.info("the collection %r is not in the exported graph: %s", name, cause)
+        _log.info("the collection %r was not exported: %s", name, cause)
         return
     getattr(message.collection_def[name], kind).value.extend(values)
 
@@ -78,7 +78,7 @@ def _converted(collection: str, items: Sequence[Any], scope: str) -> tuple[str, 
     if all(isinstance(item, float) for item in items):
         return "float_list", list(items)
     kinds = ", ".join(sorted({type(item).__name__ for item in items}))
-    raise errors.InvalidTypeError(f"there is no message for a list of {kinds}")
+    raise errors.InvalidTypeError(f"a list of {kinds} has no message type")
 
 
 # --------------------------------------------------------------------------- from messages
@@ -148,7 +148,7 @@ class CollectionReader:
         try:
             message = getattr(proto, name).FromString(data)
         except DecodeError as cause:
-            raise errors.DataLossError(f"an item of {where} is no {name}: {cause}") from cause
+            raise errors.DataLossError(f"an item of {where} is not a {name}: {cause}") from cause
         self.check(message, where)
         return message
 
@@ -166,13 +166,13 @@ class CollectionReader:
         name = text.removeprefix("^").partition(":")[0]
         if name in self._renamed:
             raise errors.InvalidArgumentError(
-                f"{where} refers to {name!r}, a name that the graph has already; import it under "
-                "an import_scope, or into a graph of its own"
+                f"{where} refers to {name!r}, which already exists in the graph; pass an "
+                "import_scope, or import into a new graph"
             )
         if self._prefix + name in self._others:
             raise errors.PermissionDeniedError(
-                f"{where} names {self._prefix + name!r}, a node of the graph that it is added to; "
-                "with allowed_ops it may name its own nodes only"
+                f"{where} names {self._prefix + name!r}, a node of the importing graph; with "
+                "allowed_ops only its own nodes may be named"
             )
 
     def add(self) -> None:

@@ -43,7 +43,9 @@ def write_graph(
     if isinstance(graph_or_graph_def, Graph):
         message = graph_or_graph_def.as_graph_def()
     if not isinstance(message, Message):
-        raise errors.InvalidTypeError(f"a Graph or a GraphDef is written, got {message!r}")
+        raise errors.InvalidTypeError(
+            f"write_graph requires a Graph or a GraphDef, got {message!r}"
+        )
     path = os.path.join(paths.as_path(logdir), name)
     if as_text:
         from google.protobuf import text_format

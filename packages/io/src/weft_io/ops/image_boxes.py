@@ -39,7 +39,7 @@ def _box_count(boxes: Output, index: Output) -> int | None:
 def _cropped(node: NodeSpec) -> Sequence[Dims]:
     image = with_rank(node.inputs[0].dims, 4, "image")
     if 0 in image[1:3]:
-        raise errors.InvalidArgumentError("nothing can be cropped of images without pixels")
+        raise errors.InvalidArgumentError("images without pixels cannot be cropped")
     count = _box_count(node.inputs[1], node.inputs[2])
     return ((count, *sizes_of(node.inputs[3], "crop_size"), image[3]),)
 

@@ -88,7 +88,7 @@ class QueueBase(HasComponents):
             or not queues
             or not all(isinstance(queue, QueueBase) for queue in queues)
         ):
-            raise errors.InvalidTypeError("A list of queues expected")
+            raise errors.InvalidTypeError("expected a list of queues")
         first = queues[0]
         if any(queue.dtypes != first.dtypes for queue in queues):
             raise errors.InvalidTypeError("Queues do not have matching component dtypes.")

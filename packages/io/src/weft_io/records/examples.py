@@ -61,7 +61,8 @@ class ExampleParser:
         for key in self.keys:
             if self.keys.count(key) > 1:
                 raise errors.InvalidArgumentError(
-                    f"a feature can be parsed once, got {key.decode('utf-8', 'replace')!r} twice"
+                    "each feature can be parsed only once, got "
+                    f"{key.decode('utf-8', 'replace')!r} twice"
                 )
         self.kinds = tuple([KINDS[dtype] for dtype in (*sparse_types, *dense_types)])
         self._shapes = tuple(dense_shapes)
@@ -184,4 +185,4 @@ def mismatch(
                 f"{where(key)} Data types don't match. Data type: {kind} "
                 f"but expected type: {KIND_NAMES[expected]}"
             )
-    return errors.InternalError("an example in the usual form was not understood")
+    return errors.InternalError("a well-formed example could not be parsed")

@@ -86,7 +86,7 @@ class FixedLengthSource:
         left = len(self._data) - self._footer
         if self._hop == self._record and left:
             raise errors.DataLossError(
-                f"{self.path} must hold whole records of {self._record} bytes before a footer of "
+                f"{self.path} must consist of records of {self._record} bytes before a footer of "
                 f"{self._footer}, got {len(self._data)} bytes at offset {self.offset}",
                 details={"file": self.path, "offset": self.offset},
             )

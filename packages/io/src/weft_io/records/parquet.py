@@ -213,7 +213,7 @@ def _pyarrow_parquet() -> Any:
         from pyarrow import parquet
     except ImportError as cause:
         raise errors.UnimplementedError(
-            "Parquet files want pyarrow: pip install 'weftml-io[parquet]'"
+            "Parquet files require pyarrow: pip install 'weftml-io[parquet]'"
         ) from cause
     return parquet
 
@@ -255,7 +255,7 @@ def _array(column: Any, name: str, defaults: dict[str, Any], path: str) -> Array
     stored = _stored_type(kind)
     if stored is None:
         raise errors.InvalidArgumentError(
-            f"{path}: column {name!r} has the type {kind}, which tensors do not have"
+            f"{path}: column {name!r} has the type {kind}, which tensors do not support"
         )
     column = column if stored == kind else column.cast(stored)
     return np.array(column.to_numpy(zero_copy_only=False))
@@ -301,8 +301,8 @@ def _matrix(column: Any, name: str, defaults: dict[str, Any], path: str) -> Arra
     lengths = compute.list_value_length(column)
     if lengths.null_count or len(lengths.unique()) > 1:
         raise errors.InvalidArgumentError(
-            f"{path}: the lists of column {name!r} have different lengths; ParquetReader and a "
-            "VarLenFeature read such columns"
+            f"{path}: the lists of column {name!r} have different lengths; read such columns "
+            "with ParquetReader and a VarLenFeature"
         )
     values = _array(column.flatten(), name, defaults, path)
     return values.reshape(len(column), lengths[0].as_py() if len(column) else 0)
@@ -416,7 +416,7 @@ def _features(name: str, column: Any, path: str) -> tuple[str, str, list[Any]]:
         feature, target = "int64_list", pa.int64()
     else:
         raise errors.InvalidArgumentError(
-            f"{path}: column {name!r} has the type {kind}, which features do not have"
+            f"{path}: column {name!r} has the type {kind}, which features do not support"
         )
     try:
         values = column.cast(pa.list_(target) if nested else target).to_pylist()
@@ -427,7 +427,7 @@ def _features(name: str, column: Any, path: str) -> tuple[str, str, list[Any]]:
     if nested:
         if any(value is not None and None in value for value in values):
             raise errors.InvalidArgumentError(
-                f"{path}: the lists of column {name!r} hold nulls, which features do not have"
+                f"{path}: the lists of column {name!r} hold nulls, which features do not support"
             )
         return name, feature, values
     return name, feature, [None if value is None else [value] for value in values]

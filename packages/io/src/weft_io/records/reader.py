@@ -176,15 +176,15 @@ class FileReader:
         left, self._to_skip, self._headers = self._to_skip, 0, 0
         if left:
             raise errors.DataLossError(
-                f"{_name(self.path)} ends at offset {self._base}, {left} records before the place "
-                "to go on at",
+                f"{_name(self.path)} ends at offset {self._base}, {left} records before the "
+                "position to resume from",
                 details={"file": _name(self.path), "offset": self._base},
             )
 
     def _next_chunk(self) -> bool:
         if self._source is None:
             if b"\0" in self.path:
-                raise errors.InvalidArgumentError(f"no file has the name {_name(self.path)!r}")
+                raise errors.InvalidArgumentError(f"there is no file named {_name(self.path)!r}")
             self._source = _OPEN[self._kind](self.path, self._base, self._settings)
         self._base = self._offset = self._source.offset
         self._chunk, self._taken = [], 0

@@ -102,7 +102,7 @@ def _state_of(body: bytes) -> ReaderState:
         )
     except (ValueError, KeyError, TypeError, IndexError, RecursionError) as cause:
         raise errors.InvalidArgumentError(
-            f"a reader's state has other fields than it must: {cause!r}"
+            f"a reader's state does not have the required fields: {cause!r}"
         ) from cause
 
 

@@ -50,7 +50,7 @@ class Seal:
                 f"{self._what} must begin with {self._magic!r}, got {data[:8]!r}"
             )
         if len(data) < self.start + 4:
-            raise self.damaged(f"has {len(data)} bytes, fewer than its head")
+            raise self.damaged(f"has {len(data)} bytes, fewer than its header")
         _, version, length = self._head.unpack_from(data)
         if version != self._version:
             raise errors.InvalidArgumentError(
@@ -60,7 +60,9 @@ class Seal:
             raise self.damaged(f"must have {self.start + length + 4} bytes, got {len(data)}")
         stored, result = int.from_bytes(data[-4:], "little"), crc32c(data[:-4])
         if result != stored:
-            raise self.damaged(f"has the checksum {result:#010x}, but says {stored:#010x}")
+            raise self.damaged(
+                f"has the checksum {result:#010x} instead of the stored {stored:#010x}"
+            )
 
     def damaged(self, label: str) -> errors.DataLossError:
         """Return the error for a damaged state, described by `label`."""

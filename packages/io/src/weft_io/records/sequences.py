@@ -87,7 +87,9 @@ class SequenceParser:
         self._context = ExampleParser(*context, empty=empty)
         keys = (*lists.sparse_keys, *lists.dense_keys)
         if len(set(keys)) < len(keys):
-            raise errors.InvalidArgumentError(f"a feature list can be parsed once, got {keys}")
+            raise errors.InvalidArgumentError(
+                f"each feature list can be parsed only once, got {keys}"
+            )
         self._keys = keys
         self._kinds = tuple([KINDS[d] for d in (*lists.sparse_types, *lists.dense_types)])
         self._columns = {

@@ -173,7 +173,7 @@ class _Inflated:
             return False
         self._pending = self._source.read(PIECE)
         if not self._pending and self._begun:
-            raise self._damaged("the file ends before the compressed data do")
+            raise self._damaged("the file ends before its compressed data")
         self._begun = self._begun or bool(self._pending)
         return bool(self._pending)
 
@@ -190,7 +190,8 @@ class _Inflated:
     def _damaged(self, reason: str) -> errors.DataLossError:
         self._pending, self._more, self._broken = b"", False, True  # the stream ends here
         return errors.DataLossError(
-            f"{self.path} is no whole {self._kind} data at offset {self._consumed} of the file: "
+            f"{self.path} is not complete {self._kind} data at offset {self._consumed} of the "
+            "file: "
             f"{reason}",
             details={"file": self.path, "offset": self._consumed},
         )
@@ -245,7 +246,7 @@ def _skip(stream: Stream, offset: int) -> None:
 
 def _too_short_error(path: str, offset: int, size: int) -> errors.DataLossError:
     return errors.DataLossError(
-        f"{path} ends at offset {size}, before the place to go on at, {offset}",
+        f"{path} ends at offset {size}, before the position to resume from,  {offset}",
         details={"file": path, "offset": size},
     )
 

@@ -128,7 +128,7 @@ def _parser(dtype: DType) -> Callable[[bytes], Any]:
     if dtype is dtypes.bool_:
         return _truth
     raise errors.InvalidArgumentError(
-        f"columns of a file are strings, numbers or bools, but {dtype.name} was requested"
+        f"columns of a file can be strings, numbers or bools, got {dtype.name}"
     )
 
 

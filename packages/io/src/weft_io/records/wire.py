@@ -174,7 +174,7 @@ def find_fault(data: bytes, schema: Schema) -> tuple[int, str]:
 
     Only for messages: protobuf's parser decides, but does not report the position.
     """
-    return _walk(data, 0, len(data), schema, 0) or (len(data), "protobuf refuses it")
+    return _walk(data, 0, len(data), schema, 0) or (len(data), "protobuf rejects it")
 
 
 def _walk(data: bytes, index: int, end: int, schema: Schema, depth: int) -> tuple[int, str] | None:
@@ -183,7 +183,7 @@ def _walk(data: bytes, index: int, end: int, schema: Schema, depth: int) -> tupl
         tag, index = _long_varint(data, index, end)
         field, kind = tag >> 3, tag & 7
         if tag < 0 or tag >= 1 << 32 or not field:
-            return start, "no field begins here"
+            return start, "invalid start of a field"
         if kind == LENGTH:
             size, index = _long_varint(data, index, end)
             if not 0 <= size <= end - index:
@@ -195,7 +195,7 @@ def _walk(data: bytes, index: int, end: int, schema: Schema, depth: int) -> tupl
         elif kind == VARINT:
             value, index = _long_varint(data, index, end)
             if value < 0:
-                return start, f"field {field} is a varint that does not end"
+                return start, f"field {field} is an unterminated varint"
         elif kind in (FIXED32, FIXED64):
             index += 4 if kind == FIXED32 else 8
             if index > end:
