@@ -79,4 +79,4 @@ def test_figure_1_runs_over_tls(figure1: Path, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
         assert "10 steps on /job:worker" in done.stdout and "are right" in done.stdout
         done = run(figure1, server, shown | {"WEFT_TOKEN": ""})
-        assert done.returncode == 1 and "wants a token" in done.stderr
+        assert done.returncode == 1 and "requires a token" in done.stderr

@@ -891,7 +891,7 @@ def test_a_call_that_is_kept_runs_on_one_task(target: str) -> None:
             n.node_name: d.device for d in metadata.step_stats.dev_stats for n in d.node_stats
         }
         assert places["sine"].startswith("/job:worker/replica:0/task:1/")
-        with pytest.raises(errors.InvalidArgumentError, match="stay calls, which run on one"):
+        with pytest.raises(errors.InvalidArgumentError, match="are not inlined and run on one"):
             session.run(wrong, {x: 1.0})
         assert session.run(free, {x: 1.0}) == pytest.approx(2 * np.sin(1.0))
 

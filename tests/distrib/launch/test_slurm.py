@@ -63,7 +63,7 @@ def test_in_turn_on_reserved_ports() -> None:
         ({"SLURM_PROCID": "x"}, "SLURM_PROCID must be a number, got 'x'"),
         ({"SLURM_NODEID": "x"}, "SLURM_NODEID must be a number, got 'x'"),
         ({"SLURM_NODEID": "2"}, "rank 3 is on node 2, and should be on node 1"),
-        ({"SLURM_DISTRIBUTION": "plane"}, "laid out in blocks or in turn, got .*'plane'"),
+        ({"SLURM_DISTRIBUTION": "plane"}, "distributed in blocks or cyclically, got .*'plane'"),
         ({"SLURM_STEP_TASKS_PER_NODE": "2,2"}, "Slurm names 3 nodes, and tasks of 2"),
         ({"SLURM_STEP_TASKS_PER_NODE": "2(x3)"}, "have 5 tasks together, and the Slurm step 6"),
         ({"SLURM_STEP_RESV_PORTS": "12000"}, "a node has 2 tasks, and the reserved ports"),

@@ -64,10 +64,10 @@ def test_a_task_is_told_its_place() -> None:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: Job("Ps", 1), "name of a job must be small letters"),
+        (lambda: Job("Ps", 1), "name of a job must consist of lowercase letters"),
         (lambda: Job("ps", 0), "must have 1 to 100000 tasks, got 0"),
         (lambda: Job("ps", 1, cpus=float("nan")), "cpus of job 'ps' must be 0 or more"),
-        (lambda: Launch("a/b", [Job("ps", 1)]), "the name must be"),
+        (lambda: Launch("a/b", [Job("ps", 1)]), "the name must consist of"),
         (lambda: Launch("a", []), "at least one job"),
         (lambda: Launch("a", [Job("ps", 1), Job("ps", 1)]), "'ps' is listed twice"),
         (lambda: Launch("a", [Job("ps", 1)], -1), "restarts must be 0 or more"),

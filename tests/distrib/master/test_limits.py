@@ -133,7 +133,7 @@ def test_a_session_whose_master_never_confirms_new_nodes_is_unusable(
             with in_time(), pytest.raises(errors.DeadlineExceededError):
                 session.run(y, options=options(100))
             proceed.set()
-            with pytest.raises(errors.AbortedError, match="make a new session"):
+            with pytest.raises(errors.AbortedError, match="create a new session"):
                 session.run(y)
 
 

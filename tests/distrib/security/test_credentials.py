@@ -105,7 +105,7 @@ def test_a_client_by_its_config(
     paths = dict(zip(VARIABLES, credentials_in(folder, "client").paths, strict=True))
     token = paths.pop("token")
     config = wf.ConfigProto(experimental=wf.ConfigProto.Experimental(credentials=paths))
-    with pytest.raises(errors.UnauthenticatedError, match="wants a token"):
+    with pytest.raises(errors.UnauthenticatedError, match="requires a token"):
         wf.Session(server.target, config=config)
     monkeypatch.setenv(VARIABLES["token"], token)  # what the config does not name
     monkeypatch.setenv(VARIABLES["key"], "absent")
@@ -127,11 +127,11 @@ def test_a_client_by_its_config(
 def test_who_is_refused_is_told_why(server: Server, folder: Path, stranger: Path) -> None:
     own = str(folder / "authority.crt")
     cases = {
-        "": "speaks TLS only, and this process has no certificates",
-        query(stranger, "client"): "of the server at .* is of another authority",
+        "": "requires TLS, and this process has no certificates",
+        query(stranger, "client"): "of the server at .* was issued by another authority",
         query(stranger, "client", authority=own): "rejects this process's certificate",
         query(folder, "expired"): "rejects this process's certificate, which has expired",
-        query(folder, "client", token=""): "wants a token, and the caller shows none",
+        query(folder, "client", token=""): "requires a token, and the caller shows none",
         query(folder, "client", token=f"{stranger}/token"): "and the caller shows another one",
     }
     for told, message in cases.items():
@@ -140,7 +140,7 @@ def test_who_is_refused_is_told_why(server: Server, folder: Path, stranger: Path
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [("elsewhere", "is for other hosts"), ("former", "has expired")]
+    ("name", "message"), [("elsewhere", "does not cover this address"), ("former", "has expired")]
 )
 def test_a_server_that_is_not_believed(folder: Path, name: str, message: str) -> None:
     with (
@@ -153,7 +153,7 @@ def test_a_server_that_is_not_believed(folder: Path, name: str, message: str) ->
 def test_a_server_without_certificates_is_not_believed(folder: Path) -> None:
     with (
         closing(Server(PORT)) as server,
-        pytest.raises(errors.UnauthenticatedError, match="does not speak TLS"),
+        pytest.raises(errors.UnauthenticatedError, match="does not use TLS"),
     ):
         wf.Session(server.target + query(folder, "client"))
 
@@ -180,7 +180,7 @@ def test_sockets_refuse_by_name_as_well(folder: Path, stranger: Path) -> None:
         ]:
             assert message in told(ConnectionOptions(1, shown), listener)
     with closing(Listener("127.0.0.1", ConnectionOptions(1), 7, lambda call: None)) as listener:
-        assert "where TLS should begin" in told(ConnectionOptions(1, served), listener)
+        assert "before TLS began" in told(ConnectionOptions(1, served), listener)
 
 
 def test_clients_may_not_call_what_peers_may(server: Server, folder: Path) -> None:

@@ -92,7 +92,7 @@ def test_large_calls_of_strangers_take_no_memory(server: Guarded) -> None:
         with server.stranger(2 * number) as one, server.stranger(2 * number + 1) as other:
             path = f"/{service.SERVICE}/Reset"
             calls = [channel.unary_unary(path).future(data, timeout=60) for channel in (one, other)]
-            assert all("wants a token" in refused(call) for call in calls)
+            assert all("requires a token" in refused(call) for call in calls)
     done.set()
     watcher.join()
     assert max(most, server.resident_bytes()) - before < GROWTH_BYTES
@@ -121,7 +121,7 @@ def test_calls_whose_requests_never_come_take_no_threads(server: Guarded) -> Non
         calls = [
             c.stream_unary(path).future(never(), timeout=60) for c in channels for _ in range(20)
         ]
-        assert all("wants a token" in refused(call) for call in calls)
+        assert all("requires a token" in refused(call) for call in calls)
         path = f"/{health.NAME}/Check"
         asked = [
             c.stream_unary(path).future(never(), timeout=60) for c in channels for _ in range(30)

@@ -148,7 +148,7 @@ def test_answers_of_tasks_that_do_not_fit() -> None:
     reply((), encode(messages.Found([1, 0])))
     with pytest.raises(errors.DataLossError, match="answered for 2 of 3"):
         homes._receive_locations(DeviceParts("ps", 0, 0), reply, WaitLimit(0), 3)
-    with pytest.raises(errors.DeadlineExceededError, match=r"/job:ps.* did not say"):
+    with pytest.raises(errors.DeadlineExceededError, match=r"/job:ps.* did not report"):
         homes._receive_locations(DeviceParts("ps", 0, 0), Reply(), WaitLimit(1), 3)
 
 
@@ -247,7 +247,7 @@ def channel_of(serve: Any = lambda call: None) -> Iterator[tuple[Channel, socket
                 (1, 0, 5, head(1, b"", struct.pack("<BBBxxxxxQq", 1, 1, 0, 8, 2), 1)),
                 (2, 0, 5, bytes(12)),
             ],
-            "more data came than",
+            "more data than",
         ),
     ],
 )
@@ -264,7 +264,7 @@ def test_frames_that_do_not_fit_end_the_connection(
 
 def test_what_is_too_large_or_no_value_is_not_sent() -> None:
     with channel_of() as (channel, _):
-        with pytest.raises(errors.InvalidArgumentError, match="head may have"):
+        with pytest.raises(errors.InvalidArgumentError, match="head must have at most"):
             channel.call(1, bytes(1 << 24), (), Reply())
         with pytest.raises(
             errors.InvalidArgumentError, match="3 cannot be sent to another process"
@@ -294,7 +294,7 @@ def test_a_call_that_looks_like_a_hello_is_none() -> None:
     ):
         sock.sendall(FRAME.pack(1, 0, 0, len(payload), 5) + payload)
         sock.settimeout(30)
-        assert b"begins by saying who calls" in sock.recv(1 << 12)
+        assert b"must begin with a handshake who calls" in sock.recv(1 << 12)
         assert not listener.traffic()
 
 
@@ -315,7 +315,7 @@ def test_a_connection_within_the_process_begins_with_a_hello_as_well() -> None:
     with closing(Listener("127.0.0.1", opening, 77, served.append)):
         stream = inproc.reach(77)
         assert stream is not None
-        refused = pytest.raises(errors.PermissionDeniedError, match="begins by saying")
+        refused = pytest.raises(errors.PermissionDeniedError, match="must begin with a handshake")
         with closing(Channel(stream, "it")) as channel, refused:
             ask(channel, 1, opening.hello(77).pack(), (), 30)
     assert not served
@@ -361,7 +361,7 @@ def test_files_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         for _ in range(3):
             sender.attach(os.memfd_create("weft-test"))
         sender.send([memoryview(b"x")], wait=True)
-        with pytest.raises(OSError, match="more files than may wait"):
+        with pytest.raises(OSError, match="sent too many files"):
             receiver.recv_into(memoryview(bytearray(9)))
 
 
@@ -402,9 +402,9 @@ def parsed(command: Any, *arguments: str) -> argparse.Namespace:
 @pytest.mark.parametrize(
     ("command", "arguments", "message"),
     [
-        (server_command, ["--cluster", "{"], "no JSON"),
+        (server_command, ["--cluster", "{"], "not valid JSON"),
         (server_command, [], "give --cluster"),
-        (certificates, ["somewhere", "--cluster", "{"], "no JSON"),
+        (certificates, ["somewhere", "--cluster", "{"], "not valid JSON"),
         (certificates, ["somewhere"], "give --cluster"),
         (launch, ["--local", "--job", "ps=x"], "NAME=2"),
         (launch, ["--local", "--ps", "1", "--env", "x"], "NAME=VALUE"),
@@ -431,5 +431,5 @@ def test_insecure_said_once_is_for_this_machine(
     if not is_refused:
         server_command._check_loopback(cluster, None, task)
         return
-    with pytest.raises(errors.InvalidArgumentError, match="say it twice"):
+    with pytest.raises(errors.InvalidArgumentError, match="give the option twice"):
         server_command._check_loopback(cluster, "worker", task)

@@ -221,7 +221,7 @@ def test_who_calls_says_who_is_expected(listener: Listener) -> None:
         dial(address, "task", ConnectionOptions(4), 77, 30)
     sock = socket.create_connection(address)
     stranger = Channel(SocketStream(sock), "task")
-    with pytest.raises(errors.PermissionDeniedError, match="begins by saying"):
+    with pytest.raises(errors.PermissionDeniedError, match="must begin with a handshake"):
         ask(stranger, 1, b"m", (), 30)
     stranger.close()
 

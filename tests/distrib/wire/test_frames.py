@@ -180,7 +180,7 @@ def strings(offsets: tuple[int, ...]) -> bytes:
         (head(value(1, 5, 1)), "5 bytes cannot have the type float32"),
         (head(value(250, 4, 1)), "unknown element type 250"),
         (head(value(20, 4)), "resource cannot be sent to another process"),
-        (head(value(1, 8, 2, flags=2), rest=bytes(4)), "bytes of a value in the head are cut"),
+        (head(value(1, 8, 2, flags=2), rest=bytes(4)), "a value in the head is truncated"),
         (head(value(1, 8, 2, flags=2), rest=bytes(9)), "1 bytes of a head are left over"),
         (
             head(value(1, 8, 2, flags=4), rest=bytes(8)),
@@ -327,7 +327,7 @@ def test_hellos_and_invitations_are_whole() -> None:
     assert Hello.unpack(meta) == hello
     with pytest.raises(errors.PermissionDeniedError, match="is cut"):
         Hello.unpack(meta[:-1])
-    with pytest.raises(errors.PermissionDeniedError, match="begins by saying who calls"):
+    with pytest.raises(errors.PermissionDeniedError, match="must begin with a handshake"):
         Hello.unpack(meta[:4])
     data = Invitation(bytes(range(16)), bytes(16)).pack()
     assert Invitation.unpack(data).pack() == data
