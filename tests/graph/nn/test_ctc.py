@@ -51,7 +51,7 @@ def test_gradient_against_differences_and_of_half_precision() -> None:
         ends = [session.run(loss, {step: h}) for h in (1e-5, -1e-5)]
         half = wf.nn.ctc_loss_v2(LABELS, wf.cast(LOGITS, wf.float16), COUNTS, LENGTHS)
         assert half.dtype is wf.float16
-        with pytest.raises(LookupError, match="no gradient of its own"):
+        with pytest.raises(LookupError, match="is not differentiable"):
             wf.gradients(slope, step)
     assert found == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-6)
 
