@@ -34,7 +34,7 @@ def convert_variables_to_constants(
     variable_names_whitelist: Iterable[str] | None = None,
     variable_names_blacklist: Iterable[str] | None = None,
 ) -> proto.GraphDef:
-    """The part of a graph that some nodes need, with constants where it has variables.
+    """Return the part of a graph that some nodes need, with constants where it has variables.
 
     Bodies take the place of calls of functions, which would be given handles.
 
@@ -146,7 +146,7 @@ def _to_freeze(
 
 
 def _reader(graph: Graph, node: proto.NodeDef) -> str:
-    """The tensor that has the variable's value."""
+    """Return the tensor that has the variable's value."""
     if _is_reference(node):
         return f"{node.name}:0"
     for user in graph.get_tensor_by_name(f"{node.name}:0").consumers():

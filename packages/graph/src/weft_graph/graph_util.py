@@ -29,7 +29,7 @@ _TRANSPARENT: Final = frozenset({"CheckNumerics", "Identity"})
 
 
 def source_of(name: str) -> str:
-    """The node that an input of a `NodeDef` comes from: "^a", "a:1" and "a" are all "a"."""
+    """Return the node that an input of a `NodeDef` comes from: "^a", "a:1" and "a" are all "a"."""
     return name.removeprefix("^").partition(":")[0]
 
 
@@ -108,7 +108,7 @@ def _drop_colocation_with_missing(graph_def: proto.GraphDef, names: set[str]) ->
 
 
 def empty_like(graph_def: proto.GraphDef) -> proto.GraphDef:
-    """A graph without nodes, of the same versions and with the same library."""
+    """Return a graph without nodes, of the same versions and with the same library."""
     result = proto.GraphDef()
     result.versions.CopyFrom(graph_def.versions)
     result.library.CopyFrom(graph_def.library)
@@ -118,7 +118,7 @@ def empty_like(graph_def: proto.GraphDef) -> proto.GraphDef:
 def remove_training_nodes(
     input_graph: proto.GraphDef, protected_nodes: Sequence[str] | None = None
 ) -> proto.GraphDef:
-    """The graph without the nodes that only hand their input on: Identity and CheckNumerics.
+    """Return the graph without the nodes that only hand their input on: Identity and CheckNumerics.
 
     Nodes with control edges stay, and so do `protected_nodes`.
 
@@ -165,7 +165,7 @@ def _followed(name: str, replacements: Mapping[str, str]) -> str:
 
 
 def tensor_shape_from_node_def_name(graph: Graph, input_name: str) -> TensorShape:
-    """The static shape of a tensor named as in a `NodeDef`, where ":0" may be left out.
+    """Return the static shape of a tensor named as in a `NodeDef`, where ":0" may be left out.
 
     Args:
       graph: a Graph.
@@ -191,7 +191,7 @@ def graph_ends(graph: Graph) -> tuple[list[str], list[str]]:
 
 
 def tensor_named(graph: Graph, name: str) -> Output:
-    """A tensor of a graph by its name, or the first of a node by the node's.
+    """Return a tensor of a graph by its name, or the first of a node by the node's.
 
     Raises: NotFoundError: there is none.
     """

@@ -60,7 +60,7 @@ class Reduction:
 
     @classmethod
     def all(cls) -> tuple[str, ...]:
-        """All reductions."""
+        """Return all reductions."""
         return (
             cls.NONE,
             cls.SUM,
@@ -92,7 +92,7 @@ def compute_weighted_loss(
     loss_collection: str | None = _LOSSES,
     reduction: str = _DEFAULT,
 ) -> Output:
-    """Losses times weights, reduced.
+    """Return losses times weights, reduced.
 
     Args:
       losses: floating, any shape.
@@ -152,7 +152,7 @@ def add_loss(loss: Any, loss_collection: str | None = _LOSSES) -> None:
 
 
 def get_losses(scope: str | None = None, loss_collection: str = _LOSSES) -> list[Any]:
-    """The losses of a collection, or of those under a scope.
+    """Return the losses of a collection, or of those under a scope.
 
     Args:
       scope: start of the names of those wanted; None for all.
@@ -167,7 +167,7 @@ def get_losses(scope: str | None = None, loss_collection: str = _LOSSES) -> list
 
 
 def get_regularization_losses(scope: str | None = None) -> list[Any]:
-    """The regularization losses, or those under a scope.
+    """Return the regularization losses, or those under a scope.
 
     Args:
       scope: start of the names of those wanted; None for all.
@@ -182,7 +182,7 @@ def get_regularization_losses(scope: str | None = None) -> list[Any]:
 def get_regularization_loss(
     scope: str | None = None, name: str = "total_regularization_loss"
 ) -> Output:
-    """The sum of all regularization losses; 0 without any.
+    """Return the sum of all regularization losses; 0 without any.
 
     Args:
       scope: start of the names of those wanted; None for all.
@@ -203,7 +203,7 @@ def get_total_loss(
     name: str = "total_loss",
     scope: str | None = None,
 ) -> Output:
-    """The sum of all losses.
+    """Return the sum of all losses.
 
     Args:
       add_regularization_losses: whether those of regularizers count.
@@ -229,7 +229,7 @@ def get_total_loss(
 
 
 def _pair(function: str, labels: Any, predictions: Any) -> tuple[Output, Output]:
-    """Both as float32 outputs of one shape.
+    """Return both as float32 outputs of one shape.
 
     Raises: InvalidArgumentError: one is missing, or the shapes differ.
     """
@@ -520,7 +520,7 @@ def softmax_cross_entropy(
     loss_collection: str | None = _LOSSES,
     reduction: str = _DEFAULT,
 ) -> Output:
-    """Softmax cross entropy, weighted and reduced; no gradient flows to the labels.
+    """Return the softmax cross entropy, weighted and reduced; no gradient flows to the labels.
 
     Args:
       onehot_labels: rows that sum to 1, shape (N, C).
@@ -556,7 +556,7 @@ def sparse_softmax_cross_entropy(
     loss_collection: str | None = _LOSSES,
     reduction: str = _DEFAULT,
 ) -> Output:
-    """Softmax cross entropy with one class per row, weighted and reduced.
+    """Return the softmax cross entropy with one class per row, weighted and reduced.
 
     Args:
       labels: int32 or int64, shape (N,) or (N, 1): classes in [0, C).

@@ -93,7 +93,7 @@ def _check_later(op: str, argument: str, value: Any) -> None:
 
 
 def _signature(op_def: OpDef, renamed: dict[str, str], later: dict[str, Any]) -> inspect.Signature:
-    """All arguments by name; attributes that follow from inputs are left out."""
+    """Return all arguments by name; attributes that follow from inputs are left out."""
     implied = {
         attr for arg in op_def.inputs for attr in (arg.type_attr, arg.number_attr, arg.list_attr)
     }

@@ -96,7 +96,7 @@ def _functions(
 
 
 def open_conditional(graph: Graph, pred: Output, scope: str) -> Conditional:
-    """A conditional with two empty branches, in the context that is open."""
+    """Return a conditional with two empty branches, in the context that is open."""
     outer = current_context(graph)
     sides = primitives.switch(pred, pred, name="Switch")
     conditional = Conditional(identity.identity(pred, name="pred_id"))
@@ -117,7 +117,7 @@ def branch_results(branch: CondContext, values: Sequence[Output]) -> None:
 
 
 def merge_results(conditional: Conditional) -> list[Output]:
-    """The outputs of a conditional whose branches have equally many results."""
+    """Return the outputs of a conditional whose branches have equally many results."""
     pairs = zip(*[branch.results for branch in conditional.branches], strict=True)
     return [primitives.merge(pair, name="Merge").output for pair in pairs]
 
@@ -140,7 +140,7 @@ def _run_branch(branch: CondContext, function: Branch, strict: bool) -> tuple[An
 
 
 def _value_of(leaf: Any, branch: CondContext) -> Any:
-    """A leaf, with the effect of a node as a bool tensor."""
+    """Return a leaf, with the effect of a node as a bool tensor."""
     if leaf is None:
         raise errors.InvalidArgumentError("cond requires tensors or nodes, got None in a structure")
     if isinstance(leaf, Node):
@@ -331,7 +331,7 @@ def _numbered(branch_fns: Any) -> list[Branch]:
 
 
 def _bisect(index: Output, functions: Sequence[Branch], first: int) -> Any:
-    """A balanced tree of conditionals over functions numbered from `first`."""
+    """Return a balanced tree of conditionals over functions numbered from `first`."""
     if len(functions) == 1:
         return functions[0]()
     half = len(functions) // 2

@@ -178,7 +178,7 @@ class ControlFlowContext(Context):
             return shared_value.read()
 
     def _value_now(self, shared_value: SharedValue) -> Output | None:
-        """The value of a variable inside; None if it is that which all readers share."""
+        """Return the value of a variable inside; None if it is that which all readers share."""
         raise NotImplementedError
 
     def _is_free(self, inputs: Sequence[Output]) -> bool:
@@ -420,23 +420,23 @@ class WhileContext(ControlFlowContext):
 
 
 def home_of(node: Node) -> ControlFlowContext | None:
-    """The context in which a node's outputs are: for an Exit that around its loop."""
+    """Return the context in which a node's outputs are: for an Exit that around its loop."""
     home = None if node.context is None else node.context.home_of(node)
     return cast("ControlFlowContext | None", home)
 
 
 def innermost(node: Node) -> ControlFlowContext | None:
-    """The context that a node is in."""
+    """Return the context that a node is in."""
     return cast("ControlFlowContext | None", node.context)
 
 
 def contexts_in(graph: Graph) -> Mapping[str, ControlFlowContext]:
-    """The contexts of a graph by name, outer ones first."""
+    """Return the contexts of a graph by name, outer ones first."""
     return cast("Mapping[str, ControlFlowContext]", graph.contexts)
 
 
 def context_of(output: Output) -> ControlFlowContext | None:
-    """The context in which a value is."""
+    """Return the context in which a value is."""
     return home_of(output.node)
 
 
@@ -473,5 +473,5 @@ def _is_forward_of(flow_context: ControlFlowContext, context: ControlFlowContext
 
 
 def current_context(graph: Graph) -> ControlFlowContext | None:
-    """The context that new nodes of a graph go into."""
+    """Return the context that new nodes of a graph go into."""
     return cast("ControlFlowContext | None", graph.scopes.context)

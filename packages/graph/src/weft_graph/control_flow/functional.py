@@ -94,11 +94,11 @@ class _Results:
         self.arrays = [TensorArray(dtype, count, dynamic_size=False, infer_shape=infer_shape)]
 
     def parts(self, value: Any) -> list[Any]:
-        """The parts of a result."""
+        """Return the parts of a result."""
         return [value]
 
     def joined(self, arrays: list[TensorArray]) -> Any:
-        """All results."""
+        """Return all results."""
         return arrays[0].stack()
 
 
@@ -200,7 +200,7 @@ def scan(
     reverse: bool = False,
     name: str | None = None,
 ) -> Any:
-    """All values that `foldl` passes through, along a new first axis.
+    """Return all values that `foldl` passes through, along a new first axis.
 
     Args:
       fn: takes the value so far and a row, in the structure of `elems`, and returns the next value.
@@ -295,7 +295,7 @@ class _Rows:
         ]
 
     def read(self, index: Any) -> Any:
-        """A row, in the structure."""
+        """Return a row, in the structure."""
         return nest.pack_sequence_as(self._structure, [array.read(index) for array in self._arrays])
 
 
@@ -306,7 +306,7 @@ class _RowsOf:
         self._leaf = leaf
 
     def read(self, index: Any) -> Any:
-        """A row."""
+        """Return a row."""
         return self._leaf[index]
 
 
@@ -317,7 +317,7 @@ def _first_size(leaf: Any) -> Output:
 
 
 def _merged(count: int | None, leaf: Output) -> int | None:
-    """The number of rows that is known, `leaf` included."""
+    """Return the number of rows that is known, `leaf` included."""
     num_rows = leaf.dims[0] if leaf.dims else None
     if count is not None and num_rows not in (None, count):
         raise errors.InvalidArgumentError(
@@ -357,7 +357,7 @@ def _refuse_sparse(elems: Any) -> None:
 
 
 def _index(value: Any) -> Output:
-    """A row's number to begin with: int32, rank 0."""
+    """Return a row's number to begin with: int32, rank 0."""
     return value if isinstance(value, Output) else constant(value, dtypes.int32)
 
 

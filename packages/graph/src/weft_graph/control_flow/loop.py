@@ -137,7 +137,7 @@ def _limit(maximum: Any) -> Output:
 
 
 def _arguments(structure: Any) -> Sequence[Any]:
-    """The loop variables as `cond` and `body` take them."""
+    """Return the loop variables as `cond` and `body` take them."""
     if isinstance(structure, dict):
         return [structure]
     return structure  # type: ignore[no-any-return]
@@ -153,7 +153,7 @@ class _Body:
         self.kind: type = type(structure)
 
     def next_values(self, current: Any) -> list[Output]:
-        """The next values of the loop variables, which are `current`."""
+        """Return the next values of the loop variables, which are `current`."""
         result = self._body(*_arguments(current))
         if not nest.is_nested(result):
             result = [result]
@@ -176,14 +176,14 @@ class _Body:
 
 
 def _to_kind(values: Any, kind: type) -> Any:
-    """Lists and plain tuples stand for each other at the top."""
+    """Return lists and plain tuples stand for each other at the top."""
     if kind in (list, tuple) and type(values) in (list, tuple):
         return kind(values)
     return values
 
 
 def _invariant_dims(structure: Any, initial: Sequence[Output], invariants: Any) -> list[Dims]:
-    """The shape that each loop variable keeps."""
+    """Return the shape that each loop variable keeps."""
     if invariants is None:
         return _default_dims(nest.flatten(structure), initial)
     if not nest.is_nested(invariants) or isinstance(invariants, TensorShape):
@@ -255,7 +255,7 @@ def _dims_meant(leaf: Any, shape: Any) -> Dims:
 
 
 def _part_dims(leaf: Any, dims: Dims) -> list[Dims]:
-    """The invariants of a leaf's parts, from the shape given for it."""
+    """Return the invariants of a leaf's parts, from the shape given for it."""
     if isinstance(leaf, TensorArray):
         return [()]
     rank = None if dims is None else len(dims)
@@ -319,7 +319,7 @@ class LoopBuilder:
         return position
 
     def merged(self, position: int) -> Output:
-        """A variable as the condition sees it."""
+        """Return a variable as the condition sees it."""
         return self.context.merges[position].outputs[0]
 
     def condition(self, predicate: Any) -> None:
@@ -340,7 +340,7 @@ class LoopBuilder:
         self._inside[position] = identity.identity(node.outputs[1])
 
     def inside(self, position: int) -> Output:
-        """A variable as the body sees it."""
+        """Return a variable as the body sees it."""
         return self._inside[position]
 
     def close(self, position: int, value: Output) -> None:
@@ -358,7 +358,7 @@ class LoopBuilder:
         context.graph.replace_input(merge, 1, iteration, reason="close the loop")
 
     def leave(self, position: int) -> Output:
-        """A variable's value when the loop ends; in the order of positions."""
+        """Return a variable's value when the loop ends; in the order of positions."""
         left = primitives.exit(self.context.switches[position].outputs[0], name="Exit")
         self.context.exits.append(left.node)
         return left
@@ -385,7 +385,7 @@ def _build(
     cond: Callable[[Sequence[Output]], Any],
     body: Callable[[Sequence[Output]], Sequence[Output]],
 ) -> list[Output]:
-    """The values of the loop variables at the end; `cond` and `body` take them as a list."""
+    """Return the values of the loop variables at the end; `cond` and `body` take them as a list."""
     limit = context.maximum_iterations
     builder = LoopBuilder(context)
     counter = [] if limit is None else [_zero_of(context, limit)]

@@ -232,7 +232,7 @@ def _filling(
 
 
 def _loop_variable(record: ContextRecord, merge: Node) -> tuple[Node, Node, Node]:
-    """The Switch, the Exit and the NextIteration of a loop variable."""
+    """Return the Switch, the Exit and the NextIteration of a loop variable."""
     if merge.role is Role.MERGE and len(merge.inputs) == 2:
         start, following = merge.inputs
         switches = [

@@ -21,7 +21,7 @@ Rebuild = Callable[[Sequence[Output]], Any]
 
 
 def parts_of(leaf: Any) -> list[Output]:
-    """The outputs that a leaf consists of."""
+    """Return the outputs that a leaf consists of."""
     if isinstance(leaf, TensorArray):
         return [leaf.flow]
     if isinstance(leaf, CompositeTensor):
@@ -31,7 +31,7 @@ def parts_of(leaf: Any) -> list[Output]:
 
 
 def like(leaf: Any, parts: Sequence[Output]) -> Any:
-    """A leaf of the kind of `leaf` with other outputs."""
+    """Return a leaf of the kind of `leaf` with other outputs."""
     if isinstance(leaf, TensorArray):
         return rebuild(leaf, parts[0])
     if isinstance(leaf, CompositeTensor):
@@ -40,7 +40,7 @@ def like(leaf: Any, parts: Sequence[Output]) -> Any:
 
 
 def flatten(structure: Any) -> tuple[list[Output], Rebuild]:
-    """All outputs in a structure, and what puts others in their place."""
+    """Return all outputs in a structure, and what puts others in their place."""
     leaves = nest.flatten(structure)
     groups = [parts_of(leaf) for leaf in leaves]
 
@@ -75,7 +75,7 @@ def check_arrays(expected: Any, actual: Any, subject: str) -> None:
 
 
 def unpacked(result: Any) -> Any:
-    """A list or tuple of one item as that item."""
+    """Return a list or tuple of one item as that item."""
     if isinstance(result, list | tuple) and len(result) == 1:
         return result[0]
     return result

@@ -169,11 +169,11 @@ class TensorArray:
     # ------------------------------------------------------------------ whole arrays
 
     def identity(self) -> TensorArray:
-        """The same array, with a flow that waits for the control dependencies here."""
+        """Return the same array, with a flow that waits for the control dependencies here."""
         return rebuild(self, identity(self._flow))
 
     def grad(self, source: str, flow: Output | None = None, name: str | None = None) -> TensorArray:
-        """The array that gradients of this one's elements go to.
+        """Return the array that gradients of this one's elements go to.
 
         Its writes add up, and elements that nobody wrote are zeros. From when it is made on, this
         array cannot grow.
@@ -192,7 +192,7 @@ class TensorArray:
         return grad_array
 
     def size(self, name: str | None = None) -> Output:
-        """The number of elements, written or not: int32, shape ()."""
+        """Return the number of elements, written or not: int32, shape ()."""
         if self._shared.size is not None:
             return self._shared.size
         with self._placed():
@@ -206,7 +206,7 @@ class TensorArray:
     # ------------------------------------------------------------------ reading
 
     def read(self, index: Any, name: str | None = None) -> Output:
-        """An element.
+        """Return an element.
 
         Args:
           index: int32, rank 0.
@@ -219,7 +219,7 @@ class TensorArray:
         return value
 
     def stack(self, name: str | None = None) -> Output:
-        """All elements, which must have one shape, along a new first axis: (size, …).
+        """Return all elements, which must have one shape, along a new first axis: (size, …).
 
         Raises (when it runs): InvalidArgumentError: as `read`; shapes differ; or there is no
           element and their shape is not known.
@@ -228,7 +228,7 @@ class TensorArray:
             return self.gather(_indices(self.size()), name)
 
     def gather(self, indices: Any, name: str | None = None) -> Output:
-        """Some elements, which must have one shape, along a new first axis.
+        """Return some elements, which must have one shape, along a new first axis.
 
         Args:
           indices: int32, shape (N,).
@@ -241,7 +241,7 @@ class TensorArray:
             )
 
     def concat(self, name: str | None = None) -> Output:
-        """All elements joined along their first axis.
+        """Return all elements joined along their first axis.
 
         Raises:
           InvalidArgumentError: elements have rank 0; or (when it runs) as `read`, or shapes differ
@@ -265,7 +265,7 @@ class TensorArray:
     # ------------------------------------------------------------------ writing
 
     def write(self, index: Any, value: Any, name: str | None = None) -> TensorArray:
-        """The array after an element was stored.
+        """Return the array after an element was stored.
 
         Args:
           index: int32, rank 0.
@@ -281,7 +281,7 @@ class TensorArray:
         return rebuild(self, flow)
 
     def unstack(self, value: Any, name: str | None = None) -> TensorArray:
-        """The array after the rows of a value were stored as the elements 0, 1, ….
+        """Return the array after the rows of a value were stored as the elements 0, 1, ….
 
         Args:
           value: rank R ≥ 1; its rows have rank R - 1.
@@ -292,7 +292,7 @@ class TensorArray:
             return self.scatter(_row_numbers(rows), rows, name)
 
     def scatter(self, indices: Any, value: Any, name: str | None = None) -> TensorArray:
-        """The array after the rows of a value were stored as some elements.
+        """Return the array after the rows of a value were stored as some elements.
 
         Args:
           indices: int32, shape (N,).
@@ -307,7 +307,7 @@ class TensorArray:
         return rebuild(self, flow)
 
     def split(self, value: Any, lengths: Any, name: str | None = None) -> TensorArray:
-        """The array after pieces of a value were stored as the elements 0, 1, ….
+        """Return the array after pieces of a value were stored as the elements 0, 1, ….
 
         Args:
           value: rank at least 1, cut along its first axis.
@@ -364,7 +364,7 @@ class TensorArray:
 
 
 def rebuild(ta: TensorArray, flow: Output) -> TensorArray:
-    """The same TensorArray after what `flow` waits for.
+    """Return the same TensorArray after what `flow` waits for.
 
     Args:
       ta: whose handle, type and knowledge of shapes it has.

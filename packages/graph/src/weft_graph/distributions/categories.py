@@ -19,7 +19,7 @@ from weft_tensor import errors
 def both(
     logits: Any, probs: Any, validate_args: bool, over_classes: bool = False
 ) -> tuple[Output, Output]:
-    """The logits and the probabilities, for one of them.
+    """Return the logits and the probabilities, for one of them.
 
     Args:
       over_classes: the last axis is one of classes, whose probabilities sum to 1; else each number
@@ -45,7 +45,7 @@ def both(
 
 
 def log_combinations(total: Output, counts: Output) -> Output:
-    """The logarithm of how many ways there are to draw these counts of classes."""
+    """Return the logarithm of how many ways there are to draw these counts of classes."""
     return lgamma(total + 1.0) - reduce_sum(lgamma(counts + 1.0), -1)
 
 
@@ -58,7 +58,7 @@ def counted(value: Output, total: Output, validate_args: bool) -> Output:
 
 
 def of_two(value: Output, validate_args: bool) -> Output:
-    """Numbers that are drawn; with `validate_args` they are checked to be 0 or 1."""
+    """Return numbers that are drawn; with `validate_args` they are checked to be 0 or 1."""
     if not validate_args:
         return value
     unit = out("OnesLike", [value])

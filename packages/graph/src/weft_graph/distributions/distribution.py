@@ -169,7 +169,7 @@ class Distribution:
     def param_shapes(
         cls, sample_shape: Any, name: str = "DistributionParamShapes"
     ) -> dict[str, Output]:
-        """The shapes of parameters, by name, whose `sample()` has the shape `sample_shape`.
+        """Return the shapes of parameters, by name, whose `sample()` has the shape `sample_shape`.
 
         Args:
           sample_shape: integers, or an int32 vector.
@@ -209,7 +209,7 @@ class Distribution:
         return dict.fromkeys(cls._parameters_of_a_draw, sample_shape)
 
     def _shaped(self) -> list[tuple[Output, int]]:
-        """The parameters, each with how many of its last axes are not the batch's."""
+        """Return the parameters, each with how many of its last axes are not the batch's."""
         return [(value, self._event_rank) for value in self._graph_parents]
 
     def _batch_shape(self) -> TensorShape:
@@ -249,11 +249,11 @@ class Distribution:
         return TensorShape(self._event_shape())
 
     def batch_shape_tensor(self, name: str = "batch_shape_tensor") -> Output:
-        """The shape of the batch, an int32 vector."""
+        """Return the shape of the batch, an int32 vector."""
         return self._shape_tensor(self.batch_shape, self._batch_shape_tensor, name)
 
     def event_shape_tensor(self, name: str = "event_shape_tensor") -> Output:
-        """The shape of one draw of one distribution, an int32 vector."""
+        """Return the shape of one draw of one distribution, an int32 vector."""
         return self._shape_tensor(self.event_shape, self._event_shape_tensor, name)
 
     def _shape_tensor(self, static: TensorShape, compute: Callable[[], Any], name: str) -> Output:
@@ -279,7 +279,7 @@ class Distribution:
     def sample(
         self, sample_shape: Any = (), seed: int | None = None, name: str = "sample"
     ) -> Output:
-        """Draws of shape `sample_shape + batch_shape + event_shape`.
+        """Return draws of shape `sample_shape + batch_shape + event_shape`.
 
         Args:
           sample_shape: an integer, several, or an int32 tensor.
@@ -307,7 +307,7 @@ class Distribution:
             return out("Reshape", [draws, shape])
 
     def _full_shape(self, n: Any) -> Output:
-        """The shape of `n` draws."""
+        """Return the shape of `n` draws."""
         parts = [out("Pack", [[n]]), self.batch_shape_tensor(), self.event_shape_tensor()]
         static_parts = [constant_array(part) for part in parts]
         if all(part is not None for part in static_parts):
@@ -317,27 +317,27 @@ class Distribution:
     # ------------------------------------------------------------ densities, statistics
 
     def log_prob(self, value: Any, name: str = "log_prob") -> Output:
-        """The logarithm of the density, or of the probability, at `value`."""
+        """Return the logarithm of the density, or of the probability, at `value`."""
         return self._call_on_value("log_prob", value, name)
 
     def prob(self, value: Any, name: str = "prob") -> Output:
-        """The density, or the probability, at `value`."""
+        """Return the density, or the probability, at `value`."""
         return self._call_on_value("prob", value, name)
 
     def cdf(self, value: Any, name: str = "cdf") -> Output:
-        """The probability of draws up to `value`, and of it itself."""
+        """Return the probability of draws up to `value`, and of it itself."""
         return self._call_on_value("cdf", value, name)
 
     def log_cdf(self, value: Any, name: str = "log_cdf") -> Output:
-        """The logarithm of `cdf`."""
+        """Return the logarithm of `cdf`."""
         return self._call_on_value("log_cdf", value, name)
 
     def survival_function(self, value: Any, name: str = "survival_function") -> Output:
-        """The probability of draws beyond `value`."""
+        """Return the probability of draws beyond `value`."""
         return self._call_on_value("survival_function", value, name)
 
     def log_survival_function(self, value: Any, name: str = "log_survival_function") -> Output:
-        """The logarithm of `survival_function`."""
+        """Return the logarithm of `survival_function`."""
         return self._call_on_value("log_survival_function", value, name)
 
     def quantile(self, value: Any, name: str = "quantile") -> Output:
@@ -345,36 +345,36 @@ class Distribution:
         return self._call_on_value("quantile", value, name)
 
     def entropy(self, name: str = "entropy") -> Output:
-        """The entropy in nats."""
+        """Return the entropy in nats."""
         return self._statistic("entropy", name)
 
     def mean(self, name: str = "mean") -> Output:
-        """The mean."""
+        """Return the mean."""
         return self._statistic("mean", name)
 
     def variance(self, name: str = "variance") -> Output:
-        """The variance of each element of a draw."""
+        """Return the variance of each element of a draw."""
         return self._statistic("variance", name)
 
     def stddev(self, name: str = "stddev") -> Output:
-        """The standard deviation of each element of a draw."""
+        """Return the standard deviation of each element of a draw."""
         return self._statistic("stddev", name)
 
     def covariance(self, name: str = "covariance") -> Output:
-        """The covariance of the elements of a draw, shape (..., K, K)."""
+        """Return the covariance of the elements of a draw, shape (..., K, K)."""
         return self._statistic("covariance", name)
 
     def mode(self, name: str = "mode") -> Output:
-        """The most likely draw."""
+        """Return the most likely draw."""
         return self._statistic("mode", name)
 
     def cross_entropy(self, other: Distribution, name: str = "cross_entropy") -> Output:
-        """The entropy of this distribution, plus its divergence from the other one."""
+        """Return the entropy of this distribution, plus its divergence from the other one."""
         with self._scope(name):
             return self.entropy() + self.kl_divergence(other)
 
     def kl_divergence(self, other: Distribution, name: str = "kl_divergence") -> Output:
-        """The Kullback-Leibler divergence of this distribution from the other one."""
+        """Return the Kullback-Leibler divergence of this distribution from the other one."""
         from weft_graph.distributions.kullback_leibler import kl_divergence
 
         return kl_divergence(self, other, allow_nan_stats=self._allow_nan_stats, name=name)
@@ -383,7 +383,7 @@ class Distribution:
         return name_scope(f"{self._name}/{name}")
 
     def _method(self, method: str) -> Callable[..., Any]:
-        """The subclass's method for something, or one that computes it from another.
+        """Return the subclass's method for something, or one that computes it from another.
 
         Raises: UnimplementedError: there is none.
         """
@@ -429,7 +429,7 @@ def _all_elements(value: Output) -> Output:
 
 
 def checked(value: Output, assertions: Sequence[Node | Output]) -> Output:
-    """The value, once the assertions hold."""
+    """Return the value, once the assertions hold."""
     if not assertions:
         return value
     with control_dependencies([assertion for assertion in assertions if assertion is not None]):
@@ -437,7 +437,7 @@ def checked(value: Output, assertions: Sequence[Node | Output]) -> Output:
 
 
 def floating(*values: Any) -> list[Output]:
-    """Parameters as tensors of one floating type: that of those that have one, or float32.
+    """Return parameters as tensors of one floating type: that of those that have one, or float32.
 
     Raises: InvalidTypeError: they are of several types, or not floating.
     """
@@ -454,14 +454,14 @@ def floating(*values: Any) -> list[Output]:
 
 
 def positive(values: Sequence[Output], validate_args: bool) -> list[Output]:
-    """The values; with `validate_args` they are checked to be above 0 when they are used."""
+    """Return the values; with `validate_args` they are checked to be above 0 when they are used."""
     if not validate_args:
         return list(values)
     return [checked(value, [checks.assert_positive(value)]) for value in values]
 
 
 def second_seed(seed: int | None, salt: int) -> int | None:
-    """Another seed, for a distribution that draws more than once."""
+    """Return another seed, for a distribution that draws more than once."""
     return None if seed is None else (seed * 1_000_003 + salt) & 0x7FFF_FFFF
 
 

@@ -54,7 +54,7 @@ class RegisterKL:
 
 
 def _lookup(a: type, b: type) -> Divergence:
-    """The divergence of the nearest classes above.
+    """Return the divergence of the nearest classes above.
 
     Raises: UnimplementedError: there is none.
     """
@@ -77,7 +77,7 @@ def kl_divergence(
     allow_nan_stats: bool = True,
     name: str | None = None,
 ) -> Output:
-    """The Kullback-Leibler divergence: the mean under `a` of log(a.prob(x) / b.prob(x)).
+    """Return the Kullback-Leibler divergence: the mean under `a` of log(a.prob(x) / b.prob(x)).
 
     Args:
       distribution_a, distribution_b: of kinds for which it is registered.

@@ -112,7 +112,7 @@ class Laplace(Distribution):
 
 
 def _step(dtype: Any) -> float:
-    """The distance of numbers that uniform draws in [-1, 1) have."""
+    """Return the distance of numbers that uniform draws in [-1, 1) have."""
     return {2: 2.0**-7, 4: 2.0**-23, 8: 2.0**-52}[dtype.size]
 
 

@@ -115,12 +115,12 @@ class Normal(Distribution):
 
 
 def _standard_cdf(z: Output) -> Output:
-    """The standard normal distribution."""
+    """Return the standard normal distribution."""
     return 0.5 * erfc(z * -math.sqrt(0.5))
 
 
 def log_below(z: Output) -> Output:
-    """The logarithm of the standard normal distribution, accurate in both tails."""
+    """Return the logarithm of the standard normal distribution, accurate in both tails."""
     double = z.dtype.base_dtype is dtypes.float64
     limit, terms = (-20.0, 12) if double else (-8.0, 8)
     far = out("Less", [z, limit])

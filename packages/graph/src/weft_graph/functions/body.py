@@ -118,11 +118,11 @@ class FunctionGraph(Graph):
     # ------------------------------------------------------------------ arguments
 
     def add_input(self, dtype: DType, dims: Dims, name: str) -> Output:
-        """A new argument."""
+        """Return a new argument."""
         return self._argument("Placeholder", {"dtype": dtype, "shape": dims}, name, dims)
 
     def add_input_like(self, value: Output, name: str) -> Output:
-        """A new argument of the kind of `value`: variables keep what is known of them."""
+        """Return a new argument of the kind of `value`: variables keep what is known of them."""
         source = origin(value).node
         if is_handle(value) and source.role is Role.VARIABLE:
             attrs = {key: source.attrs[key] for key in source.op_def.attrs}

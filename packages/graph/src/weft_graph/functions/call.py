@@ -62,14 +62,14 @@ def _add_call(
 
 
 def call_op(function: FunctionDefinition | Declaration) -> str:
-    """The op type of its calls."""
+    """Return the op type of its calls."""
     return "StatefulPartitionedCall" if function.stateful else "PartitionedCall"
 
 
 def call_node(
     function: FunctionDefinition | Declaration, inputs: Sequence[Output], name: str | None = None
 ) -> tuple[Node, list[Output]]:
-    """A node that calls a function, and its results."""
+    """Return a node that calls a function, and its results."""
     graph = inputs[0].graph if inputs else get_default_graph()
     attrs: dict[str, Any] = {
         "Tin": [dtype.base_dtype for dtype in function.input_types],
@@ -147,7 +147,7 @@ def _captured(function: FunctionDefinition, graph: Graph, inputs: Sequence[Outpu
 
 
 def _current_value(value: Output, inputs: Sequence[Output], ordered: bool) -> Output:
-    """A captured value; that of a variable as it is when the call's inputs are there.
+    """Return a captured value; that of a variable as it is when the call's inputs are there.
 
     Args:
       ordered: whether the call has control inputs, too.
@@ -213,7 +213,7 @@ def unsupported_call_reason(function: FunctionDefinition) -> str:
 def inlined(
     function: FunctionDefinition, inputs: Sequence[Output], name: str | None = None
 ) -> tuple[Node, list[Output]]:
-    """The body in place of a call: a node that is over when it is, and its results."""
+    """Return the body in place of a call: a node that is over when it is, and its results."""
     graph = inputs[0].graph if inputs else get_default_graph()
     with graph.as_default(), graph.name_scope(name or scope_name(function.name)) as scope:
         copy = BodyCopy(graph, function, inputs, scope)

@@ -27,7 +27,7 @@ class _Placed(Context):
     def admit(
         self, op: str, name: str, inputs: tuple[Output, ...], controls: tuple[Node, ...]
     ) -> tuple[tuple[Output, ...], tuple[Node, ...], Context | None]:
-        """All as it is; contexts are restored when all nodes are there."""
+        """Return all as it is; contexts are restored when all nodes are there."""
         return inputs, (), None
 
 
@@ -179,7 +179,7 @@ class BodyCopy:
         return f"loc:@{self._prefix + name if node is None else node.name}"
 
     def _name(self, name: str) -> str:
-        """The name in the copy of a frame or a branch."""
+        """Return the name in the copy of a frame or a branch."""
         copied_name = self._names.get(name)
         if copied_name is None:
             copied_name = self._names[name] = self._unique(self._prefix + name)
@@ -194,7 +194,7 @@ class BodyCopy:
             scopes.name_prefix = before
 
     def _gradient(self, name: str) -> str:
-        """The name in the copy's graph of a gradient that lives with the body's."""
+        """Return the name in the copy's graph of a gradient that lives with the body's."""
         new_name = self._gradients.get(name)
         if new_name is None:
             target, entry = self._graph.gradient_functions, self._function.graph.gradient_functions

@@ -134,7 +134,7 @@ class PythonFunction:
         return self._signature
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        """The function of a method of one object."""
+        """Return the function of a method of one object."""
         if instance is None:
             return self
         bound = self._bound.get(instance)
@@ -164,7 +164,7 @@ class PythonFunction:
             return trace.package(results, node)
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> Function:
-        """The function for arguments, which may be `TensorSpec`s in place of tensors.
+        """Return the function for arguments, which may be `TensorSpec`s in place of tensors.
 
         It is in the library of the default graph, or of that of the arguments.
         """
@@ -179,7 +179,7 @@ class PythonFunction:
     # ------------------------------------------------------------------ arguments
 
     def _arguments(self, args: Any, kwargs: Any) -> tuple[Any, list[Any], list[str]]:
-        """The structure of the arguments, their leaves, and a name for each."""
+        """Return the structure of the arguments, their leaves, and a name for each."""
         try:
             bound = self._parameters.bind(*args, **kwargs)
         except TypeError as cause:
@@ -273,7 +273,7 @@ class PythonFunction:
     def _relaxed(
         self, traces: dict[Hashable, _Trace], key: Any, specs: Sequence[Any]
     ) -> Sequence[Any]:
-        """Specs that also fit an earlier call which differs in shapes alone."""
+        """Return specs that also fit an earlier call which differs in shapes alone."""
         for trace_key, entry in traces.items():
             if trace_key[0] == key[0]:  # type: ignore[index]
                 wide = _common_specs(specs, entry.leaves)
@@ -331,7 +331,7 @@ class _Fitted:
         self.owner = owner
 
     def tensor(self) -> Output:
-        """The argument as a tensor.
+        """Return the argument as a tensor.
 
         Raises: InvalidArgumentError, InvalidTypeError: it does not fit.
         """
@@ -357,7 +357,7 @@ _COMPOSITES = (CompositeTensor, TensorArray)
 
 
 def _to_argument(leaf: Any) -> Any:
-    """A leaf with values that are like tensors as tensors."""
+    """Return a leaf with values that are like tensors as tensors."""
     if isinstance(leaf, _Fitted):
         return _SignatureTensor(leaf.tensor(), leaf.spec)
     if isinstance(leaf, Output):
@@ -380,7 +380,7 @@ def _parts(leaf: Any) -> list[Output]:
 
 
 def _spec_of(leaf: Any) -> Any:
-    """An ArgumentSpec for what is like a tensor, and anything else as it is."""
+    """Return an ArgumentSpec for what is like a tensor, and anything else as it is."""
     if isinstance(leaf, _SignatureTensor):
         leaf = leaf.spec
     if isinstance(leaf, _Fitted):
@@ -405,7 +405,7 @@ def _key_of(leaf: Any) -> Hashable:
 
 
 def _skeleton(structure: Any) -> Hashable:
-    """The structure without leaves: kinds of containers, and keys."""
+    """Return the structure without leaves: kinds of containers, and keys."""
     if not nest.is_nested(structure):
         return None
     if isinstance(structure, dict):
@@ -415,7 +415,7 @@ def _skeleton(structure: Any) -> Hashable:
 
 
 def _common_specs(specs: Sequence[Any], other_specs: Sequence[Any]) -> list[Any] | None:
-    """Specs that fit both, where they differ in sizes alone."""
+    """Return specs that fit both, where they differ in sizes alone."""
     common: list[Any] = []
     for a, b in zip(specs, other_specs, strict=True):
         if not isinstance(a, ArgumentSpec) or not isinstance(b, ArgumentSpec):

@@ -189,11 +189,11 @@ class FunctionDefinition:
         )
 
     def calls(self) -> Iterator[Node]:
-        """The calls in its body."""
+        """Return the calls in its body."""
         return (node for node in self.nodes if node.role is Role.CALL)
 
     def called_names(self) -> list[str]:
-        """The names of all functions that nodes of its body refer to."""
+        """Return the names of all functions that nodes of its body refer to."""
         names = self._names_in_body
         if self.gradient_name is None or self.gradient_name in names:
             return list(names)

@@ -71,7 +71,7 @@ class Defun:
         }
 
     def __call__(self, func: Callable[..., Any]) -> Any:
-        """The function that `func` describes.
+        """Return the function that `func` describes.
 
         Raises:
           InvalidTypeError: `func` is not callable.
@@ -284,7 +284,7 @@ class OverloadedFunction:
         self._made: dict[tuple[DType, ...], DefinedFunction] = {}
 
     def instantiate(self, input_types: Sequence[Any]) -> DefinedFunction:
-        """The function for element types.
+        """Return the function for element types.
 
         Raises: InvalidArgumentError: there are too many or too few, or a reference is among them.
         """

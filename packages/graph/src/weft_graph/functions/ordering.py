@@ -21,7 +21,7 @@ _WORLD = "world"
 
 
 def ends_of_effects(graph: Graph) -> list[Node]:
-    """Nodes outside of all branches and loops that are over when all effects are.
+    """Return nodes outside of all branches and loops that are over when all effects are.
 
     A function that only calls itself, beside what has no effects, has none.
     """
@@ -61,7 +61,7 @@ def order_effects(graph: Graph) -> None:
 
 
 def _touched(node: Node) -> tuple[list[Hashable], list[Hashable]]:
-    """The resources that a node changes, and those that it only reads."""
+    """Return the resources that a node changes, and those that it only reads."""
     if state.only_reads(node):
         return [], list(state.resources(node)) or [_WORLD]
     if not state.has_effect(node):
@@ -149,7 +149,7 @@ def _beginning(node: Node) -> Node:
 def _common(
     a: ControlFlowContext | None, b: ControlFlowContext | None
 ) -> ControlFlowContext | None:
-    """The innermost context that is or is around both."""
+    """Return the innermost context that is or is around both."""
     while a is not None and (b is None or not b.is_inside(a)):
         a = a.outer
     return a

@@ -21,7 +21,7 @@ from weft_tensor.dtypes import DType
 
 
 def values_from_state(nodes: Iterable[Node]) -> Iterator[Output]:
-    """The values among outputs of `nodes` that a second run could give otherwise."""
+    """Yield the values among outputs of `nodes` that a second run could give otherwise."""
     for node in nodes:
         if state.returns_state(node):
             yield from state.saved_outputs(node)

@@ -119,7 +119,7 @@ def resources(node: Node) -> list[Output]:
 
 
 def uses_outside(nodes: Iterable[Node], inputs: Iterable[Output]) -> Node | None:
-    """A node that uses a TensorArray or a stack that is given to the function, or None."""
+    """Return a node that uses a TensorArray or a stack that is given to the function, or None."""
     input_set = set(inputs)
     for node in nodes:
         if is_private(node) and any(origin(s) in input_set for s in node.inputs if is_handle(s)):

@@ -22,7 +22,7 @@ HasKernel = Callable[[str], bool]
 
 
 def mark(op: str, **attrs: Any) -> dict[str, Any]:
-    """Attributes of a function that computes the same as an op with these attributes.
+    """Return attributes of a function that computes the same as an op with these attributes.
 
     The op takes the inputs of the function and gives its outputs, in their order.
     """
@@ -30,7 +30,7 @@ def mark(op: str, **attrs: Any) -> dict[str, Any]:
 
 
 def op_instead_of(function: Function, has_kernel: HasKernel) -> tuple[OpDef, dict[str, Any]] | None:
-    """The op that a function is marked with, and its attributes; None where it cannot run.
+    """Return the op that a function is marked with, and its attributes; None where it cannot run.
 
     A mark may come from a file: one that names no op, or one of another signature, counts for
     nothing.

@@ -30,7 +30,7 @@ Package = Callable[[Sequence[Output], Node], Any]
 
 
 def parts_of(leaf: Any) -> list[Output]:
-    """The outputs that an argument or a result consists of."""
+    """Return the outputs that an argument or a result consists of."""
     if isinstance(leaf, TensorArray):
         return [leaf.handle, leaf.flow]
     if isinstance(leaf, CompositeTensor):
@@ -39,7 +39,7 @@ def parts_of(leaf: Any) -> list[Output]:
 
 
 def rebuilt(leaf: Any, parts: Sequence[Output]) -> Any:
-    """A leaf of the kind of `leaf` with other outputs."""
+    """Return a leaf of the kind of `leaf` with other outputs."""
     if not isinstance(leaf, TensorArray):
         return like(leaf, parts)
     array = TensorArray(leaf.dtype, handle=parts[0], flow=parts[1], infer_shape=False)
@@ -179,7 +179,7 @@ def _result_parts(graph: FunctionGraph, leaf: Any) -> list[Output]:
 
 
 def _result(graph: FunctionGraph, output: Output) -> Output:
-    """A result of its own: no argument, and no reference."""
+    """Return a result of its own: no argument, and no reference."""
     if context_of(output) is not None:
         raise errors.InvalidArgumentError(
             f"the function {graph.name!r} returns {output!r}, which is inside a branch or a loop; "
@@ -191,7 +191,7 @@ def _result(graph: FunctionGraph, output: Output) -> Output:
 
 
 def placeholders(graph: FunctionGraph, leaves: Sequence[Any], names: Sequence[str]) -> list[Any]:
-    """Arguments for leaves: what is like a tensor becomes arguments, the rest stays.
+    """Return arguments for leaves: what is like a tensor becomes arguments, the rest stays.
 
     Args:
       leaves: `ArgumentSpec`s, and what is no tensor.
@@ -218,7 +218,7 @@ class ArgumentSpec:
 
     @classmethod
     def of(cls, leaf: Any) -> ArgumentSpec:
-        """The spec of a value that consists of outputs."""
+        """Return the spec of a value that consists of outputs."""
         composite = isinstance(leaf, TensorArray | CompositeTensor)
         parts = [(part.dtype.base_dtype, part.dims) for part in parts_of(leaf)]
         return cls(parts, leaf if composite else None)

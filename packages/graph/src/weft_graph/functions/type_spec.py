@@ -52,11 +52,11 @@ class TypeSpec:
         raise NotImplementedError
 
     def _details(self) -> tuple[Any, ...]:
-        """The fields of the spec: shapes, types, specs and structures of specs."""
+        """Return the fields of the spec: shapes, types, specs and structures of specs."""
         raise NotImplementedError
 
     def _replace_fields(self, fields: tuple[Any, ...]) -> Self:
-        """A spec of this class that says something else."""
+        """Return a spec of this class that says something else."""
         return type(self)(*fields)
 
     def is_compatible_with(self, spec_or_value: Any) -> bool:
@@ -74,7 +74,7 @@ class TypeSpec:
         return type(other) is type(self) and _all_pairs(_fits, self._details(), other._details())
 
     def most_specific_compatible_type(self, other: TypeSpec) -> Self:
-        """The spec that says the most of what both this one and another allow.
+        """Return the spec that says the most of what both this one and another allow.
 
         Args:
           other: of the same kind.
@@ -188,12 +188,12 @@ class TensorSpec(TypeSpec):
 
     @classmethod
     def from_tensor(cls, tensor: Output, name: str | None = None) -> TensorSpec:
-        """The spec of a tensor."""
+        """Return the spec of a tensor."""
         return cls(tensor.dims, tensor.dtype.base_dtype, name or tensor.node.name)
 
     @classmethod
     def from_spec(cls, spec: TensorSpec, name: str | None = None) -> TensorSpec:
-        """The same, with another name."""
+        """Return the same, with another name."""
         return cls(spec.shape, spec.dtype, name or spec.name)
 
     def _details(self) -> tuple[Any, ...]:
@@ -257,7 +257,7 @@ class SparseTensorSpec(TypeSpec):
 
     @classmethod
     def from_value(cls, value: Any) -> SparseTensorSpec:
-        """The spec of a SparseTensor, or of the value of one.
+        """Return the spec of a SparseTensor, or of the value of one.
 
         Raises: InvalidTypeError: it is neither.
         """
@@ -364,7 +364,7 @@ class TensorArraySpec(TypeSpec):
 
     @classmethod
     def from_value(cls, value: Any) -> TensorArraySpec:
-        """The spec of a TensorArray.
+        """Return the spec of a TensorArray.
 
         Raises: InvalidTypeError: it is none.
         """
@@ -393,7 +393,7 @@ class NoneTensorSpec(TypeSpec):
 
     @classmethod
     def from_value(cls, value: Any) -> NoneTensorSpec:
-        """The spec of None."""
+        """Return the spec of None."""
         return cls()
 
     def _details(self) -> tuple[Any, ...]:
@@ -426,7 +426,7 @@ def register_type_spec(kind: type, make: Callable[[Any], TypeSpec]) -> None:
 
 
 def type_spec_from_value(value: Any) -> TypeSpec:
-    """The spec of a value.
+    """Return the spec of a value.
 
     Args:
       value: a tensor, sparse tensor, IndexedSlices, TensorArray, dataset, optional or None; or what

@@ -166,7 +166,7 @@ class _Naming:
 
 
 def wanted_name(op: str, name: str | None) -> str:
-    """The name that a new node asks for, before it is made unique."""
+    """Return the name that a new node asks for, before it is made unique."""
     return (get_default_graph().scopes.name_prefix + (name or op)).rstrip("/")
 
 
@@ -204,7 +204,7 @@ def one_user_line() -> Iterator[None]:
 
 
 def user_line() -> tuple[CodeType | None, int]:
-    """The first frame outside weft, as (code object, line number)."""
+    """Return the first frame outside weft, as (code object, line number)."""
     if _one_line and (noted := _one_line.get(threading.get_ident())) is not None:
         return noted
     frame = sys._getframe(2)
@@ -431,7 +431,7 @@ def _fill_attrs(op_def: OpDef, values: dict[str, Any]) -> None:
 
 
 def argument_types(args: Iterable[ArgDef], attrs: Mapping[str, Any]) -> list[DType]:
-    """The element types of a node's inputs or outputs by its attributes."""
+    """Return the element types of a node's inputs or outputs by its attributes."""
     types: list[DType] = []
     for arg in args:
         if arg.list_attr is not None:
@@ -485,7 +485,7 @@ def register_tensor_conversion_function(
 
 
 def output_of(value: Any, as_ref: bool = False) -> Output | None:
-    """The output that a graph object stands for; None for plain Python and NumPy values."""
+    """Return the output that a graph object stands for; None for plain Python and NumPy values."""
     if isinstance(value, Output):
         return value
     convert = getattr(value, "_as_output", None)
@@ -577,7 +577,7 @@ def constant(
     name: str = "Const",
     verify_shape: bool = False,
 ) -> Output:
-    """A constant.
+    """Return a constant.
 
     Args:
       value: number, string, nested list or array.

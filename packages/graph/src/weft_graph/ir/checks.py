@@ -95,7 +95,7 @@ def _check_count(args: Iterable[ArgDef], attrs: dict[str, Any], label: str) -> N
 
 
 def check_attrs(op_def: OpDef, attrs: dict[str, Any], internal: bool = False) -> dict[str, Any]:
-    """The canonical form of a node's attributes, checked against the declaration.
+    """Return the canonical form of a node's attributes, checked against the declaration.
 
     Args:
       internal: whether there may be what planning adds, too.
@@ -120,7 +120,7 @@ def check_attrs(op_def: OpDef, attrs: dict[str, Any], internal: bool = False) ->
 
 
 def _checked_own(name: str, value: Any, internal: bool) -> Any:
-    """The canonical form of an attribute that no declaration has.
+    """Return the canonical form of an attribute that no declaration has.
 
     Untrusted graphs may have any value under unused names.
     """

@@ -407,7 +407,7 @@ class DeviceCodeGenerator(Choosing, Protocol):
     def generate(
         self, request: RegionRequest, capability: tuple[int, int], deterministic: bool
     ) -> DeviceCode:
-        """Kernels that compute some nodes.
+        """Return kernels that compute some nodes.
 
         Args:
           request: as of `CodeGenerator.generate`.

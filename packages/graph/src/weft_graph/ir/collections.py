@@ -31,7 +31,7 @@ class Collections:
         return [i for i in items if hasattr(i, "name") and pattern.match(i.name)]
 
     def get_collection_ref(self, name: Any) -> list[Any]:
-        """The collection itself: changes to the list change the graph."""
+        """Return the collection itself: changes to the list change the graph."""
         return self._collections.setdefault(name, [])
 
     @property
@@ -40,7 +40,7 @@ class Collections:
         return list(self._collections)
 
     def get_all_collection_keys(self) -> list[Any]:
-        """The names of the collections that are not empty."""
+        """Return the names of the collections that are not empty."""
         return [key for key, items in self._collections.items() if items]
 
     def clear_collection(self, name: Any) -> None:

@@ -79,5 +79,5 @@ def get_collection(key: Any, scope: str | None = None) -> list[Any]:
 
 
 def get_collection_ref(key: Any) -> list[Any]:
-    """A collection of the default graph itself."""
+    """Return a collection of the default graph itself."""
     return get_default_graph().get_collection_ref(key)

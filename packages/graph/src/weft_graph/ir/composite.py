@@ -27,7 +27,7 @@ class CompositeTensor:
         raise NotImplementedError
 
     def rebuilt(self, parts: Sequence[Any]) -> Self:
-        """Another one of its kind, made of other parts."""
+        """Return another one of its kind, made of other parts."""
         return type(self)(*parts)
 
     @property
@@ -44,7 +44,7 @@ class CompositeTensor:
         raise NotImplementedError
 
     def fed_parts(self, value: Any) -> Sequence[Any]:
-        """The values of its parts, of a value that is fed.
+        """Return the values of its parts, of a value that is fed.
 
         Raises: InvalidTypeError, InvalidArgumentError: it is of another kind.
         """
@@ -86,7 +86,7 @@ class AppliesOps:
     def apply_op(
         self, op: Any, inputs: Sequence[Any], attrs: dict[str, Any], name: str | None
     ) -> Sequence[Any]:
-        """The results of an op of which it is an input.
+        """Return the results of an op of which it is an input.
 
         Args:
           op: the declaration.
@@ -98,11 +98,11 @@ class AppliesOps:
         raise NotImplementedError
 
     def to_sparse(self) -> Any:
-        """A SparseTensor of all its elements."""
+        """Return a SparseTensor of all its elements."""
         raise NotImplementedError
 
     def map_elements(self, function: Callable[[Any], Any]) -> Any:
-        """The value whose elements are what a function makes of a tensor of all of them.
+        """Return the value whose elements are what a function makes of a tensor of all of them.
 
         For functions that look at each element by itself, but ask for a shape before they come to
         the op.

@@ -84,7 +84,7 @@ def forget_values(outputs: Iterable[Output]) -> None:
 
 
 def get_static_value(tensor: Any, partial: bool = False) -> Any:
-    """The value of a tensor where it is known while the graph is built, else None.
+    """Return the value of a tensor where it is known while the graph is built, else None.
 
     A tensor whose value was used this way can no longer be fed.
 
@@ -111,7 +111,7 @@ def constant_value(tensor: Output, partial: bool = False) -> Array | None:
 
 
 def constant_value_as_dims(tensor: Output) -> Dims:
-    """The sizes in a shape vector, None where one is not known or -1.
+    """Return the sizes in a shape vector, None where one is not known or -1.
 
     Returns: None where even the length of the vector is not known, and of what is no vector.
     """

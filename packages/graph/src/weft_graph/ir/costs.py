@@ -78,5 +78,5 @@ def once(sizes: Sizes) -> Cost:
 
 
 def one_for_each(sizes: Sizes) -> Cost:
-    """The same with an operation for each element of the output."""
+    """Return the same with an operation for each element of the output."""
     return Cost(float(sizes.elements_out), float(sizes.all_bytes))

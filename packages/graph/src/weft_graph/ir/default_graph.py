@@ -40,7 +40,7 @@ _lock = threading.Lock()
 
 
 def get_default_graph() -> Graph:
-    """The innermost graph of this thread's `with graph.as_default()`, or the process's own.
+    """Return the innermost graph of this thread's `with graph.as_default()`, or the process's own.
 
     Examples:
       >>> wf.get_default_graph() is wf.constant(1.0).graph
@@ -262,7 +262,7 @@ def add_to_collections(names: Any, value: Any) -> None:
 
 
 def get_collection(key: Any, scope: str | None = None) -> list[Any]:
-    """A copy of a collection of the default graph.
+    """Return a copy of a collection of the default graph.
 
     Args:
       key: of the collection, such as one of `wf.GraphKeys`.
@@ -278,7 +278,7 @@ def get_collection(key: Any, scope: str | None = None) -> list[Any]:
 
 
 def get_collection_ref(key: Any) -> list[Any]:
-    """A collection of the default graph itself.
+    """Return a collection of the default graph itself.
 
     Args:
       key: of the collection.

@@ -21,7 +21,7 @@ class DeviceParts(NamedTuple):
     device_index: int | None = None
 
     def to_string(self) -> str:
-        """The canonical form, the open parts left out."""
+        """Return the canonical form, the open parts left out."""
         parts = []
         if self.job is not None:
             parts.append(f"/job:{self.job}")
@@ -122,7 +122,7 @@ class DeviceSpec:
         return self
 
     def to_string(self) -> str:
-        """The canonical form, the open parts left out."""
+        """Return the canonical form, the open parts left out."""
         return self.parts.to_string()
 
     def merge_from(self, dev: DeviceSpec) -> None:
@@ -130,11 +130,11 @@ class DeviceSpec:
         self.parts = self.parts.merge(dev.parts)
 
     def make_merged_spec(self, dev: DeviceSpec) -> DeviceSpec:
-        """A request of its own: this one refined by `dev`, whose parts win."""
+        """Return a request of its own: this one refined by `dev`, whose parts win."""
         return DeviceSpec(*self.parts.merge(dev.parts))
 
     def replace(self, **kwargs: Any) -> DeviceSpec:
-        """A request of its own with some parts changed."""
+        """Return a request of its own with some parts changed."""
         return DeviceSpec(**{**self.parts._asdict(), **kwargs})
 
     def matches(self, full: DeviceSpec) -> bool:
@@ -154,7 +154,7 @@ class DeviceSpec:
 
 @functools.lru_cache(maxsize=4096)
 def parse(text: str) -> DeviceParts:
-    """The parts of a device name; as `DeviceSpec.from_string`."""
+    """Return the parts of a device name; as `DeviceSpec.from_string`."""
     values: dict[str, str | int | None] = {}
 
     def put(key: str, value: str | int | None) -> None:
@@ -206,5 +206,5 @@ def _index(text: str, field: str) -> int | None:
 
 
 def canonical(text: str) -> str:
-    """The canonical form of a device name."""
+    """Return the canonical form of a device name."""
     return parse(text).to_string()

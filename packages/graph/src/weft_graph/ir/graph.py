@@ -267,11 +267,11 @@ class Graph(Edits):
             return candidate
 
     def get_operations(self) -> list[Node]:
-        """All nodes in the order of construction."""
+        """Return all nodes in the order of construction."""
         return list(self.nodes)
 
     def get_operation_by_name(self, name: str) -> Node:
-        """The node of that name.
+        """Return the node of that name.
 
         Raises:
           InvalidTypeError: the name is no string.
@@ -284,11 +284,11 @@ class Graph(Edits):
         return node
 
     def find_node(self, name: str) -> Node | None:
-        """The node of that name, or None."""
+        """Return the node of that name, or None."""
         return self._by_name.get(name)
 
     def get_tensor_by_name(self, name: str) -> Output:
-        """The output called `node:port`.
+        """Return the output called `node:port`.
 
         Raises:
           InvalidTypeError: the name is no string.
@@ -417,7 +417,7 @@ class Graph(Edits):
             scopes.name_prefix = before
 
     def get_name_scope(self) -> str:
-        """The name scope that is open, without its closing slash."""
+        """Return the name scope that is open, without its closing slash."""
         return self.scopes.name_prefix.rstrip("/")
 
     def device(self, device_name_or_function: DeviceRequest) -> AbstractContextManager[None]:
@@ -464,7 +464,7 @@ class Graph(Edits):
     # ------------------------------------------------------------ other forms
 
     def as_graph_def(self, from_version: int | None = None, add_shapes: bool = False) -> Any:
-        """The graph as a `GraphDef` message."""
+        """Return the graph as a `GraphDef` message."""
         return to_message("GraphDef", self, from_version or 0, add_shapes)
 
     @property
@@ -514,7 +514,7 @@ def _check_string(name: Any) -> None:
 
 
 def device_string(request: Any) -> str:
-    """The canonical form of a device request given as a string or a DeviceSpec."""
+    """Return the canonical form of a device request given as a string or a DeviceSpec."""
     if isinstance(request, DeviceSpec):
         return request.to_string()
     return DeviceSpec.from_string(request).to_string() if request else ""

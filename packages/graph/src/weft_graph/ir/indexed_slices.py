@@ -129,7 +129,7 @@ class IndexedSlices(CompositeTensor):
         return TensorShape(self.dims)
 
     def get_shape(self) -> TensorShape:
-        """The static shape of the whole tensor."""
+        """Return the static shape of the whole tensor."""
         return self.shape
 
     @property
@@ -158,7 +158,7 @@ class IndexedSlices(CompositeTensor):
         return self._values.graph
 
     def consumers(self) -> list[Node]:
-        """The nodes that use one of its parts."""
+        """Return the nodes that use one of its parts."""
         return _consumers(self)
 
     def __neg__(self) -> IndexedSlices:
@@ -211,7 +211,7 @@ class SparseTensor(CompositeTensor):
 
     @classmethod
     def from_value(cls, sparse_tensor_value: Any) -> SparseTensor:
-        """A SparseTensor itself, or a constant one from a SparseTensorValue."""
+        """Return a SparseTensor itself, or a constant one from a SparseTensorValue."""
         if isinstance(sparse_tensor_value, SparseTensor):
             return sparse_tensor_value
         indices, values, dense_shape = sparse_tensor_value
@@ -251,7 +251,7 @@ class SparseTensor(CompositeTensor):
         self._static = merge_dims(self.dims, as_dims(shape))
 
     def with_values(self, new_values: Any) -> SparseTensor:
-        """The same places with other values, of any type, shape (n,).
+        """Return the same places with other values, of any type, shape (n,).
 
         Raises: InvalidArgumentError: there is not one for each place, when that is known.
         """
@@ -265,7 +265,7 @@ class SparseTensor(CompositeTensor):
         return TensorShape(self.dims)
 
     def get_shape(self) -> TensorShape:
-        """The static shape."""
+        """Return the static shape."""
         return self.shape
 
     @property
@@ -284,11 +284,11 @@ class SparseTensor(CompositeTensor):
         return self._values.graph
 
     def consumers(self) -> list[Node]:
-        """The nodes that use one of its parts."""
+        """Return the nodes that use one of its parts."""
         return _consumers(self)
 
     def eval(self, feed_dict: Any = None, session: Any = None) -> SparseTensorValue:
-        """Its value in `session`, or in the default session.
+        """Return its value in `session`, or in the default session.
 
         Raises: FailedPreconditionError: there is no default session.
         """
@@ -391,7 +391,7 @@ def convert_to_tensor_or_sparse_tensor(
 def _densify(
     value: IndexedSlices, dtype: DType | None = None, name: str | None = None, as_ref: bool = False
 ) -> Output:
-    """The whole tensor: slices at equal indices added up, zeros elsewhere."""
+    """Return the whole tensor: slices at equal indices added up, zeros elsewhere."""
     if dtype is not None and value.dtype.base_dtype is not dtype.base_dtype:
         raise errors.InvalidTypeError(
             f"requires {dtype.name}, got IndexedSlices of {value.dtype.name}"

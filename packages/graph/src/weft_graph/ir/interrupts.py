@@ -47,7 +47,7 @@ def uninterrupted() -> Iterator[None]:
 
 
 def taken(queue: SimpleQueue[T], seconds: float | None = None) -> T:
-    """The next item of a queue, waited for so long, or for ever.
+    """Return the next item of a queue, waited for so long, or for ever.
 
     Python looks for signals before it waits for a lock and after it, but one that comes just
     between would be seen at the end of the wait. So long waits are several.

@@ -184,7 +184,7 @@ class EntryPointModules(LazyModules):
         return not any(map(is_executing, submodules))
 
     def _pending_entries(self) -> list[EntryPoint]:
-        """The entry points that are neither imported nor broken."""
+        """Return the entry points that are neither imported nor broken."""
         handled = self._imported | self._failures.keys()
         return [entry for entry in self._entries if entry not in handled]
 
@@ -206,7 +206,7 @@ def is_executing(module: ModuleType) -> bool:
 
 
 def _submodules(package: ModuleType) -> list[str]:
-    """The full names of a package's modules, sorted; a plain module has none."""
+    """Return the full names of a package's modules, sorted; a plain module has none."""
     path = getattr(package, "__path__", ())
     return [f"{package.__name__}.{module.name}" for module in pkgutil.iter_modules(path)]
 

@@ -20,7 +20,7 @@ class LibraryFunction(Protocol):
         ...
 
     def callees(self) -> Iterable[LibraryFunction]:
-        """The functions that it calls, directly or not."""
+        """Return the functions that it calls, directly or not."""
         ...
 
 
@@ -58,7 +58,7 @@ class Library(dict[str, Any]):
         self._reserved: list[str] = []
 
     def __getitem__(self, name: str) -> Any:
-        """The function of that name.
+        """Return the function of that name.
 
         Raises:
           NotFoundError: there is none.
@@ -70,7 +70,7 @@ class Library(dict[str, Any]):
         return self._read(name, entry) if isinstance(entry, LazyFunction) else entry
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The function of that name, or `default`."""
+        """Return the function of that name, or `default`."""
         return self[name] if name in self else default  # noqa: SIM401 - entries are read here
 
     def _read(self, name: str, entry: LazyFunction) -> Any:
@@ -89,18 +89,18 @@ class Library(dict[str, Any]):
         return name in self._reading
 
     def entry(self, name: str) -> Any:
-        """The entry as it is, or None."""
+        """Return the entry as it is, or None."""
         return super().get(name)
 
     def definition(self, name: str) -> Any:
-        """The `FunctionDef` of an entry, which need not be read for it.
+        """Return the `FunctionDef` of an entry, which need not be read for it.
 
         Raises: UnimplementedError: it has none.
         """
         return _definition(name, self.entry(name))
 
     def copy(self) -> Library:
-        """A library with the same entries."""
+        """Return a library with the same entries."""
         return Library(self)
 
     def unused_name(self, base_name: str) -> str:

@@ -49,7 +49,7 @@ def is_sequence(seq: Any) -> bool:
 
 
 def _open_container(value: Any, composites: bool) -> list[tuple[Any, Any]] | None:
-    """The (key, child) pairs of a container in their order; None for a leaf.
+    """Return the (key, child) pairs of a container in their order; None for a leaf.
 
     Raises: InvalidTypeError: the keys of a mapping cannot be sorted.
     """
@@ -92,7 +92,7 @@ def _rebuilt(like: Any, children: Sequence[Any]) -> Any:
 
 
 def _sketch(value: Any) -> str:
-    """A structure's text with dots for leaves, for messages."""
+    """Return a structure's text with dots for leaves, for messages."""
 
     def text(item: Any) -> str:
         pairs = _open_container(item, False)
@@ -118,7 +118,7 @@ def _sketch(value: Any) -> str:
 
 
 def flatten(structure: Any, expand_composites: bool = False) -> list[Any]:
-    """The leaves in order; a leaf by itself gives a list of one.
+    """Return the leaves in order; a leaf by itself gives a list of one.
 
     Args:
       structure: any nesting of sequences and mappings.
@@ -149,7 +149,7 @@ def _flatten_into(structure: Any, composites: bool, leaves: list[Any]) -> None:
 def pack_sequence_as(
     structure: Any, flat_sequence: Sequence[Any], expand_composites: bool = False
 ) -> Any:
-    """A structure like `structure`, with these leaves.
+    """Return a structure like `structure`, with these leaves.
 
     Args:
       structure: what to imitate; its leaves do not matter.
@@ -256,7 +256,7 @@ _Difference = tuple[Path, str, type[errors.InvalidArgumentError]]
 def _difference(
     a: Any, b: Any, check_types: bool, composites: bool, path: Path
 ) -> _Difference | None:
-    """The first place where two structures differ, how, and the error for it."""
+    """Return the first place where two structures differ, how, and the error for it."""
     pairs, other_pairs = _open_container(a, composites), _open_container(b, composites)
     if pairs is None and other_pairs is None:
         return None
@@ -321,14 +321,14 @@ def _walk(value: Any, composites: bool, path: Path) -> Iterator[tuple[Path, Any]
 def flatten_with_tuple_paths(
     structure: Any, expand_composites: bool = False
 ) -> list[tuple[Path, Any]]:
-    """The pairs of path and leaf."""
+    """Return the pairs of path and leaf."""
     return list(_walk(structure, expand_composites, ()))
 
 
 def flatten_with_joined_string_paths(
     structure: Any, separator: str = "/", expand_composites: bool = False
 ) -> list[tuple[str, Any]]:
-    """The pairs of path, as one string, and leaf."""
+    """Return the pairs of path, as one string, and leaf."""
     walk = _walk(structure, expand_composites, ())
     return [(separator.join(map(str, path)), leaf) for path, leaf in walk]
 
@@ -366,7 +366,7 @@ def assert_shallow_structure(shallow_tree: Any, input_tree: Any, check_types: bo
 
 
 def flatten_up_to(shallow_tree: Any, input_tree: Any, check_types: bool = True) -> list[Any]:
-    """The parts of `input_tree` at the leaves of `shallow_tree`, in order.
+    """Return the parts of `input_tree` at the leaves of `shallow_tree`, in order.
 
     Raises: InvalidTypeError, InvalidArgumentError: as `assert_shallow_structure`.
     """
@@ -431,7 +431,7 @@ def map_structure_up_to(
 
 
 def get_traverse_shallow_structure(traverse_fn: Callable[[Any], Any], structure: Any) -> Any:
-    """The shallow structure of Booleans that a function finds at each level of a structure.
+    """Return the shallow structure of Booleans that a function finds at each level of a structure.
 
     Args:
       traverse_fn: of a part of the structure: whether to look into it; or for a container one
@@ -463,7 +463,7 @@ def get_traverse_shallow_structure(traverse_fn: Callable[[Any], Any], structure:
 
 
 def flatten_dict_items(dictionary: Mapping[Any, Any]) -> dict[Any, Any]:
-    """A dictionary whose nested keys and values are taken apart together.
+    """Return a dictionary whose nested keys and values are taken apart together.
 
     `{("a", ("b", "c")): (1, (2, 3))}` becomes `{"a": 1, "b": 2, "c": 3}`.
 

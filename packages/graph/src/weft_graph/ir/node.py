@@ -163,7 +163,7 @@ class Node(GraphElement):
         return groups or [b"loc:@" + self.name.encode()]
 
     def get_attr(self, name: str) -> Any:
-        """The value of an attribute.
+        """Return the value of an attribute.
 
         Raises: NotFoundError: the node has none of that name.
         """
@@ -190,7 +190,7 @@ class Node(GraphElement):
         return to_message("NodeDef", self)
 
     def values(self) -> tuple[Output, ...]:
-        """The outputs."""
+        """Return the outputs."""
         return self.outputs
 
     def run(self, feed_dict: Any = None, session: Any = None) -> None:
@@ -405,7 +405,7 @@ class Output(Operators):
         return TensorShape(self.dims)
 
     def get_shape(self) -> TensorShape:
-        """The static shape."""
+        """Return the static shape."""
         return TensorShape(self.dims)
 
     def set_shape(self, shape: Any) -> None:
@@ -417,11 +417,11 @@ class Output(Operators):
         refinements.count += 1
 
     def consumers(self) -> list[Node]:
-        """The nodes that take it as an input, each once."""
+        """Return the nodes that take it as an input, each once."""
         return list(self._uses or ())
 
     def eval(self, feed_dict: Any = None, session: Any = None) -> Any:
-        """Its value in `session`, or in the default session.
+        """Return its value in `session`, or in the default session.
 
         Raises: FailedPreconditionError: there is no default session.
         """

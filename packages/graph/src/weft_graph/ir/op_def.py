@@ -122,12 +122,12 @@ def register_op(
 
 
 def declared_in(name: str) -> str:
-    """The module that declares an op type, or ""."""
+    """Return the module that declares an op type, or ""."""
     return _declared_in.get(name, "")
 
 
 def lookup_op(name: str) -> OpDef:
-    """The declaration of an op type.
+    """Return the declaration of an op type.
 
     Raises: NotFoundError: neither weft nor an installed package declares it.
     """
@@ -146,11 +146,11 @@ def traits_of(name: str) -> Traits:
 
 
 def loaded_traits(name: str) -> Traits:
-    """The same for what is declared already; looks into no other package."""
+    """Return the same for what is declared already; looks into no other package."""
     raw = _raw.loaded(name)
     return PLAIN if raw is None else raw[6]
 
 
 def registered_ops() -> list[str]:
-    """The names of all declared op types, sorted."""
+    """Return the names of all declared op types, sorted."""
     return _raw.keys()

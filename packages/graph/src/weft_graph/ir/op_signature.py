@@ -98,7 +98,7 @@ class AttrDef:
         self.default: Any = REQUIRED if default is None else self.check(_parse_value(default))
 
     def check(self, value: Any) -> Any:
-        """The canonical form of `value`.
+        """Return the canonical form of `value`.
 
         Raises:
           InvalidTypeError: wrong type.

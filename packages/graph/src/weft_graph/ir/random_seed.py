@@ -15,7 +15,7 @@ MODULUS: Final = 2**31 - 1
 
 
 def get_seed(op_seed: int | None) -> tuple[int | None, int | None]:
-    """The two seeds of an op that is about to be made in the default graph.
+    """Return the two seeds of an op that is about to be made in the default graph.
 
     With a graph seed and no op seed, the number of nodes before the op stands for its seed, so
     that equal programs make equal graphs with equal streams. With an op seed only, the graph seed

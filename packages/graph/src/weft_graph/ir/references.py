@@ -18,7 +18,7 @@ class Reference:
         self._wrapped = wrapped
 
     def deref(self) -> Any:
-        """The object."""
+        """Return the object."""
         return self._wrapped
 
     def __eq__(self, other: object) -> bool:

@@ -68,11 +68,11 @@ class Registry(Generic[V]):
         return value
 
     def loaded(self, key: str) -> V | None:
-        """The entry of `key` if it is there already, without loading anything."""
+        """Return the entry of `key` if it is there already, without loading anything."""
         return self._table.get(key)
 
     def lookup(self, key: str) -> V:
-        """The entry of `key`.
+        """Return the entry of `key`.
 
         Raises: NotFoundError: no source has it; the message names near misses.
         """
@@ -89,7 +89,7 @@ class Registry(Generic[V]):
         )
 
     def keys(self) -> list[str]:
-        """All keys of all sources, sorted."""
+        """Return all keys of all sources, sorted."""
         self._load(None)
         return sorted(self._table)
 

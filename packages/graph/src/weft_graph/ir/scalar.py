@@ -240,7 +240,7 @@ Operand = Scalar | bool | int | float
 
 
 def kind(dtype: DType) -> str:
-    """The letter of an element type in `Primitive.kinds`; empty for others."""
+    """Return the letter of an element type in `Primitive.kinds`; empty for others."""
     if dtype.is_bool:
         return "b"
     if dtype.is_integer or dtype.is_quantized:
@@ -253,12 +253,12 @@ def kind(dtype: DType) -> str:
 
 
 def constant(value: bool | int | float, dtype: DType) -> Scalar:
-    """A number of an element type."""
+    """Return a number of an element type."""
     return Scalar("constant", dtype, (), value)
 
 
 def attribute(name: str, dtype: DType) -> Scalar:
-    """The number that the node's attribute `name` has, as an element type."""
+    """Return the number that the node's attribute `name` has, as an element type."""
     return Scalar("attribute", dtype, (), name)
 
 
@@ -299,7 +299,7 @@ def _function(name: str) -> Function:
 
 
 def _unless(name: str, kinds: str) -> Function:
-    """A primitive of one operand that leaves operands of other kinds as they are."""
+    """Return a primitive of one operand that leaves operands of other kinds as they are."""
 
     def apply(x: Scalar) -> Scalar:
         return _apply(name, (x,)) if kind(x.dtype) in kinds else x
@@ -345,7 +345,7 @@ def where(condition: Scalar, t: Operand, e: Operand) -> Scalar:
 
 
 def complex_of(re: Scalar, im: Scalar) -> Scalar:
-    """The complex number of two parts, of float32 or float64."""
+    """Return the complex number of two parts, of float32 or float64."""
     wide = dtypes.complex128 if re.dtype is dtypes.float64 else dtypes.complex64
     return _apply("complex", _operands("complex", (re, im)), wide)
 
@@ -386,7 +386,7 @@ class Definition:
     )
 
     def expression(self, inputs: Sequence[DType], output: DType) -> Scalar:
-        """The expression for element types of the inputs and of the output.
+        """Return the expression for element types of the inputs and of the output.
 
         Raises: InvalidTypeError: it is not defined for these types.
         """
@@ -403,7 +403,7 @@ class Definition:
 
 
 def applications(expression: Scalar) -> list[Scalar]:
-    """The applications in an expression, operands before what uses them, each once."""
+    """Return the applications in an expression, operands before what uses them, each once."""
     ordered: dict[int, Scalar] = {}
     waiting = [expression]
     while waiting:
@@ -419,6 +419,6 @@ def applications(expression: Scalar) -> list[Scalar]:
 
 
 def inputs_of(expression: Scalar) -> set[int]:
-    """The positions of the inputs that an expression uses."""
+    """Return the positions of the inputs that an expression uses."""
     operands = [arg for part in applications(expression) for arg in part.args]
     return {part.value for part in (expression, *operands) if part.name == "input"}

@@ -118,7 +118,7 @@ class BuildScopes(threading.local):
             self.context, self.controls = before
 
     def control_inputs(self, inputs: Sequence[Output]) -> tuple[Node, ...]:
-        """The control inputs a node with these inputs needs.
+        """Return the control inputs a node with these inputs needs.
 
         A scope is left out when an input was made inside it and so waits for it already.
         """
@@ -149,7 +149,7 @@ class BuildScopes(threading.local):
             self.devices = before
 
     def device_for(self, node: Node) -> str:
-        """The canonical request for `node`.
+        """Return the canonical request for `node`.
 
         Inner scopes win part by part; a function's answer replaces what is inside it.
         """

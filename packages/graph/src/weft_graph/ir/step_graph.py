@@ -74,7 +74,7 @@ class StepGraph:
         *,
         reason: str = "identity",
     ) -> Output:
-        """A value once more, from a new node on a device, after some others."""
+        """Return a value once more, from a new node on a device, after some others."""
         dtype = value.dtype.base_dtype
         node = self.graph.add_derived(
             value.node,
@@ -139,7 +139,7 @@ class StepGraph:
         self.graph.remove_nodes([n for n in self.graph.nodes if n not in live], reason=reason)
 
     def live_nodes(self) -> list[Node]:
-        """The nodes that fetches and targets still need, inputs before users.
+        """Return the nodes that fetches and targets still need, inputs before users.
 
         Raises: InvalidArgumentError: they form a cycle.
         """

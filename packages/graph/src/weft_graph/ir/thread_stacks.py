@@ -88,7 +88,7 @@ def building_body(graph: Any) -> Iterator[None]:
 
 
 def get_default_session() -> Any:
-    """The innermost session of this thread's `with session:`, or None.
+    """Return the innermost session of this thread's `with session:`, or None.
 
     Examples:
       >>> with wf.Session() as session:

@@ -208,7 +208,7 @@ def elementwise(
     in_float32: bool = False,
     **traits: Any,
 ) -> Traits:
-    """The traits of an elementwise op, by what it computes of one element of each input.
+    """Return the traits of an elementwise op, by what it computes of one element of each input.
 
     Args:
       function: as of `scalar.Definition`; so are `one_shape`, `by_kernel` and `in_float32`.

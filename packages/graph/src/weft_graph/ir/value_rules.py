@@ -36,7 +36,7 @@ def value_rule(
 
 
 def arrays(values: Values) -> list[Array]:
-    """The values of inputs, where all that are needed are known."""
+    """Return the values of inputs, where all that are needed are known."""
     return [value for value in values if value is not None]
 
 
@@ -54,18 +54,18 @@ def has_unknown(output: Output, value: Array) -> bool:
 
 @value_rule(partial=True)
 def unchanged(node: Node, index: int, values: Values) -> Array | None:
-    """Each output is the input at its position."""
+    """Return each output is the input at its position."""
     return values[index]
 
 
 @value_rule(needs=(0,), partial=True)
 def routed(node: Node, index: int, values: Values) -> Array | None:
-    """Each output is the first input, where it is alive."""
+    """Return each output is the first input, where it is alive."""
     return values[0]
 
 
 def of_arrays(function: Callable[..., Any]) -> ValueRule:
-    """A NumPy function of the inputs, which must be known whole."""
+    """Return a NumPy function of the inputs, which must be known whole."""
 
     @value_rule()
     def evaluate(node: Node, index: int, values: Values) -> Array | None:
@@ -95,7 +95,7 @@ def of_two(
 
 
 def of_axes(function: Callable[..., Any]) -> ValueRule:
-    """A NumPy reduction over the axes that are the second input."""
+    """Return a NumPy reduction over the axes that are the second input."""
 
     @value_rule()
     def evaluate(node: Node, index: int, values: Values) -> Array | None:

@@ -18,7 +18,7 @@ Function = Callable[..., Any]
 
 
 def initializer_of(value: Any, label: str) -> Any:
-    """An initializer: a function of a shape, or the name of one.
+    """Return an initializer: a function of a shape, or the name of one.
 
     Raises: InvalidArgumentError: an unknown name; InvalidTypeError: no function.
     """
@@ -51,7 +51,7 @@ _ACTIVATIONS: dict[str, Function] = {
 
 
 def activation_of(activation: Any, default: Function | None = None) -> Function | None:
-    """An activation: a function, or the name of one.
+    """Return an activation: a function, or the name of one.
 
     Raises: InvalidArgumentError: an unknown name; InvalidTypeError: no function.
     """
@@ -67,12 +67,12 @@ def activation_of(activation: Any, default: Function | None = None) -> Function 
 
 
 def activation_name(function: Any) -> str | None:
-    """The name that `activation_of` takes for a function, or None."""
+    """Return the name that `activation_of` takes for a function, or None."""
     return next((name for name, activation in _ACTIVATIONS.items() if activation is function), None)
 
 
 def sizes(value: Any, count: int, name: str) -> tuple[int, ...]:
-    """One number, or one per axis (a shape too), as a tuple.
+    """Return one number, or one per axis (a shape too), as a tuple.
 
     Raises: InvalidTypeError: they are no integers; InvalidArgumentError: another number of entries,
       or one is below 1.
@@ -87,7 +87,7 @@ def sizes(value: Any, count: int, name: str) -> tuple[int, ...]:
 
 
 def layout_of(data_format: str, spatial: int) -> str:
-    """The letters of the layout "channels_last" or "channels_first".
+    """Return the letters of the layout "channels_last" or "channels_first".
 
     Raises: InvalidArgumentError: it is neither.
     """
@@ -102,7 +102,7 @@ def layout_of(data_format: str, spatial: int) -> str:
 
 
 def padding_of(padding: str) -> str:
-    """The attribute's value for "valid" or "same", in any case.
+    """Return the attribute's value for "valid" or "same", in any case.
 
     Raises: InvalidArgumentError: it is neither.
     """

@@ -101,7 +101,7 @@ class InputSpec:
 
 
 def snake_case(name: str) -> str:
-    """A class name in snake case: "MaxPooling2D" to "max_pooling2d"."""
+    """Return a class name in snake case: "MaxPooling2D" to "max_pooling2d"."""
     spaced = re.sub("(.)([A-Z][a-z0-9]+)", r"\1_\2", name)
     return re.sub("([a-z])([A-Z])", r"\1_\2", spaced).lower()
 
@@ -164,7 +164,7 @@ class Layer:
                 self._scope = captured
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """A layer with the same settings, which shares variables, tensors and the graph."""
+        """Return a layer with the same settings, which shares variables, tensors and the graph."""
         copied = type(self).__new__(type(self))
         memo[id(self)] = copied
         memo[id(self._graph)] = self._graph
@@ -200,11 +200,11 @@ class Layer:
         self.built = True
 
     def call(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        """The layer's function."""
+        """Return the layer's function."""
         return inputs
 
     def compute_output_shape(self, input_shape: Any) -> TensorShape:
-        """The shape of the output for that of an input."""
+        """Return the shape of the output for that of an input."""
         raise errors.UnimplementedError(f"{type(self).__name__} does not compute its output shape")
 
     # ---------------------------------------------------------------------- calling
@@ -272,7 +272,7 @@ class Layer:
         partitioner: Any = None,
         **settings: Any,
     ) -> Any:
-        """A variable of the layer, made or reused; arguments as for `get_variable`.
+        """Return a variable of the layer, made or reused; arguments as for `get_variable`.
 
         Raises: InvalidArgumentError: it is to be trainable, and synchronised when it is read.
         """
@@ -347,7 +347,7 @@ class Layer:
         return _depending(self._losses, inputs)
 
     def count_params(self) -> int:
-        """The number of elements of all variables.
+        """Return the number of elements of all variables.
 
         Raises: FailedPreconditionError: the layer has not been called yet.
         """
@@ -460,7 +460,7 @@ def _unique_name(base: str) -> str:
 
 
 def _to_outputs(inputs: Any) -> Any:
-    """Inputs as outputs, in the structure they came in; numbers alone are one tensor."""
+    """Return inputs as outputs, in the structure they came in; numbers alone are one tensor."""
     if isinstance(inputs, Output):
         return inputs
     if nest.is_nested(inputs) and any(hasattr(leaf, "graph") for leaf in nest.flatten(inputs)):
@@ -469,7 +469,7 @@ def _to_outputs(inputs: Any) -> Any:
 
 
 def _arguments_of(layer: type) -> set[str]:
-    """The names of all arguments that a layer takes, those that it hands on included."""
+    """Return the names of all arguments that a layer takes, those that it hands on included."""
     names: set[str] = set()
     for base in layer.__mro__[:-1]:
         parameters = inspect.signature(base.__init__).parameters  # type: ignore[misc]  # of a class

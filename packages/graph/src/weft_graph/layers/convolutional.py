@@ -112,7 +112,7 @@ class Conv(Layer):
         self.bias: Any = None
 
     def depth_of(self, input_shape: TensorShape) -> int:
-        """The input's channels, which later inputs must have too.
+        """Return the input's channels, which later inputs must have too.
 
         Raises: InvalidArgumentError: they are not known.
         """
@@ -158,7 +158,7 @@ class Conv(Layer):
         self.add_bias()
 
     def call(self, inputs: Output, *args: Any, **kwargs: Any) -> Any:
-        """The convolution, the bias, the activation."""
+        """Return the convolution, the bias, the activation."""
         result = nn.convolution(
             inputs,
             self.kernel,
@@ -171,7 +171,7 @@ class Conv(Layer):
         return self.finish(result)
 
     def compute_output_shape(self, input_shape: Any) -> TensorShape:
-        """The shape with the windows counted along each spatial axis."""
+        """Return the shape with the windows counted along each spatial axis."""
         dims = list(as_dims(input_shape) or (None,) * (self.rank + 2))
         axes = spatial_axes(self.layout)
         for i, axis in enumerate(axes):
@@ -248,7 +248,7 @@ class Conv2DTranspose(Conv):
         self.add_bias()
 
     def call(self, inputs: Output, *args: Any, **kwargs: Any) -> Any:
-        """The transposed convolution, the bias, the activation."""
+        """Return the transposed convolution, the bias, the activation."""
         static = as_dims(self.compute_output_shape(inputs.shape)) or ()
         output_sizes: Any = list(static)
         if None in static:
@@ -442,7 +442,7 @@ def conv2d_transpose(
     name: str | None = None,
     reuse: Any = None,
 ) -> Any:
-    """The transpose of a 2-D convolution, with a kernel and a bias of its own.
+    """Return the transpose of a 2-D convolution, with a kernel and a bias of its own.
 
     Args:
       inputs: floating, shape (N, H, W, C) or (N, C, H, W).
@@ -478,7 +478,7 @@ def conv3d_transpose(
     name: str | None = None,
     reuse: Any = None,
 ) -> Any:
-    """The transpose of a 3-D convolution, with a kernel and a bias of its own.
+    """Return the transpose of a 3-D convolution, with a kernel and a bias of its own.
 
     Args:
       inputs: floating, shape (N, D, H, W, C) or (N, C, D, H, W).

@@ -112,7 +112,7 @@ class Dense(Layer):
         self.built = True
 
     def call(self, inputs: Output, *args: Any, **kwargs: Any) -> Any:
-        """The product, the bias, the activation."""
+        """Return the product, the bias, the activation."""
         rank = len(inputs.dims or ())
         if rank > 2:
             result = contraction.tensordot(inputs, self.kernel, [[rank - 1], [0]])
@@ -124,7 +124,7 @@ class Dense(Layer):
         return result if self.activation is None else self.activation(result)
 
     def compute_output_shape(self, input_shape: Any) -> TensorShape:
-        """The input's shape with `units` as its last size.
+        """Return the input's shape with `units` as its last size.
 
         Raises: InvalidArgumentError: its rank is below 2, or its last size is not known.
         """
@@ -225,12 +225,12 @@ class Dropout(Layer):
         return smart_cond(training, dropped, lambda: identity.identity(inputs))
 
     def compute_output_shape(self, input_shape: Any) -> TensorShape:
-        """The input's shape."""
+        """Return the input's shape."""
         return TensorShape(input_shape)
 
 
 def static_bool(value: Any) -> bool | None:
-    """A Boolean that is known while the graph is built, or None."""
+    """Return a Boolean that is known while the graph is built, or None."""
     if isinstance(value, Output) or hasattr(value, "_as_output"):
         static = constant_value(convert_to_tensor(value))
         return None if static is None else bool(static)
@@ -291,7 +291,7 @@ class Flatten(Layer):
         self.input_spec = InputSpec(min_ndim=1)
 
     def call(self, inputs: Output, *args: Any, **kwargs: Any) -> Any:
-        """The reshaped input."""
+        """Return the reshaped input."""
         dims = inputs.dims or ()
         if self.data_format == "channels_first" and len(dims) > 2:
             inputs = out("Transpose", [inputs, [0, *range(2, len(dims)), 1]])
@@ -305,7 +305,7 @@ class Flatten(Layer):
         return result
 
     def compute_output_shape(self, input_shape: Any) -> TensorShape:
-        """The batch and the product of the rest."""
+        """Return the batch and the product of the rest."""
         dims = as_dims(input_shape) or (None,)
         return TensorShape((dims[0], _product(dims[1:])))
 
@@ -320,7 +320,7 @@ def _product(dims: tuple[int | None, ...]) -> int | None:
 
 
 def flatten(inputs: Any, name: str | None = None, data_format: str = "channels_last") -> Output:
-    """All axes but the batch's as one: shape (N, ...) to (N, P); see `Flatten`.
+    """Return all axes but the batch's as one: shape (N, ...) to (N, P); see `Flatten`.
 
     Args:
       inputs: any type, shape (N, ...).

@@ -240,7 +240,7 @@ class BatchNormalization(Layer):
         )
 
     def call(self, inputs: Output, *args: Any, training: Any = False, **kwargs: Any) -> Any:
-        """The normalized input; `training` is a Boolean or a Boolean tensor of rank 0."""
+        """Return the normalized input; `training` is a Boolean or a Boolean tensor of rank 0."""
         training = args[0] if args else training
         if self.fused:
             result, mean, variance = smart_cond(
@@ -348,7 +348,7 @@ class BatchNormalization(Layer):
             return ratio, distance, identity(mean), identity(variance)
 
     def _deviation(self, variance: Any) -> Output:
-        """The standard deviation; epsilon is a part of it, as in the normalization."""
+        """Return the standard deviation; epsilon is a part of it, as in the normalization."""
         epsilon = convert_to_tensor(self.epsilon, self.moving_mean.dtype.base_dtype)
         result: Output = out("Sqrt", [out("AddV2", [variance, epsilon])])
         return result
@@ -365,7 +365,7 @@ class BatchNormalization(Layer):
         return self.moving_variance.assign(value)
 
     def _moments(self, inputs: Output) -> tuple[Output, Output]:
-        """Mean and variance of the batch, in the type of the moving ones."""
+        """Return the mean and variance of the batch, in the type of the moving ones."""
         parts = [1] if self.virtual_batch_size is not None else []
         kept_axes = [*self.axis, *parts]
         axes = [axis for axis in range(len(inputs.dims or ())) if axis not in kept_axes]
@@ -373,7 +373,7 @@ class BatchNormalization(Layer):
         return nn.moments(wide, axes, keepdims=len(kept_axes) > 1)
 
     def _broadcast_channels(self, value: Any, rank: int) -> Any:
-        """A vector in a shape that broadcasts along the channels."""
+        """Return a vector in a shape that broadcasts along the channels."""
         needs_shape = len(self.axis) > 1 or self.virtual_batch_size is not None
         if value is None or needs_shape or self.axis == [rank - 1]:
             return value
@@ -397,12 +397,12 @@ class BatchNormalization(Layer):
             return variable.assign_sub(step, name=scope)
 
     def compute_output_shape(self, input_shape: Any) -> TensorShape:
-        """The input's shape."""
+        """Return the input's shape."""
         return TensorShape(input_shape)
 
 
 def _composed(scale: Any, offset: Any, gamma: Any, beta: Any) -> tuple[Any, Any]:
-    """The scale and the offset that do what a first pair and then another one do."""
+    """Return the scale and the offset that do what a first pair and then another one do."""
     if gamma is not None:
         scale, offset = out("Mul", [scale, gamma]), out("Mul", [offset, gamma])
     return scale, offset if beta is None else out("AddV2", [offset, beta])

@@ -60,12 +60,12 @@ class _Pool(Layer):
         self.input_spec = InputSpec(ndim=self.rank + 2)
 
     def call(self, inputs: Output, *args: Any, **kwargs: Any) -> Any:
-        """The pool."""
+        """Return the pool."""
         window, strides = list(self.pool_size), list(self.strides)
         return type(self).function(inputs, window, strides, self.padding, self.layout, None)
 
     def compute_output_shape(self, input_shape: Any) -> TensorShape:
-        """The shape with the windows counted along each spatial axis."""
+        """Return the shape with the windows counted along each spatial axis."""
         dims = list(as_dims(input_shape) or (None,) * (self.rank + 2))
         for i, axis in enumerate(spatial_axes(self.layout)):
             size = dims[axis]
@@ -201,7 +201,7 @@ def max_pooling1d(
     data_format: str = "channels_last",
     name: str | None = None,
 ) -> Output:
-    """Maximum of each window along one axis.
+    """Return the maximum of each window along one axis.
 
     Args:
       inputs: real, shape (N, W, C) or (N, C, W).
@@ -224,7 +224,7 @@ def max_pooling2d(
     data_format: str = "channels_last",
     name: str | None = None,
 ) -> Output:
-    """Maximum of each window of an image.
+    """Return the maximum of each window of an image.
 
     Args:
       inputs: floating, shape (N, H, W, C) or (N, C, H, W).
@@ -249,7 +249,7 @@ def max_pooling3d(
     data_format: str = "channels_last",
     name: str | None = None,
 ) -> Output:
-    """Maximum of each window of a volume.
+    """Return the maximum of each window of a volume.
 
     Args:
       inputs: floating, shape (N, D, H, W, C) or (N, C, D, H, W).
@@ -272,7 +272,7 @@ def average_pooling1d(
     data_format: str = "channels_last",
     name: str | None = None,
 ) -> Output:
-    """Mean of each window along one axis.
+    """Return the mean of each window along one axis.
 
     Args:
       inputs: floating, shape (N, W, C) or (N, C, W).
@@ -295,7 +295,7 @@ def average_pooling2d(
     data_format: str = "channels_last",
     name: str | None = None,
 ) -> Output:
-    """Mean of each window of an image.
+    """Return the mean of each window of an image.
 
     Args:
       inputs: floating, shape (N, H, W, C) or (N, C, H, W).
@@ -318,7 +318,7 @@ def average_pooling3d(
     data_format: str = "channels_last",
     name: str | None = None,
 ) -> Output:
-    """Mean of each window of a volume.
+    """Return the mean of each window of a volume.
 
     Args:
       inputs: floating, shape (N, D, H, W, C) or (N, C, D, H, W).

@@ -57,7 +57,7 @@ def l2_regularizer(scale: float, scope: str | None = None) -> Regularizer:
 def l1_l2_regularizer(
     scale_l1: float = 1.0, scale_l2: float = 1.0, scope: str | None = None
 ) -> Regularizer:
-    """The sum of both."""
+    """Return the sum of both."""
     return sum_regularizer(
         [l1_regularizer(scale_l1), l2_regularizer(scale_l2)], scope or "l1_l2_regularizer"
     )
@@ -66,7 +66,7 @@ def l1_l2_regularizer(
 def sum_regularizer(
     regularizers: Sequence[Regularizer | None], scope: str | None = None
 ) -> Regularizer:
-    """The sum of several; None counts as none."""
+    """Return the sum of several; None counts as none."""
     members = [regularizer for regularizer in regularizers if regularizer is not None]
 
     def regularize(weights: Any) -> Output | None:
@@ -78,7 +78,7 @@ def sum_regularizer(
 
 
 def apply_regularization(regularizer: Regularizer, weights_list: Any = None) -> Output:
-    """The sum of a regularizer over weights, listed among the regularization losses.
+    """Return the sum of a regularizer over weights, listed among the regularization losses.
 
     Args:
       regularizer: function from a variable to a loss.

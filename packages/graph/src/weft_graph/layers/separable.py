@@ -111,7 +111,7 @@ class SeparableConv1D(_Separable):
     rank = 1
 
     def call(self, inputs: Output, *args: Any, **kwargs: Any) -> Any:
-        """Both convolutions, the bias, the activation."""
+        """Return both convolutions, the bias, the activation."""
         last = self.layout == "NWC"
         axis = 1 if last else 2
         result = nn.separable_conv2d(
@@ -139,7 +139,7 @@ class SeparableConv2D(_Separable):
     """
 
     def call(self, inputs: Output, *args: Any, **kwargs: Any) -> Any:
-        """Both convolutions, the bias, the activation."""
+        """Return both convolutions, the bias, the activation."""
         result = nn.separable_conv2d(
             inputs,
             self.depthwise_kernel,
@@ -180,7 +180,7 @@ def separable_conv1d(
     name: str | None = None,
     reuse: Any = None,
 ) -> Any:
-    """A depthwise convolution followed by one that mixes channels, with kernels of its own.
+    """Return a depthwise convolution followed by one that mixes channels, with kernels of its own.
 
     Args:
       inputs: floating, shape (N, W, C) or (N, C, W).
@@ -221,7 +221,7 @@ def separable_conv2d(
     name: str | None = None,
     reuse: Any = None,
 ) -> Any:
-    """A depthwise convolution followed by one that mixes channels, with kernels of its own.
+    """Return a depthwise convolution followed by one that mixes channels, with kernels of its own.
 
     Args:
       inputs: floating, shape (N, H, W, C) or (N, C, H, W).

@@ -87,7 +87,7 @@ class LinearOperatorAdjoint(LinearOperator):
         return self._operator.log_abs_determinant()
 
     def adjoint(self, name: str = "adjoint") -> LinearOperator:
-        """The operator that it was made of."""
+        """Return the operator that it was made of."""
         return self._operator
 
     H = property(adjoint)

@@ -84,7 +84,7 @@ class LinearOperatorBlockDiag(LinearOperator):
         return joined_shape(lead, out("Sum", [out("Pack", [[s[-2:] for s in shapes]]), [0]]))
 
     def _parts(self, x: Output, axis: int) -> list[Output]:
-        """The rows of `x` that each block takes, or gives."""
+        """Return the rows of `x` that each block takes, or gives."""
         parts, first = [], convert_to_tensor(0)
         for op in self._operators:
             last = first + op.shape_tensor()[axis]

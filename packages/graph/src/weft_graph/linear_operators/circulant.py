@@ -91,7 +91,7 @@ class LinearOperatorCirculant(LinearOperator):
         return joined_shape(lead, self._size(), self._size())
 
     def _filtered(self, x: Output, spectrum: Output) -> Output:
-        """Each column transformed, multiplied with the spectrum, and transformed back."""
+        """Return each column transformed, multiplied with the spectrum, and transformed back."""
         rows = adjoint_of(conjugate(out("Cast", [x], {"DstT": self._wide})))
         shape = out("Shape", [rows])
         blocks = out("Shape", [self._spectrum])[-self._block_depth :]

@@ -97,7 +97,7 @@ def _require_definite(label: str, operator: LinearOperator) -> None:
 
 
 def _for_all(operator: LinearOperator, right: Output) -> Output:
-    """A right-hand side for each matrix of a batch."""
+    """Return a right-hand side for each matrix of a batch."""
     batch = operator.batch_shape.dims
     if right.dims is not None and batch is not None and right.dims[:-1] == tuple(batch):
         return right
@@ -120,7 +120,7 @@ def _started(
 def _advanced(
     operator: LinearOperator, preconditioner: LinearOperator | None, state: CGState
 ) -> CGState:
-    """One iteration. Systems of a batch that are solved exactly stay as they are."""
+    """Return one iteration. Systems of a batch that are solved exactly stay as they are."""
     image = operator.matvec(state.p)
     length = div_no_nan(state.gamma, _product(state.p, image))
     x = out("AddV2", [state.x, _scale_vectors(length, state.p)])
@@ -136,7 +136,7 @@ def _scale_vectors(factor: Output, vectors: Output) -> Output:
 
 
 def _product(a: Output, b: Output) -> Output:
-    """The products of vectors, the first conjugated."""
+    """Return the products of vectors, the first conjugated."""
     left = out("Conj", [a]) if a.dtype.is_complex else a
     return out("Sum", [out("Mul", [left, b]), -1])
 

@@ -13,7 +13,7 @@ from weft_tensor.shape import Dims, TensorShape, broadcast_dims
 
 
 def adjoint_of(x: Output) -> Output:
-    """The conjugate transpose."""
+    """Return the conjugate transpose."""
     return permutation.matrix_transpose(x, conjugate=True)
 
 
@@ -23,7 +23,7 @@ def product(a: Output, b: Output, adjoint_a: bool = False, adjoint_b: bool = Fal
 
 
 def spread(a: Output, b: Output) -> tuple[Output, Output]:
-    """Two batches of matrices with the leading axes that theirs broadcast to."""
+    """Return two batches of matrices with the leading axes that theirs broadcast to."""
     if a.dims is not None and b.dims is not None:
         lead = a.dims[:-2]
         if lead == b.dims[:-2] and None not in lead:
@@ -45,12 +45,12 @@ def solved(matrix: Output, rhs: Output, adjoint: bool = False) -> Output:
 def solved_triangular(
     matrix: Output, rhs: Output, lower: bool = True, adjoint: bool = False
 ) -> Output:
-    """The same, reading one triangle of the matrix."""
+    """Return the same, reading one triangle of the matrix."""
     return linalg.matrix_triangular_solve(*spread(matrix, rhs), lower=lower, adjoint=adjoint)
 
 
 def common_batch(shapes: Sequence[TensorShape]) -> Dims:
-    """The shape that batch shapes broadcast to, as far as it is known."""
+    """Return the shape that batch shapes broadcast to, as far as it is known."""
     empty: Dims = ()
     batch_dims: list[Dims] = [
         None if shape.dims is None else tuple(shape.as_list()) for shape in shapes
@@ -59,12 +59,12 @@ def common_batch(shapes: Sequence[TensorShape]) -> Dims:
 
 
 def common_batch_tensor(shapes: Sequence[Output]) -> Output:
-    """The same, computed."""
+    """Return the same, computed."""
     return reduce(lambda a, b: out("BroadcastArgs", [a, b]), shapes)
 
 
 def joined_shape(*parts: Any) -> Output:
-    """A shape of vectors and of single sizes."""
+    """Return a shape of vectors and of single sizes."""
     vectors = [
         part if isinstance(part, Output) and part.dims != () else out("Pack", [[part]])
         for part in parts
@@ -81,5 +81,5 @@ def log_magnitude(x: Output) -> Output:
 
 
 def conjugate(x: Output, yes: bool = True) -> Output:
-    """The complex conjugate, of what is complex."""
+    """Return the complex conjugate, of what is complex."""
     return out("Conj", [x]) if yes and x.dtype.is_complex else x

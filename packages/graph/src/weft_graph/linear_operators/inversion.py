@@ -85,5 +85,5 @@ class LinearOperatorInversion(LinearOperator):
         return -self._operator.log_abs_determinant()
 
     def inverse(self, name: str = "inverse") -> LinearOperator:
-        """The operator that it was made of."""
+        """Return the operator that it was made of."""
         return self._operator

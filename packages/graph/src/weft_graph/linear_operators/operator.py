@@ -184,7 +184,7 @@ class LinearOperator:
             return self.shape_tensor()[:-2]
 
     def tensor_rank_tensor(self, name: str = "tensor_rank_tensor") -> Output:
-        """The number of axes, an int32 scalar."""
+        """Return the number of axes, an int32 scalar."""
         with self._scope(name):
             return out("Size", [self.shape_tensor()])
 
@@ -201,7 +201,7 @@ class LinearOperator:
     # --------------------------------------------------------------------- assertions
 
     def assert_non_singular(self, name: str = "assert_non_singular") -> Node:
-        """A node that fails when a matrix is singular, to working precision."""
+        """Return a node that fails when a matrix is singular, to working precision."""
         with self._scope(name):
             values = linalg.svd(self.to_dense(), compute_uv=False)
             ratio = reduction.reduce_min(values, -1) / reduction.reduce_max(values, -1)
@@ -209,7 +209,7 @@ class LinearOperator:
             return _assert(out("Greater", [ratio, limit]), "a matrix is singular")
 
     def assert_positive_definite(self, name: str = "assert_positive_definite") -> Node:
-        """A node that fails when a matrix is not positive definite."""
+        """Return a node that fails when a matrix is not positive definite."""
         with self._scope(name):
             matrix = self.to_dense()
             values = linalg.self_adjoint_eigvals((matrix + adjoint_of(matrix)) / 2)
@@ -218,7 +218,7 @@ class LinearOperator:
             return _assert(out("Greater", [values, 0.0]), "a matrix is not positive definite")
 
     def assert_self_adjoint(self, name: str = "assert_self_adjoint") -> Node:
-        """A node that fails when a matrix is not its own conjugate transpose."""
+        """Return a node that fails when a matrix is not its own conjugate transpose."""
         with self._scope(name):
             matrix = self.to_dense()
             return checks.assert_equal(
@@ -233,7 +233,7 @@ class LinearOperator:
     def matmul(
         self, x: Any, adjoint: bool = False, adjoint_arg: bool = False, name: str = "matmul"
     ) -> Any:
-        """The product A @ x.
+        """Return the product A @ x.
 
         Args:
           x: of the operator's dtype, shape (..., N, K); or an operator.
@@ -253,7 +253,7 @@ class LinearOperator:
         return self.matmul(other)
 
     def matvec(self, x: Any, adjoint: bool = False, name: str = "matvec") -> Output:
-        """The product A @ x, of shape (..., M), with vectors x of shape (..., N)."""
+        """Return the product A @ x, of shape (..., M), with vectors x of shape (..., N)."""
         with self._scope(name):
             column = out("ExpandDims", [convert_to_tensor(x, self._dtype), -1])
             return out("Squeeze", [self.matmul(column, adjoint=adjoint)], {"squeeze_dims": [-1]})
@@ -285,7 +285,7 @@ class LinearOperator:
             return self._solve(value, adjoint=adjoint, adjoint_arg=adjoint_arg)
 
     def solvevec(self, rhs: Any, adjoint: bool = False, name: str = "solve") -> Output:
-        """The x of shape (..., N) with A @ x = rhs, for vectors of shape (..., M)."""
+        """Return the x of shape (..., N) with A @ x = rhs, for vectors of shape (..., M)."""
         with self._scope(name):
             column = out("ExpandDims", [convert_to_tensor(rhs, self._dtype), -1])
             return out("Squeeze", [self.solve(column, adjoint=adjoint)], {"squeeze_dims": [-1]})
@@ -293,7 +293,7 @@ class LinearOperator:
     # ------------------------------------------------------------------- other operators
 
     def adjoint(self, name: str = "adjoint") -> LinearOperator:
-        """The operator of the conjugate transposes."""
+        """Return the operator of the conjugate transposes."""
         if self.is_self_adjoint:
             return self
         with self._scope(name):
@@ -302,14 +302,14 @@ class LinearOperator:
     H = property(adjoint)
 
     def inverse(self, name: str = "inverse") -> LinearOperator:
-        """The operator of the inverses."""
+        """Return the operator of the inverses."""
         if self.is_square is False or self.is_non_singular is False:
             raise errors.UnimplementedError(f"{self!r} has no inverse")
         with self._scope(name):
             return _kind("inversion", "LinearOperatorInversion")(self)
 
     def cholesky(self, name: str = "cholesky") -> LinearOperator:
-        """The operator of the lower triangular L with L @ adjoint(L) = A.
+        """Return the operator of the lower triangular L with L @ adjoint(L) = A.
 
         Raises: InvalidArgumentError: the hints do not say that A is self-adjoint positive definite.
         """
@@ -335,7 +335,7 @@ class LinearOperator:
         return self.matmul(self._eye())  # type: ignore[no-any-return]  # of a tensor it is one
 
     def to_dense(self, name: str = "to_dense") -> Output:
-        """The matrices, shape (..., M, N)."""
+        """Return the matrices, shape (..., M, N)."""
         with self._scope(name):
             return self._to_dense()
 
@@ -343,12 +343,12 @@ class LinearOperator:
         return diagonals.matrix_diag_part(self.to_dense())
 
     def diag_part(self, name: str = "diag_part") -> Output:
-        """The diagonals, shape (..., min(M, N))."""
+        """Return the diagonals, shape (..., min(M, N))."""
         with self._scope(name):
             return self._diag_part()
 
     def trace(self, name: str = "trace") -> Output:
-        """The sums of the diagonals, shape (...)."""
+        """Return the sums of the diagonals, shape (...)."""
         with self._scope(name):
             return reduction.reduce_sum(self.diag_part(), -1)
 
@@ -360,7 +360,7 @@ class LinearOperator:
         return linalg.matrix_determinant(self.to_dense())
 
     def determinant(self, name: str = "det") -> Output:
-        """The determinants, shape (...)."""
+        """Return the determinants, shape (...)."""
         self._require_square("a determinant")
         with self._scope(name):
             return self._determinant()
@@ -369,25 +369,25 @@ class LinearOperator:
         return linalg.slogdet(self.to_dense())[1]
 
     def log_abs_determinant(self, name: str = "log_abs_det") -> Output:
-        """The logarithms of the determinants' magnitudes, shape (...)."""
+        """Return the logarithms of the determinants' magnitudes, shape (...)."""
         self._require_square("a determinant")
         with self._scope(name):
             return self._log_abs_determinant()
 
     def add_to_tensor(self, x: Any, name: str = "add_to_tensor") -> Output:
-        """A + x, for x of shape (..., M, N)."""
+        """Return a + x, for x of shape (..., M, N)."""
         with self._scope(name):
             return self.to_dense() + convert_to_tensor(x, self._dtype)
 
     def eigvals(self, name: str = "eigvals") -> Output:
-        """The eigenvalues of self-adjoint matrices, rising, shape (..., N)."""
+        """Return the eigenvalues of self-adjoint matrices, rising, shape (..., N)."""
         if not self.is_self_adjoint:
             raise errors.UnimplementedError("eigenvalues require the hint is_self_adjoint")
         with self._scope(name):
             return linalg.self_adjoint_eigvals(self.to_dense())
 
     def cond(self, name: str = "cond") -> Output:
-        """The condition numbers: the largest singular values over the smallest ones."""
+        """Return the condition numbers: the largest singular values over the smallest ones."""
         with self._scope(name):
             values = linalg.svd(self.to_dense(), compute_uv=False)
             return reduction.reduce_max(values, -1) / reduction.reduce_min(values, -1)
@@ -397,7 +397,7 @@ class LinearOperator:
 
 
 def _kind(module: str, name: str) -> Callable[..., LinearOperator]:
-    """A class of operators by its name, as its file imports this one."""
+    """Return a class of operators by its name, as its file imports this one."""
     kind: Callable[..., LinearOperator] = getattr(
         import_module(f"weft_graph.linear_operators.{module}"), name
     )

@@ -17,7 +17,7 @@ _SHOWN: Final = 10
 
 
 def safe_ops() -> frozenset[str]:
-    """The op types that touch no files and run no code of the program: for `allowed_ops`.
+    """Return the op types that touch no files and run no code of the program: for `allowed_ops`.
 
     They follow from the declarations of ops, those of other packages included.
 
@@ -93,7 +93,7 @@ def _check(allowed_ops: Any) -> None:
 
 
 def _nodes(graph_def: proto.GraphDef) -> Iterator[tuple[str, proto.NodeDef]]:
-    """All nodes with what to call them."""
+    """Yield all nodes with what to call them."""
     for node in graph_def.node:
         yield f"node {node.name!r}", node
     for function in graph_def.library.function:
@@ -102,7 +102,7 @@ def _nodes(graph_def: proto.GraphDef) -> Iterator[tuple[str, proto.NodeDef]]:
 
 
 def _called(attrs: Iterable[proto.AttrValue]) -> Iterator[str]:
-    """The names of the functions in attributes."""
+    """Yield the names of the functions in attributes."""
     waiting = list(attrs)
     while waiting:
         attr = waiting.pop()
@@ -113,7 +113,7 @@ def _called(attrs: Iterable[proto.AttrValue]) -> Iterator[str]:
 
 
 def _gradients(library: proto.FunctionDefLibrary) -> Iterator[tuple[str, str]]:
-    """Functions with those that compute their gradients."""
+    """Yield functions with those that compute their gradients."""
     for gradient in library.gradient:
         yield gradient.function_name, gradient.gradient_func
     for function in library.function:

@@ -71,13 +71,13 @@ _CLASSES: Final[tuple[tuple[Any, str], ...]] = (
 
 
 def declared_kind(op_def: OpDef, name: str, value: Any) -> str:
-    """The type of an attribute: the declared one, else what the value implies."""
+    """Return the type of an attribute: the declared one, else what the value implies."""
     attr = op_def.attrs.get(name)
     return attr.type if attr is not None else kind_of(value)
 
 
 def tensor_dtype(array: np.ndarray, attrs: dict[str, Any]) -> DType:
-    """The element type of a tensor attribute.
+    """Return the element type of a tensor attribute.
 
     The array of a quantised constant is of plain integers; only the attribute `dtype` tells.
     """
@@ -91,7 +91,7 @@ def tensor_dtype(array: np.ndarray, attrs: dict[str, Any]) -> DType:
 
 
 def shape_to_proto(dims: Dims) -> proto.TensorShapeProto:
-    """A TensorShapeProto of a static shape."""
+    """Return a TensorShapeProto of a static shape."""
     if dims is None:
         return proto.TensorShapeProto(unknown_rank=True)
     message = proto.TensorShapeProto()
@@ -104,7 +104,7 @@ writers.register("TensorShapeProto", shape_to_proto)
 
 
 def attr_to_proto(value: Any, kind: str, attrs: dict[str, Any]) -> proto.AttrValue:
-    """An AttrValue.
+    """Return an AttrValue.
 
     Args:
       kind: type of the attribute, such as "int" or "list(shape)".
@@ -151,7 +151,7 @@ def _func_to_proto(func: NameAttrs) -> proto.NameAttrList:
 
 
 def shape_from_proto(message: proto.TensorShapeProto, location: str) -> Dims:
-    """The static shape of a TensorShapeProto.
+    """Return the static shape of a TensorShapeProto.
 
     Raises: InvalidArgumentError: a size is below -1.
     """
@@ -166,7 +166,7 @@ def shape_from_proto(message: proto.TensorShapeProto, location: str) -> Dims:
 def attr_from_proto(
     message: proto.AttrValue, kind: str | None, location: str, budget: Budget, depth: int = 0
 ) -> Any:
-    """The value of an AttrValue.
+    """Return the value of an AttrValue.
 
     Args:
       kind: declared type of the attribute, or None.

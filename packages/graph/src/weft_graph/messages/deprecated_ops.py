@@ -18,7 +18,7 @@ Rule = Callable[["proto.NodeDef", "_NewNodes"], None]
 
 
 def with_current_ops(graph_def: proto.GraphDef) -> proto.GraphDef:
-    """The message with the ops of today.
+    """Return the message with the ops of today.
 
     Returns: `graph_def` itself where nothing is to be done; else a copy.
     """
@@ -81,7 +81,7 @@ class _NewNodes:
         self._names = set(names)
 
     def add(self, node_def: proto.NodeDef, op: str, inputs: list[str], **attrs: Any) -> str:
-        """A node on the same device, whose name it returns."""
+        """Return a node on the same device, whose name it returns."""
         name = f"{node_def.name}/{op}"
         while name in self._names:
             name += "_"
@@ -111,7 +111,7 @@ def _set(node: proto.NodeDef, attrs: Mapping[str, Any]) -> None:
 
 
 def _data(node: proto.NodeDef, count: int | None = None) -> list[str]:
-    """The inputs without control inputs.
+    """Return the inputs without control inputs.
 
     Raises: InvalidArgumentError: there are more or fewer than `count`.
     """
@@ -150,7 +150,7 @@ def _renamed(new: str) -> Rule:
 
 
 def _append_input(new: str, value: bool | bytes) -> Rule:
-    """An op that takes one input more at its end."""
+    """Return an op that takes one input more at its end."""
 
     def rule(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
         last = new_nodes.constant(node, value)
@@ -191,7 +191,7 @@ def _rename_blocks(new: str, sizes: str) -> Rule:
 
 
 def _use_shape(new: str, position: int) -> Rule:
-    """An op that takes the shape of one of its inputs now."""
+    """Return an op that takes the shape of one of its inputs now."""
 
     def rule(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
         inputs = _data(node, 3)

@@ -15,7 +15,7 @@ FUNCTIONAL = frozenset({"Case", "If", "StatelessCase", "StatelessIf", "Stateless
 
 
 def prepared(graph_def: proto.GraphDef, library: Library) -> proto.GraphDef:
-    """The message with all calls, conditionals and loops of functions as nodes that call.
+    """Return the message with all calls, conditionals and loops of functions as nodes that call.
 
     TensorFlow's older calls have the name of the function as op type.
 

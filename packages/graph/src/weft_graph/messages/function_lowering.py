@@ -123,7 +123,7 @@ def _truth(value: Output) -> Output:
 def _loop(
     test: Function, body: Function, values: Sequence[Output], attrs: dict[str, Any]
 ) -> list[Output]:
-    """A loop over what changes; what the body hands on as it is stays outside."""
+    """Return a loop over what changes; what the body hands on as it is stays outside."""
     types: list[DType] = [value.dtype.base_dtype for value in values]
     body.check_call(types, types)
     test.check_call(types, [dtypes.bool_])

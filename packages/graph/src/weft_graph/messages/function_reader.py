@@ -33,7 +33,7 @@ _TENSOR = re.compile(r"(?P<node>[^:^]+)(?::(?P<arg>[A-Za-z][A-Za-z0-9_]*):(?P<pl
 
 
 def function_from_def(definition: proto.FunctionDef, library: Library) -> Function:
-    """The function that a message defines.
+    """Return the function that a message defines.
 
     Args:
       library: of the functions that it may call.
@@ -52,7 +52,7 @@ def function_from_def(definition: proto.FunctionDef, library: Library) -> Functi
 
 
 def lazy_functions(library: proto.FunctionDefLibrary) -> dict[str, LazyFunction]:
-    """The functions of a `FunctionDefLibrary` by name, their gradients among the attributes.
+    """Return the functions of a `FunctionDefLibrary` by name, their gradients among the attributes.
 
     Raises: InvalidArgumentError: names are missing or repeat, or gradients are not clear.
     """
@@ -93,7 +93,7 @@ class _Reader:
         self._nodes: dict[str, Node] = {}
 
     def read(self) -> Function:
-        """The function."""
+        """Return the function."""
         definition, graph = self._definition, self._graph
         self._check_signature()
         attrs = self._attrs()
@@ -258,7 +258,7 @@ class _Reader:
             node.attr["_class"].list.s.extend(groups)
 
     def _ports_of(self, node: proto.NodeDef) -> list[tuple[str, int]]:
-        """The outputs of a node as functions name them."""
+        """Return the outputs of a node as functions name them."""
         try:
             op_def = lookup_op(node.op)
         except errors.NotFoundError:
@@ -284,7 +284,7 @@ class _Reader:
         return ports(op_def, attrs)
 
     def _plain(self, text: str, user: str) -> str:
-        """An input as graphs name it: node:port."""
+        """Return an input as graphs name it: node:port."""
         if text.startswith("^"):
             if text[1:] not in self._ports and text[1:] not in self._arguments:
                 raise _dangling(text, user)
@@ -306,7 +306,7 @@ class _Reader:
         return f"{name}:{port}"
 
     def _output(self, arg: Any) -> Output:
-        """The value of a result."""
+        """Return the value of a result."""
         text = self._plain(self._definition.ret[arg.name], f"output {arg.name}")
         name, _, port = text.rpartition(":")
         output = self._arguments.get(name)
@@ -404,5 +404,5 @@ def _dangling(text: str, user: str) -> errors.InvalidArgumentError:
 
 
 def names_of(functions: Iterable[Any]) -> set[str]:
-    """The names of functions."""
+    """Return the names of functions."""
     return {function.signature.name for function in functions}

@@ -30,7 +30,7 @@ SHAPES: Final = "_output_shapes"
 
 
 def function_to_def(function: Function) -> proto.FunctionDef:
-    """The `FunctionDef` of a function.
+    """Return the `FunctionDef` of a function.
 
     Raises: InvalidArgumentError: a node has no form in a message.
     """
@@ -63,7 +63,7 @@ class _Writer:
         self._results = {output.node for output in function.outputs}
 
     def _needed(self) -> list[Node]:
-        """The nodes to write; all parts of loops and branches that any of them is in."""
+        """Return the nodes to write; all parts of loops and branches that any of them is in."""
         function = self._function
         members = dict.fromkeys(function.nodes)
         if any(node.context is not None for node in members):
@@ -83,7 +83,7 @@ class _Writer:
         return sorted(members, key=lambda node: node.index)
 
     def write(self) -> proto.FunctionDef:
-        """The message."""
+        """Return the message."""
         function, message = self._function, self._message
         message.signature.name = function.name
         message.signature.is_stateful = function.stateful
@@ -148,7 +148,7 @@ class _Writer:
         groups[:] = [group for group in groups if group not in arguments]
 
     def _tensor(self, output: Output) -> str:
-        """An output in the notation of functions: an argument, or node:result:place."""
+        """Return an output in the notation of functions: an argument, or node:result:place."""
         name = self._names.get(output)
         if name is None:
             node = output.node
@@ -215,7 +215,7 @@ class _Writer:
 
 
 def _plain(name: str) -> str:
-    """A name as arguments of ops have: small letters, digits and underscores."""
+    """Return a name as arguments of ops have: small letters, digits and underscores."""
     text = re.sub(r"[^a-z0-9_]", "_", name.rpartition("/")[2].lower()).strip("_")
     return f"n{text}" if text[:1].isdigit() else text
 

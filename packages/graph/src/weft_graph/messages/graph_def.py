@@ -29,7 +29,7 @@ GRADIENT: Final = "_gradient"
 
 
 def graph_to_def(graph: Graph, from_version: int = 0, add_shapes: bool = False) -> proto.GraphDef:
-    """The graph as a `GraphDef`.
+    """Return the graph as a `GraphDef`.
 
     Args:
       from_version: only the nodes after the first `from_version`.
@@ -59,7 +59,7 @@ def graph_to_def(graph: Graph, from_version: int = 0, add_shapes: bool = False) 
 
 
 def versions_of(graph: Graph) -> proto.VersionDef:
-    """The versions of a graph: those of here, or older ones that were imported into it."""
+    """Return the versions of a graph: those of here, or older ones that were imported into it."""
     producer, consumer = graph.versions or (GRAPH_DEF_VERSION, GRAPH_DEF_VERSION_MIN_CONSUMER)
     return proto.VersionDef(producer=producer, min_consumer=consumer)
 
@@ -72,7 +72,7 @@ def note_versions(graph: Graph, versions: proto.VersionDef) -> None:
 
 
 def node_to_def(node: Node, add_shapes: bool = False) -> proto.NodeDef:
-    """The node as a `NodeDef`."""
+    """Return the node as a `NodeDef`."""
     message = proto.NodeDef()
     fill_node_def(message, node, add_shapes)
     return message
@@ -101,7 +101,7 @@ def fill_node_def(message: proto.NodeDef, node: Node, add_shapes: bool) -> None:
 
 
 def gradient_name(definition: Any) -> str:
-    """The name of the function that computes the gradient, or ""."""
+    """Return the name of the function that computes the gradient, or ""."""
     return definition.attr[GRADIENT].s.decode() if GRADIENT in definition.attr else ""
 
 

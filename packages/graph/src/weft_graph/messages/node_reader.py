@@ -42,7 +42,7 @@ def add_all(graph: Graph, graph_def: proto.GraphDef, values: dict[str, Any]) -> 
 
 
 def tensor_name(text: str) -> str:
-    """The name of a tensor with its port, which may be left out for the first one."""
+    """Return the name of a tensor with its port, which may be left out for the first one."""
     node, port = _parse_input(text)
     return f"{node}:{port}"
 
@@ -91,7 +91,7 @@ def refuse_unknown_ops(graph_def: proto.GraphDef, library: Container[str]) -> No
 
 
 def as_text(name: Any) -> str:
-    """A name that may be given as bytes."""
+    """Return a name that may be given as bytes."""
     return name.decode() if isinstance(name, bytes) else str(name)
 
 
@@ -239,7 +239,7 @@ class Importer:
         return used
 
     def _sort(self) -> list[_Parsed]:
-        """The nodes so that inputs come first, else in the order of the message."""
+        """Return the nodes so that inputs come first, else in the order of the message."""
         waiting: dict[str, int] = {}
         users: dict[str, list[_Parsed]] = {name: [] for name in self.nodes}
         for name, parsed in self.nodes.items():
@@ -449,7 +449,7 @@ class Importer:
     # ------------------------------------------------------------------------- results
 
     def element(self, name: str) -> Node | Output:
-        """The node or output that is called `name` in the message."""
+        """Return the node or output that is called `name` in the message."""
         if not isinstance(name, str | bytes):
             raise errors.InvalidTypeError(f"return_elements must be names, got {name!r}")
         text = as_text(name)

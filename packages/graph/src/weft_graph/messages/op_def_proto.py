@@ -14,7 +14,7 @@ from weft_tensor import errors
 
 
 def op_def_to_proto(op_def: OpDef) -> proto.OpDef:
-    """An op's declaration, without its documentation."""
+    """Return an op's declaration, without its documentation."""
     message = proto.OpDef(name=op_def.name, is_stateful=op_def.stateful)
     for arg in op_def.inputs:
         _fill_arg(message.input_arg.add(), arg)
@@ -52,7 +52,7 @@ def _fill_attr(message: proto.OpDef.AttrDef, attr: AttrDef) -> None:
 
 
 def stripped_op_list(graph_def: proto.GraphDef) -> proto.OpList:
-    """The declarations of the ops that a graph and its functions use, sorted by name.
+    """Return the declarations of the ops that a graph and its functions use, sorted by name.
 
     What weft does not declare, such as calls of functions, is left out.
     """

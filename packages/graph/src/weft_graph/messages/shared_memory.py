@@ -115,7 +115,7 @@ def _itself(reference: Output) -> Output:
 
 
 def _entered(reference: Callable[[], Output], enter: Node) -> Output:
-    """A reference in the loop that a value is brought into."""
+    """Return a reference in the loop that a value is brought into."""
     attrs = enter.attrs
     with _named_after(enter, _enclosing_context(enter)):
         frame, parallel = attrs["frame_name"], attrs["parallel_iterations"]
@@ -125,7 +125,7 @@ def _entered(reference: Callable[[], Output], enter: Node) -> Output:
 
 
 def _switched(reference: Callable[[], Output], side: Output) -> Output:
-    """A reference in the branch that a value is brought into."""
+    """Return a reference in the branch that a value is brought into."""
     switch = side.node
     with _named_after(switch, _enclosing_context(switch)):
         sides = primitives.switch(reference(), switch.inputs[1])
@@ -134,7 +134,7 @@ def _switched(reference: Callable[[], Output], side: Output) -> Output:
 
 
 def _enclosing_context(node: Node) -> Context | None:
-    """The context around the one that a node brings a value into."""
+    """Return the context around the one that a node brings a value into."""
     return None if node.context is None else node.context.outer
 
 

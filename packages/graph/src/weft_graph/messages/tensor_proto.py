@@ -115,7 +115,7 @@ def make_tensor_proto(
     verify_shape: bool = False,
     allow_broadcast: bool = False,
 ) -> proto.TensorProto:
-    """A `TensorProto` of `values`.
+    """Return a `TensorProto` of `values`.
 
     Args:
       values: number, string, nested list, array or TensorProto (returned as it is).
@@ -148,7 +148,7 @@ def make_tensor_proto(
 
 
 def array_to_proto(array: np.ndarray, dtype: DType) -> proto.TensorProto:
-    """A `TensorProto` of `array`, whose elements are of `dtype`.
+    """Return a `TensorProto` of `array`, whose elements are of `dtype`.
 
     Raises:
       InvalidArgumentError: it takes 2 GiB or more, or the elements have no such form.
@@ -176,7 +176,7 @@ def _part_to_proto(array: np.ndarray) -> proto.TensorProto:
 
 
 def make_ndarray(tensor: proto.TensorProto) -> np.ndarray:
-    """The array of a `TensorProto`: a new one, that the caller may write to.
+    """Return the array of a `TensorProto`: a new one, that the caller may write to.
 
     Args:
       tensor: a `TensorProto`, such as the attribute "value" of a constant.
@@ -194,7 +194,7 @@ def make_ndarray(tensor: proto.TensorProto) -> np.ndarray:
 
 
 def dtype_from_proto(number: int, location: str) -> DType:
-    """The element type of a number of the enum `DataType`.
+    """Return the element type of a number of the enum `DataType`.
 
     Raises: InvalidTypeError: weft has no such type.
     """

@@ -15,7 +15,7 @@ from weft_tensor import errors
 
 
 def variable_to_proto(variable: Variable, export_scope: str | None = None) -> Any:
-    """The `VariableDef` of a variable; None when it is outside `export_scope`."""
+    """Return the `VariableDef` of a variable; None when it is outside `export_scope`."""
     if export_scope is not None and not variable.name.startswith(export_scope):
         return None
     message = proto.VariableDef()
@@ -63,7 +63,7 @@ class _Names:
 
 
 def variable_from_proto(message: Any, import_scope: str | None) -> ExistingVariable:
-    """The variable that a message describes, whose nodes are in the default graph.
+    """Return the variable that a message describes, whose nodes are in the default graph.
 
     Raises: InvalidTypeError: it is no `VariableDef`.
     """

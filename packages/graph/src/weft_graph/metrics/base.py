@@ -36,7 +36,7 @@ Metric = tuple[Any, Any]
 def metric_variable(
     shape: Sequence[int], dtype: Any, validate_shape: bool = True, name: str | None = None
 ) -> Variable:
-    """A local variable of zeros, listed with those of all metrics.
+    """Return a local variable of zeros, listed with those of all metrics.
 
     Args:
       shape: of the variable.
@@ -56,7 +56,7 @@ def metric_variable(
 
 
 def accumulate(variable: Variable, value: Output) -> Output:
-    """The variable's value after adding `value`."""
+    """Return the variable's value after adding `value`."""
     updated: Output = state.assign_add(variable, value)
     return updated
 
@@ -103,7 +103,7 @@ def weighted(values: Output, weights: Any) -> tuple[Output, Output | None]:
 
 
 def ratio(numerator: Any, denominator: Any, name: str) -> Output:
-    """A quotient, 0 where the denominator is not positive."""
+    """Return a quotient, 0 where the denominator is not positive."""
     return out("DivNoNan", [numerator, out("Maximum", [denominator, 0.0])], name=name)
 
 
@@ -123,7 +123,7 @@ def mean(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """The weighted mean of all values so far.
+    """Return the weighted mean of all values so far.
 
     Args:
       values: numeric, any shape.
@@ -164,7 +164,7 @@ def mean_tensor(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """The weighted mean of all values so far, element by element.
+    """Return the weighted mean of all values so far, element by element.
 
     Args:
       values: numeric; the shape must be known.
@@ -207,7 +207,7 @@ def _mean_of(
     error: Callable[[Output, Output], Output],
     collections: tuple[Any, Any],
 ) -> Metric:
-    """The mean of an error of float32 labels and predictions."""
+    """Return the mean of an error of float32 labels and predictions."""
     labels, predictions, factor = aligned(labels, predictions, weights)
     labels = casting.cast(labels, dtypes.float32)
     predictions = casting.cast(predictions, dtypes.float32)
@@ -252,7 +252,7 @@ def mean_absolute_error(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """The mean of abs(predictions - labels); arguments as for `accuracy`.
+    """Return the mean of abs(predictions - labels); arguments as for `accuracy`.
 
     Args:
       labels, predictions, weights, metrics_collections, updates_collections: as for
@@ -281,7 +281,7 @@ def mean_squared_error(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """The mean of (predictions - labels) ** 2; arguments as for `accuracy`.
+    """Return the mean of (predictions - labels) ** 2; arguments as for `accuracy`.
 
     Args:
       labels, predictions, weights, metrics_collections, updates_collections: as for
@@ -310,7 +310,7 @@ def root_mean_squared_error(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """The root of the mean of (predictions - labels) ** 2; arguments as for `accuracy`.
+    """Return the root of the mean of (predictions - labels) ** 2; arguments as for `accuracy`.
 
     Args:
       labels, predictions, weights, metrics_collections, updates_collections: as for
@@ -339,7 +339,7 @@ def mean_relative_error(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """The mean of abs(labels - predictions) / normalizer, 0 where the normalizer is.
+    """Return the mean of abs(labels - predictions) / normalizer, 0 where the normalizer is.
 
     Args:
       normalizer: the shape of `labels`.
@@ -371,7 +371,7 @@ def mean_cosine_distance(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """The mean of 1 - sum(labels * predictions) along an axis, of unit vectors.
+    """Return the mean of 1 - sum(labels * predictions) along an axis, of unit vectors.
 
     Args:
       dim: the axis.
@@ -402,7 +402,7 @@ def percentage_below(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """The fraction of values below a threshold.
+    """Return the fraction of values below a threshold.
 
     Args:
       values: real, any shape.
@@ -424,5 +424,5 @@ def percentage_below(
 
 
 def current(variable: Variable, name: str | None = None) -> Output:
-    """The variable's value as a tensor of its own."""
+    """Return the variable's value as a tensor of its own."""
     return identity.identity(variable, name=name)

@@ -70,7 +70,7 @@ def confusion_matrix(
 
 
 def _checked(labels: Output, predictions: Output, count: Output) -> tuple[Output, Output]:
-    """Both, after assertions at run time that they are in range."""
+    """Return both, after assertions at run time that they are in range."""
     checked = []
     for name, value in (("labels", labels), ("predictions", predictions)):
         inside = out("LogicalAnd", [out("GreaterEqual", [value, 0]), out("Less", [value, count])])
@@ -85,7 +85,7 @@ def _checked(labels: Output, predictions: Output, count: Output) -> tuple[Output
 def _streamed_matrix(
     labels: Any, predictions: Any, num_classes: int, weights: Any
 ) -> tuple[Output, Output]:
-    """The confusion matrix so far, float64, and its update."""
+    """Return the confusion matrix so far, float64, and its update."""
     total = metric_variable(
         [num_classes, num_classes], dtypes.float64, name="total_confusion_matrix"
     )
@@ -134,7 +134,7 @@ def mean_iou(
 
 
 def _margins(matrix: Output) -> tuple[Output, Output, Output]:
-    """Row sums, column sums and the diagonal, in float32."""
+    """Return the row sums, column sums and the diagonal, in float32."""
     sums = [reduce_sum(matrix, 1), reduce_sum(matrix, 0), diagonals.diag_part(matrix)]
     rows, columns, right = [casting.cast(total_of_axis, dtypes.float32) for total_of_axis in sums]
     return rows, columns, right
@@ -149,7 +149,7 @@ def mean_per_class_accuracy(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """The mean over classes of how often they are recognised.
+    """Return the mean over classes of how often they are recognised.
 
     Args:
       labels, predictions, num_classes, ...: as for `mean_iou`.

@@ -44,7 +44,7 @@ def _counts(
     weights: Any,
     kinds: Sequence[str] = ("tp", "fn", "tn", "fp"),
 ) -> tuple[dict[str, Variable], Counts]:
-    """Variables with one count per threshold, and their updates, for each wanted kind."""
+    """Return variables with one count per threshold, and their updates, for each wanted kind."""
     predictions = casting.cast(convert_to_tensor(predictions), dtypes.float32)
     labels = casting.cast(convert_to_tensor(labels), dtypes.bool_)
     factor = None
@@ -221,7 +221,7 @@ def precision_at_thresholds(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """Precision for each threshold.
+    """Return the precision for each threshold.
 
     Args:
       labels, predictions, thresholds, ...: as for `true_positives_at_thresholds`.
@@ -249,7 +249,7 @@ def recall_at_thresholds(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """Recall for each threshold.
+    """Return the recall for each threshold.
 
     Args:
       labels, predictions, thresholds, ...: as for `true_positives_at_thresholds`.
@@ -289,7 +289,7 @@ def auc(
     summation_method: str = "trapezoidal",
     thresholds: Sequence[float] | None = None,
 ) -> Metric:
-    """The area under a curve, approximated at thresholds.
+    """Return the area under a curve, approximated at thresholds.
 
     Args:
       labels: bool or numbers that are 0 for negatives, any shape.
@@ -351,7 +351,7 @@ def _area(counts: Any, curve: str, method: str, name: str) -> Output:
 
 
 def _interpolated(tp: Output, fn: Output, fp: Output, name: str) -> Output:
-    """Area under precision over recall: between thresholds false positives grow linearly."""
+    """Return the area under precision over recall: between thresholds false positives grow linearly."""
     step = tp[:-1] - tp[1:]
     p = tp + fp
     slope = out("DivNoNan", [step, out("Maximum", [p[:-1] - p[1:], 0.0])])
@@ -374,7 +374,7 @@ def sensitivity_at_specificity(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """Recall at the lowest threshold whose specificity is nearest to the one given.
+    """Return the recall at the lowest threshold whose specificity is nearest to the one given.
 
     Args:
       specificity: in [0, 1].

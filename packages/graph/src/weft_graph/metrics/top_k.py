@@ -40,7 +40,7 @@ Labels = Output | SparseTensor
 
 
 def _label_sets(labels: Any, predictions: Output) -> Labels:
-    """Labels of the rank of the predictions: with an axis for the labels of each example.
+    """Return labels of the rank of the predictions: with an axis for the labels of each example.
 
     Raises: InvalidArgumentError: the ranks are not known, or do not fit.
     """
@@ -143,7 +143,7 @@ def recall_at_k(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """The fraction of labels that are among the k best predictions.
+    """Return the fraction of labels that are among the k best predictions.
 
     Args:
       labels: integers, Tensor or SparseTensor, shape (N...,) or (N..., L): the set of classes of
@@ -213,7 +213,7 @@ def precision_at_k(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """The fraction of the k best predictions that are labels.
+    """Return the fraction of the k best predictions that are labels.
 
     Args:
       labels, predictions, k, ...: as for `recall_at_k`.
@@ -273,7 +273,7 @@ def sparse_precision_at_k(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """The deprecated name of `precision_at_k`.
+    """Return the deprecated name of `precision_at_k`.
 
     Args:
       labels, predictions, k, ...: as for `recall_at_k`.
@@ -328,7 +328,7 @@ def average_precision_at_k(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """The mean over examples of their average precision among the k best predictions.
+    """Return the mean over examples of their average precision among the k best predictions.
 
     Args:
       labels: integers, Tensor or SparseTensor, shape (N...,) or (N..., L), as for `recall_at_k`.
@@ -374,7 +374,7 @@ def sparse_average_precision_at_k(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """The deprecated name of `average_precision_at_k`.
+    """Return the deprecated name of `average_precision_at_k`.
 
     Args:
       labels, predictions, k, ...: as for `average_precision_at_k`.

@@ -106,7 +106,7 @@ def relu_layer(x: Any, weights: Any, biases: Any, name: str | None = None) -> Ou
 
 
 def zero_fraction(value: Any, name: str | None = None) -> Output:
-    """The fraction of elements that are 0.
+    """Return the fraction of elements that are 0.
 
     Args:
       value: numeric, any shape.
@@ -135,7 +135,7 @@ def dropout(
     name: str | None = None,
     rate: Any = None,
 ) -> Output:
-    """Elements set to 0 with probability `rate`, the others scaled by 1 / (1 - rate).
+    """Return elements set to 0 with probability `rate`, the others scaled by 1 / (1 - rate).
 
     Args:
       x: floating, any shape.

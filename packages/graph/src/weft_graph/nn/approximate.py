@@ -26,7 +26,7 @@ def approx_max_k(
     aggregate_to_topk: bool = True,
     name: str | None = None,
 ) -> tuple[Output, Output]:
-    """The k largest elements along an axis, in descending order; all of them, none missed.
+    """Return the k largest elements along an axis, in descending order; all of them, none missed.
 
     Args:
       operand: floating, shape (..., n, ...); the rank is known unless the axis is -1.
@@ -55,7 +55,7 @@ def approx_min_k(
     aggregate_to_topk: bool = True,
     name: str | None = None,
 ) -> tuple[Output, Output]:
-    """The k smallest elements along an axis, in ascending order; all of them, none missed.
+    """Return the k smallest elements along an axis, in ascending order; all of them, none missed.
 
     Args:
       operand, k, reduction_dimension, recall_target: as of `approx_max_k`.

@@ -15,7 +15,7 @@ from weft_tensor import errors
 def compute_average_loss(
     per_example_loss: Any, sample_weight: Any = None, global_batch_size: Any = None
 ) -> Output:
-    """The sum of weighted losses over the size of the batch.
+    """Return the sum of weighted losses over the size of the batch.
 
     Args:
       per_example_loss: floating, shape (N, ...).
@@ -45,7 +45,7 @@ def compute_average_loss(
 
 
 def scale_regularization_loss(regularization_loss: Any) -> Output:
-    """The sum of regularization losses, over the number of replicas, which is 1.
+    """Return the sum of regularization losses, over the number of replicas, which is 1.
 
     Args:
       regularization_loss: floating, any shape.

@@ -34,7 +34,7 @@ _LAYOUTS = {1: ("NWC", "NCW"), 2: ("NHWC", "NCHW"), 3: ("NDHWC", "NCDHW")}
 
 
 def _layout(data_format: str | None, spatial: int) -> str:
-    """The full name of a layout.
+    """Return the full name of a layout.
 
     Raises: InvalidArgumentError: it is not one of this many axes.
     """
@@ -94,12 +94,12 @@ def conv1d(
 
 
 def _widened_layout(data_format: str | None) -> tuple[str, int]:
-    """The 2-D layout of a 1-D one, and the axis that is added to it."""
+    """Return the 2-D layout of a 1-D one, and the axis that is added to it."""
     return ("NHWC", 1) if _layout(data_format, 1) == "NWC" else ("NCHW", 2)
 
 
 def _widened(value: Any, wide: str) -> list[int]:
-    """Strides of one axis as those of a 2-D layout."""
+    """Return strides of one axis as those of a 2-D layout."""
     entries = expand(value, "stride", 1, "NWC" if wide == "NHWC" else "NCW")
     step = entries[1] if wide == "NHWC" else entries[2]
     return [1, 1, step, 1] if wide == "NHWC" else [1, 1, 1, step]
@@ -115,7 +115,7 @@ def conv1d_transpose(
     dilations: Any = None,
     name: str | None = None,
 ) -> Output:
-    """The transpose of `conv1d`.
+    """Return the transpose of `conv1d`.
 
     Args:
       input: floating, shape (N, W, C) or (N, C, W).
@@ -165,7 +165,7 @@ def conv2d_transpose(
     filters: Any = None,
     dilations: Any = None,
 ) -> Output:
-    """The transpose of `conv2d`, also called deconvolution.
+    """Return the transpose of `conv2d`, also called deconvolution.
 
     Args:
       value: floating, shape (N, H, W, C) or (N, C, H, W); also `input`.
@@ -223,7 +223,7 @@ def atrous_conv2d_transpose(
     padding: Any,
     name: str | None = None,
 ) -> Output:
-    """The transpose of `atrous_conv2d`.
+    """Return the transpose of `atrous_conv2d`.
 
     Args:
       value: floating, shape (N, H, W, C).
@@ -292,7 +292,7 @@ def separable_conv2d(
     data_format: str | None = None,
     dilations: Any = None,
 ) -> Output:
-    """A depthwise convolution followed by one that mixes channels.
+    """Return a depthwise convolution followed by one that mixes channels.
 
     Args:
       input: floating, shape (N, H, W, C) or (N, C, H, W).
@@ -336,7 +336,7 @@ def convolution(
     filters: Any = None,
     dilations: Any = None,
 ) -> Output:
-    """Convolution over one, two or three spatial axes.
+    """Return the convolution over one, two or three spatial axes.
 
     Args:
       input: floating, shape (N, S..., C), or (N, C, S...) for a `data_format` of that form.
@@ -480,7 +480,7 @@ def _dilated_pool(
 def max_pool_of_rank(
     value: Any, ksize: Any, strides: Any, padding: str, data_format: str, name: str | None
 ) -> Output:
-    """Maximum pool in any layout of one, two or three spatial axes."""
+    """Return the maximum pool in any layout of one, two or three spatial axes."""
     return _dispatch_on_rank(
         pools.max_pool, pools.max_pool3d, value, ksize, strides, padding, data_format, name
     )
@@ -489,7 +489,7 @@ def max_pool_of_rank(
 def avg_pool_of_rank(
     value: Any, ksize: Any, strides: Any, padding: str, data_format: str, name: str | None
 ) -> Output:
-    """Mean pool in any layout of one, two or three spatial axes."""
+    """Return the mean pool in any layout of one, two or three spatial axes."""
     return _dispatch_on_rank(
         pools.avg_pool, pools.avg_pool3d, value, ksize, strides, padding, data_format, name
     )
@@ -523,7 +523,7 @@ def max_pool1d(
     data_format: str = "NWC",
     name: str | None = None,
 ) -> Output:
-    """Maximum of each window along one axis.
+    """Return the maximum of each window along one axis.
 
     Args:
       input: real, shape (N, W, C) or (N, C, W).
@@ -549,7 +549,7 @@ def avg_pool1d(
     data_format: str = "NWC",
     name: str | None = None,
 ) -> Output:
-    """Mean of each window along one axis.
+    """Return the mean of each window along one axis.
 
     Args:
       input: floating, shape (N, W, C) or (N, C, W).
@@ -573,7 +573,7 @@ def max_pool_v2(
     data_format: str | None = None,
     name: str | None = None,
 ) -> Output:
-    """Maximum of each window over as many spatial axes as `input` has.
+    """Return the maximum of each window over as many spatial axes as `input` has.
 
     Args:
       input: real, shape (N, ..., C) or (N, C, ...), rank 3 to 5.
@@ -600,7 +600,7 @@ def avg_pool_v2(
     data_format: str | None = None,
     name: str | None = None,
 ) -> Output:
-    """Mean of each window over as many spatial axes as `input` has.
+    """Return the mean of each window over as many spatial axes as `input` has.
 
     Args:
       input: floating, shape (N, ..., C) or (N, C, ...), rank 3 to 5.

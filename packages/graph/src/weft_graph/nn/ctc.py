@@ -122,7 +122,7 @@ def ctc_loss_v2(
 
 
 def _sparse(labels: Output, lengths: Any) -> SparseTensor:
-    """The labels of each row up to its length."""
+    """Return the labels of each row up to its length."""
     size = shape(labels, out_type=dtypes.int64)
     indices = where(sequence_mask(lengths, size[1]))
     return SparseTensor(indices, gather_nd(labels, indices), size)
@@ -131,7 +131,7 @@ def _sparse(labels: Output, lengths: Any) -> SparseTensor:
 def _move_blank_last(
     labels: SparseTensor, logits: Output, blank: int
 ) -> tuple[SparseTensor, Output]:
-    """The classes in another order: the blank last, and no gap where it was."""
+    """Return the classes in another order: the blank last, and no gap where it was."""
     classes = None if logits.dims is None else logits.dims[-1]
     if blank < 0 and classes is None:
         raise errors.InvalidArgumentError(
@@ -155,7 +155,7 @@ def _move_blank_last(
 
 
 def ctc_unique_labels(labels: Any, name: str | None = None) -> tuple[Output, Output]:
-    """The labels of each row without repetitions, and where each label is among them.
+    """Return the labels of each row without repetitions, and where each label is among them.
 
     Args:
       labels: integer, shape (B, U), padded with 0.
@@ -183,7 +183,7 @@ def ctc_unique_labels(labels: Any, name: str | None = None) -> tuple[Output, Out
 def collapse_repeated(
     labels: Any, seq_length: Any, name: str | None = None
 ) -> tuple[Output, Output]:
-    """The labels of each row without those that equal the one before them.
+    """Return the labels of each row without those that equal the one before them.
 
     Args:
       labels: integer, shape (B, U).

@@ -21,7 +21,7 @@ from weft_tensor.shape import merge_dims
 
 
 def parts_of(params: Any) -> list[Any]:
-    """The parts of a table.
+    """Return the parts of a table.
 
     Raises: InvalidArgumentError: there are none.
     """
@@ -34,7 +34,7 @@ def parts_of(params: Any) -> list[Any]:
 
 
 def _colocate_with(table: Any) -> AbstractContextManager[Any]:
-    """Placement with a variable, so that only the rows travel."""
+    """Return the placement with a variable, so that only the rows travel."""
     if isinstance(table, Output) or not hasattr(table, "op"):
         return nullcontext()
     return get_default_graph().colocate_with(table.op)
@@ -48,7 +48,7 @@ def embedding_lookup(
     validate_indices: bool = True,
     max_norm: float | None = None,
 ) -> Output:
-    """Rows of a table, or of a table cut in several, by id.
+    """Return rows of a table, or of a table cut in several, by id.
 
     Args:
       params: one table of shape (V, D...), or a list of P of them that share D.
@@ -166,7 +166,7 @@ def embedding_lookup_sparse(
     combiner: str | None = None,
     max_norm: float | None = None,
 ) -> Output:
-    """Sums or means of table rows: one for each row of a sparse matrix of ids.
+    """Return sums or means of table rows: one for each row of a sparse matrix of ids.
 
     Args:
       params, partition_strategy, max_norm: as for `embedding_lookup`.

@@ -31,7 +31,7 @@ def conv_transpose(
     dilations: Any = None,
     name: str | None = None,
 ) -> Output:
-    """The transpose of a convolution over one, two or three spatial axes.
+    """Return the transpose of a convolution over one, two or three spatial axes.
 
     Args:
       input: floating, shape (N, S..., C), or (N, C, S...) for a `data_format` of that form.
@@ -91,7 +91,7 @@ def with_space_to_batch(
     spatial_dims: Sequence[int] | None = None,
     data_format: str | None = None,
 ) -> Any:
-    """A window op on every `dilation_rate`-th position, by regrouping space into the batch.
+    """Return a window op on every `dilation_rate`-th position, by regrouping space into the batch.
 
     Args:
       input: any dtype, shape (N, ...).
@@ -143,7 +143,7 @@ def with_space_to_batch(
 
 
 def _require_static(value: Any, label: str) -> list[int]:
-    """The entries of a vector that must be known while the graph is built."""
+    """Return the entries of a vector that must be known while the graph is built."""
     static = constant_value(convert_to_tensor(value))
     if static is None or static.ndim != 1 or static.size == 0 or static.min() < 1:
         raise errors.InvalidArgumentError(

@@ -84,7 +84,7 @@ def _check_type(tables: Sequence[Any], weights: SparseTensor) -> None:
 
 
 def _flatten_ids(ids: SparseTensor) -> SparseTensor:
-    """Ids with all axes but the last laid flat.
+    """Return ids with all axes but the last laid flat.
 
     Raises: InvalidArgumentError: the rank is not known, or below 2.
     """
@@ -110,7 +110,7 @@ def _drop_negative_ids(
 
 
 def _restore_batches(rows: Output, shape: Output, ids: SparseTensor, name: str) -> Output:
-    """Rows in the leading axes of the ids."""
+    """Return rows in the leading axes of the ids."""
     lead = out("Cast", [shape[:-1]], {"DstT": dtypes.int32})
     full = out("ConcatV2", [[lead, shapes.shape(rows)[1:]], 0])
     result = shapes.reshape(rows, full, name=name)

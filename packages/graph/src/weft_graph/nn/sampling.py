@@ -83,7 +83,7 @@ def sampled_softmax_loss(
     name: str = "sampled_softmax_loss",
     seed: int | None = None,
 ) -> Output:
-    """Softmax cross entropy over the true and a sample of the other classes, for training.
+    """Return the softmax cross entropy over the true and a sample of the other classes, for training.
 
     Args:
       weights, biases, labels, inputs, num_sampled, num_classes, num_true, sampled_values,
@@ -164,7 +164,7 @@ def _sampled_logits(
 
 
 def _true_logits(inputs: Output, rows: Output, num_true: int) -> Output:
-    """Inner products of each input (N, D) with its own num_true rows (N * num_true, D)."""
+    """Return inner products of each input (N, D) with its own num_true rows (N * num_true, D)."""
     if num_true == 1:
         return reduction.reduce_sum(out("Mul", [inputs, rows]), 1, keepdims=True)
     depth = inputs.dims[1] if inputs.dims is not None else None
@@ -174,7 +174,7 @@ def _true_logits(inputs: Output, rows: Output, num_true: int) -> Output:
 
 
 def _hits(labels: Output, sampled: Output, num_true: int, num_sampled: int) -> Output:
-    """The most negative float32 where a sampled class is a true one of the row, else 0."""
+    """Return the most negative float32 where a sampled class is a true one of the row, else 0."""
     hits = candidates.compute_accidental_hits(labels, sampled, num_true)
     ids = casting.cast(hits.ids, dtypes.int32)
     places = out("Pack", [[hits.indices, ids]], {"axis": 1})

@@ -32,7 +32,7 @@ def moments(
     keep_dims: bool | None = None,
     keepdims: bool | None = None,
 ) -> tuple[Output, Output]:
-    """Mean and variance over axes.
+    """Return the mean and variance over axes.
 
     Args:
       x: floating, any shape; float16 and bfloat16 are computed in float32.
@@ -73,7 +73,7 @@ def weighted_moments(
     keep_dims: bool | None = None,
     keepdims: bool | None = None,
 ) -> tuple[Output, Output]:
-    """Mean and variance over axes, each element counted `frequency_weights` times.
+    """Return the mean and variance over axes, each element counted `frequency_weights` times.
 
     Args:
       x: floating, any shape.
@@ -157,7 +157,7 @@ def sufficient_statistics(
 def normalize_moments(
     counts: Any, mean_ss: Any, variance_ss: Any, shift: Any, name: str | None = None
 ) -> tuple[Output, Output]:
-    """Mean and variance from what `sufficient_statistics` returns.
+    """Return the mean and variance from what `sufficient_statistics` returns.
 
     Args:
       counts, mean_ss, variance_ss, shift: what `sufficient_statistics` returned; `shift` may

@@ -56,7 +56,7 @@ def required_broadcast(weights: Output, values: Output) -> list[Node]:
 
 
 def spread(weights: Output, values: Output) -> Output:
-    """Weights in the shape of the values; themselves where they have it."""
+    """Return weights in the shape of the values; themselves where they have it."""
     if is_fully_defined(weights.dims) and weights.dims == values.dims:
         return weights
     return out("Mul", [weights, array.ones_like(values, dtype=weights.dtype)])

@@ -263,7 +263,7 @@ def multiply_no_nan(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def maximum(x: Any, y: Any, name: str | None = None) -> Output:
-    """The larger of x and y, NaN where either is; real, broadcast shape.
+    """Return the larger of x and y, NaN where either is; real, broadcast shape.
 
     Args:
       x, y: real, of one dtype; their shapes broadcast.
@@ -277,7 +277,7 @@ def maximum(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def minimum(x: Any, y: Any, name: str | None = None) -> Output:
-    """The smaller of x and y, NaN where either is; real, broadcast shape.
+    """Return the smaller of x and y, NaN where either is; real, broadcast shape.
 
     Args:
       x, y: real, of one dtype; their shapes broadcast.
@@ -357,7 +357,7 @@ def sign(x: Any, name: str | None = None) -> Any:
 
 
 def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
-    """A scalar times x.
+    """Return a scalar times x.
 
     Args:
       scalar: shape ().
@@ -380,7 +380,7 @@ def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
 
 
 def add_n(inputs: Any, name: str | None = None) -> Output:
-    """The sum of tensors of one shape and dtype.
+    """Return the sum of tensors of one shape and dtype.
 
     Args:
       inputs: at least one; numeric. A single one is returned as it is.
@@ -404,7 +404,7 @@ def add_n(inputs: Any, name: str | None = None) -> Output:
 def accumulate_n(
     inputs: Sequence[Any], shape: Any = None, tensor_dtype: Any = None, name: str | None = None
 ) -> Output:
-    """The sum of tensors of one shape and dtype.
+    """Return the sum of tensors of one shape and dtype.
 
     Args:
       inputs: at least one; numeric.

@@ -179,7 +179,7 @@ register_op(
 
 
 def placeholder(dtype: Any = dtypes.float32, shape: Any = None, name: str | None = None) -> Output:
-    """A tensor that must be fed.
+    """Return a tensor that must be fed.
 
     Args:
       dtype: element type; float32 by default, so that the white paper's Figure 1 works.
@@ -198,7 +198,7 @@ def placeholder(dtype: Any = dtypes.float32, shape: Any = None, name: str | None
 
 
 def placeholder_with_default(input: Any, shape: Any, name: str | None = None) -> Output:
-    """A tensor that may be fed, else `input`.
+    """Return a tensor that may be fed, else `input`.
 
     Args:
       input: the default; its shape must fit `shape`.
@@ -218,7 +218,7 @@ def placeholder_with_default(input: Any, shape: Any, name: str | None = None) ->
 
 
 def fill(dims: Any, value: Any, name: str | None = None) -> Output:
-    """A tensor whose elements are all `value`.
+    """Return a tensor whose elements are all `value`.
 
     Args:
       dims: the shape, sizes at least 0.
@@ -233,7 +233,7 @@ def fill(dims: Any, value: Any, name: str | None = None) -> Output:
 
 
 def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Output:
-    """A tensor of zeros (False, or empty strings).
+    """Return a tensor of zeros (False, or empty strings).
 
     Args:
       shape: list of ints, TensorShape, or a vector of integers.
@@ -250,7 +250,7 @@ def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> O
 
 
 def ones(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Output:
-    """A tensor of ones (True).
+    """Return a tensor of ones (True).
 
     Args:
       shape: int32 or int64, shape (rank,); a list of ints.
@@ -304,7 +304,7 @@ def _value_of(dtype: DType, number: int) -> Any:
 def zeros_like(
     tensor: Any, dtype: Any = None, name: str | None = None, optimize: bool = True
 ) -> Output:
-    """Zeros of the shape of `tensor`.
+    """Return zeros of the shape of `tensor`.
 
     Args:
       dtype: element type; that of `tensor` by default.
@@ -321,7 +321,7 @@ def zeros_like(
 def ones_like(
     tensor: Any, dtype: Any = None, name: str | None = None, optimize: bool = True
 ) -> Output:
-    """Ones of the shape of `tensor`; see `zeros_like`.
+    """Return ones of the shape of `tensor`; see `zeros_like`.
 
     Args:
       tensor: floating or complex, any shape.

@@ -14,14 +14,14 @@ from weft_tensor.shape import broadcast_dims, num_elements
 
 @value_rule(needs=())
 def const_value(node: Node, index: int, values: Values) -> Array | None:
-    """The attribute `value`."""
+    """Return the attribute `value`."""
     value: Array = node.attrs["value"]
     return value if value.size <= MAX_ELEMENTS else None
 
 
 @value_rule(needs=(), uses_shape=True)
 def shape_value(node: Node, index: int, values: Values) -> Array | None:
-    """The static shape."""
+    """Return the static shape."""
     dims = node.inputs[index].dims
     if dims is None:
         return None
@@ -29,7 +29,7 @@ def shape_value(node: Node, index: int, values: Values) -> Array | None:
 
 
 def full_value(make: Callable[..., Array]) -> ValueRule:
-    """Zeros or ones of the output's static shape."""
+    """Return zeros or ones of the output's static shape."""
 
     @value_rule(needs=(), uses_shape=True)
     def evaluate(node: Node, index: int, values: Values) -> Array | None:
@@ -44,21 +44,21 @@ def full_value(make: Callable[..., Array]) -> ValueRule:
 
 @value_rule(needs=(), uses_shape=True)
 def size_value(node: Node, index: int, values: Values) -> Array | None:
-    """The number of elements."""
+    """Return the number of elements."""
     count = num_elements(node.inputs[0].dims)
     return None if count is None else np.array(count)
 
 
 @value_rule(needs=(), uses_shape=True)
 def rank_value(node: Node, index: int, values: Values) -> Array | None:
-    """The number of axes."""
+    """Return the number of axes."""
     dims = node.inputs[0].dims
     return None if dims is None else np.array(len(dims))
 
 
 @value_rule(partial=True)
 def reshape_value(node: Node, index: int, values: Values) -> Array | None:
-    """The first input in the shape of the second."""
+    """Return the first input in the shape of the second."""
     value, shape = arrays(values)
     return value.reshape([int(n) for n in shape.tolist()])
 
@@ -79,7 +79,7 @@ def squeeze_value(node: Node, index: int, values: Values) -> Array | None:
 
 @value_rule(partial=True)
 def fill_value(node: Node, index: int, values: Values) -> Array | None:
-    """One value in a shape."""
+    """Return one value in a shape."""
     dims, value = arrays(values)
     sizes = [int(n) for n in dims.tolist()]
     if (num_elements(tuple(sizes)) or 0) > MAX_ELEMENTS:
@@ -89,7 +89,7 @@ def fill_value(node: Node, index: int, values: Values) -> Array | None:
 
 @value_rule()
 def broadcast_to_value(node: Node, index: int, values: Values) -> Array | None:
-    """The first input as often as the shape takes."""
+    """Return the first input as often as the shape takes."""
     value, shape = arrays(values)
     dims = [int(n) for n in shape.tolist()]
     if (num_elements(tuple(dims)) or 0) > MAX_ELEMENTS:
@@ -99,7 +99,7 @@ def broadcast_to_value(node: Node, index: int, values: Values) -> Array | None:
 
 @value_rule(partial=True)
 def broadcast_args_value(node: Node, index: int, values: Values) -> Array | None:
-    """The shape that two shapes broadcast to."""
+    """Return the shape that two shapes broadcast to."""
     a, b = [tuple(value.tolist()) for value in arrays(values)]
     dims = broadcast_dims(a, b)
     assert dims is not None
@@ -108,7 +108,7 @@ def broadcast_args_value(node: Node, index: int, values: Values) -> Array | None
 
 @value_rule()
 def gradient_axes_value(node: Node, index: int, values: Values) -> Array | None:
-    """The axes along which one of two shapes is repeated."""
+    """Return the axes along which one of two shapes is repeated."""
     shapes = [tuple(value.tolist()) for value in arrays(values)]
     broadcast = broadcast_dims(*shapes)
     assert broadcast is not None
@@ -116,6 +116,6 @@ def gradient_axes_value(node: Node, index: int, values: Values) -> Array | None:
 
 
 def repeated_axes(shape: Sequence[int], broadcast: Sequence[int | None]) -> list[int]:
-    """The axes of a whole along which a shape that broadcasts to it is repeated."""
+    """Return the axes of a whole along which a shape that broadcasts to it is repeated."""
     lead = len(broadcast) - len(shape)
     return [i for i, n in enumerate(broadcast) if i < lead or (shape[i - lead] == 1 and n != 1)]

@@ -85,7 +85,7 @@ def _y1(x: Scalar, exact: bool) -> Scalar:
 
 
 def _log_or_0(x: Scalar) -> Scalar:
-    """The logarithm; 0 of 0, where it is multiplied by 0."""
+    """Return the logarithm; 0 of 0, where it is multiplied by 0."""
     return scalar.log(scalar.where(scalar.equal(x, 0), 1, x))
 
 
@@ -116,7 +116,7 @@ def _k0_parts(x: Scalar, exact: bool) -> tuple[Scalar, Scalar, Scalar]:
 
 
 def _k1_parts(x: Scalar, exact: bool) -> tuple[Scalar, Scalar, Scalar]:
-    """The same of K1."""
+    """Return the same of K1."""
     near, far = scalar.minimum(x, 2), scalar.maximum(x, 2)
     argument = near * near / 2 - 1
     bent = _log_or_0(near) * near * chebyshev(fits.I1_NEAR, argument, exact)
@@ -183,7 +183,7 @@ for _op, _function, _doc in (
 
 
 def bessel_i0(x: Any, name: str | None = None) -> Output:
-    """The modified Bessel function of the first kind of order 0.
+    """Return the modified Bessel function of the first kind of order 0.
 
     Args:
       x: floating, any shape.
@@ -211,7 +211,7 @@ def bessel_i0e(x: Any, name: str | None = None) -> Output:
 
 
 def bessel_i1(x: Any, name: str | None = None) -> Output:
-    """The modified Bessel function of the first kind of order 1.
+    """Return the modified Bessel function of the first kind of order 1.
 
     Args:
       x: floating, any shape.
@@ -239,7 +239,7 @@ def bessel_i1e(x: Any, name: str | None = None) -> Output:
 
 
 def bessel_j0(x: Any, name: str | None = None) -> Output:
-    """The Bessel function of the first kind of order 0.
+    """Return the Bessel function of the first kind of order 0.
 
     Args:
       x: floating, any shape.
@@ -253,7 +253,7 @@ def bessel_j0(x: Any, name: str | None = None) -> Output:
 
 
 def bessel_j1(x: Any, name: str | None = None) -> Output:
-    """The Bessel function of the first kind of order 1.
+    """Return the Bessel function of the first kind of order 1.
 
     Args:
       x: floating, any shape.
@@ -267,7 +267,7 @@ def bessel_j1(x: Any, name: str | None = None) -> Output:
 
 
 def bessel_k0(x: Any, name: str | None = None) -> Output:
-    """The modified Bessel function of the second kind of order 0.
+    """Return the modified Bessel function of the second kind of order 0.
 
     Args:
       x: floating, any shape; infinite at 0, NaN below.
@@ -295,7 +295,7 @@ def bessel_k0e(x: Any, name: str | None = None) -> Output:
 
 
 def bessel_k1(x: Any, name: str | None = None) -> Output:
-    """The modified Bessel function of the second kind of order 1.
+    """Return the modified Bessel function of the second kind of order 1.
 
     Args:
       x: floating, any shape; infinite at 0, NaN below.
@@ -323,7 +323,7 @@ def bessel_k1e(x: Any, name: str | None = None) -> Output:
 
 
 def bessel_y0(x: Any, name: str | None = None) -> Output:
-    """The Bessel function of the second kind of order 0.
+    """Return the Bessel function of the second kind of order 0.
 
     Args:
       x: floating, any shape; infinite at 0, NaN below.
@@ -337,7 +337,7 @@ def bessel_y0(x: Any, name: str | None = None) -> Output:
 
 
 def bessel_y1(x: Any, name: str | None = None) -> Output:
-    """The Bessel function of the second kind of order 1.
+    """Return the Bessel function of the second kind of order 1.
 
     Args:
       x: floating, any shape; infinite at 0, NaN below.

@@ -29,7 +29,7 @@ R is I + H, since weights multiply an input and a state side by side.
 
 
 def _rule(op: str, inputs: Shapes, outputs: Shapes) -> ShapeRule:
-    """Sizes that have one symbol agree, and make the shapes of the outputs."""
+    """Return sizes that have one symbol agree, and make the shapes of the outputs."""
 
     def rule(node: NodeSpec) -> Sequence[Dims]:
         sizes: dict[str, int | None] = {}
@@ -83,7 +83,7 @@ def _check_steps(op: str, node: NodeSpec, steps: int | None) -> None:
 
 
 def _cost(sizes: Sizes) -> Cost:
-    """Each row with all weights, and the gates."""
+    """Return each row with all weights, and the gates."""
     x = next(i for i, shape in enumerate(sizes.inputs) if len(shape) > 1)
     *_, steps, batch, _ = (1, *dims_at(sizes.inputs, x, 2))
     weights = [shape for shape in sizes.inputs[x + 2 : x + 4] if len(shape) == 2]

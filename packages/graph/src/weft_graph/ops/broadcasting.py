@@ -116,7 +116,7 @@ def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Output:
 
 
 def broadcast_dynamic_shape(shape_x: Any, shape_y: Any) -> Output:
-    """The shape that two shapes, given as vectors of integers, broadcast to.
+    """Return the shape that two shapes, given as vectors of integers, broadcast to.
 
     Args:
       shape_x, shape_y: vectors of integers.
@@ -130,7 +130,7 @@ def broadcast_dynamic_shape(shape_x: Any, shape_y: Any) -> Output:
 
 
 def broadcast_static_shape(shape_x: Any, shape_y: Any) -> TensorShape:
-    """The shape that two static shapes broadcast to.
+    """Return the shape that two static shapes broadcast to.
 
     Args:
       shape_x, shape_y: TensorShapes, or what makes them.

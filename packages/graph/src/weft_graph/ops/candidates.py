@@ -123,7 +123,7 @@ def uniform_candidate_sampler(
     seed: int | None = None,
     name: str | None = None,
 ) -> Candidates:
-    """Classes in [0, range_max), each as likely.
+    """Return classes in [0, range_max), each as likely.
 
     Args:
       true_classes: int64, shape (N, num_true).
@@ -159,7 +159,7 @@ def log_uniform_candidate_sampler(
     seed: int | None = None,
     name: str | None = None,
 ) -> Candidates:
-    """Class k with probability log((k + 2) / (k + 1)) / log(range_max + 1).
+    """Return the class k with probability log((k + 2) / (k + 1)) / log(range_max + 1).
 
     That is near the frequencies of words sorted from frequent to rare.
 
@@ -235,7 +235,7 @@ def fixed_unigram_candidate_sampler(
     seed: int | None = None,
     name: str | None = None,
 ) -> Candidates:
-    """Classes in proportion to counts raised to a power.
+    """Return classes in proportion to counts raised to a power.
 
     Args:
       true_classes, num_true, num_sampled, unique, range_max, seed: as for
@@ -288,7 +288,7 @@ def all_candidate_sampler(
     seed: int | None = None,
     name: str | None = None,
 ) -> Candidates:
-    """All classes in [0, num_sampled), for debugging.
+    """Return all classes in [0, num_sampled), for debugging.
 
     Args:
       true_classes, num_true, unique, seed: as for `uniform_candidate_sampler`.

@@ -220,7 +220,7 @@ def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Output:
 
 
 def _range_within(target: DType, dtype: DType) -> tuple[Any, Any]:
-    """The ends of `target`, rounded inwards to values that `dtype` holds."""
+    """Return the ends of `target`, rounded inwards to values that `dtype` holds."""
     low, high = _to_number(target.min), _to_number(target.max)
     if not (dtype.is_floating and target.is_integer):
         return low, high
@@ -239,7 +239,7 @@ def _to_number(value: Any) -> Any:
 
 
 def bitcast(input: Any, type: Any, name: str | None = None) -> Output:
-    """The bytes of a tensor as another element type.
+    """Return the bytes of a tensor as another element type.
 
     Args:
       input: numeric, shape (...), or (..., R) where `type` is R times as wide.
@@ -255,7 +255,7 @@ def bitcast(input: Any, type: Any, name: str | None = None) -> Output:
 
 
 def complex(real: Any, imag: Any, name: str | None = None) -> Output:
-    """Real + 1j * imag.
+    """Return real + 1j * imag.
 
     Args:
       real: float32 or float64.
@@ -277,7 +277,7 @@ def _part(op: str, value: Output, name: str | None) -> Output:
 
 
 def real(input: Any, name: str | None = None) -> Output:
-    """The real part; numeric, any shape; a real input as it is.
+    """Return the real part; numeric, any shape; a real input as it is.
 
     Args:
       input: numeric, any shape.
@@ -292,7 +292,7 @@ def real(input: Any, name: str | None = None) -> Output:
 
 
 def imag(input: Any, name: str | None = None) -> Output:
-    """The imaginary part; numeric, any shape; zeros for a real input.
+    """Return the imaginary part; numeric, any shape; zeros for a real input.
 
     Args:
       input: numeric, any shape.
@@ -309,7 +309,7 @@ def imag(input: Any, name: str | None = None) -> Output:
 
 
 def angle(input: Any, name: str | None = None) -> Output:
-    """The argument of a complex number, in (-pi, pi]; of a real one 0, or pi if negative.
+    """Return the argument of a complex number, in (-pi, pi]; of a real one 0, or pi if negative.
 
     Args:
       input: numeric, any shape.
@@ -330,7 +330,7 @@ def angle(input: Any, name: str | None = None) -> Output:
 
 
 def conj(x: Any, name: str | None = None) -> Output:
-    """The complex conjugate; numeric, any shape; a real input as it is.
+    """Return the complex conjugate; numeric, any shape; a real input as it is.
 
     Args:
       x: numeric, any shape.

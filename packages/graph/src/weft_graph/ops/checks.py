@@ -79,7 +79,7 @@ def _asserted(
 def _relation(
     name: str, ops: Sequence[str], sign: str, holds: tuple[int, int]
 ) -> Callable[..., Node]:
-    """An assertion of a relation between two tensors, op after op.
+    """Return an assertion of a relation between two tensors, op after op.
 
     Args:
       name: of the assertion.
@@ -148,7 +148,7 @@ assert_greater_equal = _relation("assert_greater_equal", ["GreaterEqual"], ">=",
 
 
 def _sign(name: str, op: str, sign: str, holds: int) -> Callable[..., Node]:
-    """An assertion of a relation between a tensor and 0, which `holds` for a number."""
+    """Return an assertion of a relation between a tensor and 0, which `holds` for a number."""
 
     def check(
         x: Any,
@@ -205,7 +205,7 @@ def assert_near(
     message: str | None = None,
     name: str | None = None,
 ) -> Node:
-    """A node that fails unless |x - y| <= atol + rtol * |y| for all elements.
+    """Return a node that fails unless |x - y| <= atol + rtol * |y| for all elements.
 
     Args:
       x, y: floating or complex tensors of one type.
@@ -304,7 +304,7 @@ def assert_rank(
     message: str | None = None,
     name: str | None = None,
 ) -> Node:
-    """A node that fails unless `x` has this rank.
+    """Return a node that fails unless `x` has this rank.
 
     Args:
       x: any type.
@@ -328,7 +328,7 @@ def assert_rank_at_least(
     message: str | None = None,
     name: str | None = None,
 ) -> Node:
-    """A node that fails unless `x` has this rank or a higher one.
+    """Return a node that fails unless `x` has this rank or a higher one.
 
     Args:
       x: any type.
@@ -352,7 +352,7 @@ def assert_rank_in(
     message: str | None = None,
     name: str | None = None,
 ) -> Node:
-    """A node that fails unless the rank of `x` is one of `ranks`, integers.
+    """Return a node that fails unless the rank of `x` is one of `ranks`, integers.
 
     Args:
       x: any type.
@@ -380,7 +380,7 @@ def assert_rank_in(
 
 
 def assert_scalar(tensor: Any, name: str | None = None, message: str | None = None) -> Output:
-    """The tensor itself, of rank 0.
+    """Return the tensor itself, of rank 0.
 
     Args:
       tensor: any type.
@@ -404,7 +404,7 @@ def assert_scalar(tensor: Any, name: str | None = None, message: str | None = No
 def assert_type(
     tensor: Any, tf_type: Any, message: str | None = None, name: str | None = None
 ) -> Node:
-    """A no-op, if the tensor has this element type.
+    """Return a no-op, if the tensor has this element type.
 
     Args:
       tensor: a tensor or SparseTensor.
@@ -424,7 +424,7 @@ def assert_type(
 
 
 def assert_integer(x: Any, message: str | None = None, name: str | None = None) -> Node:
-    """A no-op, if the tensor holds integers.
+    """Return a no-op, if the tensor holds integers.
 
     Args:
       x: a tensor.
@@ -442,7 +442,7 @@ def assert_integer(x: Any, message: str | None = None, name: str | None = None) 
 
 
 def assert_same_float_dtype(tensors: Iterable[Any] | None = None, dtype: Any = None) -> DType:
-    """The floating type that all tensors have, float32 where there are none.
+    """Return the floating type that all tensors have, float32 where there are none.
 
     Args:
       tensors: floating, of one type.

@@ -57,7 +57,7 @@ def _unfit(condition: Dims, dims: Dims) -> errors.InvalidArgumentError:
 
 
 def _select_rows(condition: Array, t: Array, e: Array) -> Array:
-    """A condition has the shape of what it chooses from, or its first size, or none."""
+    """Return a condition has the shape of what it chooses from, or its first size, or none."""
     axes = (1,) * (t.ndim - condition.ndim)
     return np.where(condition.reshape(condition.shape + axes), t, e)
 
@@ -356,7 +356,7 @@ def logical_xor(x: Any, y: Any, name: str = "LogicalXor") -> Output:
 
 
 def bitwise_and(x: Any, y: Any, name: str | None = None) -> Output:
-    """The bits set in both; integer, broadcast shape.
+    """Return the bits set in both; integer, broadcast shape.
 
     Args:
       x, y: integer, of one dtype; their shapes broadcast.
@@ -370,7 +370,7 @@ def bitwise_and(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def bitwise_or(x: Any, y: Any, name: str | None = None) -> Output:
-    """The bits set in either; integer, broadcast shape.
+    """Return the bits set in either; integer, broadcast shape.
 
     Args:
       x, y: integer, of one dtype; their shapes broadcast.
@@ -384,7 +384,7 @@ def bitwise_or(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def bitwise_xor(x: Any, y: Any, name: str | None = None) -> Output:
-    """The bits set in exactly one; integer, broadcast shape.
+    """Return the bits set in exactly one; integer, broadcast shape.
 
     Args:
       x, y: integer, of one dtype; their shapes broadcast.
@@ -406,7 +406,7 @@ def bitwise_or_logical_xor(x: Any, y: Any, name: str = "xor") -> Output:
 
 
 def invert(x: Any, name: str | None = None) -> Output:
-    """Every bit flipped; integer, any shape.
+    """Return every bit flipped; integer, any shape.
 
     Args:
       x: integer, any shape.
@@ -420,7 +420,7 @@ def invert(x: Any, name: str | None = None) -> Output:
 
 
 def left_shift(x: Any, y: Any, name: str | None = None) -> Output:
-    """The bits of x moved up; integer, broadcast shape; y is clipped to the bits there are.
+    """Return the bits of x moved up; integer, broadcast shape; y is clipped to the bits there are.
 
     Args:
       x, y: integer, of one dtype; their shapes broadcast.
@@ -434,7 +434,7 @@ def left_shift(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def right_shift(x: Any, y: Any, name: str | None = None) -> Output:
-    """The bits of x moved down, keeping the sign; integer, broadcast shape; y is clipped.
+    """Return the bits of x moved down, keeping the sign; integer, broadcast shape; y is clipped.
 
     Args:
       x, y: integer, of one dtype; their shapes broadcast.

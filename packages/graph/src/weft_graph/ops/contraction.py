@@ -21,7 +21,7 @@ from weft_tensor.shape import broadcast_dims, format_dims, num_elements
 
 
 def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Output:
-    """The sum of products over pairs of axes.
+    """Return the sum of products over pairs of axes.
 
     Args:
       a: numeric.
@@ -143,7 +143,7 @@ def _to_matrix(value: Output, axes: list[int], last: bool) -> tuple[Output, list
 
 
 def _flat_sizes(value: Output, lead: int) -> Output:
-    """The products of the first `lead` sizes and of the others, computed in the graph."""
+    """Return the products of the first `lead` sizes and of the others, computed in the graph."""
     shape = out("Shape", [value])
     rank = len(value.dims or ())
     parts = [
@@ -169,7 +169,7 @@ def _shape_vector(dims: list[int | None], parts: list[tuple[Output, list[int]]])
 
 
 def einsum(equation: str, *inputs: Any, name: str | None = None) -> Output:
-    """Sums of products by Einstein's convention, such as "ij,jk->ik".
+    """Return sums of products by Einstein's convention, such as "ij,jk->ik".
 
     Axes that only one operand has and the result has not are summed first; each two operands are
     then one batched matrix product.
@@ -218,14 +218,14 @@ class _Term:
         self.labels = labels
 
     def size(self, label: str) -> int | None:
-        """The static size of the axis of a label; 1 where there is none."""
+        """Return the static size of the axis of a label; 1 where there is none."""
         position = self.labels.find(label)
         dims = self.value.dims
         return 1 if position < 0 else None if dims is None else dims[position]
 
 
 def parse_equation(equation: str, count: int) -> tuple[list[str], str | None]:
-    """The terms of the operands, and that of the result, if it is given.
+    """Return the terms of the operands, and that of the result, if it is given.
 
     Raises: InvalidArgumentError: it has not as many operands, or something that is no letter.
     """
@@ -246,7 +246,7 @@ def parse_equation(equation: str, count: int) -> tuple[list[str], str | None]:
 
 
 def _spelled(terms: list[str], values: list[Output]) -> list[str]:
-    """The terms with a digit, counted from the last, for each axis of an ellipsis."""
+    """Return the terms with a digit, counted from the last, for each axis of an ellipsis."""
     spelled = []
     for term, value in zip(terms, values, strict=True):
         if value.dims is None:
@@ -307,7 +307,7 @@ def _sum_out(term: _Term, keep: set[str]) -> _Term:
 
 
 def _contract(a: _Term, b: _Term, later: set[str]) -> _Term:
-    """The product of two operands, summed over the labels that nothing later needs."""
+    """Return the product of two operands, summed over the labels that nothing later needs."""
     a = _sum_out(a, later | set(b.labels))
     b = _sum_out(b, later | set(a.labels))
     common = [label for label in a.labels if label in b.labels]
@@ -337,7 +337,7 @@ def _can_broadcast(a: _Term, b: _Term, label: str) -> bool:
 
 
 def _multiply(a: _Term, b: _Term, later: set[str]) -> _Term:
-    """The product by broadcasting, then summed."""
+    """Return the product by broadcasting, then summed."""
     labels = "".join(dict.fromkeys(a.labels + b.labels))
     value = out("Mul", [_expand_term(a, labels), _expand_term(b, labels)])
     return _sum_out(_Term(value, labels), later)
@@ -377,7 +377,7 @@ def _grouped(term: _Term, batch: list[str], rows: list[str], columns: list[str])
 
 
 def _sizes_of(sources: list[tuple[_Term, list[str]]]) -> Output:
-    """The sizes of labels of terms, in order, as an int32 vector."""
+    """Return the sizes of labels of terms, in order, as an int32 vector."""
     sizes = [term.size(label) for term, labels in sources for label in labels]
     if None not in sizes:
         return constant_of(np.array(sizes, np.int32))

@@ -142,7 +142,7 @@ register_op(
 
 
 def no_op(name: str | None = None) -> Node:
-    """A node that does nothing.
+    """Return a node that does nothing.
 
     Examples:
       >>> wf.Session().run(wf.no_op())
@@ -160,7 +160,7 @@ def _node_of(item: Any) -> Node:
 
 
 def group(*inputs: Any, name: str | None = None) -> Node:
-    """A node that finishes when all `inputs` have.
+    """Return a node that finishes when all `inputs` have.
 
     Args:
       *inputs: operations, tensors, variables, or nested lists of them.
@@ -242,7 +242,7 @@ def with_dependencies(
 def tuple(
     tensors: Sequence[Any], name: str | None = None, control_inputs: Iterable[Any] | None = None
 ) -> list[Any]:
-    """The same tensors, each available only when all are.
+    """Return the same tensors, each available only when all are.
 
     Args:
       tensors: outputs, IndexedSlices or None, at least one not None.
@@ -270,7 +270,7 @@ def tuple(
 def Assert(  # noqa: N802 - TensorFlow's name
     condition: Any, data: Sequence[Any], summarize: int | None = None, name: str | None = None
 ) -> Node:
-    """A node that fails when it runs and `condition` does not hold.
+    """Return a node that fails when it runs and `condition` does not hold.
 
     Args:
       condition: bool, rank 0.
@@ -350,7 +350,7 @@ print = print_v2
 
 
 def timestamp(name: str | None = None) -> Output:
-    """The time when the node runs, in seconds since 1970: float64, rank 0.
+    """Return the time when the node runs, in seconds since 1970: float64, rank 0.
 
     Examples:
       >>> seconds = wf.timestamp()

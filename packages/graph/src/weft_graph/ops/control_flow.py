@@ -40,7 +40,7 @@ def _merge_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def common_dims(a: Dims, b: Dims) -> Dims:
-    """The most that is known of a shape that is either `a` or `b`."""
+    """Return the most that is known of a shape that is either `a` or `b`."""
     if a is None or b is None or len(a) != len(b):
         return None
     return tuple([x if x == y else None for x, y in zip(a, b, strict=True)])
@@ -154,7 +154,7 @@ def switch(data: Any, pred: Any, name: str | None = None) -> tuple[Output, Outpu
 
 
 def merge(inputs: Sequence[Any], name: str | None = None) -> MergeResult:
-    """The input that is not dead.
+    """Return the input that is not dead.
 
     Args:
       inputs: one type; shapes may differ.
@@ -203,12 +203,12 @@ def loop_cond(pred: Output, name: str | None = None) -> Output:
 
 
 def control_trigger(name: str | None = None) -> Node:
-    """A node that does nothing, even where what it waits for is dead."""
+    """Return a node that does nothing, even where what it waits for is dead."""
     return create("ControlTrigger", (), name=name)
 
 
 def abort(error_msg: str = "", exit_without_error: bool = False, name: str | None = None) -> Node:
-    """A node that fails the step when it runs.
+    """Return a node that fails the step when it runs.
 
     Raises: AbortedError: at run time, with `error_msg`.
     """

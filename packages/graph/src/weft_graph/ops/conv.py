@@ -46,7 +46,7 @@ _T = "{float16, bfloat16, float32, float64}"
 
 
 def forward_shape(op: str, node: NodeSpec, x: Dims, filters: Dims, depthwise: bool) -> Dims:
-    """The output of a convolution; checks everything that is known."""
+    """Return the output of a convolution; checks everything that is known."""
     attrs = node.attrs
     data_format: str = attrs["data_format"]
     rank = len(data_format)
@@ -88,7 +88,7 @@ def _conv_rule(op: str, depthwise: bool = False) -> Any:
 
 
 def _input_rule(op: str, depthwise: bool = False) -> Any:
-    """Inputs (input_sizes, filter, out_backprop) to the shape of the input."""
+    """Return inputs (input_sizes, filter, out_backprop) to the shape of the input."""
     rank = 5 if "3D" in op else 4
 
     def rule(node: NodeSpec) -> Sequence[Dims]:
@@ -102,7 +102,7 @@ def _input_rule(op: str, depthwise: bool = False) -> Any:
 
 
 def _filter_rule(op: str, depthwise: bool = False) -> Any:
-    """Inputs (input, filter_sizes, out_backprop) to the shape of the filter."""
+    """Return inputs (input, filter_sizes, out_backprop) to the shape of the filter."""
     rank = 5 if "3D" in op else 4
 
     def rule(node: NodeSpec) -> Sequence[Dims]:
@@ -118,7 +118,7 @@ def _filter_rule(op: str, depthwise: bool = False) -> Any:
 def _checked_backprop(
     op: str, node: NodeSpec, x: Dims, filters: Dims, grad: Dims, depthwise: bool
 ) -> tuple[Dims, Dims]:
-    """The shapes of input and filter after checking that they give the gradient's shape."""
+    """Return the shapes of input and filter after checking that they give the gradient's shape."""
     expected = forward_shape(op, node, x, filters, depthwise)
     assert expected is not None
     try:
@@ -220,7 +220,7 @@ _declare("Conv3D", "V2", _CONV3D)
 
 
 def expand(value: Any, name: str, spatial: int, data_format: str) -> list[int]:
-    """Strides or dilations in full form.
+    """Return strides or dilations in full form.
 
     Args:
       value: one number, one per spatial axis, or one per axis of the input.
@@ -246,7 +246,7 @@ def expand(value: Any, name: str, spatial: int, data_format: str) -> list[int]:
 
 
 def padding_attrs(padding: Any, data_format: str) -> dict[str, Any]:
-    """The attributes `padding` and `explicit_paddings` that a padding argument means.
+    """Return the attributes `padding` and `explicit_paddings` that a padding argument means.
 
     Args:
       padding: "SAME", "VALID" in any case, or a list of [before, after], one per axis.
@@ -331,7 +331,7 @@ def conv2d_backprop_input(
     name: str | None = None,
     filters: Any = None,
 ) -> Output:
-    """Gradient of `conv2d` by its input.
+    """Return the gradient of `conv2d` by its input.
 
     Args:
       input_sizes: int32, shape (4,): the shape of the input.
@@ -434,7 +434,7 @@ def conv2d_backprop_filter_v2(
 
 
 def _padding_of(padding: Any, explicit: Sequence[int]) -> Any:
-    """A padding in the form of `conv2d`: "EXPLICIT" is a pair for each axis."""
+    """Return a padding in the form of `conv2d`: "EXPLICIT" is a pair for each axis."""
     if padding != "EXPLICIT":
         return padding
     return [list(explicit[i : i + 2]) for i in range(0, len(explicit), 2)]
@@ -451,7 +451,7 @@ def conv2d_backprop_filter(
     dilations: Any = (1, 1, 1, 1),
     name: str | None = None,
 ) -> Output:
-    """Gradient of `conv2d` by its filter.
+    """Return the gradient of `conv2d` by its filter.
 
     Args:
       input: floating, shape (N, H, W, C) or (N, C, H, W).
@@ -511,7 +511,7 @@ def depthwise_conv2d_native_backprop_input(
     dilations: Any = (1, 1, 1, 1),
     name: str | None = None,
 ) -> Output:
-    """Gradient of `depthwise_conv2d_native` by its input.
+    """Return the gradient of `depthwise_conv2d_native` by its input.
 
     Args:
       input_sizes: int32, shape (4,): the shape of the input.
@@ -545,7 +545,7 @@ def depthwise_conv2d_native_backprop_filter(
     dilations: Any = (1, 1, 1, 1),
     name: str | None = None,
 ) -> Output:
-    """Gradient of `depthwise_conv2d_native` by its filter.
+    """Return the gradient of `depthwise_conv2d_native` by its filter.
 
     Args:
       input: floating, shape (N, H, W, C) or (N, C, H, W).
@@ -609,7 +609,7 @@ def conv3d_transpose(
     filters: Any = None,
     dilations: Any = None,
 ) -> Output:
-    """The transpose of `conv3d`.
+    """Return the transpose of `conv3d`.
 
     Args:
       value: floating, shape (N, D, H, W, C); also `input`.
@@ -641,7 +641,7 @@ def conv3d_backprop_filter_v2(
     dilations: Any = (1, 1, 1, 1, 1),
     name: str | None = None,
 ) -> Output:
-    """Gradient of `conv3d` by its filter.
+    """Return the gradient of `conv3d` by its filter.
 
     Args:
       input: floating, shape (N, D, H, W, C) or (N, C, D, H, W).

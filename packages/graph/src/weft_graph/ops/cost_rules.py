@@ -72,12 +72,12 @@ written = moves(_written)
 
 @computes
 def sum_of_many(sizes: Sizes) -> float:
-    """One addition less than there are inputs, for each element."""
+    """Return one addition less than there are inputs, for each element."""
     return max(len(sizes.inputs) - 1, 0) * sizes.elements_out
 
 
 def pool(windows: int | None) -> CostRule:
-    """One operation for each place of each window.
+    """Return one operation for each place of each window.
 
     Args:
       windows: the input that has a value for each window; None for the output.
@@ -95,7 +95,7 @@ def pool(windows: int | None) -> CostRule:
 
 @computes
 def pool_argmax(sizes: Sizes) -> float:
-    """One operation for each maximum that a gradient goes back to."""
+    """Return one operation for each maximum that a gradient goes back to."""
     return prod(dims_at(sizes.inputs, 1, 1))
 
 
@@ -135,7 +135,7 @@ def product(left: str, right: str) -> CostRule:
 
 @computes
 def sparse_product(sizes: Sizes) -> float:
-    """A product and a sum for each element that is there and each column."""
+    """Return a product and a sum for each element that is there and each column."""
     columns = dims_at(sizes.outputs, 0, 2)[-1]
     return 2 * prod(dims_at(sizes.inputs, 1, 1)) * columns * _arithmetic(sizes)
 
@@ -165,7 +165,7 @@ _COLUMNS = 1 << 21
 
 
 def columns(kernel: int | None) -> Rule:
-    """The scratch memory of a convolution: the columns that its windows are laid out in.
+    """Return the scratch memory of a convolution: the columns that its windows are laid out in.
 
     Args:
       kernel: as of `convolution`.
@@ -180,7 +180,7 @@ def columns(kernel: int | None) -> Rule:
 
 
 def factorization(cube: float, columns: float = 0.0, square: bool = True) -> CostRule:
-    """The leading terms of the usual algorithms (Golub and Van Loan, Matrix Computations).
+    """Return the leading terms of the usual algorithms (Golub and Van Loan, Matrix Computations).
 
     Args:
       cube: operations for each of n * n * n, of a square matrix, or else of m * n * min(m, n).
@@ -191,7 +191,7 @@ def factorization(cube: float, columns: float = 0.0, square: bool = True) -> Cos
 
 
 def decomposition(cube: Rule, columns: float = 0.0, square: bool = True) -> CostRule:
-    """The same, where the number of operations depends on attributes."""
+    """Return the same, where the number of operations depends on attributes."""
 
     def flops(sizes: Sizes) -> float:
         *batch, m, n = dims_at(sizes.inputs, 0, 2)

@@ -21,7 +21,7 @@ from weft_tensor.shape import Dims
 
 
 def _batch(op: str, node: NodeSpec) -> tuple[tuple[int | None, ...], int | None]:
-    """The shape of the inputs, and the size of the batch."""
+    """Return the shape of the inputs, and the size of the batch."""
     x = with_rank(node.inputs[0].dims, 3, f"{op}: inputs")
     (count,) = with_rank(node.inputs[-1].dims, 1, f"{op}: sequence_length")
     return x, merge_size(x[1], count, f"{op}: batch and size of sequence_length")
@@ -122,7 +122,7 @@ def ctc_greedy_decoder(
     blank_index: int | None = None,
     name: str | None = None,
 ) -> tuple[list[SparseTensor], Output]:
-    """The most probable class at each time, without blanks.
+    """Return the most probable class at each time, without blanks.
 
     Args:
       inputs: float32 or float64, shape (T, B, C): logits, time first.
@@ -156,7 +156,7 @@ def ctc_beam_search_decoder(
     merge_repeated: bool = True,
     name: str | None = None,
 ) -> tuple[list[SparseTensor], Output]:
-    """The most probable sequences of labels, over all ways to write each with blanks.
+    """Return the most probable sequences of labels, over all ways to write each with blanks.
 
     Args:
       inputs: float32 or float64, shape (T, B, C): logits, time first; the blank is class C - 1.

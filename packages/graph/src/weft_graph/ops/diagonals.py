@@ -32,7 +32,7 @@ from weft_tensor.shape import Dims, format_dims, merge_dims
 
 
 def smaller(m: int | None, n: int | None) -> int | None:
-    """The smaller of two sizes, if both are known."""
+    """Return the smaller of two sizes, if both are known."""
     return None if m is None or n is None else min(m, n)
 
 
@@ -77,7 +77,7 @@ def _matrix_set_diag_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _bounds(k: Output) -> tuple[int, int] | None:
-    """The lowest and the highest diagonal, where `k` is known."""
+    """Return the lowest and the highest diagonal, where `k` is known."""
     value = shape_rules.constant_array(k)
     if value is None:
         return None
@@ -92,7 +92,7 @@ def _bounds(k: Output) -> tuple[int, int] | None:
 
 
 def _longest(rows: int | None, columns: int | None, lower: int, upper: int) -> int | None:
-    """The length of the longest of some diagonals."""
+    """Return the length of the longest of some diagonals."""
     if rows is None or columns is None:
         return None
     if not (lower == upper == 0 or -rows < lower <= upper < columns):
@@ -103,7 +103,7 @@ def _longest(rows: int | None, columns: int | None, lower: int, upper: int) -> i
 
 
 def _diagonals_dims(dims: Dims, bounds: tuple[int, int] | None) -> Dims:
-    """The shape of diagonals of matrices; several have an axis of their own."""
+    """Return the shape of diagonals of matrices; several have an axis of their own."""
     if dims is None or bounds is None:
         return None
     lower, upper = bounds
@@ -134,7 +134,7 @@ def _matrix_diag_v3_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def sizes_for(longest: int, lower: int, upper: int, rows: int, columns: int) -> tuple[int, int]:
-    """The size of matrices with some diagonals, of which the longest has `longest` elements.
+    """Return the size of matrices with some diagonals, of which the longest has `longest` elements.
 
     Args:
       rows, columns: as wanted; -1 for as few as will do.
@@ -225,7 +225,7 @@ _declare()
 
 
 def diag(diagonal: Any, name: str | None = None) -> Output:
-    """A tensor with a given diagonal, 0 elsewhere; numeric, shape (D...) to (D..., D...).
+    """Return a tensor with a given diagonal, 0 elsewhere; numeric, shape (D...) to (D..., D...).
 
     Args:
       diagonal: numeric, shape (D...).
@@ -243,7 +243,7 @@ tensor_diag = diag
 
 
 def diag_part(input: Any, name: str | None = None) -> Output:
-    """The diagonal of a tensor; numeric, shape (D..., D...) to (D...).
+    """Return the diagonal of a tensor; numeric, shape (D..., D...) to (D...).
 
     Args:
       input: numeric, shape (D..., D...).
@@ -276,7 +276,7 @@ def matrix_diag(
     padding_value: Any = 0,
     align: str = "RIGHT_LEFT",
 ) -> Output:
-    """Matrices with given diagonals, `padding_value` elsewhere.
+    """Return matrices with given diagonals, `padding_value` elsewhere.
 
     Args:
       diagonal: any dtype, shape (..., N); with several diagonals (..., K, N), the uppermost first.
@@ -314,7 +314,7 @@ def matrix_diag_part(
     padding_value: Any = 0,
     align: str = "RIGHT_LEFT",
 ) -> Output:
-    """Diagonals of matrices.
+    """Return diagonals of matrices.
 
     Args:
       input: any dtype, shape (..., M, N).
@@ -348,7 +348,7 @@ def matrix_set_diag(
     k: Any = 0,
     align: str = "RIGHT_LEFT",
 ) -> Output:
-    """Matrices with other diagonals.
+    """Return matrices with other diagonals.
 
     Args:
       input: any dtype, shape (..., M, N).
@@ -369,7 +369,7 @@ def matrix_set_diag(
 
 
 def matrix_band_part(input: Any, num_lower: Any, num_upper: Any, name: str | None = None) -> Output:
-    """Matrices with 0 outside a band around the diagonal.
+    """Return matrices with 0 outside a band around the diagonal.
 
     Args:
       input: any dtype, shape (..., M, N).
@@ -401,7 +401,7 @@ def eye(
     dtype: Any = dtypes.float32,
     name: str | None = None,
 ) -> Output:
-    """Identity matrices.
+    """Return the identity matrices.
 
     Args:
       num_rows: integer scalar M.

@@ -235,7 +235,7 @@ def floor_div(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def floormod(x: Any, y: Any, name: str | None = None) -> Output:
-    """The remainder of `floordiv`, with the sign of y; real, broadcast shape.
+    """Return the remainder of `floordiv`, with the sign of y; real, broadcast shape.
 
     Args:
       x, y: real, of one dtype; their shapes broadcast.
@@ -268,7 +268,7 @@ def truncatediv(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def truncatemod(x: Any, y: Any, name: str | None = None) -> Output:
-    """The remainder of `truncatediv`, with the sign of x; real, broadcast shape.
+    """Return the remainder of `truncatediv`, with the sign of x; real, broadcast shape.
 
     Args:
       x, y: real, of one dtype; their shapes broadcast.

@@ -14,7 +14,7 @@ from weft_tensor.shape import Dims, broadcast_dims, format_dims
 
 
 def einsum_terms(equation: str, count: int) -> tuple[list[str], str]:
-    """The terms of the operands, and that of the result.
+    """Return the terms of the operands, and that of the result.
 
     Raises: InvalidArgumentError: the equation does not parse, or does not say what the result is.
     """
@@ -25,7 +25,7 @@ def einsum_terms(equation: str, count: int) -> tuple[list[str], str]:
 
 
 def einsum_dims(equation: str, operands: Sequence[Dims]) -> Dims:
-    """The sizes of the result.
+    """Return the sizes of the result.
 
     Raises: InvalidArgumentError: ranks or sizes do not fit the equation.
     """
@@ -50,7 +50,7 @@ def einsum_dims(equation: str, operands: Sequence[Dims]) -> Dims:
 
 
 def _fitted(term: str, dims: Dims) -> tuple[list[tuple[str, int | None]], Dims]:
-    """The sizes of the letters of a term, and those of its ellipsis."""
+    """Return the sizes of the letters of a term, and those of its ellipsis."""
     head, dots, tail = term.partition("...")
     if dims is None:
         return [(letter, None) for letter in head + tail], None if dots else ()

@@ -126,7 +126,7 @@ def expm1(x: Any, name: str | None = None) -> Output:
 
 
 def log(x: Any, name: str | None = None) -> Output:
-    """The natural logarithm, -inf of 0, NaN of a negative number; floating or complex.
+    """Return the natural logarithm, -inf of 0, NaN of a negative number; floating or complex.
 
     Args:
       x: floating or complex, any shape.
@@ -224,7 +224,7 @@ def xdivy(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def nextafter(x1: Any, x2: Any, name: str | None = None) -> Output:
-    """The next number after x1 towards x2.
+    """Return the next number after x1 towards x2.
 
     Args:
       x1: float32 or float64, any shape.
@@ -281,7 +281,7 @@ def is_finite(x: Any, name: str | None = None) -> Output:
 
 
 def polyval(coeffs: Sequence[Any], x: Any, name: str | None = None) -> Output:
-    """The value at x of a polynomial, by Horner's scheme.
+    """Return the value at x of a polynomial, by Horner's scheme.
 
     Args:
       coeffs: coefficients, that of the highest power first; each of x's dtype, shapes broadcast.

@@ -82,7 +82,7 @@ def register_gradient_of_unary(
 
 
 def none_of_none(dy: Scalar, slope: Scalar) -> Scalar:
-    """A gradient that is 0 where the one it comes from is, even where the slope is infinite.
+    """Return a gradient that is 0 where the one it comes from is, even where the slope is infinite.
 
     What a choice masks away behind a root or a quotient so does not turn into NaN.
     """
@@ -90,7 +90,7 @@ def none_of_none(dy: Scalar, slope: Scalar) -> Scalar:
 
 
 def pair(x: Any, y: Any) -> tuple[Output, Output]:
-    """Two operands as outputs; a Python value takes the element type of the other one.
+    """Return two operands as outputs; a Python value takes the element type of the other one.
 
     Raises: InvalidTypeError: their element types differ.
     """
@@ -107,7 +107,7 @@ def pair(x: Any, y: Any) -> tuple[Output, Output]:
 
 
 def unary(op: str, x: Any, name: str | None) -> Any:
-    """An elementwise op that maps 0 to 0; of a sparse tensor it maps the values."""
+    """Return an elementwise op that maps 0 to 0; of a sparse tensor it maps the values."""
     if isinstance(x, SparseTensor):
         return SparseTensor(x.indices, out(op, [x.values], name=name), x.dense_shape)
     return out(op, [x], name=name)

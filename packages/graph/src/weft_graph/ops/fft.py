@@ -54,7 +54,7 @@ def _same_shape(rank: int) -> ShapeRule:
 
 
 def _lengths(node: NodeSpec, count: int | None) -> list[int] | None:
-    """The sizes in fft_length where they are known."""
+    """Return the sizes in fft_length where they are known."""
     vector = node.inputs[1]
     (num_lengths,) = shape_rules.with_rank(vector.dims, 1, "fft_length")
     shape_rules.merge_size(
@@ -79,7 +79,7 @@ def half(size: int) -> int:
 def _transformed(
     dims: tuple[int | None, ...], axes: Sequence[int], lengths: list[int] | None, halved: str
 ) -> Sequence[Dims]:
-    """The shape of the result: `lengths` along the axes, or half of it along the last one.
+    """Return the shape of the result: `lengths` along the axes, or half of it along the last one.
 
     Args:
       halved: what has half the last length: "input", "output" or nothing.
@@ -132,7 +132,7 @@ def _axes_shape(halved: str) -> ShapeRule:
 
 @computes
 def _cost(sizes: Sizes) -> float:
-    """The usual estimate, 5 n log2(n), as if all axes were one."""
+    """Return the usual estimate, 5 n log2(n), as if all axes were one."""
     count = max(prod(sizes.inputs[0]), prod(sizes.outputs[0]))
     return 5 * count * log2(max(count, 2))
 
@@ -190,7 +190,7 @@ for _rank in (1, 2, 3, None):
 
 
 def fft(input: Any, name: str | None = None) -> Output:
-    """The Fourier transform over the last axis.
+    """Return the Fourier transform over the last axis.
 
     Args:
       input: complex, shape (..., N).
@@ -204,7 +204,7 @@ def fft(input: Any, name: str | None = None) -> Output:
 
 
 def ifft(input: Any, name: str | None = None) -> Output:
-    """The inverse of `fft`.
+    """Return the inverse of `fft`.
 
     Args:
       input: complex, shape (..., N).
@@ -218,7 +218,7 @@ def ifft(input: Any, name: str | None = None) -> Output:
 
 
 def fft2d(input: Any, name: str | None = None) -> Output:
-    """The Fourier transform over the last two axes.
+    """Return the Fourier transform over the last two axes.
 
     Args:
       input: complex, shape (..., M, N).
@@ -233,7 +233,7 @@ def fft2d(input: Any, name: str | None = None) -> Output:
 
 
 def ifft2d(input: Any, name: str | None = None) -> Output:
-    """The inverse of `fft2d`.
+    """Return the inverse of `fft2d`.
 
     Args:
       input: complex, shape (..., M, N).
@@ -248,7 +248,7 @@ def ifft2d(input: Any, name: str | None = None) -> Output:
 
 
 def fft3d(input: Any, name: str | None = None) -> Output:
-    """The Fourier transform over the last three axes.
+    """Return the Fourier transform over the last three axes.
 
     Args:
       input: complex, shape (..., L, M, N).
@@ -262,7 +262,7 @@ def fft3d(input: Any, name: str | None = None) -> Output:
 
 
 def ifft3d(input: Any, name: str | None = None) -> Output:
-    """The inverse of `fft3d`.
+    """Return the inverse of `fft3d`.
 
     Args:
       input: complex, shape (..., L, M, N).
@@ -276,7 +276,7 @@ def ifft3d(input: Any, name: str | None = None) -> Output:
 
 
 def rfft(input_tensor: Any, fft_length: Any = None, name: str | None = None) -> Output:
-    """The Fourier transform of real numbers over the last axis.
+    """Return the Fourier transform of real numbers over the last axis.
 
     Args:
       input_tensor: float32 or float64, shape (..., N).
@@ -292,7 +292,7 @@ def rfft(input_tensor: Any, fft_length: Any = None, name: str | None = None) -> 
 
 
 def irfft(input_tensor: Any, fft_length: Any = None, name: str | None = None) -> Output:
-    """The inverse of `rfft`.
+    """Return the inverse of `rfft`.
 
     Args:
       input_tensor: complex, shape (..., N); imaginary parts that no transform of real numbers has
@@ -309,7 +309,7 @@ def irfft(input_tensor: Any, fft_length: Any = None, name: str | None = None) ->
 
 
 def rfft2d(input_tensor: Any, fft_length: Any = None, name: str | None = None) -> Output:
-    """The Fourier transform of real numbers over the last two axes.
+    """Return the Fourier transform of real numbers over the last two axes.
 
     Args:
       input_tensor: float32 or float64, shape (..., M, N).
@@ -325,7 +325,7 @@ def rfft2d(input_tensor: Any, fft_length: Any = None, name: str | None = None) -
 
 
 def irfft2d(input_tensor: Any, fft_length: Any = None, name: str | None = None) -> Output:
-    """The inverse of `rfft2d`.
+    """Return the inverse of `rfft2d`.
 
     Args:
       input_tensor: complex, shape (..., M, N).
@@ -341,7 +341,7 @@ def irfft2d(input_tensor: Any, fft_length: Any = None, name: str | None = None) 
 
 
 def rfft3d(input_tensor: Any, fft_length: Any = None, name: str | None = None) -> Output:
-    """The Fourier transform of real numbers over the last three axes.
+    """Return the Fourier transform of real numbers over the last three axes.
 
     Args:
       input_tensor: float32 or float64, shape (..., L, M, N).
@@ -356,7 +356,7 @@ def rfft3d(input_tensor: Any, fft_length: Any = None, name: str | None = None) -
 
 
 def irfft3d(input_tensor: Any, fft_length: Any = None, name: str | None = None) -> Output:
-    """The inverse of `rfft3d`.
+    """Return the inverse of `rfft3d`.
 
     Args:
       input_tensor: complex, shape (..., L, M, N).
@@ -383,7 +383,7 @@ def _real_transform(op: str, rank: int, value: Any, fft_length: Any, name: str) 
 
 
 def _converted(value: Any, inverse: bool) -> Output:
-    """The input as a tensor; Python's integers are floats."""
+    """Return the input as a tensor; Python's integers are floats."""
     return convert_to_tensor(value, preferred_dtype=dtypes.complex64 if inverse else dtypes.float32)
 
 
@@ -395,7 +395,7 @@ def _result_type(x: Output, op: str) -> dict[str, Any]:
 
 
 def _full_lengths(x: Output, axes: Any, inverse: bool) -> Any:
-    """The lengths of a transform that takes all there is along the axes."""
+    """Return the lengths of a transform that takes all there is along the axes."""
     sizes = shape_of(x, axes)
     if not inverse or not len(axes):
         return sizes
@@ -406,7 +406,7 @@ def _full_lengths(x: Output, axes: Any, inverse: bool) -> Any:
 
 
 def shape_of(x: Output, axes: Any) -> Any:
-    """The sizes along axes, as an array where they are known, else as an output."""
+    """Return the sizes along axes, as an array where they are known, else as an output."""
     if x.dims is not None:
         static_sizes = [
             x.dims[axis] for axis in shape_rules.normal_axes(map(int, axes), len(x.dims))
@@ -420,7 +420,7 @@ def shape_of(x: Output, axes: Any) -> Any:
 
 
 def _filled(x: Output, lengths: Output, axes: Any, inverse: bool) -> Output:
-    """The input with zeros at the ends of axes that are shorter than the transform."""
+    """Return the input with zeros at the ends of axes that are shorter than the transform."""
     sizes, static_lengths = shape_of(x, axes), constant_value(lengths)
     if isinstance(sizes, np.ndarray) and static_lengths is not None:
         required = static_lengths.copy()
@@ -450,7 +450,7 @@ def fftnd(
     norm: str | None = None,
     name: str | None = None,
 ) -> Output:
-    """The Fourier transform over given axes.
+    """Return the Fourier transform over given axes.
 
     Args:
       input_tensor: complex, rank n.
@@ -477,7 +477,7 @@ def ifftnd(
     norm: str | None = None,
     name: str | None = None,
 ) -> Output:
-    """The inverse of `fftnd`.
+    """Return the inverse of `fftnd`.
 
     Args:
       input_tensor: complex, rank n.
@@ -500,7 +500,7 @@ def rfftnd(
     norm: str | None = None,
     name: str | None = None,
 ) -> Output:
-    """The Fourier transform of real numbers over given axes.
+    """Return the Fourier transform of real numbers over given axes.
 
     Args:
       input_tensor: float32 or float64, rank n.
@@ -523,7 +523,7 @@ def irfftnd(
     norm: str | None = None,
     name: str | None = None,
 ) -> Output:
-    """The inverse of `rfftnd`.
+    """Return the inverse of `rfftnd`.
 
     Args:
       input_tensor: complex, rank n.
@@ -565,7 +565,7 @@ def _transform_axes(
 
 
 def _static_axes(x: Output, axes: Any) -> np.ndarray[Any, np.dtype[np.int32]]:
-    """The axes, counted from the front."""
+    """Return the axes, counted from the front."""
     static_axes = (
         constant_value(convert_to_tensor(axes, dtypes.int32)) if axes is not None else None
     )
@@ -582,7 +582,7 @@ def _static_axes(x: Output, axes: Any) -> np.ndarray[Any, np.dtype[np.int32]]:
 
 
 def fftshift(x: Any, axes: Any = None, name: str | None = None) -> Output:
-    """The halves of axes exchanged, so that frequency 0 is in the middle.
+    """Return the halves of axes exchanged, so that frequency 0 is in the middle.
 
     Args:
       x: any type, rank n.
@@ -597,7 +597,7 @@ def fftshift(x: Any, axes: Any = None, name: str | None = None) -> Output:
 
 
 def ifftshift(x: Any, axes: Any = None, name: str | None = None) -> Output:
-    """The inverse of `fftshift`, which is another one where a size is odd.
+    """Return the inverse of `fftshift`, which is another one where a size is odd.
 
     Args:
       x: any type, rank n.

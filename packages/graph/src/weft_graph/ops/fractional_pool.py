@@ -189,7 +189,7 @@ def fractional_max_pool(
     seed2: int = 0,
     name: str | None = None,
 ) -> Pooled:
-    """The maximum of regions that an image is divided into at random.
+    """Return the maximum of regions that an image is divided into at random.
 
     Args:
       value: float32, float64, int32 or int64, shape (N, H, W, C).

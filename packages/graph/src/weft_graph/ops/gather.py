@@ -358,7 +358,7 @@ def gather(
     axis: Any = None,
     batch_dims: int | None = 0,
 ) -> Output:
-    """Slices of `params` along an axis, by index.
+    """Return slices of `params` along an axis, by index.
 
     Args:
       params: any type, shape (P[:axis], n, P[axis+1:]).
@@ -403,7 +403,7 @@ def batch_gather(params: Any, indices: Any, name: str | None = None) -> Output:
 
 
 def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: int = 0) -> Output:
-    """Elements or slices of `params` by vectors of indices.
+    """Return elements or slices of `params` by vectors of indices.
 
     Args:
       params: any type, shape (p_0, …, p_k).
@@ -446,7 +446,7 @@ def with_batch_positions(indices: Output, batch_dims: int) -> Output:
 
 
 def _shape_along(value: Output, axis: int) -> Output:
-    """The shape of a vector that lies along an axis of `value`."""
+    """Return the shape of a vector that lies along an axis of `value`."""
     before = [1] * axis + [-1]
     if value.dims is not None:
         behind = [1] * (len(value.dims) - axis - 1)
@@ -462,7 +462,7 @@ def _part(vector: Output, begin: int, end: int) -> Output:
 
 
 def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) -> Output:
-    """Zeros with updates added at indices.
+    """Return zeros with updates added at indices.
 
     Args:
       indices: integers, shape (I, m).
@@ -564,7 +564,7 @@ def tensor_scatter_nd_min(
 def dynamic_partition(
     data: Any, partitions: Any, num_partitions: int, name: str | None = None
 ) -> list[Output]:
-    """Slices of `data` sorted into tensors by number.
+    """Return slices of `data` sorted into tensors by number.
 
     Args:
       data: any type, shape (P, R).
@@ -580,7 +580,7 @@ def dynamic_partition(
 
 
 def dynamic_stitch(indices: Any, data: Any, name: str | None = None) -> Output:
-    """Slices put at their indices in one tensor; where indices meet, the last one wins.
+    """Return slices put at their indices in one tensor; where indices meet, the last one wins.
 
     Args:
       indices: list of int32 tensors of shapes I_i.
@@ -603,7 +603,7 @@ def one_hot(
     dtype: Any = None,
     name: str | None = None,
 ) -> Output:
-    """A new axis of `depth` elements, `on_value` at the index and `off_value` elsewhere.
+    """Return a new axis of `depth` elements, `on_value` at the index and `off_value` elsewhere.
 
     Args:
       indices: integers of any shape; those outside [0, depth) give `off_value` throughout.

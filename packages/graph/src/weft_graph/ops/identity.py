@@ -103,7 +103,7 @@ def _dense(value: Any) -> Any:
 
 
 def identity(input: Any, name: str | None = None) -> Output:
-    """The same values as a new tensor: any type and shape.
+    """Return the same values as a new tensor: any type and shape.
 
     Args:
       input: any type, any shape.
@@ -117,7 +117,7 @@ def identity(input: Any, name: str | None = None) -> Output:
 
 
 def identity_n(input: Sequence[Any], name: str | None = None) -> list[Output]:
-    """The same values as new tensors that all wait for each other.
+    """Return the same values as new tensors that all wait for each other.
 
     Args:
       input: list of tensors, any types and shapes.
@@ -131,7 +131,7 @@ def identity_n(input: Sequence[Any], name: str | None = None) -> list[Output]:
 
 
 def stop_gradient(input: Any, name: str | None = None) -> Output:
-    """The same values; no gradient flows back through it.
+    """Return the same values; no gradient flows back through it.
 
     Args:
       input: any type, any shape.
@@ -146,7 +146,7 @@ def stop_gradient(input: Any, name: str | None = None) -> Output:
 
 
 def check_numerics(tensor: Any, message: str, name: str | None = None) -> Output:
-    """The same floating values, checked when they are computed.
+    """Return the same floating values, checked when they are computed.
 
     Args:
       tensor: floating, any shape.
@@ -167,7 +167,7 @@ def verify_tensor_all_finite(
     x: Any = None,
     message: str | None = None,
 ) -> Output:
-    """The same floating values, checked when they are computed.
+    """Return the same floating values, checked when they are computed.
 
     Args:
       t: floating, any shape; `x` is its newer name.
@@ -183,7 +183,7 @@ def verify_tensor_all_finite(
 
 
 def add_check_numerics_ops() -> Node:
-    """A node that checks every floating tensor of the default graph.
+    """Return a node that checks every floating tensor of the default graph.
 
     Of branches and loops it checks what comes out, since what is inside may not run.
 
@@ -218,7 +218,7 @@ def _can_be_skipped(node: Node) -> bool:
 
 
 def guarantee_const(input: Any, name: str | None = None) -> Output:
-    """The same values, which the program promises never to change.
+    """Return the same values, which the program promises never to change.
 
     Args:
       input: any type and shape.
@@ -231,12 +231,12 @@ def guarantee_const(input: Any, name: str | None = None) -> Output:
 
 
 def snapshot(input: Any, name: str | None = None) -> Output:
-    """The same values as they are now."""
+    """Return the same values as they are now."""
     return out("Snapshot", [input], name=name)
 
 
 def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Output:
-    """The same values, with the static shape refined and checked when they are computed.
+    """Return the same values, with the static shape refined and checked when they are computed.
 
     Args:
       x: any type.

@@ -86,7 +86,7 @@ for _op, _depthwise in (("Conv2DInteger", False), ("DepthwiseConv2dInteger", Tru
 def matmul_integer(
     a: Any, b: Any, a_zero: Any = 0, b_zero: Any = 0, name: str | None = None
 ) -> Output:
-    """The product of matrices of small integers without their zero points.
+    """Return the product of matrices of small integers without their zero points.
 
     Args:
       a: int8 or uint8, shape (..., M, K).

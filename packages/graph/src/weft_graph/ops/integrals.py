@@ -125,7 +125,7 @@ def dawsn(x: Any, name: str | None = None) -> Output:
 
 
 def expint(x: Any, name: str | None = None) -> Output:
-    """The exponential integral, that of exp(t) / t from -inf to x.
+    """Return the exponential integral, that of exp(t) / t from -inf to x.
 
     Args:
       x: floating, any shape; -inf at 0, NaN below.

@@ -34,7 +34,7 @@ from weft_tensor.shape import Dims, format_dims, merge_dims, num_elements
 
 
 def concat_dims(parts: Sequence[Output], axis_input: Output) -> Dims:
-    """The static shape of parts that are joined; None where no part's rank is known.
+    """Return the static shape of parts that are joined; None where no part's rank is known.
 
     Args:
       parts: tensors of one rank, whose other sizes are equal.
@@ -128,7 +128,7 @@ def _split_v_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def split_sizes(size_list: Sequence[int | None], size: int | None, axis: int) -> list[int | None]:
-    """The sizes of the parts of an axis; one of those wanted may be -1, the rest.
+    """Return the sizes of the parts of an axis; one of those wanted may be -1, the rest.
 
     Raises: InvalidArgumentError: they do not add up to `size`, or -1 is given twice.
     """
@@ -331,7 +331,7 @@ register_op(
 
 
 def concat(values: Any, axis: Any, name: str | None = None) -> Output:
-    """Tensors joined along an axis that they have.
+    """Return tensors joined along an axis that they have.
 
     Args:
       values: tensors of one type and rank, with equal sizes at the other axes.
@@ -372,7 +372,7 @@ def split(
     num: int | None = None,
     name: str | None = None,
 ) -> list[Output]:
-    """A tensor cut along an axis.
+    """Return a tensor cut along an axis.
 
     Args:
       value: any type, rank at least 1.
@@ -412,7 +412,7 @@ def split(
 
 
 def stack(values: Any, axis: int = 0, name: str = "stack") -> Output:
-    """Tensors of rank R put together along a new axis: rank R + 1.
+    """Return tensors of rank R put together along a new axis: rank R + 1.
 
     Args:
       values: tensors of one type and shape.
@@ -447,7 +447,7 @@ def _holds_outputs(values: Sequence[Any]) -> bool:
 def unstack(
     value: Any, num: int | None = None, axis: int = 0, name: str = "unstack"
 ) -> list[Output]:
-    """A tensor of rank R taken apart along an axis, into tensors of rank R - 1.
+    """Return a tensor of rank R taken apart along an axis, into tensors of rank R - 1.
 
     Args:
       num: their number, where it is not known statically.
@@ -471,7 +471,7 @@ def unstack(
 
 
 def tile(input: Any, multiples: Any, name: str | None = None) -> Output:
-    """A tensor repeated `multiples[i]` times along axis i.
+    """Return a tensor repeated `multiples[i]` times along axis i.
 
     Args:
       input: any type, rank n.

@@ -255,7 +255,7 @@ _declare()
 
 @or_method("inverse")
 def matrix_inverse(input: Any, adjoint: bool = False, name: str | None = None) -> Output:
-    """Inverses of matrices.
+    """Return inverses of matrices.
 
     Args:
       input: float32, float64 or complex, shape (..., M, M).
@@ -276,7 +276,7 @@ inv = matrix_inverse
 
 @or_method("determinant")
 def matrix_determinant(input: Any, name: str | None = None) -> Output:
-    """Determinants.
+    """Return determinants.
 
     Args:
       input: float32, float64 or complex, shape (..., M, M).
@@ -317,7 +317,7 @@ log_matrix_determinant = slogdet
 
 @or_method("log_abs_determinant")
 def logdet(matrix: Any, name: str | None = None) -> Output:
-    """Logarithms of determinants of self-adjoint positive definite matrices.
+    """Return logarithms of determinants of self-adjoint positive definite matrices.
 
     Args:
       matrix: float32, float64 or complex, shape (..., M, M).
@@ -440,7 +440,7 @@ lstsq = matrix_solve_ls
 
 
 def self_adjoint_eig(tensor: Any, name: str | None = None) -> tuple[Output, Output]:
-    """Eigenvalues, rising, and eigenvectors of self-adjoint matrices.
+    """Return eigenvalues, rising, and eigenvectors of self-adjoint matrices.
 
     Args:
       tensor: float32, float64 or complex, shape (..., N, N); only the lower triangle is read.
@@ -460,7 +460,7 @@ eigh = self_adjoint_eig
 
 
 def self_adjoint_eigvals(tensor: Any, name: str | None = None) -> Output:
-    """Eigenvalues, rising, of self-adjoint matrices.
+    """Return eigenvalues, rising, of self-adjoint matrices.
 
     Args:
       tensor: float32, float64 or complex, shape (..., N, N); only the lower triangle is read.
@@ -480,7 +480,7 @@ eigvalsh = self_adjoint_eigvals
 def svd(
     tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name: str | None = None
 ) -> Any:
-    """Singular values, falling, and singular vectors: tensor = u @ diag(s) @ adjoint(v).
+    """Return singular values, falling, and singular vectors: tensor = u @ diag(s) @ adjoint(v).
 
     Args:
       tensor: float32, float64 or complex, shape (..., M, N); P is the smaller of M and N.
@@ -500,7 +500,7 @@ def svd(
 
 
 def qr(input: Any, full_matrices: bool = False, name: str | None = None) -> tuple[Output, Output]:
-    """Orthonormal q and upper triangular r with input = q @ r.
+    """Return orthonormal q and upper triangular r with input = q @ r.
 
     Args:
       input: float32, float64 or complex, shape (..., M, N); P is the smaller of M and N.
@@ -520,7 +520,7 @@ def qr(input: Any, full_matrices: bool = False, name: str | None = None) -> tupl
 
 
 def expm(input: Any, name: str | None = None) -> Output:
-    """Exponentials of matrices: the sum of input ** k / k! over k.
+    """Return exponentials of matrices: the sum of input ** k / k! over k.
 
     Args:
       input: float32, float64 or complex, shape (..., M, M).

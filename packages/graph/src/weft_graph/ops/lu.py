@@ -66,7 +66,7 @@ def lower_factor(factors: Output) -> Output:
 
 
 def rows_of(value: Output, rows: Output) -> Output:
-    """Rows of matrices, by their numbers: shapes (..., M, K) and (..., M)."""
+    """Return rows of matrices, by their numbers: shapes (..., M, K) and (..., M)."""
     if rows.dims is not None and len(rows.dims) == 1 and value.dims and len(value.dims) == 2:
         return out("GatherV2", [value, rows, 0])
     # A product with the permutation would round; gathering flat rows does not.
@@ -82,7 +82,7 @@ def rows_of(value: Output, rows: Output) -> Output:
 
 
 def inverse_rows(rows: Output) -> Output:
-    """The permutations that undo others, over the last axis."""
+    """Return the permutations that undo others, over the last axis."""
     if rows.dims is not None and len(rows.dims) == 1:
         return out("InvertPermutation", [rows])
     count = out("Shape", [rows])[-1]
@@ -94,7 +94,7 @@ def inverse_rows(rows: Output) -> Output:
 def lu_reconstruct(
     lower_upper: Any, perm: Any, validate_args: bool = False, name: str | None = None
 ) -> Output:
-    """The matrices that `lu` took apart.
+    """Return the matrices that `lu` took apart.
 
     Args:
       lower_upper, perm: what `lu` gave, shapes (..., M, M) and (..., M).
@@ -115,7 +115,7 @@ def lu_reconstruct(
 
 
 def _checked(lower_upper: Any, perm: Any) -> tuple[Output, Output]:
-    """The factors and the rows.
+    """Return the factors and the rows.
 
     Raises: InvalidArgumentError: the shapes do not fit.
     """
@@ -178,7 +178,7 @@ def _broadcast_leading(
 def lu_matrix_inverse(
     lower_upper: Any, perm: Any, validate_args: bool = False, name: str | None = None
 ) -> Output:
-    """The inverses of the matrices that `lu` took apart.
+    """Return the inverses of the matrices that `lu` took apart.
 
     Args:
       lower_upper, perm: what `lu` gave, shapes (..., M, M) and (..., M).

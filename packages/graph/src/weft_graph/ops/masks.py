@@ -30,7 +30,7 @@ from weft_tensor.shape import Dims, compatible_dims, format_dims, num_elements
 def boolean_mask(
     tensor: Any, mask: Any, name: str = "boolean_mask", axis: int | None = None
 ) -> Output:
-    """The elements, or slices, where a mask is True.
+    """Return the elements, or slices, where a mask is True.
 
     Args:
       tensor: any type, shape (A, M, R).
@@ -81,7 +81,7 @@ def _mask_axis(axis: Any, values: Output) -> int:
 
 
 def _merged_shape(values: Output, dim: int, count: int) -> Any:
-    """The shape with `count` axes from `dim` on merged into one."""
+    """Return the shape with `count` axes from `dim` on merged into one."""
     dims = values.dims
     if dims is not None:
         middle = num_elements(dims[dim : dim + count])
@@ -99,7 +99,7 @@ def _name_scope(name: str | None) -> Any:
 
 
 def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Output:
-    """The positions of True; with `x` and `y`, a choice between their elements.
+    """Return the positions of True; with `x` and `y`, a choice between their elements.
 
     Args:
       condition: bool, any shape; for the choice the shape of `x`, or one flag per row.
@@ -140,7 +140,7 @@ def where_v2(condition: Any, x: Any = None, y: Any = None, name: str | None = No
 def sequence_mask(
     lengths: Any, maxlen: Any = None, dtype: Any = dtypes.bool_, name: str | None = None
 ) -> Output:
-    """Rows that are True for the first `lengths` elements.
+    """Return rows that are True for the first `lengths` elements.
 
     Args:
       lengths: integers, shape (I).
@@ -189,7 +189,7 @@ def sequence_mask(
 
 
 def meshgrid(*args: Any, indexing: str = "xy", name: str = "meshgrid") -> list[Output]:
-    """Coordinates of the points of a grid.
+    """Return coordinates of the points of a grid.
 
     Args:
       *args: vectors of one type, n of them.
@@ -226,7 +226,7 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str = "meshgrid") -> list[O
 
 
 def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None = None) -> Output:
-    """Each element repeated in place.
+    """Return each element repeated in place.
 
     Args:
       input: any type and shape; laid flat where `axis` is not given, a scalar always.
@@ -260,7 +260,7 @@ def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None =
 
 
 def _at_least_vector(values: Output) -> Output:
-    """A scalar as one element, also where only a run knows that it is one."""
+    """Return a scalar as one element, also where only a run knows that it is one."""
     if values.dims is not None:
         return shapes.reshape(values, [1])
     sizes = join.concat([[1], shapes.shape(values)], 0)
@@ -280,7 +280,7 @@ def _counts(repeats: Any) -> Output:
 def required_space_to_batch_paddings(
     input_shape: Any, block_shape: Any, base_paddings: Any = None, name: str | None = None
 ) -> tuple[Output, Output]:
-    """The paddings that make sizes multiples of the block, and the crops that undo them.
+    """Return the paddings that make sizes multiples of the block, and the crops that undo them.
 
     Args:
       input_shape, block_shape: int32, shape (n,).

@@ -113,7 +113,7 @@ def matmul(
     b_is_sparse: bool = False,
     name: str | None = None,
 ) -> Output:
-    """The product of matrices in the last two axes.
+    """Return the product of matrices in the last two axes.
 
     Args:
       a: numeric, shape (..., M, K), or (..., K, M) with `transpose_a` or `adjoint_a`; or a
@@ -179,7 +179,7 @@ def _differ(a: Any, b: Any) -> bool:
 
 
 def _mixed_pair(a: Output, b: Output) -> tuple[Output, Output]:
-    """Operands of which one may be bfloat16 and the other float32, as in TensorFlow."""
+    """Return operands of which one may be bfloat16 and the other float32, as in TensorFlow."""
     if {a.dtype.base_dtype, b.dtype.base_dtype} == {dtypes.bfloat16, dtypes.float32}:
         return _widened(a), _widened(b)
     return pair(a, b)
@@ -188,7 +188,7 @@ def _mixed_pair(a: Output, b: Output) -> tuple[Output, Output]:
 def batch_matmul(
     x: Any, y: Any, adj_x: bool = False, adj_y: bool = False, name: str | None = None
 ) -> Output:
-    """Products of matrices in the last two axes; see `matmul`, whose adjoints it takes."""
+    """Return products of matrices in the last two axes; see `matmul`, whose adjoints it takes."""
     return out("BatchMatMulV2", [x, y], {"adj_x": adj_x, "adj_y": adj_y}, name)
 
 
@@ -233,7 +233,7 @@ def matvec(
     b_is_sparse: bool = False,
     name: str | None = None,
 ) -> Output:
-    """The product of matrices with vectors.
+    """Return the product of matrices with vectors.
 
     Args:
       a: numeric, shape (..., M, K), or (..., K, M) with `transpose_a` or `adjoint_a`; or a
@@ -279,7 +279,7 @@ def cross(a: Any, b: Any, name: str | None = None) -> Output:
 
 @or_method("trace")
 def trace(x: Any, name: str | None = None) -> Output:
-    """The sums of the diagonals of matrices; numeric, shape (..., M, N) to shape (...).
+    """Return the sums of the diagonals of matrices; numeric, shape (..., M, N) to shape (...).
 
     Args:
       x: numeric, shape (..., M, N).

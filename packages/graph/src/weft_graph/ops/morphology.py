@@ -22,7 +22,7 @@ from weft_tensor.shape import Dims, merge_dims
 
 
 def _dilated(op: str, node: NodeSpec) -> tuple[Dims, Dims, Dims]:
-    """The shapes of the image, of the filter and of the dilated image."""
+    """Return the shapes of the image, of the filter and of the dilated image."""
     check_attrs(op, node.attrs, "NHWC", ("strides", "rates"))
     x = require_rank(op, "input", node.inputs[0].dims, 4)
     taps = require_rank(op, "filter", node.inputs[1].dims, 3)
@@ -97,7 +97,7 @@ def dilation2d(
     filters: Any = None,
     dilations: Any = None,
 ) -> Output:
-    """The maximum over a window of the image plus the filter, in the max-plus algebra.
+    """Return the maximum over a window of the image plus the filter, in the max-plus algebra.
 
     Args:
       input: real, shape (N, H, W, C).
@@ -125,7 +125,7 @@ def dilation2d(
 def erosion2d(
     value: Any, kernel: Any, strides: Any, rates: Any, padding: Any, name: str | None = None
 ) -> Output:
-    """The minimum over a window of the image less the reversed kernel.
+    """Return the minimum over a window of the image less the reversed kernel.
 
     It is what a dilation by the reversed kernel does to the negative of the image.
 

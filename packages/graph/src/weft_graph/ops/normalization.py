@@ -21,7 +21,7 @@ from weft_tensor.shape import Dims, format_dims
 
 
 def _channels(op: str, node: NodeSpec, vectors: range) -> tuple[Dims, int | None]:
-    """The input's shape and the channels that it and the vectors share."""
+    """Return the input's shape and the channels that it and the vectors share."""
     data_format = node.attrs["data_format"]
     x = with_rank(node.inputs[0].dims, 4, f"{op}: the first input")
     axis = channel_axis(data_format)

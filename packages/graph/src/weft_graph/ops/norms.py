@@ -24,7 +24,7 @@ def norm(
     name: str | None = None,
     keep_dims: bool | None = None,
 ) -> Output:
-    """Norms of vectors, matrices or a whole tensor.
+    """Return norms of vectors, matrices or a whole tensor.
 
     Args:
       tensor: float32, float64 or complex, any shape.
@@ -56,7 +56,7 @@ def norm(
 def normalize(
     tensor: Any, ord: Any = "euclidean", axis: Any = None, name: str | None = None
 ) -> tuple[Output, Output]:
-    """A tensor divided by its `norm`, and the norm with the reduced axes kept.
+    """Return a tensor divided by its `norm`, and the norm with the reduced axes kept.
 
     Args:
       tensor: float32, float64 or complex, any shape.

@@ -129,7 +129,7 @@ def pad(
     name: str | None = None,
     constant_values: Any = 0,
 ) -> Output:
-    """A tensor with margins.
+    """Return a tensor with margins.
 
     Args:
       tensor: any type, rank n.

@@ -173,7 +173,7 @@ register_op(
 
 
 def transpose(a: Any, perm: Any = None, name: str = "transpose", conjugate: bool = False) -> Output:
-    """Axes in another order: axis i of the result is axis `perm[i]` of `a`.
+    """Return axes in another order: axis i of the result is axis `perm[i]` of `a`.
 
     Args:
       a: any type, rank n.
@@ -200,7 +200,7 @@ def transpose(a: Any, perm: Any = None, name: str = "transpose", conjugate: bool
 
 
 def matrix_transpose(a: Any, name: str = "matrix_transpose", conjugate: bool = False) -> Output:
-    """The last two axes exchanged.
+    """Return the last two axes exchanged.
 
     Args:
       a: any type, rank at least 2.
@@ -228,7 +228,7 @@ def matrix_transpose(a: Any, name: str = "matrix_transpose", conjugate: bool = F
 
 
 def invert_permutation(x: Any, name: str | None = None) -> Output:
-    """The permutation y with y[x[i]] = i: integers, shape (n,).
+    """Return the permutation y with y[x[i]] = i: integers, shape (n,).
 
     Args:
       x: int32 or int64, shape (n,): each of 0 to n - 1 once.
@@ -243,7 +243,7 @@ def invert_permutation(x: Any, name: str | None = None) -> Output:
 
 
 def reverse(tensor: Any, axis: Any, name: str | None = None) -> Output:
-    """The order of elements reversed along the axes in `axis`, a vector of integers.
+    """Return the order of elements reversed along the axes in `axis`, a vector of integers.
 
     Args:
       tensor: any type, any shape.
@@ -289,7 +289,7 @@ def reverse_sequence(
 
 
 def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Output:
-    """Elements moved by `shift` along `axis`; what leaves at one end enters at the other.
+    """Return elements moved by `shift` along `axis`; what leaves at one end enters at the other.
 
     Args:
       shift, axis: integers of rank 0, or vectors of one length; axes may repeat.

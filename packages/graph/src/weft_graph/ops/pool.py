@@ -32,7 +32,7 @@ from weft_tensor.shape import Dims, format_dims, merge_dims
 
 
 def pooled_dims(op: str, node: NodeSpec, x: Dims) -> Dims:
-    """The shape of a pool's output; windows may span any axis."""
+    """Return the shape of a pool's output; windows may span any axis."""
     rank = len(node.attrs.get("data_format", "NHWC"))
     x = require_rank(op, "input", x, rank)
     ksize, strides = _window(node)
@@ -74,7 +74,7 @@ def _pool_rule(op: str, outputs: int = 1) -> Any:
 
 
 def _max_grad_rule(op: str) -> Any:
-    """Inputs (orig_input, orig_output, grad of the output) to the shape of the input."""
+    """Return inputs (orig_input, orig_output, grad of the output) to the shape of the input."""
 
     def rule(node: NodeSpec) -> Sequence[Dims]:
         x, y, grad = [value.dims for value in node.inputs[:3]]
@@ -87,7 +87,7 @@ def _max_grad_rule(op: str) -> Any:
 
 
 def _max_grad_grad_rule(op: str) -> Any:
-    """Inputs (orig_input, orig_output, grad of the input) to the shape of the output."""
+    """Return inputs (orig_input, orig_output, grad of the input) to the shape of the output."""
 
     def rule(node: NodeSpec) -> Sequence[Dims]:
         x, y, grad = [value.dims for value in node.inputs[:3]]
@@ -109,7 +109,7 @@ def _require(op: str, label: str, expected: Dims, dims: Dims) -> None:
 
 
 def _avg_grad_rule(op: str) -> Any:
-    """Inputs (orig_input_shape, grad) to that shape."""
+    """Return inputs (orig_input_shape, grad) to that shape."""
 
     def rule(node: NodeSpec) -> Sequence[Dims]:
         rank = len(node.attrs["data_format"])
@@ -316,7 +316,7 @@ def _pool(
 
 
 def _to_static_sizes(sizes: Any) -> Any:
-    """Sizes as numbers; as a tensor where that has no constant value."""
+    """Return sizes as numbers; as a tensor where that has no constant value."""
     if isinstance(sizes, list | tuple) and any(isinstance(size, Output) for size in sizes):
         sizes = convert_to_tensor(sizes)
     static = constant_value(sizes) if isinstance(sizes, Output) else None
@@ -324,7 +324,7 @@ def _to_static_sizes(sizes: Any) -> Any:
 
 
 def _to_vector(sizes: Any, label: str, data_format: str) -> Output:
-    """Sizes with an entry for each axis, as int32."""
+    """Return sizes with an entry for each axis, as int32."""
     if not isinstance(sizes, Output):
         return convert_to_tensor(expand(sizes, label, 2, data_format), dtypes.int32)
     with_rank(sizes.dims, 1, f"{label} as a tensor")
@@ -341,7 +341,7 @@ def max_pool(
     name: str | None = None,
     input: Any = None,
 ) -> Output:
-    """Maximum of each window.
+    """Return the maximum of each window.
 
     Args:
       value: real, shape (N, H, W, C) or (N, C, H, W); also `input`.
@@ -379,7 +379,7 @@ def avg_pool(
     name: str | None = None,
     input: Any = None,
 ) -> Output:
-    """Mean of each window, over the positions inside the input only.
+    """Return the mean of each window, over the positions inside the input only.
 
     Args:
       value: floating, shape (N, H, W, C) or (N, C, H, W); also `input`.
@@ -405,7 +405,7 @@ def max_pool3d(
     data_format: str = "NDHWC",
     name: str | None = None,
 ) -> Output:
-    """Maximum of each window of a volume.
+    """Return the maximum of each window of a volume.
 
     Args:
       input: floating, shape (N, D, H, W, C) or (N, C, D, H, W).
@@ -431,7 +431,7 @@ def avg_pool3d(
     data_format: str = "NDHWC",
     name: str | None = None,
 ) -> Output:
-    """Mean of each window of a volume.
+    """Return the mean of each window of a volume.
 
     Args:
       input: floating, shape (N, D, H, W, C) or (N, C, D, H, W).
@@ -459,7 +459,7 @@ def max_pool_with_argmax(
     output_dtype: Any = None,
     include_batch_in_index: bool = False,
 ) -> tuple[Output, Output]:
-    """Maximum of each window, and where it is.
+    """Return the maximum of each window, and where it is.
 
     Args:
       input: real, shape (N, H, W, C).
@@ -502,7 +502,7 @@ def max_pool_grad(
     data_format: str = "NHWC",
     name: str | None = None,
 ) -> Output:
-    """Gradient of `max_pool` by its input: `grad` goes to the first maximum of each window.
+    """Return the gradient of `max_pool` by its input: `grad` goes to the first maximum of each window.
 
     Raises: InvalidArgumentError: the shapes do not belong together.
     """

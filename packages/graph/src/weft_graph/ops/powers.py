@@ -87,7 +87,7 @@ def square(x: Any, name: str | None = None) -> Any:
 
 
 def sqrt(x: Any, name: str | None = None) -> Any:
-    """The square root, NaN of a negative number; floating or complex, any shape.
+    """Return the square root, NaN of a negative number; floating or complex, any shape.
 
     Of a sparse tensor a sparse one.
 

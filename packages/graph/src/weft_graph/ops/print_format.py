@@ -18,7 +18,7 @@ _Piece = str | tuple[Any]
 
 
 def line_of(inputs: Sequence[Any], sep: str, summarize: int) -> Output:
-    """One line with all inputs, texts without quotes: string, rank 0.
+    """Return one line with all inputs, texts without quotes: string, rank 0.
 
     Args:
       inputs: tensors, Python values, and dicts, lists and tuples of these.

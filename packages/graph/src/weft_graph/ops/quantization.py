@@ -42,7 +42,7 @@ def _check_bits(op: str, node: NodeSpec) -> None:
 
 
 def _args_rule(op: str) -> ShapeRule:
-    """All inputs and the output have one shape."""
+    """Return all inputs and the output have one shape."""
 
     def rule(node: NodeSpec) -> Sequence[Dims]:
         _check_bits(op, node)
@@ -292,7 +292,7 @@ def fake_quant_with_min_max_args(
     narrow_range: bool = False,
     name: str | None = None,
 ) -> Output:
-    """The inputs as they are after quantization to `num_bits` and back.
+    """Return the inputs as they are after quantization to `num_bits` and back.
 
     The range is moved a little so that 0 is one of the values; what is outside goes to its ends.
     The gradient passes where the input is inside (Jacob et al. 2018, section 3).
@@ -323,7 +323,7 @@ def fake_quant_with_min_max_args_gradient(
     narrow_range: bool = False,
     name: str | None = None,
 ) -> Output:
-    """The gradient of `fake_quant_with_min_max_args` by its inputs.
+    """Return the gradient of `fake_quant_with_min_max_args` by its inputs.
 
     Args:
       gradients: float32, any shape: by the outputs.
@@ -378,7 +378,7 @@ def fake_quant_with_min_max_vars_gradient(
     narrow_range: bool = False,
     name: str | None = None,
 ) -> RangeGradients:
-    """The gradients of `fake_quant_with_min_max_vars` by its inputs and its range.
+    """Return the gradients of `fake_quant_with_min_max_vars` by its inputs and its range.
 
     Args:
       gradients: float32, any shape: by the outputs.
@@ -468,7 +468,7 @@ def quantize(
     axis: int | None = None,
     ensure_minimum_range: float = 0.01,
 ) -> Quantized:
-    """Numbers of a range as integers.
+    """Return numbers of a range as integers.
 
     In mode "MIN_COMBINED" the lowest integer stands for min_range and the highest for max_range.
     "MIN_FIRST" moves the range to a multiple of its step. In "SCALED" integer 0 stands for 0, and
@@ -580,7 +580,7 @@ def quantize_and_dequantize(
     narrow_range: bool = False,
     axis: int | None = None,
 ) -> Output:
-    """The input rounded to what integers of `num_bits` can stand for, 0 standing for 0.
+    """Return the input rounded to what integers of `num_bits` can stand for, 0 standing for 0.
 
     The gradient passes as if nothing was rounded.
 
@@ -666,7 +666,7 @@ def quantize_and_dequantize_v2(
 def quantized_concat(
     concat_dim: Any, values: Any, input_mins: Any, input_maxes: Any, name: str | None = None
 ) -> Quantized:
-    """Quantized tensors joined along an axis.
+    """Return quantized tensors joined along an axis.
 
     Args:
       concat_dim: int32, rank 0: the axis.

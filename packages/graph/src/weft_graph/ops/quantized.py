@@ -24,7 +24,7 @@ from weft_tensor.shape import Dims
 
 
 def _ranged(op: str, rule: ShapeRule, values: int) -> ShapeRule:
-    """The outputs of a rule and a range, for inputs of `values` tensors and then scalars."""
+    """Return the outputs of a rule and a range, for inputs of `values` tensors and then scalars."""
 
     def with_range(node: NodeSpec) -> Sequence[Dims]:
         for value in node.inputs[values:]:
@@ -315,7 +315,7 @@ def quantized_relu_x(
     out_type: Any = dtypes.quint8,
     name: str | None = None,
 ) -> Activations:
-    """A quantized tensor clipped to [0, max_value].
+    """Return a quantized tensor clipped to [0, max_value].
 
     Args:
       features: quint8 and its kin, any shape.

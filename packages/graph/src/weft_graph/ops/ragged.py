@@ -107,7 +107,7 @@ def with_rank_at_most(dims: Dims, rank: int) -> None:
 
 
 def check_kinds(kinds: Sequence[str | bytes], count: int) -> int:
-    """The number of levels of rows that partitions of these kinds describe.
+    """Return the number of levels of rows that partitions of these kinds describe.
 
     Raises: InvalidArgumentError: they are unknown, or in an order that describes none.
     """

@@ -236,7 +236,7 @@ def random_uniform(
     seed: int | None = None,
     name: str | None = None,
 ) -> Output:
-    """Uniform random numbers in [minval, maxval).
+    """Return uniform random numbers in [minval, maxval).
 
     Args:
       shape: of the result; integers or an integer tensor.
@@ -282,7 +282,7 @@ def random_normal(
     seed: int | None = None,
     name: str | None = None,
 ) -> Output:
-    """Normal random numbers.
+    """Return normal random numbers.
 
     Args:
       shape: of the result; integers or an integer tensor.
@@ -308,7 +308,7 @@ def truncated_normal(
     seed: int | None = None,
     name: str | None = None,
 ) -> Output:
-    """Normal random numbers, those beyond two standard deviations drawn again.
+    """Return normal random numbers, those beyond two standard deviations drawn again.
 
     Arguments as for `random_normal`, of the distribution before truncation.
 
@@ -345,7 +345,7 @@ def random_shuffle(value: Any, seed: int | None = None, name: str | None = None)
 
 
 def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None = None) -> Output:
-    """A part of `value` of shape `size`, at a uniformly random place.
+    """Return a part of `value` of shape `size`, at a uniformly random place.
 
     Args:
       value: any type, shape (N0, N1, ...).
@@ -380,7 +380,7 @@ def multinomial(
     name: str | None = None,
     output_dtype: Any = None,
 ) -> Output:
-    """Class numbers drawn with the probabilities softmax(logits).
+    """Return the class numbers drawn with the probabilities softmax(logits).
 
     Args:
       logits: real, shape (B, C); unnormalised log-probabilities.
@@ -454,7 +454,7 @@ def random_gamma(
 
 
 def _raise_above_zero(draws: Output, name: str) -> Output:
-    """Draws that were too small for their type: 0 has no logarithm."""
+    """Return draws that were too small for their type: 0 has no logarithm."""
     smallest = np.finfo(draws.dtype.numpy).tiny
     return out("Maximum", [draws, smallest], None, name)
 

@@ -33,7 +33,7 @@ def _layer_shapes(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _layer_cost(sizes: Sizes) -> Cost:
-    """A product with the weights in each step."""
+    """Return a product with the weights in each step."""
     steps, batch, gates = dims_at(sizes.inputs, 0, 3)
     width = dims_at(sizes.inputs, 1, 3)[1]
     return Cost(2.0 * steps * batch * gates * width, float(sizes.all_bytes))

@@ -146,7 +146,7 @@ _declare()
 
 
 def reduction_axes(x: Output, axis: Any) -> Output:
-    """The axes to reduce over as an integer output; all of them for None."""
+    """Return the axes to reduce over as an integer output; all of them for None."""
     if axis is None:
         if x.dims is not None:
             return constant_of(np.arange(len(x.dims), dtype=np.int32))
@@ -179,7 +179,7 @@ def reduce_sum(
     reduction_indices: Any = None,
     keep_dims: bool | None = None,
 ) -> Output:
-    """The sum over axes, 0 of no elements; numeric, any shape.
+    """Return the sum over axes, 0 of no elements; numeric, any shape.
 
     Args:
       input_tensor: numeric, any shape.
@@ -206,7 +206,7 @@ def reduce_mean(
     reduction_indices: Any = None,
     keep_dims: bool | None = None,
 ) -> Output:
-    """The mean over axes, NaN of no elements, of integers rounded towards zero; numeric.
+    """Return the mean over axes, NaN of no elements, of integers rounded towards zero; numeric.
 
     Args:
       input_tensor: numeric, any shape.
@@ -233,7 +233,7 @@ def reduce_prod(
     reduction_indices: Any = None,
     keep_dims: bool | None = None,
 ) -> Output:
-    """The product over axes, 1 of no elements; numeric, any shape.
+    """Return the product over axes, 1 of no elements; numeric, any shape.
 
     Args:
       input_tensor: numeric, any shape.
@@ -260,7 +260,7 @@ def reduce_max(
     reduction_indices: Any = None,
     keep_dims: bool | None = None,
 ) -> Output:
-    """The largest element over axes, NaN where one is, the lowest value of none; real.
+    """Return the largest element over axes, NaN where one is, the lowest value of none; real.
 
     Args:
       input_tensor: real, any shape.
@@ -287,7 +287,7 @@ def reduce_min(
     reduction_indices: Any = None,
     keep_dims: bool | None = None,
 ) -> Output:
-    """The smallest element over axes, NaN where one is, the highest value of none; real.
+    """Return the smallest element over axes, NaN where one is, the highest value of none; real.
 
     Args:
       input_tensor: real, any shape.
@@ -363,7 +363,7 @@ def reduce_any(
 def reduce_euclidean_norm(
     input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
 ) -> Output:
-    """The square root of the sum of |x| ** 2 over axes; numeric, any shape.
+    """Return the square root of the sum of |x| ** 2 over axes; numeric, any shape.
 
     Args:
       input_tensor: numeric, any shape.
@@ -421,7 +421,7 @@ def reduce_logsumexp(
 def reduce_variance(
     input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
 ) -> Output:
-    """The mean of |x - mean(x)| ** 2 over axes; floating or complex, any shape.
+    """Return the mean of |x - mean(x)| ** 2 over axes; floating or complex, any shape.
 
     Args:
       input_tensor: floating or complex, any shape.
@@ -469,7 +469,7 @@ def _variance_by_squares(value: Any, axes: Output, keep: bool, name: str | None)
 def reduce_std(
     input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
 ) -> Output:
-    """The square root of `reduce_variance`; floating or complex, any shape.
+    """Return the square root of `reduce_variance`; floating or complex, any shape.
 
     Args:
       input_tensor: floating or complex, any shape.
@@ -669,7 +669,7 @@ def cumulative_logsumexp(
     reverse: bool = False,
     name: str | None = None,
 ) -> Output:
-    """Logarithms of running sums of exponentials, which do not overflow; see `cumsum`.
+    """Return logarithms of running sums of exponentials, which do not overflow; see `cumsum`.
 
     Args:
       x: floating, rank at least 1.

@@ -36,13 +36,13 @@ def handle_source(handle: Output) -> Node | None:
 
 
 def handle_dims(handle: Output) -> Dims:
-    """The static shape of the variable behind a handle."""
+    """Return the static shape of the variable behind a handle."""
     node = handle_source(handle)
     return None if node is None else node.attrs["shape"]
 
 
 def checked_dims(handle: Output, dtype: DType) -> Dims:
-    """The static shape of the variable behind a handle.
+    """Return the static shape of the variable behind a handle.
 
     Raises: InvalidTypeError: it is known to hold another type than `dtype`.
     """
@@ -163,7 +163,7 @@ def _variable_shape_shape(node: NodeSpec) -> Sequence[Dims]:
 
 @value_rule(needs=(), uses_shape=True)
 def _variable_shape_value(node: Node, index: int, values: Values) -> Array | None:
-    """The static shape of the variable."""
+    """Return the static shape of the variable."""
     dims = handle_dims(node.inputs[0])
     return None if dims is None else np.array(dims, object if None in dims else np.int64)
 
@@ -184,7 +184,7 @@ SCATTER_TYPES = {"Update": "type", "Min": "{realnumbertype}", "Max": "{realnumbe
 
 
 def scatter_traits(mode: str) -> Traits:
-    """The traits of the scatter that a key of SCATTERS names."""
+    """Return the traits of the scatter that a key of SCATTERS names."""
     return _REPLACES if mode == "Update" else _SUMS
 
 
@@ -386,7 +386,7 @@ def current_container(container: str | None = None) -> str:
 def var_handle_op(
     dtype: Any, shape: Any, container: str = "", shared_name: str = "", name: str | None = None
 ) -> Output:
-    """The bare node of a resource variable, without initial value; arguments as above."""
+    """Return the bare node of a resource variable, without initial value; arguments as above."""
     attrs = {
         "dtype": dtypes.as_dtype(dtype).base_dtype,
         "shape": as_dims(shape),
@@ -397,7 +397,7 @@ def var_handle_op(
 
 
 def read_variable_op(resource: Any, dtype: Any, name: str | None = None) -> Output:
-    """The value behind a handle: the variable's shape, `dtype`."""
+    """Return the value behind a handle: the variable's shape, `dtype`."""
     return out("ReadVariableOp", [resource], {"dtype": dtypes.as_dtype(dtype).base_dtype}, name)
 
 
@@ -419,7 +419,7 @@ def resource_gather(
     validate_indices: bool = True,
     name: str | None = None,
 ) -> Output:
-    """Rows of the variable behind a handle: shape `indices.shape + variable.shape[1:]`."""
+    """Return rows of the variable behind a handle: shape `indices.shape + variable.shape[1:]`."""
     attrs = {
         "dtype": dtypes.as_dtype(dtype).base_dtype,
         "batch_dims": batch_dims,
@@ -458,7 +458,7 @@ def resource_scatter(
 
 
 def mutex(shared_name: str = "", container: str = "", name: str | None = None) -> Output:
-    """A mutex for steps and parts of steps: a handle, shape ().
+    """Return a mutex for steps and parts of steps: a handle, shape ().
 
     Source: the white paper's Table 1.
     """

@@ -35,7 +35,7 @@ register_unary("Round", REALS, scalar.rint, _NEAREST, differentiable=False)
 
 
 def floor(x: Any, name: str | None = None) -> Output:
-    """The largest integer not above x, as a float; floating, any shape.
+    """Return the largest integer not above x, as a float; floating, any shape.
 
     Args:
       x: floating, any shape.
@@ -49,7 +49,7 @@ def floor(x: Any, name: str | None = None) -> Output:
 
 
 def ceil(x: Any, name: str | None = None) -> Output:
-    """The smallest integer not below x, as a float; floating, any shape.
+    """Return the smallest integer not below x, as a float; floating, any shape.
 
     Args:
       x: floating, any shape.
@@ -63,7 +63,7 @@ def ceil(x: Any, name: str | None = None) -> Output:
 
 
 def rint(x: Any, name: str | None = None) -> Output:
-    """The nearest integer as a float, the even one of two; floating, any shape.
+    """Return the nearest integer as a float, the even one of two; floating, any shape.
 
     Args:
       x: floating, any shape.
@@ -77,7 +77,7 @@ def rint(x: Any, name: str | None = None) -> Output:
 
 
 def round(x: Any, name: str | None = None) -> Output:
-    """The nearest integer, the even one of two; real, any shape; integers as they are.
+    """Return the nearest integer, the even one of two; real, any shape; integers as they are.
 
     Args:
       x: real, any shape.

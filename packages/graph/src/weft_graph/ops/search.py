@@ -232,7 +232,7 @@ class TopKV2(NamedTuple):
 
 
 def unique(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> Unique:
-    """The distinct values of a vector, in the order of first occurrence.
+    """Return the distinct values of a vector, in the order of first occurrence.
 
     Args:
       x: any type, shape (n,).
@@ -263,7 +263,7 @@ def unique_with_counts(
 
 
 def setdiff1d(x: Any, y: Any, index_dtype: Any = dtypes.int32, name: str | None = None) -> ListDiff:
-    """The elements of a vector `x` that are not in a vector `y`, and their positions.
+    """Return the elements of a vector `x` that are not in a vector `y`, and their positions.
 
     Args:
       x, y: one type, vectors.
@@ -281,7 +281,7 @@ listdiff = setdiff1d
 
 
 def top_k(input: Any, k: Any = 1, sorted: bool = True, name: str | None = None) -> TopKV2:
-    """The k largest elements along the last axis; among equal ones the first comes first.
+    """Return the k largest elements along the last axis; among equal ones the first comes first.
 
     Args:
       input: real numbers, shape (..., n).
@@ -316,7 +316,7 @@ def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) ->
 def sort(
     values: Any, axis: int = -1, direction: str = "ASCENDING", name: str | None = None
 ) -> Output:
-    """The elements in order along an axis.
+    """Return the elements in order along an axis.
 
     Args:
       values: real numbers, shape (..., n, ...); the rank is known unless `axis` is -1.
@@ -340,7 +340,7 @@ def argsort(
     stable: bool = False,
     name: str | None = None,
 ) -> Output:
-    """The int32 positions along an axis that put `values` in order; always stable.
+    """Return the int32 positions along an axis that put `values` in order; always stable.
 
     Args and raises: as `sort`.
 
@@ -436,13 +436,13 @@ def _to_rows(value: Output) -> Output:
 
 
 def _last_sizes(value: Output) -> Output:
-    """The last size, shape (1,)."""
+    """Return the last size, shape (1,)."""
     bounds = [constant_of(np.array([n], np.int32)) for n in (-1, 0, 1)]
     return out("StridedSlice", [out("Shape", [value]), *bounds], {"end_mask": 1})
 
 
 def unravel_index(indices: Any, dims: Any, name: str | None = None) -> Output:
-    """Coordinates of flat positions in a tensor of shape `dims`: shape (rank, I).
+    """Return coordinates of flat positions in a tensor of shape `dims`: shape (rank, I).
 
     Args:
       indices: int32 or int64, shape I.

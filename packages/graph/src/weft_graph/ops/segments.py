@@ -161,7 +161,7 @@ def _sorted(op: str, data: Any, segment_ids: Any, name: str | None) -> Output:
 
 
 def segment_sum(data: Any, segment_ids: Any, name: str | None = None) -> Output:
-    """Sums of the rows of each segment.
+    """Return sums of the rows of each segment.
 
     Args:
       data: numeric, shape (N, ...).
@@ -177,7 +177,7 @@ def segment_sum(data: Any, segment_ids: Any, name: str | None = None) -> Output:
 
 
 def segment_mean(data: Any, segment_ids: Any, name: str | None = None) -> Output:
-    """Means of the rows of each segment; 0 for ids that do not occur; see `segment_sum`.
+    """Return means of the rows of each segment; 0 for ids that do not occur; see `segment_sum`.
 
     Args:
       data, segment_ids: as for `segment_sum`.
@@ -191,7 +191,7 @@ def segment_mean(data: Any, segment_ids: Any, name: str | None = None) -> Output
 
 
 def segment_prod(data: Any, segment_ids: Any, name: str | None = None) -> Output:
-    """Products of the rows of each segment; 1 for ids that do not occur; see `segment_sum`.
+    """Return products of the rows of each segment; 1 for ids that do not occur; see `segment_sum`.
 
     Args:
       data, segment_ids: as for `segment_sum`.
@@ -205,7 +205,7 @@ def segment_prod(data: Any, segment_ids: Any, name: str | None = None) -> Output
 
 
 def segment_max(data: Any, segment_ids: Any, name: str | None = None) -> Output:
-    """Maxima of the rows of each segment; 0 for ids that do not occur; see `segment_sum`.
+    """Return maxima of the rows of each segment; 0 for ids that do not occur; see `segment_sum`.
 
     Args:
       data, segment_ids: as for `segment_sum`; real.
@@ -219,7 +219,7 @@ def segment_max(data: Any, segment_ids: Any, name: str | None = None) -> Output:
 
 
 def segment_min(data: Any, segment_ids: Any, name: str | None = None) -> Output:
-    """Minima of the rows of each segment; 0 for ids that do not occur; see `segment_sum`.
+    """Return minima of the rows of each segment; 0 for ids that do not occur; see `segment_sum`.
 
     Args:
       data, segment_ids: as for `segment_sum`; real.
@@ -235,7 +235,7 @@ def segment_min(data: Any, segment_ids: Any, name: str | None = None) -> Output:
 def unsorted_segment_sum(
     data: Any, segment_ids: Any, num_segments: Any, name: str | None = None
 ) -> Output:
-    """Sums of the elements of each segment.
+    """Return sums of the elements of each segment.
 
     Args:
       data: numeric, shape (S..., ...).
@@ -254,7 +254,7 @@ def unsorted_segment_sum(
 def unsorted_segment_prod(
     data: Any, segment_ids: Any, num_segments: Any, name: str | None = None
 ) -> Output:
-    """Products of each segment's elements; 1 for ids that do not occur.
+    """Return products of each segment's elements; 1 for ids that do not occur.
 
     See `unsorted_segment_sum`.
 
@@ -271,7 +271,7 @@ def unsorted_segment_prod(
 def unsorted_segment_max(
     data: Any, segment_ids: Any, num_segments: Any, name: str | None = None
 ) -> Output:
-    """Maxima of each segment's elements; the type's lowest value for ids that do not occur.
+    """Return maxima of each segment's elements; the type's lowest value for ids that do not occur.
 
     See `unsorted_segment_sum`.
 
@@ -288,7 +288,7 @@ def unsorted_segment_max(
 def unsorted_segment_min(
     data: Any, segment_ids: Any, num_segments: Any, name: str | None = None
 ) -> Output:
-    """Minima of each segment's elements; the type's highest value for ids that do not occur.
+    """Return minima of each segment's elements; the type's highest value for ids that do not occur.
 
     See `unsorted_segment_sum`.
 
@@ -303,7 +303,7 @@ def unsorted_segment_min(
 
 
 def _sizes(data: Any, segment_ids: Any, num_segments: Any) -> tuple[Output, Output, Output]:
-    """Data, sums of the segments, and how many elements each has, at least 1."""
+    """Return data, sums of the segments, and how many elements each has, at least 1."""
     value, ids = convert_to_tensor(data), convert_to_tensor(segment_ids)
     total = out("UnsortedSegmentSum", [value, ids, num_segments])
     if isinstance(value, AppliesOps):
@@ -323,7 +323,7 @@ def _sizes(data: Any, segment_ids: Any, num_segments: Any) -> tuple[Output, Outp
 def unsorted_segment_mean(
     data: Any, segment_ids: Any, num_segments: Any, name: str | None = None
 ) -> Output:
-    """Means of each segment's elements; 0 for ids that do not occur.
+    """Return means of each segment's elements; 0 for ids that do not occur.
 
     See `unsorted_segment_sum`.
 
@@ -341,7 +341,7 @@ def unsorted_segment_mean(
 def unsorted_segment_sqrt_n(
     data: Any, segment_ids: Any, num_segments: Any, name: str | None = None
 ) -> Output:
-    """Sums of each segment's elements, divided by the square root of their number.
+    """Return sums of each segment's elements, divided by the square root of their number.
 
     See `unsorted_segment_sum`.
 
@@ -373,7 +373,7 @@ def sparse_segment_sum(
     name: str | None = None,
     num_segments: Any = None,
 ) -> Output:
-    """Sums of chosen rows by segment: `segment_sum(gather(data, indices), segment_ids)`.
+    """Return sums of chosen rows by segment: `segment_sum(gather(data, indices), segment_ids)`.
 
     Args:
       data: real, shape (R, ...).
@@ -400,7 +400,7 @@ def sparse_segment_mean(
     name: str | None = None,
     num_segments: Any = None,
 ) -> Output:
-    """Means of chosen rows by segment.
+    """Return means of chosen rows by segment.
 
     Args:
       data: floating, shape (R, ...).
@@ -424,7 +424,7 @@ def sparse_segment_sqrt_n(
     name: str | None = None,
     num_segments: Any = None,
 ) -> Output:
-    """Sums of chosen rows by segment, divided by the square root of their number.
+    """Return sums of chosen rows by segment, divided by the square root of their number.
 
     Args:
       data: floating, shape (R, ...).

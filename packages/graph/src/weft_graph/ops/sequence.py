@@ -256,7 +256,7 @@ def histogram_fixed_width_bins(
     dtype: Any = dtypes.int32,
     name: str | None = None,
 ) -> Output:
-    """The bin that each value falls into; see `histogram_fixed_width`.
+    """Return the bin that each value falls into; see `histogram_fixed_width`.
 
     Args:
       values, value_range, nbins: as for `histogram_fixed_width`.

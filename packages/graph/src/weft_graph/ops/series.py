@@ -12,7 +12,7 @@ _ROUNDING = 1e-9  # what float32 does not show of the greatest term
 
 
 def in_float64(function: Callable[[Scalar, bool], Scalar]) -> Callable[[Scalar], Scalar]:
-    """A definition that computes in float64 whatever the element type.
+    """Return a definition that computes in float64 whatever the element type.
 
     Args:
       function: also gets whether the result is in float64, rather than rounded to a narrower type
@@ -27,7 +27,7 @@ def in_float64(function: Callable[[Scalar, bool], Scalar]) -> Callable[[Scalar],
 
 
 def chebyshev(coefficients: Sequence[float], t: Scalar, exact: bool) -> Scalar:
-    """A Chebyshev series over t in [-1, 1], by Clenshaw's recurrence."""
+    """Return a Chebyshev series over t in [-1, 1], by Clenshaw's recurrence."""
     minimum = 0.0 if exact else _ROUNDING * max(map(abs, coefficients))
     terms = max(order for order, c in enumerate(coefficients) if abs(c) > minimum) + 1
     doubled = 2 * t
@@ -38,7 +38,7 @@ def chebyshev(coefficients: Sequence[float], t: Scalar, exact: bool) -> Scalar:
 
 
 def power_series(coefficients: Sequence[float], x: Scalar) -> Scalar:
-    """A power series, the constant term first, by Horner's rule."""
+    """Return a power series, the constant term first, by Horner's rule."""
     total: Operand = coefficients[-1]
     for coefficient in reversed(coefficients[:-1]):
         total = total * x + coefficient

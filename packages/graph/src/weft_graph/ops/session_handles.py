@@ -67,7 +67,7 @@ def get_session_handle(data: Any, name: str | None = None) -> Output:
 
 
 def get_session_tensor(handle: Any, dtype: Any, name: str | None = None) -> tuple[Output, Output]:
-    """A value that the session keeps, by the handle that is fed.
+    """Return a value that the session keeps, by the handle that is fed.
 
     Args:
       handle: any handle that will be fed, for example the first: the value is read in the task that
@@ -91,7 +91,7 @@ def get_session_tensor(handle: Any, dtype: Any, name: str | None = None) -> tupl
 
 
 def delete_session_tensor(handle: Any, name: str | None = None) -> tuple[Output, Node]:
-    """A node that drops a value which the session keeps, by the handle that is fed.
+    """Return a node that drops a value which the session keeps, by the handle that is fed.
 
     Args:
       handle: any handle that will be fed: the value is dropped in the task that keeps it.
@@ -110,7 +110,7 @@ def delete_session_tensor(handle: Any, name: str | None = None) -> tuple[Output,
 
 
 def _keeper(handle: Any) -> str | None:
-    """The task of the device that stands last in a handle; None where it names none."""
+    """Return the task of the device that stands last in a handle; None where it names none."""
     text = handle.decode() if isinstance(handle, bytes) else str(handle)
     _, _, keeper = text.rpartition(";")
     return DeviceParts(*parse(keeper)[:3]).to_string() if keeper.startswith("/job:") else None

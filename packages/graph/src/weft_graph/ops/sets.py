@@ -26,7 +26,7 @@ def _form_of_dense(value: Output, label: str) -> Form:
 
 
 def _group_shapes(forms: Sequence[Form]) -> Sequence[Dims]:
-    """The outputs of an operation on the sets of two tensors.
+    """Return the outputs of an operation on the sets of two tensors.
 
     Raises: InvalidArgumentError: their ranks or leading sizes differ, or the rank is below 2.
     """

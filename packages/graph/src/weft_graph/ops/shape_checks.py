@@ -23,7 +23,7 @@ def assert_shapes(
     message: str | None = None,
     name: str | None = None,
 ) -> Node:
-    """A node that fails unless tensors have the shapes given by sizes and symbols.
+    """Return a node that fails unless tensors have the shapes given by sizes and symbols.
 
     Args:
       shapes: pairs of a tensor, which may be sparse, and its sizes, or a dict of these. An int is
@@ -105,7 +105,7 @@ class _Shaped:
         return control.Assert(holds, option, options[1])
 
     def size(self, axis: int, count: int, inner: bool) -> Any:
-        """The size of an axis: an integer if it is known, else a tensor of rank 0."""
+        """Return the size of an axis: an integer if it is known, else a tensor of rank 0."""
         single = count == 1 and not inner
         if self.dims is not None:
             static_size = 1 if single and not self.dims else self.dims[axis]
@@ -120,7 +120,7 @@ def _dims_of(value: SparseTensor) -> Dims:
 
 
 def _wanted_sizes(value: _Shaped, sizes: Any) -> tuple[list[Any] | None, bool]:
-    """The sizes that are asked for, and whether other axes may come before."""
+    """Return the sizes that are asked for, and whether other axes may come before."""
     if sizes is None or (isinstance(sizes, TensorShape) and sizes.ndims is None):
         return None, False
     if not isinstance(sizes, Iterable):

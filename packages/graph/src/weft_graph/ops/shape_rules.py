@@ -24,28 +24,28 @@ Array = np.ndarray[Any, Any]
 
 
 def unchanged(node: NodeSpec) -> Sequence[Dims]:
-    """One output with the shape of the first input."""
+    """Return one output with the shape of the first input."""
     return (node.inputs[0].dims,)
 
 
 def broadcast(node: NodeSpec) -> Sequence[Dims]:
-    """One output with the shape that the first two inputs broadcast to."""
+    """Return one output with the shape that the first two inputs broadcast to."""
     a, b = node.inputs[0].dims, node.inputs[1].dims
     return (a,) if a == b else (broadcast_dims(a, b),)
 
 
 def merged(node: NodeSpec) -> Sequence[Dims]:
-    """One output with the shape that all inputs must have."""
+    """Return one output with the shape that all inputs must have."""
     return (_fold(merge_dims, [value.dims for value in node.inputs]),)
 
 
 def scalar(node: NodeSpec) -> Sequence[Dims]:
-    """One output of rank 0."""
+    """Return one output of rank 0."""
     return ((),)
 
 
 def reduce(node: NodeSpec) -> Sequence[Dims]:
-    """The first input reduced over the axes in the second, with the attribute keep_dims."""
+    """Return the first input reduced over the axes in the second, with the attribute keep_dims."""
     dims, axes_dims = node.inputs[0].dims, node.inputs[1].dims
     if axes_dims is not None and len(axes_dims) > 1:
         raise errors.InvalidArgumentError(
@@ -90,7 +90,7 @@ def batch_matmul(node: NodeSpec) -> Sequence[Dims]:
 
 
 def fixed(*shapes: Dims) -> ShapeRule:
-    """Outputs of shapes that depend on nothing."""
+    """Return outputs of shapes that depend on nothing."""
 
     def rule(node: NodeSpec) -> Sequence[Dims]:
         return shapes
@@ -104,7 +104,7 @@ def unknown(count: int = 1) -> ShapeRule:
 
 
 def merged_with(*inputs: int) -> ShapeRule:
-    """One output with the shape that the inputs at these positions must share."""
+    """Return one output with the shape that the inputs at these positions must share."""
 
     def rule(node: NodeSpec) -> Sequence[Dims]:
         return (_fold(merge_dims, [node.inputs[i].dims for i in inputs]),)
@@ -154,7 +154,7 @@ def with_rank_at_least(dims: Dims, rank: int, label: str) -> Dims:
 
 
 def merge_size(a: int | None, b: int | None, label: str) -> int | None:
-    """The size that two axes must share.
+    """Return the size that two axes must share.
 
     Raises: InvalidArgumentError: both are known and differ; the message starts with `label`.
     """
@@ -190,7 +190,7 @@ def normal_axis(axis: int, rank: int, label: str = "axis") -> int:
 
 
 def normal_axes(axes: Iterable[int], rank: int) -> list[int]:
-    """The axes counted from the front, in order.
+    """Return the axes counted from the front, in order.
 
     Raises: InvalidArgumentError: one is out of range or given twice.
     """
@@ -204,7 +204,7 @@ def normal_axes(axes: Iterable[int], rank: int) -> list[int]:
 
 
 def constant_array(value: Output) -> Array | None:
-    """The value of an output where it is known while the graph is built, else None."""
+    """Return the value of an output where it is known while the graph is built, else None."""
     if value.node.role is Role.CONSTANT:
         array: Array = value.node.attrs["value"]
         return array
@@ -252,7 +252,7 @@ def vector_as_dims(value: Output, label: str) -> Dims:
 
 
 def constant_int(value: Output) -> int | None:
-    """The value of an integer output of rank 0 where it is known while the graph is built.
+    """Return the value of an integer output of rank 0 where it is known while the graph is built.
 
     Raises: InvalidArgumentError: it is known and has more than one element.
     """

@@ -64,7 +64,7 @@ def _reshape_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def reshaped(dims: Dims, target: list[int | None]) -> Dims:
-    """The shape after a Reshape of `dims` to `target`, with None for entries not known.
+    """Return the shape after a Reshape of `dims` to `target`, with None for entries not known.
 
     Raises: InvalidArgumentError: the sizes do not fit, or -1 is given twice.
     """
@@ -98,7 +98,7 @@ def reshaped(dims: Dims, target: list[int | None]) -> Dims:
 
 
 def _free_of_none(dims: Dims, target: list[int | None]) -> int | None:
-    """The free size beside a size of 0: it stands for all other elements."""
+    """Return the free size beside a size of 0: it stands for all other elements."""
     if dims is None or None in dims:
         return None
     actual = prod(size for size in dims if size is not None)
@@ -112,7 +112,7 @@ def _free_of_none(dims: Dims, target: list[int | None]) -> int | None:
 
 
 def _cancelled(dims: tuple[int | None, ...], remaining: int) -> int | None:
-    """The free size when one unknown size of `dims` is all that is left; known only if 0."""
+    """Return the free size when one unknown size of `dims` is all that is left; known only if 0."""
     static_count = num_elements(tuple([size for size in dims if size is not None]))
     return 0 if static_count == 0 and remaining else None
 
@@ -228,7 +228,7 @@ register_op(
 
 
 def shape_vector(value: Any, dtype: DType | None = None, name: str | None = None) -> Output:
-    """A shape given as sizes, as a TensorShape or as an output, as a vector of integers.
+    """Return a shape given as sizes, as a TensorShape or as an output, as a vector of integers.
 
     Args:
       value: an output, an array, a fully defined shape, or sizes of which some may be outputs.
@@ -285,7 +285,7 @@ register_tensor_conversion_function(Dimension, _convert_dimension)
 
 
 def shape(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Output:
-    """The shape of a tensor or SparseTensor: shape (rank,), a constant where it is static.
+    """Return the shape of a tensor or SparseTensor: shape (rank,), a constant where it is static.
 
     Args:
       out_type: int32 or int64.
@@ -314,7 +314,7 @@ def shape_internal(
 def shape_n(
     input: Sequence[Any], out_type: Any = dtypes.int32, name: str | None = None
 ) -> list[Output]:
-    """The shapes of tensors of one type.
+    """Return the shapes of tensors of one type.
 
     Args:
       input: list of tensors of one type, any shapes.
@@ -329,7 +329,7 @@ def shape_n(
 
 
 def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Output:
-    """The number of elements: an integer of rank 0, a constant where the shape is static.
+    """Return the number of elements: an integer of rank 0, a constant where the shape is static.
 
     Args:
       input: any type and shape.
@@ -352,7 +352,7 @@ def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> O
 
 
 def rank(input: Any, name: str | None = None) -> Output:
-    """The rank: int32, rank 0, a constant where it is static.
+    """Return the rank: int32, rank 0, a constant where it is static.
 
     Args:
       input: any type and shape.
@@ -376,7 +376,7 @@ def _cast(value: Output, dtype: DType, name: str | None = None) -> Output:
 
 
 def reshape(tensor: Any, shape: Any, name: str | None = None) -> Output:
-    """The same elements in another shape.
+    """Return the same elements in another shape.
 
     Args:
       tensor: any type and shape.
@@ -411,7 +411,7 @@ def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any 
 def squeeze(
     input: Any, axis: Any = None, name: str | None = None, squeeze_dims: Any = None
 ) -> Output:
-    """Axes of size 1 removed: those in `axis`, by default all.
+    """Return axes of size 1 removed: those in `axis`, by default all.
 
     Args:
       input: any type and shape.

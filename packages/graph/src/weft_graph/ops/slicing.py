@@ -46,12 +46,12 @@ _MASK_NAMES = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shri
 
 
 def masks_of(attrs: Mapping[str, Any]) -> Masks:
-    """The masks among the attributes of a node."""
+    """Return the masks among the attributes of a node."""
     return Masks(*[attrs[name] for name in _MASK_NAMES])
 
 
 def index_of(begin: Sequence[int], end: Sequence[int], strides: Sequence[int], m: Masks) -> Index:
-    """The slice as an index of NumPy's basic indexing, which means the same.
+    """Return the slice as an index of NumPy's basic indexing, which means the same.
 
     Raises: InvalidArgumentError: a stride is 0, a single index has a negative stride, or there
       are two ellipses.
@@ -94,7 +94,7 @@ def check_stride(i: int, stride: int | None, single: bool) -> None:
 
 
 def sliced_dims(dims: Dims, begin: Entries, end: Entries, strides: Entries, m: Masks) -> Dims:
-    """The static shape of a StridedSlice whose entries may be unknown.
+    """Return the static shape of a StridedSlice whose entries may be unknown.
 
     Raises: InvalidArgumentError: too many entries for the rank, a single index out of range, or
       as `index_of`.
@@ -362,7 +362,7 @@ register_op(
 
 
 def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Output:
-    """The box of `size` elements that starts at `begin`.
+    """Return the box of `size` elements that starts at `begin`.
 
     Args:
       input_: any type, rank n.
@@ -379,7 +379,7 @@ def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Output
 
 
 def _to_common_type(*vectors: Any) -> list[Output]:
-    """Vectors of integers in one type: int64 if any is that, or int32."""
+    """Return vectors of integers in one type: int64 if any is that, or int32."""
     index_type = dtypes.int32
     for vector in vectors:
         items = vector if isinstance(vector, list | tuple) else [vector]
@@ -415,7 +415,7 @@ def strided_slice(
     var: Any = None,
     name: str | None = None,
 ) -> Output:
-    """Elements of a tensor by ranges with steps, one per entry.
+    """Return elements of a tensor by ranges with steps, one per entry.
 
     Args:
       input_: any type and shape.
@@ -522,7 +522,7 @@ _FAR = 1 << 62
 
 
 def _bound(value: Any) -> Any:
-    """One bound: None, an int, or an integer output of rank 0.
+    """Return one bound: None, an int, or an integer output of rank 0.
 
     Raises: InvalidTypeError: it is none of these.
     """

@@ -234,7 +234,7 @@ def space_to_batch_nd(
 
 
 def batch_to_space_nd(input: Any, block_shape: Any, crops: Any, name: str | None = None) -> Output:
-    """The inverse of `space_to_batch_nd`, with `crops` cut off the inner axes.
+    """Return the inverse of `space_to_batch_nd`, with `crops` cut off the inner axes.
 
     Args:
       input: any type, shape (B·∏block, S..., R...).
@@ -318,7 +318,7 @@ def space_to_depth(
 def depth_to_space(
     input: Any, block_size: int, name: str | None = None, data_format: str = "NHWC"
 ) -> Output:
-    """The inverse of `space_to_depth`: (B, H, W, C) to (B, H·b, W·b, C/b²).
+    """Return the inverse of `space_to_depth`: (B, H, W, C) to (B, H·b, W·b, C/b²).
 
     Args:
       input: any type, shape (B, H, W, C), or (B, C, H, W) with "NCHW".
@@ -342,7 +342,7 @@ def extract_image_patches(
     name: str | None = None,
     sizes: Any = None,
 ) -> Output:
-    """Windows of images, laid flat into channels: (B, H, W, C) to (B, H', W', kh·kw·C).
+    """Return windows of images, laid flat into channels: (B, H, W, C) to (B, H', W', kh·kw·C).
 
     Args:
       images: real numbers, shape (B, H, W, C).

@@ -122,7 +122,7 @@ def sparse_to_dense(
     validate_indices: bool = True,
     name: str | None = None,
 ) -> Output:
-    """A tensor of `default_value` with values at indices.
+    """Return a tensor of `default_value` with values at indices.
 
     Args:
       sparse_indices: integers, shape (n, rank), or (n,) or () for vectors.
@@ -146,7 +146,7 @@ def sparse_tensor_to_dense(
     validate_indices: bool = True,
     name: str | None = None,
 ) -> Output:
-    """A SparseTensor as a dense one; elements not stored are `default_value`, 0 by default.
+    """Return a SparseTensor as a dense one; elements not stored are `default_value`, 0 by default.
 
     Args:
       sp_input: a SparseTensor.
@@ -170,7 +170,7 @@ def sparse_tensor_to_dense(
 
 
 def from_dense(tensor: Any, name: str | None = None) -> SparseTensor:
-    """The elements of a dense tensor that are not 0, False or empty, as a SparseTensor.
+    """Return the elements of a dense tensor that are not 0, False or empty, as a SparseTensor.
 
     Args:
       tensor: any type that has values.
@@ -215,7 +215,7 @@ def sparse_retain(sp_input: Any, to_retain: Any) -> SparseTensor:
 
 
 def sparse_reorder(sp_input: Any, name: str | None = None) -> SparseTensor:
-    """The same elements with their indices in row-major order; equal ones stay as they are.
+    """Return the same elements with their indices in row-major order; equal ones stay as they are.
 
     Args:
       sp_input: SparseTensor of any type and rank.
@@ -235,7 +235,7 @@ def sparse_reorder(sp_input: Any, name: str | None = None) -> SparseTensor:
 def sparse_tensor_dense_matmul(
     sp_a: Any, b: Any, adjoint_a: bool = False, adjoint_b: bool = False, name: str | None = None
 ) -> Output:
-    """The product of a sparse matrix and a dense one.
+    """Return the product of a sparse matrix and a dense one.
 
     Args:
       sp_a: SparseTensor, shape (M, K).
@@ -257,7 +257,7 @@ def sparse_tensor_dense_matmul(
 
 
 def sparse_placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> SparseTensor:
-    """A SparseTensor that must be fed with a SparseTensorValue.
+    """Return a SparseTensor that must be fed with a SparseTensorValue.
 
     Args:
       dtype: element type of the values.

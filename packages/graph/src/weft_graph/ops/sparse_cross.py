@@ -148,7 +148,7 @@ register_op(
 
 
 def cross(inputs: Any, name: str | None = None, separator: Any = None) -> SparseTensor:
-    """All choices of one feature of each input, joined as text, row by row.
+    """Return all choices of one feature of each input, joined as text, row by row.
 
     Args:
       inputs: a list of SparseTensors and tensors of integers or text, all of shape (N, ?). Those of
@@ -174,7 +174,7 @@ def cross(inputs: Any, name: str | None = None, separator: Any = None) -> Sparse
 def cross_hashed(
     inputs: Any, num_buckets: int = 0, hash_key: int | None = None, name: str | None = None
 ) -> SparseTensor:
-    """All choices of one feature of each input, as hashes, row by row.
+    """Return all choices of one feature of each input, as hashes, row by row.
 
     Args:
       inputs: as for `cross`.
@@ -210,7 +210,7 @@ def _parts(sparse: Sequence[SparseTensor]) -> list[list[Output]]:
 
 
 def _features(inputs: Any) -> tuple[list[SparseTensor], list[Output]]:
-    """The sparse inputs and the dense ones, their integers as int64."""
+    """Return the sparse inputs and the dense ones, their integers as int64."""
     if not isinstance(inputs, list | tuple) or isinstance(inputs, SparseTensorValue):
         raise errors.InvalidTypeError(f"inputs must be a list of tensors, got {inputs!r}")
     sparse = [SparseTensor.from_value(value) for value in inputs if is_sparse(value)]
@@ -312,7 +312,7 @@ def _count_of_sparse(
 
 
 def _check_same_indices(values: SparseTensor, weights: SparseTensor) -> Output:
-    """The weights, after a check of where they are."""
+    """Return the weights, after a check of where they are."""
     message = "weights must be stored at the places of values"
     checks = [
         assert_equal(values.dense_shape, weights.dense_shape, message=message),

@@ -197,12 +197,12 @@ for _op in ("Maximum", "Minimum"):
 
 
 def parts(value: SparseTensor) -> list[Output]:
-    """Indices, values and shape, the inputs of an op."""
+    """Return indices, values and shape, the inputs of an op."""
     return [value.indices, value.values, value.dense_shape]
 
 
 def two_sparse(a: Any, b: Any) -> tuple[SparseTensor, SparseTensor]:
-    """Two operands that must be sparse and of one type.
+    """Return two operands that must be sparse and of one type.
 
     Raises: InvalidTypeError: one is not sparse, or their types differ.
     """
@@ -215,7 +215,7 @@ def two_sparse(a: Any, b: Any) -> tuple[SparseTensor, SparseTensor]:
 
 
 def sparse_add(a: Any, b: Any, threshold: Any = None, thresh: Any = None) -> Any:
-    """The sum of two sparse tensors, or of a sparse and a dense one.
+    """Return the sum of two sparse tensors, or of a sparse and a dense one.
 
     Args:
       a, b: numeric, one shape; at least one a SparseTensor, whose indices are in order.
@@ -287,7 +287,7 @@ def sparse_reduce_sum(
     reduction_axes: Any = None,
     keep_dims: bool | None = None,
 ) -> Output:
-    """Sums of a sparse tensor over axes, as a dense tensor.
+    """Return sums of a sparse tensor over axes, as a dense tensor.
 
     Args:
       sp_input: numeric SparseTensor.
@@ -311,7 +311,7 @@ def sparse_reduce_max(
     reduction_axes: Any = None,
     keep_dims: bool | None = None,
 ) -> Output:
-    """Maxima of the stored elements of a sparse tensor over axes, as a dense tensor.
+    """Return maxima of the stored elements of a sparse tensor over axes, as a dense tensor.
 
     Args:
       sp_input: real SparseTensor.
@@ -334,7 +334,7 @@ def sparse_reduce_sum_sparse(
     reduction_axes: Any = None,
     keep_dims: bool | None = None,
 ) -> SparseTensor:
-    """Sums of a sparse tensor over axes, stored where there was an element.
+    """Return sums of a sparse tensor over axes, stored where there was an element.
 
     Args:
       sp_input: numeric SparseTensor.
@@ -357,7 +357,7 @@ def sparse_reduce_max_sparse(
     reduction_axes: Any = None,
     keep_dims: bool | None = None,
 ) -> SparseTensor:
-    """Maxima of the stored elements over axes, stored where there was one.
+    """Return maxima of the stored elements over axes, stored where there was one.
 
     Args:
       sp_input: real SparseTensor.
@@ -374,7 +374,7 @@ def sparse_reduce_max_sparse(
 
 
 def sparse_softmax(sp_input: Any, name: str | None = None) -> SparseTensor:
-    """The softmax over the last axis, among the stored elements alone.
+    """Return the softmax over the last axis, among the stored elements alone.
 
     Args:
       sp_input: float16, float32 or float64 SparseTensor of rank 2 or more.
@@ -391,7 +391,7 @@ def sparse_softmax(sp_input: Any, name: str | None = None) -> SparseTensor:
 
 
 def sparse_maximum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTensor:
-    """The larger of two sparse tensors at each place where one stores an element.
+    """Return the larger of two sparse tensors at each place where one stores an element.
 
     Args:
       sp_a, sp_b: real SparseTensors of one shape and type; what is not stored is 0.
@@ -406,7 +406,7 @@ def sparse_maximum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTenso
 
 
 def sparse_minimum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTensor:
-    """The smaller of two sparse tensors at each place where one stores an element.
+    """Return the smaller of two sparse tensors at each place where one stores an element.
 
     Args:
       sp_a, sp_b: real SparseTensors of one shape and type; what is not stored is 0.
@@ -435,12 +435,12 @@ def _combine_with_dense(op: str, sparse: SparseTensor, dense: Any, name: str) ->
 
 
 def multiply(sparse: SparseTensor, dense: Any) -> SparseTensor:
-    """The products of stored elements with a dense tensor that broadcasts to their shape."""
+    """Return the products of stored elements with a dense tensor that broadcasts to their shape."""
     return _combine_with_dense("SparseDenseCwiseMul", sparse, dense, "mul")
 
 
 def divide(sparse: SparseTensor, dense: Any) -> SparseTensor:
-    """The quotients of stored elements and a dense tensor; integers become floats first."""
+    """Return the quotients of stored elements and a dense tensor; integers become floats first."""
     other = convert_to_tensor(dense, sparse.dtype.base_dtype)
     target = TRUE_QUOTIENT.get(sparse.dtype.base_dtype)
     if target is not None:

@@ -28,7 +28,7 @@ class Form:
 
 
 def form_of(parts: Sequence[Output], label: str = "") -> Form:
-    """The form of a sparse input.
+    """Return the form of a sparse input.
 
     Raises: InvalidArgumentError: the shapes of its parts do not fit, or a size is negative.
     """
@@ -45,12 +45,12 @@ def form_of(parts: Sequence[Output], label: str = "") -> Form:
 
 
 def form_at(node: NodeSpec, position: int = 0, label: str = "") -> Form:
-    """The form of the sparse input whose parts are the inputs from `position` on."""
+    """Return the form of the sparse input whose parts are the inputs from `position` on."""
     return form_of(node.inputs[position : position + 3], label)
 
 
 def same_shape(node: NodeSpec) -> tuple[Form, Form]:
-    """The forms of two sparse operands of one shape, the first six inputs.
+    """Return the forms of two sparse operands of one shape, the first six inputs.
 
     Raises: InvalidArgumentError: their shapes differ.
     """

@@ -262,7 +262,7 @@ def sparse_concat(
     concat_dim: Any = None,
     expand_nonconcat_dims: bool | None = None,
 ) -> SparseTensor:
-    """Sparse tensors one after the other along an axis.
+    """Return sparse tensors one after the other along an axis.
 
     Args:
       axis: the axis, an integer; from the back where negative. Also `concat_dim`.
@@ -313,7 +313,7 @@ def _widest_but(tensors: Sequence[SparseTensor], axis: int) -> list[Output]:
 
 
 def sparse_reshape(sp_input: Any, shape: Any, name: str | None = None) -> SparseTensor:
-    """The same elements in the same row-major order, in another shape.
+    """Return the same elements in the same row-major order, in another shape.
 
     Args:
       sp_input: SparseTensor of any type.
@@ -364,7 +364,7 @@ def _check_reshape(old: Dims, new: Array | None) -> None:
 
 
 def sparse_slice(sp_input: Any, start: Any, size: Any, name: str | None = None) -> SparseTensor:
-    """A box of a sparse tensor.
+    """Return a box of a sparse tensor.
 
     Args:
       sp_input: SparseTensor of any type.
@@ -402,7 +402,7 @@ def sparse_split(
     name: str | None = None,
     split_dim: Any = None,
 ) -> list[SparseTensor]:
-    """A sparse tensor cut in parts along an axis; arguments are given by keyword only.
+    """Return a sparse tensor cut in parts along an axis; arguments are given by keyword only.
 
     Args:
       sp_input: SparseTensor of any type.
@@ -461,7 +461,7 @@ def sparse_fill_empty_rows(
 
 
 def sparse_transpose(sp_input: Any, perm: Any = None, name: str | None = None) -> SparseTensor:
-    """A sparse tensor with its axes in another order.
+    """Return a sparse tensor with its axes in another order.
 
     Args:
       sp_input: SparseTensor of any type.
@@ -499,7 +499,7 @@ def sparse_transpose(sp_input: Any, perm: Any = None, name: str | None = None) -
 
 
 def sparse_reset_shape(sp_input: Any, new_shape: Any = None) -> SparseTensor:
-    """The same elements at the same places of another shape.
+    """Return the same elements at the same places of another shape.
 
     Args:
       sp_input: SparseTensor of any type.
@@ -563,7 +563,7 @@ def sparse_merge(
     name: str | None = None,
     already_sorted: bool = False,
 ) -> SparseTensor:
-    """Values at ids: the last axis of a sparse tensor of ids becomes the ids themselves.
+    """Return values at ids: the last axis of a sparse tensor of ids becomes the ids themselves.
 
     Args:
       sp_ids: integers, shape (D..., n), or a list of K of them at the same places.
@@ -607,7 +607,7 @@ def _int64(value: Any) -> Output:
 
 
 def _shorter(shape: Output) -> Output:
-    """The length of a vector less one, shape (1,)."""
+    """Return the length of a vector less one, shape (1,)."""
     return out("Sub", [out("Shape", [shape]), 1])
 
 
@@ -644,7 +644,7 @@ def sparse_to_indicator(sp_input: Any, vocab_size: Any, name: str | None = None)
 
 
 def expand_dims(sp_input: Any, axis: Any = None, name: str | None = None) -> SparseTensor:
-    """A sparse tensor with an axis of size 1 more.
+    """Return a sparse tensor with an axis of size 1 more.
 
     Args:
       sp_input: SparseTensor of any type.
@@ -679,7 +679,7 @@ def expand_dims(sp_input: Any, axis: Any = None, name: str | None = None) -> Spa
 def eye(
     num_rows: Any, num_columns: Any = None, dtype: Any = dtypes.float32, name: str | None = None
 ) -> SparseTensor:
-    """A sparse matrix with ones on its diagonal.
+    """Return a sparse matrix with ones on its diagonal.
 
     Args:
       num_rows: integer.

@@ -149,7 +149,7 @@ def lgamma(x: Any, name: str | None = None) -> Output:
 
 
 def digamma(x: Any, name: str | None = None) -> Output:
-    """The derivative of `lgamma`, NaN at 0 and the negative integers; floating, any shape.
+    """Return the derivative of `lgamma`, NaN at 0 and the negative integers; floating, any shape.
 
     Args:
       x: floating, any shape.
@@ -163,7 +163,7 @@ def digamma(x: Any, name: str | None = None) -> Output:
 
 
 def polygamma(a: Any, x: Any, name: str | None = None) -> Output:
-    """The derivative of order a of `digamma`; float32 or float64, broadcast shape.
+    """Return the derivative of order a of `digamma`; float32 or float64, broadcast shape.
 
     NaN where the order a is negative or no integer.
 
@@ -179,7 +179,7 @@ def polygamma(a: Any, x: Any, name: str | None = None) -> Output:
 
 
 def zeta(x: Any, q: Any, name: str | None = None) -> Output:
-    """The Hurwitz zeta function, the sum over k >= 0 of (q + k) ** -x; float32 or float64.
+    """Return the Hurwitz zeta function, the sum over k >= 0 of (q + k) ** -x; float32 or float64.
 
     Args:
       x, q: float32 or float64, of one dtype; their shapes broadcast.
@@ -193,7 +193,7 @@ def zeta(x: Any, q: Any, name: str | None = None) -> Output:
 
 
 def igamma(a: Any, x: Any, name: str | None = None) -> Output:
-    """The regularised lower incomplete gamma function P(a, x); floating, broadcast shape.
+    """Return the regularised lower incomplete gamma function P(a, x); floating, broadcast shape.
 
     Args:
       a, x: floating, of one dtype; their shapes broadcast.
@@ -207,7 +207,7 @@ def igamma(a: Any, x: Any, name: str | None = None) -> Output:
 
 
 def igammac(a: Any, x: Any, name: str | None = None) -> Output:
-    """The regularised upper incomplete gamma function Q(a, x); floating, broadcast shape.
+    """Return the regularised upper incomplete gamma function Q(a, x); floating, broadcast shape.
 
     Args:
       a, x: floating, of one dtype; their shapes broadcast.
@@ -237,7 +237,7 @@ def lbeta(x: Any, name: str | None = None) -> Output:
 
 
 def erfinv(x: Any, name: str | None = None) -> Output:
-    """The inverse of `erf`; infinite at -1 and 1, NaN beyond.
+    """Return the inverse of `erf`; infinite at -1 and 1, NaN beyond.
 
     Args:
       x: floating, any shape.
@@ -251,7 +251,7 @@ def erfinv(x: Any, name: str | None = None) -> Output:
 
 
 def ndtri(x: Any, name: str | None = None) -> Output:
-    """The quantiles of the standard normal distribution: where it reaches the probability x.
+    """Return the quantiles of the standard normal distribution: where it reaches the probability x.
 
     Args:
       x: floating, any shape; infinite at 0 and 1, NaN beyond.
@@ -265,7 +265,7 @@ def ndtri(x: Any, name: str | None = None) -> Output:
 
 
 def erfcinv(x: Any, name: str | None = None) -> Output:
-    """The inverse of `erfc`, accurate for small x; infinite at 0 and 2, NaN beyond.
+    """Return the inverse of `erfc`, accurate for small x; infinite at 0 and 2, NaN beyond.
 
     Args:
       x: floating, any shape.
@@ -280,7 +280,7 @@ def erfcinv(x: Any, name: str | None = None) -> Output:
 
 
 def betainc(a: Any, b: Any, x: Any, name: str | None = None) -> Output:
-    """The regularised incomplete beta function, the beta distribution of a and b up to x.
+    """Return the regularised incomplete beta function, the beta distribution of a and b up to x.
 
     Gradients flow to `x` only.
 

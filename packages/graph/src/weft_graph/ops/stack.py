@@ -113,7 +113,7 @@ register_op(
 def stack_v2(
     max_size: Any, elem_type: Any, stack_name: str = "", name: str | None = None
 ) -> Output:
-    """A new stack each time it runs.
+    """Return a new stack each time it runs.
 
     Args:
       max_size: int32, rank 0: how many values it may hold; negative for any number.

@@ -196,7 +196,7 @@ register_op(
 def variable_op_v2(
     shape: Any, dtype: Any, name: str = "Variable", container: str = "", shared_name: str = ""
 ) -> Output:
-    """The bare node of a reference variable, without initial value.
+    """Return the bare node of a reference variable, without initial value.
 
     Args:
       shape: of the values; unknown sizes allowed.
@@ -230,7 +230,7 @@ def _is_ref(ref: Any) -> bool:
 
 
 def _colocate_with(ref: Any) -> AbstractContextManager[None]:
-    """Colocation with the variable, as TensorFlow asks for whatever takes a reference."""
+    """Return the colocation with the variable, as TensorFlow asks for whatever takes a reference."""
     node = ref.op if hasattr(ref, "op") else None
     if isinstance(node, Node):
         return node.graph.colocate_with(node)
@@ -321,7 +321,7 @@ def assign_sub(
 
 
 def count_up_to(ref: Any, limit: int, name: str | None = None) -> Output:
-    """The value of an integer variable of rank 0 before it is incremented.
+    """Return the value of an integer variable of rank 0 before it is incremented.
 
     Args:
       ref: an integer variable of rank 0.

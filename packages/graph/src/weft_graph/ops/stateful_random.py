@@ -131,7 +131,7 @@ register_op(
 def random_index_shuffle(
     index: Any, seed: Any, max_index: Any, rounds: int = 4, name: str | None = None
 ) -> Output:
-    """The place of `index` in a random order of 0 .. `max_index`, without making that order.
+    """Return the place of `index` in a random order of 0 .. `max_index`, without making that order.
 
     Args:
       index: int32, int64, uint32 or uint64, from 0 to `max_index`.

@@ -240,7 +240,7 @@ def stateless_parameterized_truncated_normal(
     maxvals: Any = 2.0,
     name: str | None = None,
 ) -> Output:
-    """Normal numbers between bounds, as a function of `seed`.
+    """Return normal numbers between bounds, as a function of `seed`.
 
     Args:
       shape: of the result, to which the parameters broadcast.
@@ -259,7 +259,7 @@ def stateless_parameterized_truncated_normal(
 
 
 def stateless_split(seed: Any, num: int = 2, alg: str = "auto_select") -> Output:
-    """Several seeds made of one, which do not depend on each other.
+    """Return several seeds made of one, which do not depend on each other.
 
     Args:
       seed: int32 or int64, shape (2,).
@@ -280,7 +280,7 @@ def stateless_split(seed: Any, num: int = 2, alg: str = "auto_select") -> Output
 
 
 def stateless_fold_in(seed: Any, data: Any, alg: str = "auto_select") -> Output:
-    """A seed made of a seed and a number, such as that of a step.
+    """Return a seed made of a seed and a number, such as that of a step.
 
     Args:
       seed: int32 or int64, shape (2,).
@@ -302,7 +302,7 @@ def stateless_fold_in(seed: Any, data: Any, alg: str = "auto_select") -> Output:
 def stateless_shuffle(
     value: Any, seed: Any, alg: str = "auto_select", name: str | None = None
 ) -> Output:
-    """The slices along the first axis in an order that depends on `seed`.
+    """Return the slices along the first axis in an order that depends on `seed`.
 
     Args:
       value: any type, rank at least 1.

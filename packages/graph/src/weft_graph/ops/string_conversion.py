@@ -48,7 +48,7 @@ def _decode_padded_raw_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def num_padded(length: int, size: int) -> int:
-    """The number of elements of `size` bytes in `length` bytes.
+    """Return the number of elements of `size` bytes in `length` bytes.
 
     Raises: InvalidArgumentError: it is not positive, or no multiple of the size.
     """
@@ -194,7 +194,7 @@ def string_to_number(
     name: str | None = None,
     input: Any = None,
 ) -> Output:
-    """Numbers from their decimal notation.
+    """Return numbers from their decimal notation.
 
     Args:
       string_tensor: strings of any shape; `input` is its newer name.
@@ -218,7 +218,7 @@ def as_string(
     fill: str = "",
     name: str | None = None,
 ) -> Output:
-    """Numbers in decimal notation.
+    """Return numbers in decimal notation.
 
     Args:
       input: numbers or bools of any shape.
@@ -248,7 +248,7 @@ def as_string(
 def string_to_hash_bucket(
     string_tensor: Any = None, num_buckets: int = 1, name: str | None = None, input: Any = None
 ) -> Output:
-    """A bucket in [0, num_buckets) for each string: int64; new programs use the fast one.
+    """Return a bucket in [0, num_buckets) for each string: int64; new programs use the fast one.
 
     Args:
       string_tensor: string, any shape.
@@ -265,7 +265,7 @@ def string_to_hash_bucket(
 
 
 def string_to_hash_bucket_fast(input: Any, num_buckets: int, name: str | None = None) -> Output:
-    """A bucket in [0, num_buckets) for each string: int64, stable over processes and time.
+    """Return a bucket in [0, num_buckets) for each string: int64, stable over processes and time.
 
     Args:
       input: string, any shape.
@@ -283,7 +283,7 @@ def string_to_hash_bucket_fast(input: Any, num_buckets: int, name: str | None = 
 def string_to_hash_bucket_strong(
     input: Any, num_buckets: int, key: Sequence[int], name: str | None = None
 ) -> Output:
-    """A bucket for each string that nobody can foresee without the key of two integers.
+    """Return a bucket for each string that nobody can foresee without the key of two integers.
 
     Args:
       input: string, any shape.
@@ -304,7 +304,7 @@ def string_to_hash_bucket_strong(
 
 
 def fingerprint(data: Any, method: Any = "farmhash64", name: str | None = None) -> Output:
-    """A fingerprint of each row: equal rows have equal ones, today and tomorrow.
+    """Return a fingerprint of each row: equal rows have equal ones, today and tomorrow.
 
     Args:
       data: any type but handles, shape (n, ...).
@@ -320,7 +320,7 @@ def fingerprint(data: Any, method: Any = "farmhash64", name: str | None = None) 
 
 
 def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Output:
-    """The web-safe base64 form, with `=` at the end if `pad`.
+    """Return the web-safe base64 form, with `=` at the end if `pad`.
 
     Args:
       input: string, any shape.
@@ -334,7 +334,7 @@ def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Out
 
 
 def decode_base64(input: Any, name: str | None = None) -> Output:
-    """The bytes of web-safe base64, padded or not.
+    """Return the bytes of web-safe base64, padded or not.
 
     Args:
       input: string, any shape.
@@ -353,7 +353,7 @@ def string_format(
     summarize: int = 3,
     name: str | None = None,
 ) -> Output:
-    """A template with tensors put in for its placeholders: string, rank 0.
+    """Return a template with tensors put in for its placeholders: string, rank 0.
 
     Args:
       template: text with one placeholder per tensor.
@@ -383,7 +383,7 @@ def decode_raw(
     bytes: Any = None,
     fixed_length: Any = None,
 ) -> Output:
-    r"""The bytes of strings as numbers: a last axis of (length / size of the type) elements.
+    r"""Return the bytes of strings as numbers: a last axis of (length / size of the type) elements.
 
     Args:
       input_bytes: strings of one length, any shape; `bytes` is the deprecated name.

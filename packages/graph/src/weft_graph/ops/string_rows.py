@@ -83,7 +83,7 @@ register_op(
 def unsorted_segment_join(
     inputs: Any, segment_ids: Any, num_segments: Any, separator: str = "", name: str | None = None
 ) -> Output:
-    """The strings of each segment as one.
+    """Return the strings of each segment as one.
 
     Args:
       inputs: string, shape (*S, *R).
@@ -112,7 +112,7 @@ def ngrams(
     preserve_short_sequences: bool = False,
     name: str | None = None,
 ) -> Any:
-    """Each n strings that follow each other, joined.
+    """Return each n strings that follow each other, joined.
 
     Args:
       data: string, shape (..., k), Tensor or RaggedTensor.

@@ -190,7 +190,7 @@ register_op(
 
 
 def string_join(inputs: Sequence[Any], separator: str = "", name: str | None = None) -> Output:
-    """Strings put after each other, element by element.
+    """Return strings put after each other, element by element.
 
     Args:
       inputs: strings of one shape, or of rank 0, which are repeated.
@@ -212,7 +212,7 @@ def reduce_join(
     reduction_indices: Any = None,
     keepdims: bool | None = None,
 ) -> Output:
-    """Strings joined along axes, in the order in which the axes are given.
+    """Return strings joined along axes, in the order in which the axes are given.
 
     Args:
       inputs: strings of any shape.
@@ -240,7 +240,7 @@ def reduce_join(
 
 
 def string_length(input: Any, name: str | None = None, unit: str = "BYTE") -> Output:
-    """The number of bytes, or with unit "UTF8_CHAR" of code points: int32.
+    """Return the number of bytes, or with unit "UTF8_CHAR" of code points: int32.
 
     Args:
       input: string, any shape.
@@ -317,7 +317,7 @@ def _is_ragged_result(result_type: str) -> bool:
 def string_split_v2(
     source: Any, sep: Any = None, maxsplit: int = -1, name: str | None = None
 ) -> SparseTensor:
-    """Strings split at a separator as Python's `str.split` does.
+    """Return strings split at a separator as Python's `str.split` does.
 
     Args:
       source: strings, shape (n,).
@@ -345,7 +345,7 @@ def string_lower(input: Any, encoding: str = "", name: str | None = None) -> Out
 
 
 def string_upper(input: Any, encoding: str = "", name: str | None = None) -> Output:
-    """Upper case: of ASCII letters, or with encoding "utf-8" of all.
+    """Return upper case: of ASCII letters, or with encoding "utf-8" of all.
 
     Args:
       input: string, any shape.
@@ -359,7 +359,7 @@ def string_upper(input: Any, encoding: str = "", name: str | None = None) -> Out
 
 
 def string_strip(input: Any, name: str | None = None) -> Output:
-    """Whitespace removed at both ends.
+    """Return whitespace removed at both ends.
 
     Args:
       input: string, any shape.
@@ -375,7 +375,7 @@ def string_strip(input: Any, name: str | None = None) -> Output:
 def regex_replace(
     input: Any, pattern: Any, rewrite: Any, replace_global: bool = True, name: str | None = None
 ) -> Output:
-    r"""Matches of a regular expression replaced.
+    r"""Return matches of a regular expression replaced.
 
     Args:
       input: strings of any shape.

@@ -77,7 +77,7 @@ def _rows(value: Output, count: Output) -> Dims:
 
 
 def piece_sizes(dims: Dims, lengths: Output) -> list[int] | None:
-    """The lengths that a value of a shape is split into, where they are known.
+    """Return the lengths that a value of a shape is split into, where they are known.
 
     Raises: InvalidArgumentError: one is negative, or they do not add up to the first size.
     """
@@ -298,7 +298,7 @@ def tensor_array_v3(
     tensor_array_name: str = "",
     name: str | None = None,
 ) -> tuple[Output, Output]:
-    """A new array each time it runs: its handle, and the flow to begin with.
+    """Return a new array each time it runs: its handle, and the flow to begin with.
 
     Args:
       size: int32, rank 0, at least 0.
@@ -325,7 +325,7 @@ def tensor_array_v3(
 def tensor_array_grad_v3(
     handle: Any, flow_in: Any, source: str, name: str | None = None
 ) -> tuple[Output, Output]:
-    """The handle and flow of the array that gradients of an array's elements go to.
+    """Return the handle and flow of the array that gradients of an array's elements go to.
 
     It is made when it is first asked for; then the forward array can no longer grow. Elements that
     are never written read as zeros of the shape of the forward ones.
@@ -369,7 +369,7 @@ def tensor_array_write_v3(
 def tensor_array_read_v3(
     handle: Any, index: Any, flow_in: Any, dtype: Any, name: str | None = None
 ) -> Output:
-    """An element.
+    """Return an element.
 
     Args:
       index: int32, rank 0.
@@ -388,7 +388,7 @@ def tensor_array_gather_v3(
     element_shape: Any = None,
     name: str | None = None,
 ) -> Output:
-    """Elements stacked along a new first axis.
+    """Return elements stacked along a new first axis.
 
     Args:
       indices: int32, shape (N,).
@@ -420,7 +420,7 @@ def tensor_array_concat_v3(
     element_shape_except0: Any = None,
     name: str | None = None,
 ) -> tuple[Output, Output]:
-    """All elements joined along their first axis.
+    """Return all elements joined along their first axis.
 
     Args:
       element_shape_except0: what is known of their other sizes; needed when there is no element.
@@ -448,7 +448,7 @@ def tensor_array_split_v3(
 
 
 def tensor_array_size_v3(handle: Any, flow_in: Any, name: str | None = None) -> Output:
-    """The number of elements: int32, shape ()."""
+    """Return the number of elements: int32, shape ()."""
     return out("TensorArraySizeV3", [handle, flow_in], None, name)
 
 

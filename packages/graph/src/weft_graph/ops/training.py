@@ -56,7 +56,7 @@ class UpdateRule:
         self.doc = doc
 
     def arguments(self, sparse: bool) -> tuple[str, ...]:
-        """The names of the inputs after the states."""
+        """Return the names of the inputs after the states."""
         return self.sparse if sparse else self.dense
 
 
@@ -265,12 +265,12 @@ def _declare(rule: UpdateRule, sparse: bool, resource: bool) -> None:
 
 
 def op_type(rule: str, sparse: bool, resource: bool) -> str:
-    """The op type of one form of an update rule."""
+    """Return the op type of one form of an update rule."""
     return f"{'Resource' if resource else ''}{'Sparse' if sparse else ''}Apply{rule}"
 
 
 def op_types() -> list[tuple[UpdateRule, bool, bool]]:
-    """All declared forms as (rule, sparse, resource)."""
+    """Return all declared forms as (rule, sparse, resource)."""
     return [
         (rule, sparse, resource)
         for rule in RULES.values()

@@ -28,7 +28,7 @@ def _leaves_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _walk_cost(sizes: Sizes) -> Cost:
-    """Some look-ups in each of some ten levels."""
+    """Return some look-ups in each of some ten levels."""
     samples, trees = dims_at(sizes.outputs, 0, 2)
     return Cost(100.0 * samples * trees, float(sizes.all_bytes))
 

@@ -74,7 +74,7 @@ register_op(
 
 
 def three_diagonals(diagonals: Any, diagonals_format: str) -> list[Output]:
-    """The diagonal above, the main one and the one below, all of shape (..., M).
+    """Return the diagonal above, the main one and the one below, all of shape (..., M).
 
     Raises: InvalidArgumentError: there is no such format, or there are not three diagonals.
     """
@@ -105,7 +105,7 @@ def _split_sequence(diagonals: Any) -> list[Output]:
 
 
 def _lengthened(value: Output, main: Output, before: bool) -> Output:
-    """An outer diagonal with as many elements as the main one."""
+    """Return an outer diagonal with as many elements as the main one."""
     n, m = (None if x.dims is None else x.dims[-1] for x in (value, main))
     if n is None or m is None:
         raise errors.InvalidArgumentError(
@@ -210,7 +210,7 @@ def _is_vector(value: Output, compact: Output) -> bool:
 def tridiagonal_matmul(
     diagonals: Any, rhs: Any, diagonals_format: str = "compact", name: str | None = None
 ) -> Output:
-    """Products of tridiagonal matrices and others.
+    """Return products of tridiagonal matrices and others.
 
     Args:
       diagonals: float32, float64 or complex; in the format `diagonals_format`.
@@ -244,7 +244,7 @@ def eigh_tridiagonal(
     tol: Any = None,
     name: str | None = None,
 ) -> Any:
-    """Eigenvalues, rising, and eigenvectors of self-adjoint tridiagonal matrices.
+    """Return eigenvalues, rising, and eigenvectors of self-adjoint tridiagonal matrices.
 
     Args:
       alpha: float32, float64 or complex, shape (..., N): the main diagonal, whose imaginary part is

@@ -58,7 +58,7 @@ register_gradient_of_unary("TanhGrad", _tanh_grad, "dy * (1 - y * y), for y = ta
 
 
 def sin(x: Any, name: str | None = None) -> Output:
-    """The sine of an angle in radians; floating or complex, any shape.
+    """Return the sine of an angle in radians; floating or complex, any shape.
 
     Args:
       x: floating or complex, any shape.
@@ -72,7 +72,7 @@ def sin(x: Any, name: str | None = None) -> Output:
 
 
 def cos(x: Any, name: str | None = None) -> Output:
-    """The cosine of an angle in radians; floating or complex, any shape.
+    """Return the cosine of an angle in radians; floating or complex, any shape.
 
     Args:
       x: floating or complex, any shape.
@@ -86,7 +86,7 @@ def cos(x: Any, name: str | None = None) -> Output:
 
 
 def tan(x: Any, name: str | None = None) -> Output:
-    """The tangent of an angle in radians; floating or complex, any shape.
+    """Return the tangent of an angle in radians; floating or complex, any shape.
 
     Args:
       x: floating or complex, any shape.
@@ -100,7 +100,7 @@ def tan(x: Any, name: str | None = None) -> Output:
 
 
 def asin(x: Any, name: str | None = None) -> Output:
-    """The angle in radians whose sine is x, NaN beyond [-1, 1]; floating or complex.
+    """Return the angle in radians whose sine is x, NaN beyond [-1, 1]; floating or complex.
 
     Args:
       x: floating or complex, any shape.
@@ -114,7 +114,7 @@ def asin(x: Any, name: str | None = None) -> Output:
 
 
 def acos(x: Any, name: str | None = None) -> Output:
-    """The angle in radians whose cosine is x, NaN beyond [-1, 1]; floating or complex.
+    """Return the angle in radians whose cosine is x, NaN beyond [-1, 1]; floating or complex.
 
     Args:
       x: floating or complex, any shape.
@@ -128,7 +128,7 @@ def acos(x: Any, name: str | None = None) -> Output:
 
 
 def atan(x: Any, name: str | None = None) -> Output:
-    """The angle in radians whose tangent is x; floating or complex, any shape.
+    """Return the angle in radians whose tangent is x; floating or complex, any shape.
 
     Args:
       x: floating or complex, any shape.
@@ -142,7 +142,7 @@ def atan(x: Any, name: str | None = None) -> Output:
 
 
 def sinh(x: Any, name: str | None = None) -> Output:
-    """The hyperbolic sine; floating or complex, any shape.
+    """Return the hyperbolic sine; floating or complex, any shape.
 
     Args:
       x: floating or complex, any shape.
@@ -156,7 +156,7 @@ def sinh(x: Any, name: str | None = None) -> Output:
 
 
 def cosh(x: Any, name: str | None = None) -> Output:
-    """The hyperbolic cosine; floating or complex, any shape.
+    """Return the hyperbolic cosine; floating or complex, any shape.
 
     Args:
       x: floating or complex, any shape.
@@ -184,7 +184,7 @@ def tanh(x: Any, name: str | None = None) -> Any:
 
 
 def asinh(x: Any, name: str | None = None) -> Output:
-    """The inverse of the hyperbolic sine; floating or complex, any shape.
+    """Return the inverse of the hyperbolic sine; floating or complex, any shape.
 
     Args:
       x: floating or complex, any shape.
@@ -198,7 +198,7 @@ def asinh(x: Any, name: str | None = None) -> Output:
 
 
 def acosh(x: Any, name: str | None = None) -> Output:
-    """The inverse of the hyperbolic cosine, NaN below 1; floating or complex, any shape.
+    """Return the inverse of the hyperbolic cosine, NaN below 1; floating or complex, any shape.
 
     Args:
       x: floating or complex, any shape.
@@ -212,7 +212,7 @@ def acosh(x: Any, name: str | None = None) -> Output:
 
 
 def atanh(x: Any, name: str | None = None) -> Output:
-    """The inverse of the hyperbolic tangent, NaN beyond [-1, 1]; floating or complex.
+    """Return the inverse of the hyperbolic tangent, NaN beyond [-1, 1]; floating or complex.
 
     Args:
       x: floating or complex, any shape.
@@ -226,7 +226,7 @@ def atanh(x: Any, name: str | None = None) -> Output:
 
 
 def atan2(y: Any, x: Any, name: str | None = None) -> Output:
-    """The angle in (-pi, pi] of the point (x, y); floating, broadcast shape.
+    """Return the angle in (-pi, pi] of the point (x, y); floating, broadcast shape.
 
     Args:
       y, x: floating, of one dtype; their shapes broadcast.

@@ -124,7 +124,7 @@ for _op, _more, _rule in (
 
 
 def unicode_script(input: Any, name: str | None = None) -> Output:
-    """The script that each code point belongs to, by ICU's numbers: Latin is 25, Greek 14.
+    """Return the script that each code point belongs to, by ICU's numbers: Latin is 25, Greek 14.
 
     Args:
       input: int32, any shape.
@@ -148,7 +148,7 @@ def unicode_transcode(
     replace_control_characters: bool = False,
     name: str | None = None,
 ) -> Output:
-    r"""Strings in another encoding.
+    r"""Return strings in another encoding.
 
     Args:
       input: string, any shape.
@@ -183,7 +183,7 @@ def unicode_encode(
     replacement_char: int = 65533,
     name: str | None = None,
 ) -> Any:
-    r"""Rows of code points as strings.
+    r"""Return rows of code points as strings.
 
     Args:
       input: int32, shape (..., n), Tensor or RaggedTensor.

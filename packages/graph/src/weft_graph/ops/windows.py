@@ -12,12 +12,12 @@ Pads = Sequence[tuple[int, int]]
 
 
 def channel_axis(data_format: str) -> int:
-    """The axis of the channels: 1 in "NCHW" and its kin, the last one in "NHWC"."""
+    """Return the axis of the channels: 1 in "NCHW" and its kin, the last one in "NHWC"."""
     return data_format.index("C")
 
 
 def spatial_axes(data_format: str) -> tuple[int, ...]:
-    """The axes that windows slide over."""
+    """Return the axes that windows slide over."""
     return tuple(axis for axis, letter in enumerate(data_format) if letter not in "NC")
 
 
@@ -66,7 +66,7 @@ def slide_dims(
     padding: str,
     pads: Pads,
 ) -> list[int | None]:
-    """The number of windows along each axis; None where a size is unknown."""
+    """Return the number of windows along each axis; None where a size is unknown."""
     counts: list[int | None] = []
     for i, size in enumerate(sizes):
         k = kernel[i]
@@ -80,7 +80,7 @@ def slide_dims(
 
 
 def pairs(explicit: Sequence[int], rank: int) -> Pads:
-    """The attribute `explicit_paddings` as (before, after) per axis; zeros when it is empty.
+    """Return the attribute `explicit_paddings` as (before, after) per axis; zeros when it is empty.
 
     Raises: InvalidArgumentError: it is not two non-negative numbers per axis.
     """
@@ -117,7 +117,7 @@ def check_attrs(
 
 
 def check_padding(op: str, attrs: dict[str, Any], data_format: str) -> Pads:
-    """The explicit paddings of a node as pairs.
+    """Return the explicit paddings of a node as pairs.
 
     Raises: InvalidArgumentError: they do not go with `padding`, or pad batch or channels.
     """

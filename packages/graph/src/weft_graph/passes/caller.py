@@ -20,12 +20,12 @@ CALLER: Final = "caller"
 
 
 def fed_key(position: int, home: str) -> str:
-    """The name under which the value of a feed is sent."""
+    """Return the name under which the value of a feed is sent."""
     return f"{CALLER};{home};feed:{position}"
 
 
 def fetched_key(position: int, home: str) -> str:
-    """The name under which the value of a fetch is sent."""
+    """Return the name under which the value of a fetch is sent."""
     return f"{home};{CALLER};fetch:{position}"
 
 

@@ -38,7 +38,7 @@ def _origins(
     sources: Mapping[Node, Output | None],
     removed: Collection[Node],
 ) -> list[Node]:
-    """The nodes that end when `controls` do: constants and feeds need no waiting."""
+    """Return the nodes that end when `controls` do: constants and feeds need no waiting."""
     result: list[Node] = []
     pending = list(controls)
     while pending:

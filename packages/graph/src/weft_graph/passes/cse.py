@@ -59,7 +59,7 @@ def _key(node: Node) -> Any:
 
 
 def hashable(value: Any) -> Any:
-    """An attribute's value as something that is equal where values are."""
+    """Return an attribute's value as something that is equal where values are."""
     if isinstance(value, np.ndarray):
         return _array_key(value)
     if isinstance(value, bool | float):

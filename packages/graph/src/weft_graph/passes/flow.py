@@ -109,7 +109,7 @@ class Flow:
         return frame.problem
 
     def path(self, guard: Guard) -> tuple[Atom, ...]:
-        """The atoms of a guard, outer predicates first."""
+        """Return the atoms of a guard, outer predicates first."""
         if len(guard) < 2:
             return tuple(guard)
         return tuple(sorted(guard, key=self._depth))
@@ -265,7 +265,7 @@ class Flow:
 def _mixed(
     node: Node, first: Node, frame: Frame, second: Node, other: Frame
 ) -> errors.InvalidArgumentError:
-    """An error about a node with what is in two frames."""
+    """Return an error about a node with what is in two frames."""
     return errors.InvalidArgumentError(
         f"{node.name!r} takes {first.name!r} from {frame.label} and {second.name!r} from "
         f"{other.label}; values enter a frame through Enter and leave it through Exit",
@@ -281,7 +281,7 @@ def only_waits(node: Node) -> bool:
 
 
 def needs_of(node: Node) -> list[Node]:
-    """The nodes that a node waits for, back edges of loops left out."""
+    """Return the nodes that a node waits for, back edges of loops left out."""
     if node.role is Role.MERGE:
         needs = [source.node for source in node.inputs if not is_back_edge(node, source)]
     else:

@@ -49,7 +49,7 @@ def drop_masks(step: StepGraph) -> int:
 
 
 def _ones(step: StepGraph, mask: Output, shape: Output) -> Output:
-    """Ones of the dtype of a mask."""
+    """Return ones of the dtype of a mask."""
     graph, dtype = step.graph, mask.dtype
     attrs = {"value": np.ones((), dtype.as_numpy_dtype), "dtype": dtype}
     name = graph.unique_name(f"{mask.node.name}/one")
@@ -91,7 +91,7 @@ def _is_zero(output: Output) -> bool:
 
 
 def _masks_of_ones(step: StepGraph) -> Iterator[tuple[Output, Node]]:
-    """Masks that are 1 everywhere, with the node that draws their numbers."""
+    """Yield masks that are 1 everywhere, with the node that draws their numbers."""
     for node in step.graph.nodes:
         if node.type == "GreaterEqual":
             noise = _uniform(node.inputs[0])
@@ -114,7 +114,7 @@ def _is_constant(output: Output, test: Callable[[Any], Any]) -> bool:
 
 
 def _uniform(output: Output) -> Node | None:
-    """The node that draws an output's numbers from [0, 1), or None; `1 * x + 0` is x."""
+    """Return the node that draws an output's numbers from [0, 1), or None; `1 * x + 0` is x."""
     node = output.node
     for neutral, types in ((0, _ADD), (1, frozenset({"Mul"}))):
         if node.type in types and _is_constant(node.inputs[1], lambda x, n=neutral: x == n):  # type: ignore[misc]
@@ -135,7 +135,7 @@ def _covers(factor: Output, noise: Node) -> bool:
 
 
 def _unscaled(output: Output) -> Output:
-    """The tensor that an output scales by one number, else the output."""
+    """Return the tensor that an output scales by one number, else the output."""
     node = output.node
     if node.type in ("Mul", "RealDiv", "Div") and node.inputs[1].dims == ():
         return node.inputs[0]

@@ -53,7 +53,7 @@ def inline_calls(
 
 
 def function_of(call: Node) -> Function:
-    """The function that a node calls.
+    """Return the function that a node calls.
 
     Raises: NotFoundError: it is not in the library.
     """
@@ -77,7 +77,7 @@ class _Anchor:
         self._node: Node | None = None
 
     def node(self) -> Node:
-        """The node."""
+        """Return the node."""
         if self._node is None:
             self._node = self._make()
         return self._node
@@ -265,7 +265,7 @@ class _Inliner:
         inputs: Sequence[Output],
         controls: Sequence[Node],
     ) -> list[Node]:
-        """The control inputs that a node of a body needs beside its own."""
+        """Return the control inputs that a node of a body needs beside its own."""
         ties: list[Node] = []
         top = part.is_at_the_top(node)
         if scope.waits and _is_tied(node, top, part.is_in_frame(node)):
@@ -324,7 +324,7 @@ class _Inliner:
         return part
 
     def _enter(self, call: Node, function: Function, part: _Part, scope: _Scope) -> _Scope:
-        """The scope of a call's body."""
+        """Return the scope of a call's body."""
         routed = scope.anchor is not None or not part.is_at_the_top(call)
         full, ties = self._guarded_by(call, part, scope) if routed else ([], [])
         values = [scope.values[source] for source in call.inputs]
@@ -427,7 +427,7 @@ class _Inliner:
         inner: _Scope,
         effects: Sequence[Node],
     ) -> Node:
-        """A node that has the place of a call for those who wait for it."""
+        """Return a node that has the place of a call for those who wait for it."""
         nodes: list[Node] = [*effects, *inner.waits]
         for i in sorted(used):
             value = scope.values[call.outputs[i]]
@@ -488,7 +488,7 @@ def _attrs(node: Node, scope: _Scope) -> dict[str, Any]:
 
 
 def _mixed_seed(seed: int, call: str) -> int:
-    """A seed of 63 bits for a call, which is not 0."""
+    """Return a seed of 63 bits for a call, which is not 0."""
     digest = hashlib.blake2b(f"{seed} {call}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1 or 1
 
@@ -513,7 +513,7 @@ def _colocation(node: Node, scope: _Scope) -> tuple[str, ...]:
 
 
 def _device(node: Node, scope: _Scope) -> str:
-    """The device that a node asks for, and where it leaves that open the call."""
+    """Return the device that a node asks for, and where it leaves that open the call."""
     if not scope.device or not node.device:
         return node.device or scope.device
     return parse(scope.device).merge(parse(node.device)).to_string()

@@ -34,7 +34,7 @@ class MaxTree:
         self._most[i] = self._more[i] + max(self._most[2 * i], self._most[2 * i + 1])
 
     def largest(self, begin: int, end: int) -> int:
-        """The largest number at [begin, end); 0 if all are less, or there is none."""
+        """Return the largest number at [begin, end); 0 if all are less, or there is none."""
         return int(max(0, self._largest(1, 0, self._size, begin, end)))
 
     def _largest(self, i: int, low: int, high: int, begin: int, end: int) -> float:

@@ -57,7 +57,7 @@ class MemoryLimits(NamedTuple):
     spaces: Mapping[str, str] = {}
 
     def spread(self, nodes: Sequence[Node], values: Values) -> tuple[dict[str, int], Values]:
-        """Values on the devices of nodes, and the numbers of these devices."""
+        """Return values on the devices of nodes, and the numbers of these devices."""
         device_of = self.device_of
         names = ["" if device_of is None else device_of(node) for node in nodes]
         numbers = {name: i for i, name in enumerate(dict.fromkeys(names))}
@@ -65,7 +65,7 @@ class MemoryLimits(NamedTuple):
         return numbers, values.on_devices([numbers[name] for name in names], spaces)
 
     def excess(self, peaks: Mapping[str, int]) -> int:
-        """The bytes that are too much on the device that is worst off, or less than 0."""
+        """Return the bytes that are too much on the device that is worst off, or less than 0."""
         over = [peaks.get(name, 0) - limit for name, limit in self.limits.items()]
         return max(over, default=-1)
 
@@ -85,7 +85,7 @@ def estimate_memory(
     device_of: Callable[[Node], str] | None = None,
     spaces: Mapping[str, str] | None = None,
 ) -> MemoryEstimate:
-    """The peak of a step that runs its nodes one after the other.
+    """Return the peak of a step that runs its nodes one after the other.
 
     A value that is used in another memory space takes as much there, from its first user there to
     its last.
@@ -112,7 +112,7 @@ def _name_peaks(
 
 
 def shown(output: Output) -> Output:
-    """The value whose memory an output shows: itself, or what it is a view of."""
+    """Return the value whose memory an output shows: itself, or what it is a view of."""
     while True:
         node = output.node
         view = node.traits.view
@@ -157,7 +157,7 @@ def scratch_bytes(node: Node, bytes_of: BytesOf) -> int:
 
 
 def sizes_of(node: Node, bytes_of: BytesOf = static_bytes) -> Sizes:
-    """The sizes that a node's rules look at; what is unknown counts as 1."""
+    """Return the sizes that a node's rules look at; what is unknown counts as 1."""
     return Sizes(
         node.attrs,
         tuple(map(_shape, node.inputs)),
@@ -216,7 +216,7 @@ class Values:
         return number
 
     def _scratch(self, node: Node) -> tuple[int, ...]:
-        """The number of what a kernel needs while it runs, if that is worth one."""
+        """Return the number of what a kernel needs while it runs, if that is worth one."""
         size = scratch_bytes(node, self._bytes_of)
         if not size:
             return ()
@@ -225,7 +225,7 @@ class Values:
         return (len(self.sizes) - 1,)
 
     def on_devices(self, places: Sequence[int], spaces: Sequence[str]) -> Values:
-        """The same with a value for each memory space that it is used in.
+        """Return the same with a value for each memory space that it is used in.
 
         Args:
           places: the device of each node.
@@ -252,7 +252,7 @@ class Values:
         return peaks(self.reads, self.makes, self.sizes, self.kept, self._devices)
 
     def live(self, device: int) -> list[int]:
-        """The bytes that live on a device while each node runs."""
+        """Return the bytes that live on a device while each node runs."""
         change = [0] * (len(self.reads) + 1)
         for value, (begin, end) in lifetimes(self.reads, self.makes, self.kept).items():
             if self._devices is None or self._devices[value] == device:
@@ -269,7 +269,7 @@ def on_devices(
     places: Sequence[int],
     spaces: Sequence[str],
 ) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]], list[int], list[int]]:
-    """Values with a number of their own for each device they are brought to.
+    """Return values with a number of their own for each device they are brought to.
 
     That happens as late as it may, so the original lives until then.
 
@@ -313,7 +313,7 @@ def peaks(
     live_out: Iterable[int],
     devices: Sequence[int] | None = None,
 ) -> list[tuple[int, int]]:
-    """The most bytes that live at a time, and when: for one device, or for each.
+    """Return the most bytes that live at a time, and when: for one device, or for each.
 
     Args:
       reads, makes: the numbers of the values of each node, in the order in which they run.

@@ -125,7 +125,7 @@ def _recompute(step: StepGraph, options: MemoryOptions) -> int:
 
 
 def _devices(nodes: Sequence[Node], options: MemoryOptions) -> Callable[[Node], str] | None:
-    """The device of any node, or None where all is on one."""
+    """Return the device of any node, or None where all is on one."""
     if options.device_of is None:
         return None
     return Assignment(nodes, Flow(nodes), options.device_of, options.host).of

@@ -50,7 +50,7 @@ def ordered_for_memory(
 
 
 def _predecessor_positions(nodes: Sequence[Node]) -> list[list[int]]:
-    """The places of what each node has to wait for."""
+    """Return the places of what each node has to wait for."""
     place = {node: i for i, node in enumerate(nodes)}
     all_needs: list[list[int]] = []
     before = -1
@@ -113,7 +113,7 @@ def _freeing_most(
 
 
 def _delay_nodes(nodes: Sequence[Node], needs: Sequence[Sequence[int]]) -> list[Node]:
-    """Each node right before the first that waits for it."""
+    """Return each node right before the first that waits for it."""
     used = {node_need for node_needs in needs for node_need in node_needs}
     placed = [False] * len(nodes)
     result: list[Node] = []

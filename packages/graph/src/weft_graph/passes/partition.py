@@ -100,7 +100,7 @@ class Assignment:
         self.used = list(used) or [home]
 
     def of(self, node: Node) -> str:
-        """The device of a node."""
+        """Return the device of a node."""
         device = self._found.get(node)
         if device is None:
             device = self._found[node] = self._traced(node)
@@ -215,7 +215,7 @@ def is_movable(dtype: DType) -> bool:
 
 
 def task_of(device: str) -> DeviceParts:
-    """The job, replica and task of a device."""
+    """Return the job, replica and task of a device."""
     return DeviceParts(*parse(device)[:3])
 
 
@@ -254,7 +254,7 @@ class _Part:
         shapes: Sequence[Dims],
         like: Node,
     ) -> Node:
-        """A node that the whole does not have."""
+        """Return a node that the whole does not have."""
         name = self.graph.unique_name(name)
         op_def = lookup_op(op)
         return self.graph.add_derived(like, op_def, name, tuple(inputs), attrs, types, shapes)
@@ -289,7 +289,7 @@ class _Partitioner:
         self._guards: dict[Guard, int] = {}
 
     def run(self, nodes: Sequence[Node]) -> dict[str, Part]:
-        """The parts."""
+        """Return the parts."""
         self._depths = depths(nodes, self._flow, self._devices, self._delays)
         for node in nodes:
             if not is_anywhere(node):
@@ -483,7 +483,7 @@ class _Partitioner:
         return receive.outputs[0]
 
     def _trigger(self, frame: Frame, part: _Part) -> Node:
-        """A node of a part that runs in every iteration of a loop, the last one included."""
+        """Return a node of a part that runs in every iteration of a loop, the last one included."""
         trigger = part.triggers.get(frame)
         if trigger is None:
             merges = [part.nodes[merge] for merge in frame.merges if merge in part.nodes]

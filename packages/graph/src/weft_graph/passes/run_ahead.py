@@ -140,7 +140,7 @@ class _Queue:
         return self._is_plain(node) and self._waiting.may_follow(node, self._behind[rank])
 
     def _rank_after(self, i: int) -> int:
-        """The rank below which all are over when a node has ended."""
+        """Return the rank below which all are over when a node has ended."""
         over = self._over[i]
         return self._rank[i] + 1 if self._mine[i] and over >= self._rank[i] else over
 
@@ -164,7 +164,7 @@ class _Queue:
             self.held += 1
 
     def _bar(self, rank: int) -> Node | None:
-        """A node that runs when all below a rank are over."""
+        """Return a node that runs when all below a rank are over."""
         inside = self._places[self._barred : rank]
         if not inside:
             return self._barrier

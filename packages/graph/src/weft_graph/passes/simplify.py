@@ -35,7 +35,7 @@ def simplify(step: StepGraph) -> int:
 
 
 def _equal_value(node: Node, shapes: CertainShapes) -> Output | None:
-    """A value that the one output of a node always equals, or None."""
+    """Return a value that the one output of a node always equals, or None."""
     traits = node.traits
     if traits.identity:
         return _identity(node)

@@ -107,7 +107,7 @@ def _decided(step: StepGraph) -> dict[Node, int]:
 
 
 def _dead_elements(step: StepGraph, sides: Mapping[Node, int]) -> set[Output | Node]:
-    """The outputs that never have a value, and the nodes that never run.
+    """Return the outputs that never have a value, and the nodes that never run.
 
     Inputs come before their users, except at back edges: a loop that is not entered is dead.
     """

@@ -54,7 +54,7 @@ Element = Node | Frame
 
 
 def nodes_in(block: Iterable[Step]) -> Iterator[Node]:
-    """The nodes that are run in a block, and in the branches and loops of it."""
+    """Yield the nodes that are run in a block, and in the branches and loops of it."""
     for step in block:
         if isinstance(step, Branch):
             yield from nodes_in(step.sides[0])
@@ -139,14 +139,14 @@ class Structurer:
     # ------------------------------------------------------------------ arranging
 
     def block(self, frame: Frame) -> Block:
-        """The nodes of a frame as a block; loops in it have blocks of their own."""
+        """Return the nodes of a frame as a block; loops in it have blocks of their own."""
         return block_of(
             (path, self.loop(element) if isinstance(element, Frame) else element)
             for path, element in self._arranged(frame)
         )
 
     def loop(self, frame: Frame) -> Loop:
-        """A structured frame as a loop."""
+        """Return a structured frame as a loop."""
         assert frame.cond is not None
         steps = self.block(frame)
         body: Block = []
@@ -191,7 +191,7 @@ class Structurer:
 
 
 def block_of(steps: Iterable[tuple[Path, Step]]) -> Block:
-    """Steps in their order as a block.
+    """Return steps in their order as a block.
 
     Args:
       steps: with the predicates that lead to each, the outermost first.
@@ -242,7 +242,7 @@ class _Ready:
         return element
 
     def _nearest(self, current: Path) -> Path:
-        """The innermost branch around `current` with elements, or the other side of one."""
+        """Return the innermost branch around `current` with elements, or the other side of one."""
         for depth in range(len(current), 0, -1):
             prefix = current[:depth]
             if self._count.get(prefix):
@@ -254,7 +254,7 @@ class _Ready:
         return ()
 
     def _descend(self, path: Path) -> Path:
-        """The branch itself if it has elements of its own, else one inside it that has."""
+        """Return the branch itself if it has elements of its own, else one inside it that has."""
         while not self._own.get(path):
             inner = self._inner[path]
             while not self._count[(*path, inner[-1])]:
@@ -273,7 +273,7 @@ def _common(a: Path, b: Path) -> int:
 
 
 def _side(block: Block, atom: Atom) -> Block:
-    """The block of one side of a predicate at the end of `block`."""
+    """Return the block of one side of a predicate at the end of `block`."""
     pred, side = atom
     last = block[-1] if block else None
     if not isinstance(last, Branch) or last.pred is not pred:

@@ -208,7 +208,7 @@ class _Swapping:
         return ends
 
     def _waits_of(self, i: int, device: str) -> list[_Wait]:
-        """The longest wait on a device of each value that a node makes."""
+        """Return the longest wait on a device of each value that a node makes."""
         node = self._nodes[i]
         mine = self._device[i] == device
         if not mine and (self._device[i] != self._host or node.role is Role.CONSTANT):
@@ -264,7 +264,7 @@ class _Swapping:
         return device_of
 
     def _call(self, begin: int, end: int, device: str) -> int | None:
-        """The place of a node of a device some steps ahead of a use, and well after another.
+        """Return the place of a node of a device some steps ahead of a use, and well after another.
 
         Of those that are near the deepest, by how many nodes must run one after the other before
         it: one that depends on few others may run long before its turn, and call too early.

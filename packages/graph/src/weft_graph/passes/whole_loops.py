@@ -175,7 +175,7 @@ class WholeLoop:
         return store.handle
 
     def _variables_read_by(self, node: Node) -> Iterator[int | None]:
-        """The positions of variables whose values a node takes."""
+        """Yield the positions of variables whose values a node takes."""
         yield self.variable_read_by(node)
         if not node.traits.routes and not passes_variable(node):
             yield from (self.variable_at(source) for source in node.inputs if source.dtype.is_ref)
@@ -235,7 +235,7 @@ def is_unbounded(stack: Node) -> bool:
 
 
 def changed_by(node: Node) -> Sequence[Output]:
-    """The references and handles of the variables that a node changes, or may change."""
+    """Return the references and handles of the variables that a node changes, or may change."""
     traits, args = node.traits, node.op_def.inputs
     if traits.routes or not traits.stateful or traits.state is State.READS:
         return ()
@@ -263,7 +263,7 @@ def gradient_source(node: Node) -> str:
 
 
 def first_value(merge: Node) -> Node:
-    """The Enter of a loop variable."""
+    """Return the Enter of a loop variable."""
     return next(s.node for s in merge.inputs if not is_back_edge(merge, s))
 
 

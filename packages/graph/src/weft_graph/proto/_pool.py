@@ -34,7 +34,7 @@ def descriptor_pool() -> Any:
 
 
 def find(name: str) -> Any:
-    """The message class, enum or enum value called `name`, or None."""
+    """Return the message class, enum or enum value called `name`, or None."""
     if name == "descriptor_pool":
         return descriptor_pool
     if _pool is None:
@@ -46,7 +46,7 @@ def find(name: str) -> Any:
 
 
 def names() -> Iterable[str]:
-    """All names that `find` knows."""
+    """Return all names that `find` knows."""
     descriptor_pool()
     return ("descriptor_pool", *_symbols)
 

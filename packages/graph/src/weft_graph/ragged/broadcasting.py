@@ -76,7 +76,7 @@ def _fits_inside(ragged: RaggedTensor, value: Any) -> bool:
 
 
 def aligned(values: Sequence[Any], dtype: DType) -> tuple[list[Rows], list[Output]]:
-    """The rows that values have in common, and the flat values of each in these.
+    """Return the rows that values have in common, and the flat values of each in these.
 
     Raises: InvalidArgumentError: a rank is not known; or, when it runs, lengths of rows differ.
     """
@@ -176,7 +176,7 @@ def _descend(operands: list[_Operand], depth: int, dtype: DType) -> tuple[list[R
 def _common_size(
     sizes: Sequence[tuple[Output, int | None]], unit: Output
 ) -> tuple[Output, list[bool]]:
-    """The size that all have or are broadcast to, and which have it.
+    """Return the size that all have or are broadcast to, and which have it.
 
     Raises: InvalidArgumentError: sizes are known to differ.
     """
@@ -211,7 +211,7 @@ def _required(value: Output, conditions: Sequence[Output], message: str) -> Outp
 
 
 def _repeated(count: Output, static: int | None, size: Output) -> Output:
-    """The rows of what has `count` rows, or one that stands for all."""
+    """Return the rows of what has `count` rows, or one that stands for all."""
     places = sequence.range(count)
     if static == 1:
         return out("ZerosLike", [places])
@@ -244,7 +244,7 @@ def _next_level(
 
 
 def _standing_for(rows: Rows, output: Output | None, ids: Output, offset: Output) -> Output:
-    """The value of an operand for each value of the result, by its row and place in that."""
+    """Return the value of an operand for each value of the result, by its row and place in that."""
     owner = ids if output is None else out("GatherV2", [output, ids, 0])
     start = out("GatherV2", [rows.starts(), owner, 0])
     if rows.uniform is None or rows.static_uniform not in (None, 1):
@@ -257,7 +257,7 @@ def _standing_for(rows: Rows, output: Output | None, ids: Output, offset: Output
 
 
 def _common_uniform(rows: Sequence[Rows], dtype: DType) -> Output | None:
-    """The length of all rows of the result, where it is known."""
+    """Return the length of all rows of the result, where it is known."""
     sizes = {level_rows.static_uniform for level_rows in rows} - {1}
     if None in sizes or len(sizes) > 1:
         return None
@@ -267,7 +267,7 @@ def _common_uniform(rows: Sequence[Rows], dtype: DType) -> Output | None:
 def _common_lengths(
     lengths: Sequence[Output], rows: Sequence[Rows], count: Output, dtype: DType
 ) -> Output:
-    """The lengths that rows have, or are broadcast to where they are uniform and 1."""
+    """Return the lengths that rows have, or are broadcast to where they are uniform and 1."""
     unit = constant_of(np.array(1, dtype.numpy))
     fixed, may_be_one = [], []
     for length, level_rows in zip(lengths, rows, strict=True):

@@ -30,7 +30,7 @@ def constant(
     name: str | None = None,
     row_splits_dtype: Any = dtypes.int64,
 ) -> Any:
-    """A constant RaggedTensor of nested lists.
+    """Return a constant RaggedTensor of nested lists.
 
     Args:
       pylist: nested lists, tuples or arrays; the leaves are of one depth.
@@ -69,7 +69,7 @@ def constant_value(
     inner_shape: Any = None,
     row_splits_dtype: Any = "int64",
 ) -> Any:
-    """A RaggedTensorValue of nested lists; as `constant`, without a graph.
+    """Return a RaggedTensorValue of nested lists; as `constant`, without a graph.
 
     Args:
       pylist, dtype, ragged_rank, inner_shape, row_splits_dtype: as of `constant`.
@@ -119,7 +119,7 @@ def _rank_0(value: Any, dtype: Any, ragged_rank: int | None, inner: Any) -> Any:
 
 
 def _depths(value: Any) -> tuple[int | None, int]:
-    """The depth of leaves, None without any, and the most levels of lists.
+    """Return the depth of leaves, None without any, and the most levels of lists.
 
     Raises: InvalidArgumentError: leaves are of different depths.
     """
@@ -192,7 +192,7 @@ def _rows(pylist: Any, rank: int) -> tuple[list[Any], list[list[int]]]:
 
 
 def _inner_shape(rows: Sequence[Any]) -> tuple[int, ...]:
-    """The shape of innermost values, by the first one."""
+    """Return the shape of innermost values, by the first one."""
     shape = []
     value: Any = rows[0] if rows else None
     while isinstance(value, list | tuple | np.ndarray) and np.ndim(value) != 0:
@@ -223,7 +223,7 @@ def _flat(rows: list[Any], dtype: Any, inner: tuple[int, ...], pylist: Any) -> n
 def placeholder(
     dtype: Any, ragged_rank: int, value_shape: Any = None, name: str | None = None
 ) -> Any:
-    """A RaggedTensor that is fed with a RaggedTensorValue or with nested lists.
+    """Return a RaggedTensor that is fed with a RaggedTensorValue or with nested lists.
 
     Args:
       dtype: element type.

@@ -28,7 +28,7 @@ from weft_tensor.shape import as_dims, format_dims, merge_dims
 
 
 def uniform_levels(value: Any, count: int, dtype: DType) -> Any:
-    """A value with at least so many levels of rows: leading axes become rows of one length.
+    """Return a value with at least so many levels of rows: leading axes become rows of one length.
 
     Args:
       value: Tensor or RaggedTensor of static rank above `count`.
@@ -57,7 +57,7 @@ def uniform_levels(value: Any, count: int, dtype: DType) -> Any:
 
 
 def _uniform(value: Output, axis: int, length: Output, nrows: Output, dtype: DType) -> Rows:
-    """The rows of an axis of a tensor, constants where its shape is static."""
+    """Return the rows of an axis of a tensor, constants where its shape is static."""
     dims = value.dims or ()
     static_sizes = dims[: axis + 1]
     if None not in static_sizes:
@@ -115,7 +115,7 @@ def _nested_lengths(lengths: Any) -> list[Any] | None:
 
 
 def _cut(value: Output, nested: list[Any], dtype: DType) -> RaggedTensor:
-    """The parts of a tensor that several levels of lengths keep."""
+    """Return the parts of a tensor that several levels of lengths keep."""
     total = reduction.reduce_sum(encodings.Encoding(nested[-1], "lengths").output)
     flags = array.fill(shapes.reshape(total, [1]), True)
     mask_rows: Any = RaggedTensor.from_nested_row_lengths(flags, nested)
@@ -126,7 +126,7 @@ def _cut(value: Output, nested: list[Any], dtype: DType) -> RaggedTensor:
 
 
 def _shortened(ragged: RaggedTensor, lengths: Output | None, padding: Any = None) -> RaggedTensor:
-    """A ragged tensor of uniform rows without the ends of the innermost ones."""
+    """Return a ragged tensor of uniform rows without the ends of the innermost ones."""
     values = ragged.values
     if isinstance(values, RaggedTensor):
         return ragged.with_values(_shortened(values, lengths, padding))
@@ -149,7 +149,7 @@ def _cast_to(value: Output, dtype: DType) -> Output:
 
 
 def _unpadded(ragged: RaggedTensor, values: Output, output: Output, padding: Any) -> Output:
-    """The lengths of uniform rows without the padding at their ends."""
+    """Return the lengths of uniform rows without the padding at their ends."""
     pad = convert_to_tensor(padding, values.dtype.base_dtype, "padding")
     inner = (static_rank(values) or 1) - 1
     if pad.dims is not None and values.dims is not None:
@@ -222,7 +222,7 @@ def to_tensor(ragged: RaggedTensor, default_value: Any, shape: Any) -> Output:
 
 
 def _wanted_shape(ragged: RaggedTensor, shape: Any) -> tuple[Output, Any]:
-    """The shape to give to the op, and what is known of it."""
+    """Return the shape to give to the op, and what is known of it."""
     if shape is None:
         return constant_of(np.array(-1, np.int64)), ragged.dims
     if isinstance(shape, Output):

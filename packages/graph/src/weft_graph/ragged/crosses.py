@@ -115,7 +115,7 @@ def _matrix(value: RaggedTensor) -> RaggedTensor:
 
 
 def _featured(value: Any) -> Any:
-    """Features as int64 or text."""
+    """Return features as int64 or text."""
     dtype = value.dtype.base_dtype
     if dtype is dtypes.string or dtype is dtypes.int64:
         return value

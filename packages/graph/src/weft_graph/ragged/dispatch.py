@@ -38,7 +38,7 @@ class Call:
         self.attrs = attrs
 
     def plain(self, *inputs: Any, **attrs: Any) -> Sequence[Any]:
-        """The op on other inputs; where one of them is ragged it is handed over again."""
+        """Return the op on other inputs; where one of them is ragged it is handed over again."""
         return create(self.op, inputs, {**self.attrs, **attrs}).outputs
 
 
@@ -71,7 +71,7 @@ def _input(value: Any) -> Any:
 def apply(
     op: OpDef, inputs: Sequence[Any], attrs: Mapping[str, Any], name: str | None
 ) -> Sequence[Any]:
-    """The results of an op some inputs of which are ragged.
+    """Return the results of an op some inputs of which are ragged.
 
     Raises: InvalidTypeError: it does not take ragged tensors.
     """
@@ -91,7 +91,7 @@ def apply(
 
 
 def _apply_by_element(op: OpDef, call: Call) -> Sequence[Any]:
-    """An op on the flat values, of inputs that are broadcast to the same rows."""
+    """Return an op on the flat values, of inputs that are broadcast to the same rows."""
     lists = [arg.is_list for arg in op.inputs]
     flat: list[Any] = []
     for value, is_list in zip(call.inputs, lists, strict=True):

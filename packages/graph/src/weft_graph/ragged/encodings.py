@@ -75,7 +75,7 @@ class Encoding:
         self.output = casting.cast(self.output, dtype)
 
     def vector(self, array: Any, name: str) -> Output:
-        """A constant of its type."""
+        """Return a constant of its type."""
         return constant_of(np.array(array, self.dtype.numpy), name=name)
 
 
@@ -130,14 +130,14 @@ class Checks:
             self._asserts.append(Assert(holds, [label, *outputs], summarize=8))
 
     def after(self, part: Encoding) -> Output:
-        """A part, there only where all conditions hold."""
+        """Return a part, there only where all conditions hold."""
         if not self._asserts:
             return part.output
         with get_default_graph().control_dependencies(self._asserts):
             return identity.identity(part.output)
 
     def behind(self, value: Any) -> Any:
-        """A ragged tensor or a tensor, there only where all conditions hold."""
+        """Return a ragged tensor or a tensor, there only where all conditions hold."""
         if not self._asserts:
             return value
         with get_default_graph().control_dependencies(self._asserts):
@@ -164,13 +164,13 @@ def same_type(*parts: Encoding | None) -> None:
 
 
 def splits_of(lengths: Output) -> Output:
-    """The splits between rows of these lengths."""
+    """Return the splits between rows of these lengths."""
     zero = constant_of(np.zeros(1, lengths.dtype.base_dtype.numpy))
     return concat([zero, reduction.cumsum(lengths)], 0)
 
 
 def from_splits(row_splits: Any, values: Any, validate: bool) -> Rows:
-    """Rows by the splits between them.
+    """Return rows by the splits between them.
 
     Raises: InvalidArgumentError: they do not begin at 0, decrease, or end elsewhere than the
       values; of tensors when it runs, if `validate` says so.
@@ -190,7 +190,7 @@ def _fits(checks: Checks, label: str, total: Condition, part: Encoding, values: 
 
 
 def from_lengths(row_lengths: Any, values: Any, validate: bool) -> Rows:
-    """Rows by their lengths.
+    """Return rows by their lengths.
 
     Raises: InvalidArgumentError: one is negative, or they do not add up to the number of values;
       of tensors when it runs, if `validate` says so.
@@ -208,7 +208,7 @@ def from_lengths(row_lengths: Any, values: Any, validate: bool) -> Rows:
 
 
 def summed(lengths: Any) -> Any:
-    """The sum of an array or of an output."""
+    """Return the sum of an array or of an output."""
     return reduction.reduce_sum(lengths) if isinstance(lengths, Output) else lengths.sum()
 
 
@@ -217,7 +217,7 @@ _MOST_KNOWN = 1 << 20
 
 
 def from_ids(value_rowids: Any, values: Any, nrows: Any, validate: bool) -> Rows:
-    """Rows by the row of each value.
+    """Return rows by the row of each value.
 
     Args:
       nrows: how many rows there are; None for as many as the last id tells.
@@ -259,7 +259,7 @@ def _length(vector: Any) -> Any:
 
 
 def _rows_of(ids: Encoding, count: Encoding | None) -> int | None:
-    """The number of rows, where ids and count are known."""
+    """Return the number of rows, where ids and count are known."""
     if ids.array is None:
         return None
     if count is None:
@@ -268,12 +268,12 @@ def _rows_of(ids: Encoding, count: Encoding | None) -> int | None:
 
 
 def splits_by_ids(ids: Output, nrows: Output) -> Output:
-    """The splits between rows, by the row of each value."""
+    """Return the splits between rows, by the row of each value."""
     return searchsorted(ids, sequence.range(nrows + 1), out_type=ids.dtype.base_dtype)
 
 
 def from_starts(row_starts: Any, values: Any, validate: bool) -> Rows:
-    """Rows by where they begin.
+    """Return rows by where they begin.
 
     Raises: InvalidArgumentError: the first is not 0, they decrease, or there are values without
       rows; of tensors when it runs, if `validate` says so.
@@ -291,7 +291,7 @@ def from_starts(row_starts: Any, values: Any, validate: bool) -> Rows:
 
 
 def from_limits(row_limits: Any, values: Any, validate: bool) -> Rows:
-    """Rows by where they end.
+    """Return rows by where they end.
 
     Raises: InvalidArgumentError: they decrease, begin below 0, or end elsewhere than the values;
       of tensors when it runs, if `validate` says so.
@@ -313,7 +313,7 @@ def _last_or_zero(limits: Any) -> Any:
 
 
 def _joined(checks: Checks, like: Encoding, parts: Sequence[Encoding]) -> Output:
-    """Splits of parts that follow each other, a constant where all are known."""
+    """Return splits of parts that follow each other, a constant where all are known."""
     arrays = [part.array for part in parts]
     checked = checks.after(like)
     if checked is like.output and all(array is not None for array in arrays):
@@ -325,7 +325,7 @@ def _joined(checks: Checks, like: Encoding, parts: Sequence[Encoding]) -> Output
 
 
 def from_uniform(uniform_row_length: Any, values: Any, nrows: Any, validate: bool) -> Rows:
-    """Rows of one length.
+    """Return rows of one length.
 
     Args:
       nrows: how many rows there are, which must be said where the length is 0.
@@ -370,6 +370,6 @@ def _divides(size: Any, total: Any) -> Any:
 
 
 def uniform_rows(length: Output, nrows: Output) -> Rows:
-    """Rows of one length, both of one type."""
+    """Return rows of one length, both of one type."""
     splits = sequence.range(nrows + 1) * length
     return Rows(splits, nrows=nrows, uniform=length)

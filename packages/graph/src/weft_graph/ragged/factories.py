@@ -46,7 +46,7 @@ class Factories:
     def from_row_lengths(
         cls, values: Any, row_lengths: Any, name: str | None = None, validate: bool = True
     ) -> RaggedTensor:
-        """Rows by their lengths, int32 or int64, shape (nrows,); see `from_row_splits`.
+        """Return rows by their lengths, int32 or int64, shape (nrows,); see `from_row_splits`.
 
         Raises: InvalidArgumentError: one is negative, or their sum is not the number of values.
         """
@@ -58,7 +58,7 @@ class Factories:
     def from_row_starts(
         cls, values: Any, row_starts: Any, name: str | None = None, validate: bool = True
     ) -> RaggedTensor:
-        """Rows by where they begin, int32 or int64, shape (nrows,); see `from_row_splits`.
+        """Return rows by where they begin, int32 or int64, shape (nrows,); see `from_row_splits`.
 
         Raises: InvalidArgumentError: they are malformed.
         """
@@ -70,7 +70,7 @@ class Factories:
     def from_row_limits(
         cls, values: Any, row_limits: Any, name: str | None = None, validate: bool = True
     ) -> RaggedTensor:
-        """Rows by where they end, int32 or int64, shape (nrows,); see `from_row_splits`.
+        """Return rows by where they end, int32 or int64, shape (nrows,); see `from_row_splits`.
 
         Raises: InvalidArgumentError: they are malformed.
         """
@@ -87,7 +87,7 @@ class Factories:
         name: str | None = None,
         validate: bool = True,
     ) -> RaggedTensor:
-        """Rows by the row that each value is in; see `from_row_splits`.
+        """Return rows by the row that each value is in; see `from_row_splits`.
 
         Args:
           value_rowids: int32 or int64, shape (n,), not decreasing.
@@ -107,7 +107,7 @@ class Factories:
         validate: bool = True,
         name: str | None = None,
     ) -> RaggedTensor:
-        """Rows of one length, for an axis that is not ragged among others that are.
+        """Return rows of one length, for an axis that is not ragged among others that are.
 
         Args:
           uniform_row_length: int32 or int64, shape ().
@@ -144,7 +144,7 @@ class Factories:
         name: str | None = None,
         validate: bool = True,
     ) -> Any:
-        """Several levels of rows by their splits, from the outermost; see `from_row_splits`.
+        """Return several levels of rows by their splits, from the outermost; see `from_row_splits`.
 
         Raises: InvalidTypeError: `nested_row_splits` is no list.
         """
@@ -175,7 +175,7 @@ class Factories:
         name: str | None = None,
         validate: bool = True,
     ) -> RaggedTensor:
-        """Several levels of rows by ids, from the outermost; see `from_value_rowids`.
+        """Return several levels of rows by ids, from the outermost; see `from_value_rowids`.
 
         Raises:
           InvalidTypeError: `nested_value_rowids` is no list.
@@ -214,7 +214,7 @@ class Factories:
 
     @classmethod
     def from_value(cls, value: Any) -> Any:
-        """A RaggedTensor itself, or a constant one of a RaggedTensorValue."""
+        """Return a RaggedTensor itself, or a constant one of a RaggedTensorValue."""
         if isinstance(value, Factories):
             return value
         if not isinstance(value, RaggedTensorValue):
@@ -231,7 +231,7 @@ class Factories:
         name: str | None = None,
         row_splits_dtype: Any = dtypes.int64,
     ) -> RaggedTensor:
-        """The rows of a tensor, without what is behind their ends.
+        """Return the rows of a tensor, without what is behind their ends.
 
         Args:
           tensor: any type, rank above `ragged_rank`, or a RaggedTensor of static rank.
@@ -254,7 +254,7 @@ class Factories:
     def from_sparse(
         cls, st_input: Any, name: str | None = None, row_splits_dtype: Any = dtypes.int64
     ) -> RaggedTensor:
-        """The rows of a SparseTensor of rank 2, whose values fill each row from the left.
+        """Return the rows of a SparseTensor of rank 2, whose values fill each row from the left.
 
         Args:
           st_input: SparseTensor, shape (nrows, n), its indices in order.

@@ -29,7 +29,7 @@ class FilledRowsGradient(NamedTuple):
 def ragged_fill_empty_rows(
     value_rowids: Any, values: Any, nrows: Any, default_value: Any, name: str | None = None
 ) -> FilledRows:
-    """Values in rows, with one value more in each row that has none.
+    """Return values in rows, with one value more in each row that has none.
 
     Args:
       value_rowids: int64, shape (n,), not decreasing: the row that each value is in.
@@ -56,7 +56,7 @@ False,  True]))
 def ragged_fill_empty_rows_grad(
     reverse_index_map: Any, grad_values: Any, name: str | None = None
 ) -> FilledRowsGradient:
-    """The gradient of `ragged_fill_empty_rows`.
+    """Return the gradient of `ragged_fill_empty_rows`.
 
     Args:
       reverse_index_map: as that function gives it, int64, shape (n,).

@@ -136,7 +136,7 @@ def map_flat_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def _values_of_same_rows(ragged: Sequence[RaggedTensor]) -> list[Output]:
-    """The flat values of ragged tensors, which are there where all splits are equal."""
+    """Return the flat values of ragged tensors, which are there where all splits are equal."""
     first = ragged[0]
     flat_values = [first.flat_values]
     for value in ragged[1:]:
@@ -155,7 +155,7 @@ def _values_of_same_rows(ragged: Sequence[RaggedTensor]) -> list[Output]:
 
 
 def boolean_mask(data: Any, mask: Any, name: str | None = None) -> Any:
-    """The values, or rows, where a mask is True, in the rows that they were in.
+    """Return the values, or rows, where a mask is True, in the rows that they were in.
 
     Args:
       data: Tensor or RaggedTensor.
@@ -223,7 +223,7 @@ def _wide(value: Any) -> Any:
 
 
 def stack(values: Any, axis: int = 0, name: str | None = None) -> Any:
-    """Tensors of rank R put together along a new axis, as a RaggedTensor of rank R + 1.
+    """Return tensors of rank R put together along a new axis, as a RaggedTensor of rank R + 1.
 
     Args:
       values: Tensors or RaggedTensors of one type and rank; their sizes may differ.
@@ -247,7 +247,7 @@ def stack(values: Any, axis: int = 0, name: str | None = None) -> Any:
 def stack_dynamic_partitions(
     data: Any, partitions: Any, num_partitions: Any, name: str | None = None
 ) -> RaggedTensor:
-    """Rows sorted by number: row i of the result has the rows of `data` with number i.
+    """Return rows sorted by number: row i of the result has the rows of `data` with number i.
 
     Args:
       data: Tensor or RaggedTensor, whose shape begins with that of `partitions`.
@@ -318,7 +318,7 @@ def _check_begins(dims: tuple[int | None, ...], partitions: Output) -> None:
 
 
 def row_splits_to_segment_ids(splits: Any, name: str | None = None, out_type: Any = None) -> Output:
-    """The row of each value, by the splits between rows.
+    """Return the row of each value, by the splits between rows.
 
     Args:
       splits: int32 or int64, shape (nrows + 1,), ascending from 0.
@@ -342,7 +342,7 @@ def row_splits_to_segment_ids(splits: Any, name: str | None = None, out_type: An
 def segment_ids_to_row_splits(
     segment_ids: Any, num_segments: Any = None, out_type: Any = None, name: str | None = None
 ) -> Output:
-    """The splits between rows, by the row of each value.
+    """Return the splits between rows, by the row of each value.
 
     Args:
       segment_ids: int32 or int64, shape (n,), in any order; negative ones are of no row.

@@ -63,7 +63,7 @@ def gathered(params: Any, indices: Any, axis: int, batch: int) -> Any:
 
 
 def _outer_like(value: Any, indices: Output) -> Any:
-    """Rows divided as the leading axes of a tensor divide its last one."""
+    """Return rows divided as the leading axes of a tensor divide its last one."""
     dtype = value.row_splits.dtype.base_dtype
     rank = len(indices.dims or ())
     numbers = uniform_levels(indices, rank - 1, dtype)
@@ -71,7 +71,7 @@ def _outer_like(value: Any, indices: Output) -> Any:
 
 
 def _gather_in_batches(params: Any, indices: Any, axis: int, batch: int) -> Any:
-    """Row by row: the rows of params that belong to each row of indices."""
+    """Return the row by row: the rows of params that belong to each row of indices."""
     dtype = _splits_type(params, indices)
     params = _divided(params, dtype)
     if batch == 1 and axis > 1:
@@ -93,7 +93,7 @@ def _gather_in_batches(params: Any, indices: Any, axis: int, batch: int) -> Any:
 
 
 def _undivided(values: Output, indices: Output) -> Output:
-    """Values that are laid out as the indices, whose two first axes `_divided` made one."""
+    """Return values that are laid out as the indices, whose two first axes `_divided` made one."""
     sizes = out("ConcatV2", [[shapes.shape(indices)[:2], shapes.shape(values)[1:]], 0])
     reshaped = shapes.reshape(values, sizes)
     if indices.dims is not None and values.dims is not None:
@@ -133,7 +133,7 @@ def _check_counts(params: RaggedTensor, indices: RaggedTensor) -> None:
 
 
 def _check_same_rows(params: RaggedTensor, indices: RaggedTensor) -> RaggedTensor:
-    """Params of which the batch axes are checked against those of indices."""
+    """Return params of which the batch axes are checked against those of indices."""
     if params.row_splits is indices.row_splits:
         return params
     _check_counts(params, indices)
@@ -145,7 +145,7 @@ def _check_same_rows(params: RaggedTensor, indices: RaggedTensor) -> RaggedTenso
 
 
 def _to_global_indices(indices: RaggedTensor, params: RaggedTensor) -> Any:
-    """Indices into rows as indices into all values.
+    """Return indices into rows as indices into all values.
 
     Raises (when it runs): InvalidArgumentError: an index is not in its row.
     """
@@ -178,7 +178,7 @@ def _shifted(values: Any, owner: Output, starts: Output, lengths: Output, dtype:
 
 
 def _gather_along(params: Any, indices: Any, axis: int) -> Any:
-    """The same indices in each row of an inner axis."""
+    """Return the same indices in each row of an inner axis."""
     dtype = _splits_type(params, indices)
     value = _divided(params, dtype)
     if axis > 1:

@@ -29,7 +29,7 @@ def getitem(value: Any, key: Any) -> Any:
 
 
 def _spelled_out(keys: list[Any], rank: int | None) -> list[Any]:
-    """Keys with slices in place of `...`."""
+    """Return keys with slices in place of `...`."""
     places = [i for i, key in enumerate(keys) if key is Ellipsis]
     if not places:
         return keys
@@ -48,7 +48,7 @@ def _spelled_out(keys: list[Any], rank: int | None) -> list[Any]:
 
 
 def _outer(value: Any, keys: list[Any]) -> Any:
-    """Keys of the first axis and those behind it."""
+    """Return keys of the first axis and those behind it."""
     if not keys:
         return value
     if not isinstance(value, RaggedTensor):
@@ -63,7 +63,7 @@ def _outer(value: Any, keys: list[Any]) -> Any:
 
 
 def expanded(inner: Any, dtype: DType) -> Any:
-    """An axis of size 1 in front."""
+    """Return an axis of size 1 in front."""
     if not isinstance(inner, RaggedTensor):
         return shapes.expand_dims(inner, 0)
     unit = np.array(1, dtype.numpy)
@@ -77,7 +77,7 @@ def expanded(inner: Any, dtype: DType) -> Any:
 
 
 def _index(key: Any, label: str = "an index") -> Any:
-    """An integer, or an integer output of rank 0."""
+    """Return an integer, or an integer output of rank 0."""
     if isinstance(key, bool | np.bool_ | float | str):
         raise errors.InvalidTypeError(f"{label} must be an integer or a slice, got {key!r}")
     if isinstance(key, int | np.integer):
@@ -107,7 +107,7 @@ def _sliced_rows(value: RaggedTensor, key: Any) -> RaggedTensor:
 
 
 def gathered_rows(value: RaggedTensor, row_ids: Output) -> RaggedTensor:
-    """Rows by a vector of integers; rows of one length stay so."""
+    """Return rows by a vector of integers; rows of one length stay so."""
     levels = value.levels
     attrs = {"OUTPUT_RAGGED_RANK": len(levels)}
     inputs = [[rows.splits for rows in levels], value.flat_values, row_ids]
@@ -119,7 +119,7 @@ def gathered_rows(value: RaggedTensor, row_ids: Output) -> RaggedTensor:
 
 
 def _inner(value: Any, keys: list[Any]) -> Any:
-    """Keys of the second axis and those behind it, of each row."""
+    """Return keys of the second axis and those behind it, of each row."""
     if not keys:
         return value
     if not isinstance(value, RaggedTensor):
@@ -143,12 +143,12 @@ def _inner(value: Any, keys: list[Any]) -> Any:
 
 
 def _inner_of(value: RaggedTensor, keys: list[Any]) -> Any:
-    """Keys of the axes behind the second one."""
+    """Return keys of the axes behind the second one."""
     return value.with_values(_inner(value.values, keys)) if keys else value
 
 
 def _column(value: RaggedTensor, index: Any) -> Any:
-    """One value of each row, of rows of one length."""
+    """Return one value of each row, of rows of one length."""
     length = value.uniform_row_length
     assert length is not None
     index = out("Cast", [index], {"DstT": length.dtype}) if isinstance(index, Output) else index

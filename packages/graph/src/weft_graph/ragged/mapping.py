@@ -58,7 +58,7 @@ class RaggedResults:
         return [ragged.flat_values, ragged.nrows(), *ragged.nested_row_lengths()]
 
     def joined(self, arrays: list[TensorArray]) -> Any:
-        """All results."""
+        """Return all results."""
         flat, outer, *inner = arrays
         nested: Any = flat.concat()
         for lengths in reversed([outer.stack(), *[level.concat() for level in inner]]):

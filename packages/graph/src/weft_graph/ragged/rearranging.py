@@ -27,7 +27,7 @@ Step = Callable[[int, Output], "tuple[Output, Callable[[Output, Output], Output]
 
 
 def rearranged(value: RaggedTensor, rows: Output | None, step: Step) -> RaggedTensor:
-    """A ragged tensor whose rows are others, and whose values are in another order in them.
+    """Return a ragged tensor whose rows are others, and whose values are in another order in them.
 
     Args:
       rows: the row of `value` that each row of the result is of; None for the same.
@@ -70,7 +70,7 @@ def rearranged(value: RaggedTensor, rows: Output | None, step: Step) -> RaggedTe
 
 
 def same_kind(values: Sequence[Any], minimum: int = 0) -> list[Any]:
-    """Values with equally many levels of rows, and splits of one type.
+    """Return values with equally many levels of rows, and splits of one type.
 
     Raises: InvalidArgumentError: a rank is not known, or ranks differ.
     """
@@ -93,7 +93,7 @@ def same_kind(values: Sequence[Any], minimum: int = 0) -> list[Any]:
 
 
 def _typed(values: Sequence[Any]) -> list[Any]:
-    """Values as tensors, Python ones of the type of the ragged ones."""
+    """Return values as tensors, Python ones of the type of the ragged ones."""
     dtype = next(value.dtype for value in values if isinstance(value, RaggedTensor))
     return [
         value if isinstance(value, RaggedTensor | Output) else ragged_or_tensor(value, dtype)
@@ -117,7 +117,7 @@ def _require_axis(axis: int | None) -> int:
 
 
 def joined(values: Sequence[Any], axis: int) -> Any:
-    """Values joined along an axis that they have."""
+    """Return values joined along an axis that they have."""
     if not any(isinstance(value, RaggedTensor) for value in values):
         return concat(list(values), axis)
     converted = same_kind(values)
@@ -150,7 +150,7 @@ def _know_rows(splits: Output, values: Sequence[RaggedTensor]) -> None:
 
 
 def _end_to_end(values: Sequence[Any]) -> Any:
-    """The rows of all values, one value after the other."""
+    """Return the rows of all values, one value after the other."""
     if not isinstance(values[0], RaggedTensor):
         return concat(list(values), 0)
     inner = _end_to_end([value.values for value in values])
@@ -166,7 +166,7 @@ def _end_to_end(values: Sequence[Any]) -> Any:
 
 
 def _alternating(values: Sequence[RaggedTensor]) -> RaggedTensor:
-    """The first row of each value, then the second of each, and so on."""
+    """Return the first row of each value, then the second of each, and so on."""
     rows = _require_equal_counts(values)
     concatenated = _end_to_end(values)
     count = constant_of(np.array(len(values), rows.dtype.base_dtype.numpy))
@@ -176,7 +176,7 @@ def _alternating(values: Sequence[RaggedTensor]) -> RaggedTensor:
 
 
 def _require_equal_counts(values: Sequence[RaggedTensor]) -> Output:
-    """The number of rows, which is the same of all.
+    """Return the number of rows, which is the same of all.
 
     Raises: InvalidArgumentError: it is known to differ; of others when it runs.
     """
@@ -197,7 +197,7 @@ def _require_equal_counts(values: Sequence[RaggedTensor]) -> Output:
 
 
 def _require_equal_rows(values: Sequence[RaggedTensor]) -> list[RaggedTensor]:
-    """The same, of which the rows are as long as those of the first.
+    """Return the same, of which the rows are as long as those of the first.
 
     Raises (when it runs): InvalidArgumentError: they are not.
     """
@@ -222,7 +222,7 @@ def _pack(call: Call) -> Any:
 
 
 def stacked(values: Sequence[Any], axis: int) -> Any:
-    """Values of rank R put together along a new axis, as a ragged tensor of rank R + 1."""
+    """Return values of rank R put together along a new axis, as a ragged tensor of rank R + 1."""
     converted = [ragged_or_tensor(value) for value in values]
     rank = static_rank(converted[0])
     if rank is None:
@@ -234,7 +234,7 @@ def stacked(values: Sequence[Any], axis: int) -> Any:
 
 
 def _uneven(values: Sequence[Any]) -> int:
-    """The last axis behind the first along which sizes of tensors differ; 0 for none."""
+    """Return the last axis behind the first along which sizes of tensors differ; 0 for none."""
     shaped = [value.dims for value in values if not isinstance(value, RaggedTensor) and value.dims]
     sizes = list(zip(*shaped, strict=False))
     return max(

@@ -28,7 +28,7 @@ def segments_by(op: str, **attrs: Any) -> Segments:
 
 
 def static_axes(axis: Any, rank: int | None) -> list[int]:
-    """Axes that are known while the graph is built, from the outermost.
+    """Return axes that are known while the graph is built, from the outermost.
 
     Raises: InvalidArgumentError: they are not known, or one is out of range.
     """
@@ -44,7 +44,7 @@ def static_axes(axis: Any, rank: int | None) -> list[int]:
 
 
 def reduced(call: Call, segments: Segments) -> Any:
-    """A reduction over axes, one after the other from the innermost."""
+    """Return a reduction over axes, one after the other from the innermost."""
     value, axis = call.inputs
     keep = bool(call.attrs.get("keep_dims", False))
     rank = static_rank(value)
@@ -88,7 +88,7 @@ def _reduce_over(value: Any, axis: int, keep: bool, segments: Segments, call: Ca
 
 
 def _rows_of_one(row_values: Any, rows: Rows) -> RaggedTensor:
-    """Rows of one value each."""
+    """Return rows of one value each."""
     unit = np.array(1, rows.dtype.numpy)
     if rows.static_nrows is not None:
         count = np.array(rows.static_nrows, rows.dtype.numpy)
@@ -97,7 +97,7 @@ def _rows_of_one(row_values: Any, rows: Rows) -> RaggedTensor:
 
 
 def aggregated(segments: Segments, data: Any, ids: Output, count: Output) -> Any:
-    """Rows of each segment put together, value by value: as long as the longest of them."""
+    """Return rows of each segment put together, value by value: as long as the longest of them."""
     if not isinstance(data, RaggedTensor):
         return segments(data, ids, count)
     rows = data.levels[0]
@@ -148,7 +148,7 @@ def _mean(call: Call) -> Any:
 
 
 def _divided(total: Output, count: Output) -> Output:
-    """Means: NaN of nothing; of integers rounded towards zero, and 0 of nothing."""
+    """Return means: NaN of nothing; of integers rounded towards zero, and 0 of nothing."""
     if total.dtype.base_dtype.is_integer:
         return out("TruncateDiv", [total, out("Maximum", [count, out("OnesLike", [count])])])
     return out("RealDiv", [total, count])

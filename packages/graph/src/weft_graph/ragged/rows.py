@@ -61,7 +61,7 @@ class Rows:
         return None if static is None else int(static)
 
     def nrows(self) -> Output:
-        """The number of rows, shape ()."""
+        """Return the number of rows, shape ()."""
         if self.rows is not None:
             return self.rows
         return shapes.shape(self.splits, out_type=self.dtype)[0] - 1
@@ -75,24 +75,24 @@ class Rows:
         return self.splits[1:]
 
     def row_lengths(self) -> Output:
-        """The length of each row."""
+        """Return the length of each row."""
         return self.limits() - self.starts() if self.lengths is None else self.lengths
 
     def nvals(self) -> Output:
-        """The number of values, shape ()."""
+        """Return the number of values, shape ()."""
         return self.splits[-1]
 
     def ids(self) -> Output:
-        """The row of each value."""
+        """Return the row of each value."""
         return segment_ids(self.splits) if self.value_rowids is None else self.value_rowids
 
     def offsets(self) -> Output:
-        """The position of each value within its row."""
+        """Return the position of each value within its row."""
         places = sequence.range(self.nvals())
         return places - out("GatherV2", [self.starts(), self.ids(), 0])
 
     def cast(self, dtype: DType) -> Rows:
-        """The same with integers of a type."""
+        """Return the same with integers of a type."""
         if dtype is self.dtype:
             return self
 
@@ -109,7 +109,7 @@ class Rows:
 
 
 def segment_ids(splits: Output) -> Output:
-    """The row of each value, by the splits between rows."""
+    """Return the row of each value, by the splits between rows."""
     dtype = splits.dtype.base_dtype
     places = sequence.range(splits[-1])
     return searchsorted(splits[1:], places, "right", out_type=dtype)

@@ -154,7 +154,7 @@ def _cumulative(call: Call) -> Any:
 
 
 def places_in_padded(value: RaggedTensor) -> Any:
-    """The index of each flat value in the padded tensor, shape (n, ragged_rank + 1)."""
+    """Return the index of each flat value in the padded tensor, shape (n, ragged_rank + 1)."""
     numbers = shapes.shape(value.flat_values)[:1]
     inputs = [list(value.nested_row_splits), out("Fill", [numbers, False])]
     indices = create("RaggedTensorToSparse", inputs).outputs[0]
@@ -199,7 +199,7 @@ def _times_matrix(values: Any, matrix: Any, adj_y: bool) -> Any:
 
 
 def _lengths_along(value: Any, axis: int) -> Any:
-    """The ragged lengths of an axis from the end; None where it is uniform."""
+    """Return the ragged lengths of an axis from the end; None where it is uniform."""
     if not isinstance(value, RaggedTensor):
         return None
     rank = static_rank(value)

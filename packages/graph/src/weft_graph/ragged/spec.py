@@ -104,7 +104,7 @@ class RaggedTensorSpec(TypeSpec):
 
     @classmethod
     def from_value(cls, value: Any) -> RaggedTensorSpec:
-        """The spec of a RaggedTensor, or of the value of one.
+        """Return the spec of a RaggedTensor, or of the value of one.
 
         Raises: InvalidTypeError: it is neither.
         """

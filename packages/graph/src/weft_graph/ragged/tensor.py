@@ -138,14 +138,14 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
         return (self.flat_values, *self.nested_row_splits)
 
     def rebuilt(self, parts: Sequence[Any]) -> Any:
-        """A RaggedTensor of as many levels, of flat values and splits.
+        """Return a RaggedTensor of as many levels, of flat values and splits.
 
         Its rows need not be of one length where those of this one are.
         """
         return _from_splits(*parts)
 
     def part_dims(self, dims: Dims) -> list[Dims]:
-        """The shapes that its parts keep in a loop: there may be other values each time.
+        """Return the shapes that its parts keep in a loop: there may be other values each time.
 
         Raises: InvalidArgumentError: `dims` do not fit.
         """
@@ -162,11 +162,11 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
         return [(None, *dims[levels + 1 :]), (rows,), *[(None,)] * (levels - 1)]
 
     def value_of(self, values: Sequence[Any]) -> RaggedTensorValue:
-        """The value that has these arrays as its parts."""
+        """Return the value that has these arrays as its parts."""
         return value_of(values[0], values[1:])  # type: ignore[no-any-return]
 
     def fed_parts(self, value: Any) -> Sequence[Any]:
-        """The arrays of a value that is fed.
+        """Return the arrays of a value that is fed.
 
         Raises:
           InvalidTypeError: it is no ragged value.
@@ -207,7 +207,7 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
         return self.flat_values.device
 
     def consumers(self) -> list[Node]:
-        """The nodes that use one of its parts."""
+        """Return the nodes that use one of its parts."""
         return list(dict.fromkeys(node for part in self.parts for node in part.consumers()))
 
     # ---------------------------------------------------------------------------- its rows
@@ -229,12 +229,12 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
             return self._rows.limits()
 
     def value_rowids(self, name: str | None = None) -> Output:
-        """The row of each value, shape (n,)."""
+        """Return the row of each value, shape (n,)."""
         with get_default_graph().name_scope(name or "RaggedValueRowIds"):
             return self._rows.ids()
 
     def row_lengths(self, axis: int = 1, name: str | None = None) -> Any:
-        """The lengths of rows along an axis.
+        """Return the lengths of rows along an axis.
 
         Args:
           axis: 1 for the outermost rows; of a deeper one the lengths are ragged themselves. A
@@ -267,19 +267,19 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
             return self.with_values(fill(sizes[: axis - 1], sizes[axis - 1]))
 
     def nested_row_lengths(self, name: str | None = None) -> tuple[Output, ...]:
-        """The lengths of the rows of all levels, from the outermost."""
+        """Return the lengths of the rows of all levels, from the outermost."""
         with get_default_graph().name_scope(name or "RaggedNestedRowLengths"):
             return tuple([rows.row_lengths() for rows in self.levels])
 
     def nested_value_rowids(self, name: str | None = None) -> tuple[Output, ...]:
-        """The row of each value of all levels, from the outermost."""
+        """Return the row of each value of all levels, from the outermost."""
         with get_default_graph().name_scope(name or "RaggedNestedValueRowIds"):
             return tuple([rows.ids() for rows in self.levels])
 
     def bounding_shape(
         self, axis: Any = None, name: str | None = None, out_type: Any = None
     ) -> Output:
-        """The smallest shape that holds all rows.
+        """Return the smallest shape that holds all rows.
 
         Args:
           axis: the size along one axis, shape (), or along several, a vector; all by default.
@@ -294,7 +294,7 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
     # --------------------------------------------------------------------- made of another
 
     def with_values(self, new_values: Any) -> RaggedTensor:
-        """The same rows of other values.
+        """Return the same rows of other values.
 
         Args:
           new_values: Tensor or RaggedTensor with as many rows as `values`.
@@ -310,14 +310,14 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
         return RaggedTensor(inner, self._rows)
 
     def with_flat_values(self, new_values: Any) -> RaggedTensor:
-        """The same rows, of all levels, with other innermost values; see `with_values`."""
+        """Return the same rows, of all levels, with other innermost values; see `with_values`."""
         values = self._values
         if isinstance(values, RaggedTensor):
             return self.with_values(values.with_flat_values(new_values))
         return self.with_values(new_values)
 
     def with_row_splits_dtype(self, dtype: Any) -> RaggedTensor:
-        """The same with splits of type int32 or int64.
+        """Return the same with splits of type int32 or int64.
 
         Raises: InvalidTypeError: it is another type.
         """
@@ -332,7 +332,7 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
         return RaggedTensor(values, self._rows.cast(splits_type))
 
     def merge_dims(self, outer_axis: int, inner_axis: int) -> Any:
-        """The axes from `outer_axis` to `inner_axis` as one.
+        """Return the axes from `outer_axis` to `inner_axis` as one.
 
         Args:
           outer_axis, inner_axis: integers; negative ones count from the end.
@@ -345,7 +345,7 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
     def to_tensor(
         self, default_value: Any = None, name: str | None = None, shape: Any = None
     ) -> Output:
-        """A tensor of all rows, padded at their ends.
+        """Return a tensor of all rows, padded at their ends.
 
         Args:
           default_value: what they are padded with, of the shape of inner values or one that
@@ -360,13 +360,13 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
             return dense
 
     def to_sparse(self, name: str | None = None) -> SparseTensor:
-        """A SparseTensor of all values, each where it is in the padded tensor."""
+        """Return a SparseTensor of all values, each where it is in the padded tensor."""
         with get_default_graph().name_scope(name or "RaggedToSparse"):
             sparse: SparseTensor = makers.lookup("to_sparse")(self)
             return sparse
 
     def to_list(self) -> list[Any]:
-        """Nested Python lists of a constant.
+        """Return nested Python lists of a constant.
 
         Raises: InvalidArgumentError: its value is not known while the graph is built.
         """
@@ -379,7 +379,7 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
         return self.value_of(static_parts).to_list()
 
     def eval(self, feed_dict: Any = None, session: Any = None) -> RaggedTensorValue:
-        """Its value in `session`, or in the default session.
+        """Return its value in `session`, or in the default session.
 
         Raises: FailedPreconditionError: there is no default session.
         """
@@ -424,12 +424,12 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
         return outputs
 
     def map_elements(self, function: Callable[[Output], Any]) -> RaggedTensor:
-        """The same rows of what a function makes of the flat values."""
+        """Return the same rows of what a function makes of the flat values."""
         return self.with_flat_values(function(self.flat_values))
 
 
 def _from_splits(values: Any, *splits: Output) -> Any:
-    """A RaggedTensor of splits that an op made, from the outermost; they need no check."""
+    """Return a RaggedTensor of splits that an op made, from the outermost; they need no check."""
     for level_splits in reversed(splits):
         values = RaggedTensor(values, Rows(level_splits))
     return values
@@ -440,7 +440,7 @@ makers.register("of_value", RaggedTensor.from_value)
 
 
 def ragged_or_tensor(value: Any, dtype: Any = None, name: str | None = None) -> Any:
-    """A RaggedTensor itself, or of its value; anything else as a tensor."""
+    """Return a RaggedTensor itself, or of its value; anything else as a tensor."""
     if isinstance(value, RaggedTensorValue):
         value = RaggedTensor.from_value(value)
     return convert_to_tensor(value, dtype, name)
@@ -452,10 +452,10 @@ def is_ragged(value: Any) -> bool:
 
 
 def static_rank(value: Any) -> int | None:
-    """The rank, if it is known."""
+    """Return the rank, if it is known."""
     return None if value.dims is None else len(value.dims)
 
 
 def array_dtype(array: np.ndarray[Any, Any]) -> DType:
-    """The element type of an array; text is of objects."""
+    """Return the element type of an array; text is of objects."""
     return dtypes.string if array.dtype == object else dtypes.from_numpy(array.dtype)

@@ -29,7 +29,7 @@ Split = Callable[[Output], list[Any]]
 
 
 def by_rows(text: Any, split: Split) -> list[Any]:
-    """Strings of any rank taken apart along a new last axis.
+    """Return strings of any rank taken apart along a new last axis.
 
     Args:
       text: string, Tensor of a known rank or RaggedTensor.
@@ -58,7 +58,7 @@ def by_rows(text: Any, split: Split) -> list[Any]:
 
 
 def bytes_split(input: Any, name: str | None = None) -> Any:
-    """Strings as rows of their bytes.
+    """Return strings as rows of their bytes.
 
     Args:
       input: string, Tensor or RaggedTensor of a known rank.
@@ -75,7 +75,7 @@ def bytes_split(input: Any, name: str | None = None) -> Any:
 
 
 def split_text(text: Any, op: str, sep: Any, attrs: dict[str, Any], name: str | None) -> Any:
-    """Strings as rows of their parts, by an op that splits a vector of them."""
+    """Return strings as rows of their parts, by an op that splits a vector of them."""
 
     def split(vector: Output) -> list[Any]:
         return [_from_sparse(*create(op, [vector, sep], attrs).outputs)]
@@ -85,7 +85,7 @@ def split_text(text: Any, op: str, sep: Any, attrs: dict[str, Any], name: str | 
 
 
 def ngrams(data: RaggedTensor, attrs: dict[str, Any], name: str | None) -> RaggedTensor:
-    """The n-grams of the innermost rows."""
+    """Return the n-grams of the innermost rows."""
     values = data.values
     if isinstance(values, RaggedTensor):
         return data.with_values(ngrams(values, attrs, name))
@@ -100,7 +100,7 @@ def ngrams(data: RaggedTensor, attrs: dict[str, Any], name: str | None) -> Ragge
 
 
 def encode(codes: RaggedTensor, attrs: dict[str, Any], name: str | None) -> Any:
-    """The innermost rows of code points as strings."""
+    """Return the innermost rows of code points as strings."""
     values = codes.values
     if isinstance(values, RaggedTensor):
         return codes.with_values(encode(values, attrs, name))
@@ -128,7 +128,7 @@ def unicode_decode(
     replace_control_characters: bool = False,
     name: str | None = None,
 ) -> Any:
-    """Strings as rows of code points.
+    """Return strings as rows of code points.
 
     Args:
       input: string, Tensor or RaggedTensor of a known rank.
@@ -158,7 +158,7 @@ def unicode_decode_with_offsets(
     replace_control_characters: bool = False,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """Strings as rows of code points, and where each begins.
+    """Return strings as rows of code points, and where each begins.
 
     Args:
       input, input_encoding, errors, replacement_char, replace_control_characters, name: as of
@@ -184,7 +184,7 @@ def unicode_split(
     replacement_char: int = 0xFFFD,
     name: str | None = None,
 ) -> Any:
-    """Strings as rows of their characters, in the same encoding.
+    """Return strings as rows of their characters, in the same encoding.
 
     Args:
       input, input_encoding, errors, replacement_char, name: as of `unicode_decode`; the encoding is
@@ -207,7 +207,7 @@ def unicode_split_with_offsets(
     replacement_char: int = 0xFFFD,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """Strings as rows of their characters, and where each begins.
+    """Return strings as rows of their characters, and where each begins.
 
     Args:
       input, input_encoding, errors, replacement_char, name: as of `unicode_split`.
@@ -246,7 +246,7 @@ def _decoder(attrs: dict[str, Any], offsets: bool) -> Split:
 
 
 def _characters(codes: Any, encoding: str, policy: str, replacement: int) -> Any:
-    """Each code point as a string."""
+    """Return each code point as a string."""
     attrs = {"output_encoding": encoding, "errors": policy, "replacement_char": replacement}
 
     def encode(flat: Output) -> Output:

@@ -106,7 +106,7 @@ class RaggedTensorValue(AppliesOps):
             values.check_splits()
 
     def to_list(self) -> list[Any]:
-        """Nested Python lists."""
+        """Return nested Python lists."""
         values = self._values
         flat = values.to_list() if isinstance(values, RaggedTensorValue) else values.tolist()
         ends = self._splits.tolist()
@@ -129,7 +129,7 @@ class RaggedTensorValue(AppliesOps):
         return f"RaggedTensorValue(values={self._values!r}, row_splits={self._splits!r})"
 
     def as_operand(self, dtype: Any) -> Any:
-        """The RaggedTensor of this value."""
+        """Return the RaggedTensor of this value."""
         return self._as_tensor().as_operand(dtype)
 
     def apply_op(
@@ -148,7 +148,7 @@ class RaggedTensorValue(AppliesOps):
 
 
 def value_of(flat: Any, splits: Sequence[Any]) -> Any:
-    """The value with these levels of rows."""
+    """Return the value with these levels of rows."""
     for level_splits in reversed(splits):
         flat = RaggedTensorValue(flat, level_splits)
     return flat

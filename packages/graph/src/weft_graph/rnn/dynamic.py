@@ -44,7 +44,7 @@ def dynamic_rnn(
     time_major: bool = False,
     scope: Any = None,
 ) -> tuple[Any, Any]:
-    """A recurrent network over time, as a loop.
+    """Return a recurrent network over time, as a loop.
 
     Args:
       cell: an RNNCell.
@@ -93,7 +93,7 @@ def dynamic_rnn(
 
 
 def _checked_lengths(sequence_length: Any, batch_size: Any) -> Output:
-    """Lengths as int32 that are, when they run, one for each example."""
+    """Return lengths as int32 that are, when they run, one for each example."""
     lengths = casting.cast(lengths_of(sequence_length), dtypes.int32)
     lengths = identity.identity(lengths, name="sequence_length")
     num_lengths = lengths.dims[0] if lengths.dims else None
@@ -146,7 +146,7 @@ class _Unrolling:
             self._end = arithmetic.minimum(self._steps, longest)
 
     def run(self, state: Any, parallel_iterations: int, swap_memory: bool) -> tuple[Any, Any]:
-        """The outputs of all steps, time first, and the last state."""
+        """Return the outputs of all steps, time first, and the last state."""
         _, arrays, state = while_loop(
             lambda time, *_: time < self._end,
             self._step,
@@ -175,7 +175,7 @@ class _Unrolling:
 
 
 def _common_sizes(leaves: Sequence[Output]) -> tuple[int | None, int | None]:
-    """The number of steps and the batch size, as far as they are known."""
+    """Return the number of steps and the batch size, as far as they are known."""
     sizes: list[int | None] = [None, None]
     for leaf in leaves:
         dims = leaf.dims
@@ -213,7 +213,7 @@ def bidirectional_dynamic_rnn(
     time_major: bool = False,
     scope: Any = None,
 ) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
-    """One network over time, and one over time reversed.
+    """Return one network over time, and one over time reversed.
 
     Args:
       cell_fw, cell_bw: RNNCells.
@@ -380,7 +380,7 @@ class _RawLoop:
         state: Any,
         loop_state: Any,
     ) -> Any:
-        """The loop variables after a step."""
+        """Return the loop variables after a step."""
         output, new_state = self._cell(cell_input, state)
         nest.assert_same_structure(state, new_state)
         nest.assert_same_structure(self._cell.output_size, output)
@@ -415,7 +415,7 @@ def _check_batch_sizes(leaves: Sequence[Output]) -> None:
 
 
 def _emitted_sizes(cell: Any, state: Any, emitted: Any) -> tuple[list[Any], list[Any]]:
-    """Sizes without the batch's, and element types, of what a step emits."""
+    """Return sizes without the batch's, and element types, of what a step emits."""
     if emitted is None:
         sizes = nest.flatten(cell.output_size)
         return sizes, [nest.flatten(state)[0].dtype.base_dtype] * len(sizes)

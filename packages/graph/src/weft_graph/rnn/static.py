@@ -34,7 +34,7 @@ def static_rnn(
     sequence_length: Any = None,
     scope: Any = None,
 ) -> tuple[list[Any], Any]:
-    """A recurrent network over a list of inputs, one copy of the cell for each.
+    """Return a recurrent network over a list of inputs, one copy of the cell for each.
 
     Args:
       cell: an RNNCell.
@@ -79,7 +79,7 @@ def static_rnn(
 
 
 def _checked_batch_size(inputs: Sequence[Output]) -> Any:
-    """The batch size: an integer where one of the inputs knows it, else a tensor."""
+    """Return the batch size: an integer where one of the inputs knows it, else a tensor."""
     batch_size = None
     for step_input in inputs:
         dims = step_input.dims
@@ -111,7 +111,7 @@ def _initial_state(cell: Any, batch_size: Any, dtype: Any) -> Any:
 def _step_of(
     cell: Any, state: Any, steps: int, batch_size: Any, dtype: Any, sequence_length: Any
 ) -> Callable[[int, Any, Any], tuple[Any, Any]]:
-    """The function of time, input and state that is a step.
+    """Return the function of time, input and state that is a step.
 
     Where sequences end, TensorFlow puts each step into a conditional that skips it once all have.
     Here the cell always runs and its results are chosen from: a conditional costs more than a step,
@@ -187,7 +187,7 @@ def static_bidirectional_rnn(
     sequence_length: Any = None,
     scope: Any = None,
 ) -> tuple[list[Any], Any, Any]:
-    """One network over the inputs, one over the inputs reversed, their outputs side by side.
+    """Return one network over the inputs, one over the inputs reversed, their outputs side by side.
 
     Args:
       cell_fw, cell_bw: RNNCells.
@@ -224,7 +224,7 @@ def static_bidirectional_rnn(
 
 
 def _reversed(values: Sequence[Any], lengths: Any) -> list[Any]:
-    """Tensors of shape (B, ...), or structures of them, in the reverse order of time."""
+    """Return tensors of shape (B, ...), or structures of them, in the reverse order of time."""
     if lengths is None:
         return list(reversed(values))
     columns = zip(*[nest.flatten(step_values) for step_values in values], strict=True)

@@ -87,7 +87,7 @@ _MAX_BYTES = 2**31 - 2**16  # a flatbuffer's offsets are signed 32-bit numbers
 
 
 def build(values: Mapping[str, Any]) -> bytearray:
-    """A flatbuffer with the given fields; vectors that are empty or missing are left out.
+    """Return a flatbuffer with the given fields; vectors that are empty or missing are left out.
 
     Raises: InvalidArgumentError: it would take 2 GiB or more.
     """

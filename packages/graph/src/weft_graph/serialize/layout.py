@@ -50,13 +50,13 @@ def aligned(size: int) -> int:
 
 
 def pack_header(metadata: int, blobs: int, crc: int) -> bytes:
-    """The header of a segment with so many bytes of metadata and of blobs."""
+    """Return the header of a segment with so many bytes of metadata and of blobs."""
     head = _HEADER.pack(MAGIC, _LAYOUT, HEADER_SIZE, metadata, blobs, crc)
     return head + _CRC.pack(zlib.crc32(head))
 
 
 def unpack_header(header: bytes, position: int) -> tuple[int, int, int]:
-    """The sizes of metadata and blobs and the CRC of the metadata.
+    """Return the sizes of metadata and blobs and the CRC of the metadata.
 
     Raises:
       DataLossError: it is no header, or a damaged one.

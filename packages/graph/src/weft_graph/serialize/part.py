@@ -23,7 +23,7 @@ from weft_tensor import errors
 
 
 def part_to_bytes(part: Part) -> bytes:
-    """The durable form of a part.
+    """Return the durable form of a part.
 
     Raises: InvalidArgumentError: an attribute has no durable form.
     """
@@ -31,7 +31,7 @@ def part_to_bytes(part: Part) -> bytes:
 
 
 def part_pieces(part: Part) -> list[bytes | memoryview]:
-    """The same, as buffers one after another; constants are where they are."""
+    """Return the same, as buffers one after another; constants are where they are."""
     step = part.step
     args = [feed.node for feed in step.feeds]
     argument_nodes = set(args)
@@ -54,7 +54,7 @@ def part_pieces(part: Part) -> list[bytes | memoryview]:
 
 
 def part_from_bytes(data: Any, **limits: Any) -> Part:
-    """The part that `part_to_bytes` wrote.
+    """Return the part that `part_to_bytes` wrote.
 
     Args:
       data: bytes, which are not trusted.
@@ -79,7 +79,7 @@ def part_from_bytes(data: Any, **limits: Any) -> Part:
 
 
 def _called(nodes: list[Node], library: Library) -> Library:
-    """The functions that nodes name in their attributes, and those that these call."""
+    """Return the functions that nodes name in their attributes, and those that these call."""
     called = Library()
     for node in nodes:
         for value in node.attrs.values():

@@ -266,7 +266,7 @@ class _Segment:
             new_names.add(name)
 
     def _kinds(self, names: Sequence[str], internal: bool) -> tuple[list[_Kind], list[int]]:
-        """The kinds of nodes, and the kind of each node."""
+        """Return the kinds of nodes, and the kind of each node."""
         columns, tables = self._columns, self._tables
         width = max(tables.set_sizes.size, 1)
         pairs = columns["node_op"].astype(np.int64) * width + columns["node_attrs"]
@@ -400,7 +400,7 @@ class _Segment:
         ]
 
     def _records(self) -> list[ContextRecord]:
-        """The rows of the control-flow contexts, checked by themselves."""
+        """Return the rows of the control-flow contexts, checked by themselves."""
         columns, count = self._columns, self._first + self._count
         rows = check_rows(columns, *_CONTEXT_COLUMNS)
         check_index(columns, "loop_name", len(self._tables.strings))

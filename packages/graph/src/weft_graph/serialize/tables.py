@@ -32,7 +32,7 @@ TYPES: Final[dict[int, DType]] = {
 
 
 def check_rows(columns: Columns, first: str, *other_columns: str) -> int:
-    """The common length of columns that hold one item per row.
+    """Return the common length of columns that hold one item per row.
 
     Raises: DataLossError: the lengths differ.
     """
@@ -55,7 +55,7 @@ def check_index(columns: Columns, name: str, limit: int, lowest: int = 0) -> Non
 
 
 def check_offsets(columns: Columns, name: str, rows: int, items: int) -> list[int]:
-    """The offsets of `rows` lists with `items` items together.
+    """Return the offsets of `rows` lists with `items` items together.
 
     Raises: DataLossError: they do not begin with 0, rise, and end with `items`.
     """
@@ -100,11 +100,11 @@ class Tables:
             self.values.append(self._value(index))
 
     def function(self, row: int) -> bytes:
-        """The serialized function of a row of `function_`."""
+        """Return the serialized function of a row of `function_`."""
         return self._data[int(self._columns["function_data"][row])].tobytes()
 
     def attr_set(self, row: int) -> dict[str, Any]:
-        """A new dict of the attributes of a set."""
+        """Return a new dict of the attributes of a set."""
         start, end = self._set_offsets[row], self._set_offsets[row + 1]
         result = {
             self.strings[key]: self.values[value]

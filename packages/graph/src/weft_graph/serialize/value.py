@@ -13,7 +13,7 @@ from weft_tensor import dtypes, errors
 
 
 def value_to_bytes(value: Any) -> bytes:
-    """The durable form of a value in a step's slots, or of one that was fed or fetched.
+    """Return the durable form of a value in a step's slots, or of one that was fed or fetched.
 
     Args:
       value: an array, or a number or bytes.
@@ -31,7 +31,7 @@ def value_to_bytes(value: Any) -> bytes:
 
 
 def value_from_bytes(data: bytes) -> Any:
-    """The value that `value_to_bytes` wrote, as kernels take it.
+    """Return the value that `value_to_bytes` wrote, as kernels take it.
 
     Args:
       data: bytes, which are not trusted. No more memory is taken than they fill.

@@ -106,7 +106,7 @@ def segment_ends(graph: Graph, from_node: int, to_node: int, most_bytes: int) ->
 
 
 def _held_together(graph: Graph, nodes: Sequence[Node]) -> dict[int, int]:
-    """The last node of each loop or conditional, by its first one."""
+    """Return the last node of each loop or conditional, by its first one."""
     places: dict[str, list[int]] = {}
     for record in records_of(graph, nodes) if graph.has_contexts else ():
         record_nodes = (record.pivot, record.pred[0], record.maximum[0])
@@ -144,7 +144,7 @@ class _Writer:
         self.blobs: list[np.ndarray] = []
 
     def columns(self) -> dict[str, Any]:
-        """All columns, for `schema.columns.build`."""
+        """Return all columns, for `schema.columns.build`."""
         result: dict[str, Any] = {
             "version": VERSION,
             "min_reader": 1,

@@ -23,7 +23,7 @@ def dct(
     norm: str | None = None,
     name: str | None = None,
 ) -> Output:
-    """The discrete cosine transform over the last axis.
+    """Return the discrete cosine transform over the last axis.
 
     With N elements x[j], element k of the result is, unnormalised:
 
@@ -59,7 +59,7 @@ def idct(
     norm: str | None = None,
     name: str | None = None,
 ) -> Output:
-    """The inverse of `dct` of the same type, up to a factor: 2 N, or 2 (N - 1) for type 1.
+    """Return the inverse of `dct` of the same type, up to a factor: 2 N, or 2 (N - 1) for type 1.
 
     With "ortho" there is no factor.
 
@@ -150,7 +150,7 @@ def _third(value: Output, size: Size) -> Output:
 
 
 def _scaled(value: Output, size: Size, forward: bool) -> Output:
-    """The orthonormal scale of the result of type 2, or of what goes into type 3."""
+    """Return the orthonormal scale of the result of type 2, or of what goes into type 3."""
     factor = out("Rsqrt", [_number(2 * size, value)])
     first = out("Mul", [factor, math.sqrt(0.5) if forward else math.sqrt(2)])
     scale = out("ConcatV2", [[out("Fill", [[1], first]), out("Fill", [[size - 1], factor])], 0])

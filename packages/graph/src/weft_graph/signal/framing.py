@@ -35,7 +35,7 @@ def frame(
     axis: int = -1,
     name: str | None = None,
 ) -> Output:
-    """Frames of `frame_length` elements, one every `frame_step` elements of an axis.
+    """Return frames of `frame_length` elements, one every `frame_step` elements of an axis.
 
     Args:
       signal: any type, shape (..., N, ...) with N samples along `axis`.
@@ -79,7 +79,7 @@ def _from_the_end(value: Output, axis: int) -> int:
 
 
 def _gathered(value: Output, dim: int, frames: Size, length: Size, step: Size, name: str) -> Output:
-    """The frames, gathered in pieces as long as a frame and a step have in common."""
+    """Return the frames, gathered in pieces as long as a frame and a step have in common."""
     piece = gcd(length, step) if isinstance(length, int) and isinstance(step, int) else 1
     starts = out("ExpandDims", [out("Mul", [out("Range", [0, frames, 1]), step // piece]), 1])
     places = out("AddV2", [starts, out("Range", [0, length // piece, 1])])
@@ -96,7 +96,7 @@ def _gathered(value: Output, dim: int, frames: Size, length: Size, step: Size, n
 
 
 def _tail_of(value: Output, dim: int) -> list[Any]:
-    """The sizes of the axes behind one."""
+    """Return the sizes of the axes behind one."""
     static_sizes = None if value.dims is None else value.dims[dim + 1 :]
     if static_sizes is not None and None not in static_sizes:
         return list(static_sizes)
@@ -144,7 +144,7 @@ def overlap_and_add(signal: Any, frame_step: Any, name: str | None = None) -> Ou
 
 
 def _exchanged(value: Output) -> Output:
-    """The axes -3 and -2 exchanged."""
+    """Return the axes -3 and -2 exchanged."""
     order: Any
     if value.dims is not None:
         num_axes = len(value.dims)

@@ -16,13 +16,13 @@ Size = Any
 
 
 def size_of(value: Output, axis: int) -> Size:
-    """The size of an axis, which may count from the end."""
+    """Return the size of an axis, which may count from the end."""
     static = None if value.dims is None else value.dims[axis]
     return out("Shape", [value])[axis] if static is None else static
 
 
 def checked_size(value: Any, label: str, minimum: int = 1) -> Size:
-    """A length that a caller gave.
+    """Return a length that a caller gave.
 
     Raises: InvalidArgumentError: it is not of rank 0, or is known and below `minimum`.
     """
@@ -36,7 +36,7 @@ def checked_size(value: Any, label: str, minimum: int = 1) -> Size:
 
 
 def shape_from(*parts: Any) -> Any:
-    """A shape made of sizes and of vectors of sizes."""
+    """Return a shape made of sizes and of vectors of sizes."""
     if all(isinstance(part, int) for part in parts):
         return np.array(parts, np.int32)
     vectors = [part if _is_vector(part) else out("Pack", [[part]]) for part in parts]
@@ -48,7 +48,7 @@ def _is_vector(part: Any) -> bool:
 
 
 def lead_of(value: Output, inner: int) -> list[Any]:
-    """The sizes of all axes but the `inner` last ones, as parts of a shape."""
+    """Return the sizes of all axes but the `inner` last ones, as parts of a shape."""
     if value.dims is None:
         return [out("Shape", [value])[: -inner or None]]
     lead = value.dims[: len(value.dims) - inner]
@@ -58,12 +58,12 @@ def lead_of(value: Output, inner: int) -> list[Any]:
 
 
 def reshaped(value: Output, *parts: Any) -> Output:
-    """The value in the shape that `shape_from` makes of the parts."""
+    """Return the value in the shape that `shape_from` makes of the parts."""
     return out("Reshape", [value, shape_from(*parts)])
 
 
 def padded(value: Output, after: Size, axis: int = -1, filler: Any = None) -> Output:
-    """The value with so much more at the end of an axis, zeros by default.
+    """Return the value with so much more at the end of an axis, zeros by default.
 
     Args:
       axis: counts from the end.
@@ -81,10 +81,10 @@ def padded(value: Output, after: Size, axis: int = -1, filler: Any = None) -> Ou
 
 
 def at_least(minimum: int, size: Size) -> Size:
-    """The larger one of an integer and a size."""
+    """Return the larger one of an integer and a size."""
     return max(minimum, size) if isinstance(size, int) else out("Maximum", [minimum, size])
 
 
 def cast(value: Any, dtype: dtypes.DType, name: str | None = None) -> Output:
-    """The value, which is no sparse one, as another element type."""
+    """Return the value, which is no sparse one, as another element type."""
     return out("Cast", [value], {"DstT": dtype}, name)

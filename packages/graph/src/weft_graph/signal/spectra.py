@@ -30,7 +30,7 @@ def stft(
     pad_end: bool = False,
     name: str | None = None,
 ) -> Output:
-    """The short-time Fourier transform: that of each frame, faded out by a window.
+    """Return the short-time Fourier transform: that of each frame, faded out by a window.
 
     Args:
       signals: float32 or float64, shape (..., N).
@@ -60,7 +60,7 @@ def stft(
 
 
 def _transform_length(fft_length: Any, length: Size) -> Size:
-    """The length of the transform: what was given, or a power of 2 of at least `length`."""
+    """Return the length of the transform: what was given, or a power of 2 of at least `length`."""
     if fft_length is not None:
         return checked_size(fft_length, "fft_length")
     if isinstance(length, int):
@@ -72,7 +72,7 @@ def _transform_length(fft_length: Any, length: Size) -> Size:
 def inverse_stft_window_fn(
     frame_step: Any, forward_window_fn: Window = hann_window, name: str | None = None
 ) -> Callable[..., Output]:
-    """The window for `inverse_stft` that undoes the one of `stft` where frames overlap.
+    """Return the window for `inverse_stft` that undoes the one of `stft` where frames overlap.
 
     Args:
       frame_step: integer of rank 0, at least 1.
@@ -110,7 +110,7 @@ def inverse_stft(
     window_fn: Window = hann_window,
     name: str | None = None,
 ) -> Output:
-    """Signals from their short-time Fourier transforms.
+    """Return signals from their short-time Fourier transforms.
 
     It undoes `stft` where `window_fn` is what `inverse_stft_window_fn` makes of the other's.
 
@@ -152,7 +152,7 @@ def mdct(
     norm: str | None = None,
     name: str | None = None,
 ) -> Output:
-    """The modified discrete cosine transform, of frames that overlap by half.
+    """Return the modified discrete cosine transform, of frames that overlap by half.
 
     Args:
       signals: float32 or float64, shape (..., N).

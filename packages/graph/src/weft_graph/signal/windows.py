@@ -30,7 +30,7 @@ def hann_window(
     dtype: Any = dtypes.float32,
     name: str | None = None,
 ) -> Output:
-    """The Hann window, 0.5 - 0.5 * cos(2 * pi * n / N).
+    """Return the Hann window, 0.5 - 0.5 * cos(2 * pi * n / N).
 
     Args:
       window_length: integer of rank 0, at least 1.
@@ -53,7 +53,7 @@ def hamming_window(
     dtype: Any = dtypes.float32,
     name: str | None = None,
 ) -> Output:
-    """The Hamming window, 0.54 - 0.46 * cos(2 * pi * n / N).
+    """Return the Hamming window, 0.54 - 0.46 * cos(2 * pi * n / N).
 
     Args:
       window_length: integer of rank 0, at least 1.
@@ -103,7 +103,7 @@ def kaiser_window(
     dtype: Any = dtypes.float32,
     name: str | None = None,
 ) -> Output:
-    """The Kaiser window, i0(beta * sqrt(1 - x * x)) / i0(beta) for x from -1 to 1.
+    """Return the Kaiser window, i0(beta * sqrt(1 - x * x)) / i0(beta) for x from -1 to 1.
 
     Args:
       window_length: integer of rank 0, at least 1.
@@ -139,7 +139,7 @@ def kaiser_bessel_derived_window(
     dtype: Any = dtypes.float32,
     name: str | None = None,
 ) -> Output:
-    """The window whose squares are running sums of a Kaiser window, for `mdct`.
+    """Return the window whose squares are running sums of a Kaiser window, for `mdct`.
 
     Args:
       window_length: even integer of rank 0, at least 2.
@@ -164,7 +164,7 @@ def kaiser_bessel_derived_window(
 def vorbis_window(
     window_length: Any, dtype: Any = dtypes.float32, name: str | None = None
 ) -> Output:
-    """The window of Vorbis, sin(pi / 2 * sin(pi * (n + 0.5) / N) ** 2), for `mdct`.
+    """Return the window of Vorbis, sin(pi / 2 * sin(pi * (n + 0.5) / N) ** 2), for `mdct`.
 
     Args:
       window_length: integer of rank 0, at least 1.
@@ -185,5 +185,5 @@ def vorbis_window(
 
 
 def window_of(function: Any, length: Size, dtype: dtypes.DType) -> Output | None:
-    """The window that a caller's function gives, or None where there is no function."""
+    """Return the window that a caller's function gives, or None where there is no function."""
     return None if function is None else function(length, dtype=dtype)

@@ -72,7 +72,7 @@ M = TypeVar("M", bound=IntEnum)
 
 
 def _member(kind: type[M], value: int | None, label: str) -> M:
-    """A member of an enumeration; its first for None."""
+    """Return a member of an enumeration; its first for None."""
     try:
         return kind(value or 0)
     except ValueError:
@@ -297,7 +297,7 @@ class Variable(Operators, metaclass=_VariableMeta):
         raise NotImplementedError
 
     def get_shape(self) -> TensorShape:
-        """The static shape."""
+        """Return the static shape."""
         return self.shape
 
     @property
@@ -343,11 +343,11 @@ class Variable(Operators, metaclass=_VariableMeta):
     # ------------------------------------------------------------- its value
 
     def value(self) -> Output:
-        """The value as a tensor: a snapshot that may be shared and cached."""
+        """Return the value as a tensor: a snapshot that may be shared and cached."""
         raise NotImplementedError
 
     def read_value(self) -> Output:
-        """A new node that reads the value where control dependencies put it."""
+        """Return a new node that reads the value where control dependencies put it."""
         raise NotImplementedError
 
     def _as_output(self, as_ref: bool = False) -> Output:
@@ -367,7 +367,7 @@ class Variable(Operators, metaclass=_VariableMeta):
         return note_slice(self, key, super().__getitem__(key))
 
     def initialized_value(self) -> Output:
-        """The value, or the initial value where the variable has none yet.
+        """Return the value, or the initial value where the variable has none yet.
 
         For the initial values of other variables, which may run before this one's initializer.
         """
@@ -376,11 +376,11 @@ class Variable(Operators, metaclass=_VariableMeta):
             return self._initialized(initial)
 
     def _initialized(self, initial: Output) -> Output:
-        """The value where it has one, else another."""
+        """Return the value where it has one, else another."""
         raise NotImplementedError
 
     def eval(self, session: Any = None) -> Any:
-        """The value in `session`, or in the default session."""
+        """Return the value in `session`, or in the default session."""
         return thread_stacks.session_for(self._graph, session, f"{self.name}.eval()").run(self)
 
     def load(self, value: Any, session: Any = None) -> None:
@@ -479,11 +479,11 @@ class Variable(Operators, metaclass=_VariableMeta):
         return self._scatter_slices(batch_scatter_update, sparse_delta, use_locking, name)
 
     def sparse_read(self, indices: Any, name: str | None = None) -> Output:
-        """The rows at `indices`."""
+        """Return the rows at `indices`."""
         return gather(self.value(), indices, name=name)
 
     def gather_nd(self, indices: Any, name: str | None = None) -> Output:
-        """The slices at `indices`."""
+        """Return the slices at `indices`."""
         return gather_nd(self.value(), indices, name=name)
 
     def scatter_nd_update(self, indices: Any, updates: Any, name: str | None = None) -> Any:
@@ -499,13 +499,13 @@ class Variable(Operators, metaclass=_VariableMeta):
         return state.scatter_nd_sub(self, indices, updates, name=name)
 
     def count_up_to(self, limit: int) -> Output:
-        """The value before adding 1; OutOfRangeError, when it runs, at `limit`."""
+        """Return the value before adding 1; OutOfRangeError, when it runs, at `limit`."""
         return state.count_up_to(self, limit)
 
     # ------------------------------------------------------------- other forms
 
     def to_proto(self, export_scope: str | None = None) -> Any:
-        """The variable as a `VariableDef`; None when it is outside `export_scope`."""
+        """Return the variable as a `VariableDef`; None when it is outside `export_scope`."""
         return to_message("VariableDef", self, export_scope)
 
     @staticmethod
@@ -568,5 +568,5 @@ class Variable(Operators, metaclass=_VariableMeta):
 
 
 def shared_reads(variable: Variable) -> list[Output]:
-    """The reads made with a variable, which stand for its value wherever it is used."""
+    """Return the reads made with a variable, which stand for its value wherever it is used."""
     return variable._shared_reads()

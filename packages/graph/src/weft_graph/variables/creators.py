@@ -111,7 +111,7 @@ def _creating(outer: Creator, inner: Creator) -> Creator:
 
 
 def _call_creators(**kwargs: Any) -> Any:
-    """A variable from the innermost creator, which may ask those around it."""
+    """Return a variable from the innermost creator, which may ask those around it."""
     creator: Creator = default_variable_creator
     for outer in get_default_graph().scopes.variable_creators:
         creator = _creating(outer, creator)

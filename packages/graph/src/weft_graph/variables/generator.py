@@ -43,7 +43,7 @@ class Algorithm(enum.Enum):
 
 
 def _philox(algorithm: Any) -> int:
-    """The number of Philox, if that is meant."""
+    """Return the number of Philox, if that is meant."""
     name = algorithm
     if isinstance(algorithm, Algorithm):
         name = algorithm.name
@@ -57,7 +57,7 @@ def _philox(algorithm: Any) -> int:
 
 
 def create_rng_state(seed: Any, alg: Any) -> Any:
-    """The state of a generator with a seed.
+    """Return the state of a generator with a seed.
 
     Args:
       seed: an integer, or integers of shape (N,), N up to 3.
@@ -122,7 +122,7 @@ class Generator:
 
     @classmethod
     def from_state(cls, state: Any, alg: Any) -> Generator:
-        """A generator with a state.
+        """Return a generator with a state.
 
         Args:
           state: int64, shape (3,), such as `create_rng_state` makes.
@@ -137,7 +137,7 @@ class Generator:
 
     @classmethod
     def from_seed(cls, seed: Any, alg: Any = None) -> Generator:
-        """A generator with a seed.
+        """Return a generator with a seed.
 
         Args:
           seed: an integer, or up to 3 of them.
@@ -152,7 +152,7 @@ class Generator:
 
     @classmethod
     def from_non_deterministic_state(cls, alg: Any = None) -> Generator:
-        """A generator whose state is the system's entropy, drawn when it is initialised.
+        """Return a generator whose state is the system's entropy, drawn when it is initialised.
 
         Args:
           alg: "philox" or "auto_select", or an `Algorithm`.
@@ -166,7 +166,7 @@ class Generator:
 
     @classmethod
     def from_key_counter(cls, key: Any, counter: Any, alg: Any) -> Generator:
-        """A generator with a key and a counter.
+        """Return a generator with a key and a counter.
 
         Args:
           key: int64, rank 0.
@@ -207,7 +207,7 @@ class Generator:
         return self.reset(_joined(key, counter))
 
     def skip(self, delta: Any) -> Output:
-        """The state before it moves on as drawing `delta` numbers does.
+        """Return the state before it moves on as drawing `delta` numbers does.
 
         Args:
           delta: an integer of rank 0, not negative.
@@ -234,7 +234,7 @@ class Generator:
         dtype: Any = dtypes.float32,
         name: str | None = None,
     ) -> Output:
-        """Normal numbers.
+        """Return normal numbers.
 
         Args:
           shape: of the result; `mean` and `stddev` broadcast to it.
@@ -252,7 +252,7 @@ class Generator:
         dtype: Any = dtypes.float32,
         name: str | None = None,
     ) -> Output:
-        """Normal numbers, those beyond two standard deviations drawn again.
+        """Return normal numbers, those beyond two standard deviations drawn again.
 
         Args:
           shape: of the result; `mean` and `stddev` broadcast to it.
@@ -270,7 +270,7 @@ class Generator:
         dtype: Any = dtypes.float32,
         name: str | None = None,
     ) -> Output:
-        """Uniform numbers in [minval, maxval).
+        """Return uniform numbers in [minval, maxval).
 
         Args:
           shape: of the result.
@@ -292,7 +292,7 @@ class Generator:
     def uniform_full_int(
         self, shape: Any, dtype: Any = dtypes.uint64, name: str | None = None
     ) -> Output:
-        """Uniform integers of the whole range of a type.
+        """Return uniform integers of the whole range of a type.
 
         Args:
           shape: of the result.
@@ -323,7 +323,7 @@ class Generator:
             return self._draw("StatefulRandomBinomial", shape, dtype, tries, chances, name=scope)
 
     def make_seeds(self, count: int = 1) -> Output:
-        """Seeds for stateless ops, drawn from this generator.
+        """Return seeds for stateless ops, drawn from this generator.
 
         Args:
           count: how many.
@@ -333,7 +333,7 @@ class Generator:
         return out("Pack", [[keys, out("ZerosLike", [keys])]])
 
     def split(self, count: int = 1) -> list[Generator]:
-        """Generators whose numbers depend neither on each other nor on those of this one.
+        """Return generators whose numbers depend neither on each other nor on those of this one.
 
         Their keys follow from the state that this one has when they are initialised, which it
         keeps, and from how often it was split before.

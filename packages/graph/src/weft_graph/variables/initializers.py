@@ -46,7 +46,7 @@ class Initializer:
     """Base class of initializers, functions that return initial values."""
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
-        """A tensor of that shape.
+        """Return a tensor of that shape.
 
         Args:
           shape: integers, or a shape tensor where the initializer does not need to know it.
@@ -56,12 +56,12 @@ class Initializer:
         raise NotImplementedError
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Return the constructor's arguments."""
         raise NotImplementedError
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Initializer:
-        """The initializer with the arguments that `get_config` returned."""
+        """Return the initializer with the arguments that `get_config` returned."""
         return cls(**config)
 
 
@@ -134,13 +134,13 @@ class Zeros(Initializer):
         self.dtype = dtypes.as_dtype(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
-        """Zeros of that shape."""
+        """Return zeros of that shape."""
         element_type = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
         zero: Any = False if element_type.is_bool else b"" if element_type is dtypes.string else 0
         return _filled(shape, zero, element_type)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Return the constructor's arguments."""
         return {"dtype": self.dtype.name}
 
 
@@ -159,12 +159,12 @@ class Ones(Initializer):
         self.dtype = dtypes.as_dtype(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
-        """Ones of that shape."""
+        """Return ones of that shape."""
         element_type = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
         return _filled(shape, True if element_type.is_bool else 1, element_type)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Return the constructor's arguments."""
         return {"dtype": self.dtype.name}
 
 
@@ -197,7 +197,7 @@ class Constant(Initializer):
     def __call__(
         self, shape: Any, dtype: Any = None, partition_info: Any = None, verify_shape: Any = None
     ) -> Output:
-        """The value in that shape."""
+        """Return the value in that shape."""
         element_type = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
         verify = self._verify_shape if verify_shape is None else verify_shape
         if np.isscalar(self.value) and not verify:
@@ -208,7 +208,7 @@ class Constant(Initializer):
         return builder.constant(value, element_type, shape=_sizes(shape), verify_shape=verify)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Return the constructor's arguments."""
         return {"value": self.value, "dtype": self.dtype.name}
 
 
@@ -238,12 +238,12 @@ class RandomUniform(Initializer):
         self.dtype = dtypes.as_dtype(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
-        """Random numbers of that shape."""
+        """Return random numbers of that shape."""
         element_type = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
         return random.random_uniform(shape, self.minval, self.maxval, element_type, seed=self.seed)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Return the constructor's arguments."""
         return {
             "minval": self.minval,
             "maxval": self.maxval,
@@ -278,12 +278,12 @@ class RandomNormal(Initializer):
         self.dtype = _floating(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
-        """Random numbers of that shape."""
+        """Return random numbers of that shape."""
         element_type = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
         return random.random_normal(shape, self.mean, self.stddev, element_type, seed=self.seed)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Return the constructor's arguments."""
         return {
             "mean": self.mean,
             "stddev": self.stddev,
@@ -306,7 +306,7 @@ class TruncatedNormal(RandomNormal):
     """
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
-        """Random numbers of that shape."""
+        """Return random numbers of that shape."""
         element_type = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
         return random.truncated_normal(shape, self.mean, self.stddev, element_type, seed=self.seed)
 
@@ -339,7 +339,7 @@ class UniformUnitScaling(Initializer):
         self.dtype = _floating(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
-        """Random numbers of that shape."""
+        """Return random numbers of that shape."""
         element_type = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
         full_sizes = _sizes(_full_shape(shape, partition_info))
         size = max(1.0, float(math.prod(full_sizes[:-1])))
@@ -347,7 +347,7 @@ class UniformUnitScaling(Initializer):
         return random.random_uniform(shape, -bound, bound, element_type, seed=self.seed)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Return the constructor's arguments."""
         return {"factor": self.factor, "seed": self.seed, "dtype": self.dtype.name}
 
 
@@ -398,7 +398,7 @@ class VarianceScaling(Initializer):
         self.dtype = _floating(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
-        """Random numbers of that shape."""
+        """Return random numbers of that shape."""
         element_type = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
         fan_in, fan_out = compute_fans(_sizes(_full_shape(shape, partition_info)))
         fans = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}
@@ -413,7 +413,7 @@ class VarianceScaling(Initializer):
         return random.truncated_normal(shape, 0.0, deviation, element_type, seed=self.seed)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Return the constructor's arguments."""
         return {
             "scale": self.scale,
             "mode": self.mode,
@@ -428,7 +428,7 @@ _TRUNCATED_DEVIATION = 0.87962566103423978
 
 
 def compute_fans(shape: Sequence[int]) -> tuple[float, float]:
-    """The numbers of inputs and outputs of a unit with weights of that shape.
+    """Return the numbers of inputs and outputs of a unit with weights of that shape.
 
     Kernels of convolutions have shape (..., inputs, outputs); the sizes before multiply both.
     """
@@ -450,7 +450,7 @@ class _Scaled(VarianceScaling):
         super().__init__(scale, mode, distribution, seed, dtype)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Return the constructor's arguments."""
         return {"seed": self.seed, "dtype": self.dtype.name}
 
 
@@ -571,7 +571,7 @@ class Orthogonal(Initializer):
         self.dtype = _floating(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
-        """A matrix of that shape; InvalidArgumentError for fewer than two axes."""
+        """Return a matrix of that shape; InvalidArgumentError for fewer than two axes."""
         element_type = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
         sizes = _sizes(shape)
         if len(sizes) < 2:
@@ -589,7 +589,7 @@ class Orthogonal(Initializer):
         return builder.out("Mul", [gain, builder.out("Reshape", [q, random.shape_tensor(sizes)])])
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Return the constructor's arguments."""
         return {"gain": self.gain, "seed": self.seed, "dtype": self.dtype.name}
 
 
@@ -611,7 +611,7 @@ class Identity(Initializer):
         self.dtype = _floating(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
-        """The matrix of that shape; InvalidArgumentError unless it has two axes."""
+        """Return the matrix of that shape; InvalidArgumentError unless it has two axes."""
         element_type = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
         full_sizes = _sizes(_full_shape(shape, partition_info))
         if len(full_sizes) != 2:
@@ -626,7 +626,7 @@ class Identity(Initializer):
         return builder.constant(matrix.astype(element_type.numpy), element_type)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Return the constructor's arguments."""
         return {"gain": self.gain, "dtype": self.dtype.name}
 
 

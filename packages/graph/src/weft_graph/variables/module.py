@@ -85,7 +85,7 @@ class Module:
 
     @classmethod
     def with_name_scope(cls, method: _F) -> _F:
-        """A method that opens the name scope of its module before anything else.
+        """Return a method that opens the name scope of its module before anything else.
 
         Args:
           method: takes the module first.
@@ -99,7 +99,7 @@ class Module:
         return inside  # type: ignore[return-value]  # wraps keeps what callers see
 
     def _reached(self) -> Iterator[Any]:
-        """Variables and modules, each once: one's own first, then those of modules."""
+        """Yield variables and modules, each once: one's own first, then those of modules."""
         visited: set[int] = {id(self)}
         waiting: list[Any] = [vars(self)]
         while waiting:

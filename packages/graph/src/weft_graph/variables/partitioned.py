@@ -34,7 +34,7 @@ class PartitionInfo:
         return 0 if axis is None else self.var_offset[axis]
 
     def single_slice_dim(self, shape: Sequence[int]) -> int | None:
-        """The axis that is cut, None for the whole."""
+        """Return the axis that is cut, None for the whole."""
         cut = [i for i, (a, b) in enumerate(zip(shape, self.full_shape, strict=True)) if a != b]
         return cut[0] if cut else None
 
@@ -95,7 +95,7 @@ class PartitionedVariable(GraphElement):
         return next((i for i, count in enumerate(self._partitions) if count > 1), 0)
 
     def as_tensor(self) -> Output:
-        """The whole, as one tensor."""
+        """Return the whole, as one tensor."""
         return self._as_output()
 
     def _as_output(self, as_ref: bool = False) -> Output:
@@ -216,7 +216,7 @@ def checkpoint_name(variable: Any) -> str:
 def group_parts(
     variables: Iterable[Any], name_of: Callable[[Any], str] = checkpoint_name
 ) -> dict[str, Any]:
-    """Variables by their names in a checkpoint; the parts of one variable as a list.
+    """Return variables by their names in a checkpoint; the parts of one variable as a list.
 
     Args:
       variables: in any order; that of the parts of a variable is kept.

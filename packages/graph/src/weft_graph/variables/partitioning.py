@@ -22,7 +22,7 @@ Partitioner = Callable[..., Sequence[int]]
 
 
 def fixed_size_partitioner(num_shards: int, axis: int = 0) -> Partitioner:
-    """A partitioner that makes `num_shards` parts along `axis`.
+    """Return a partitioner that makes `num_shards` parts along `axis`.
 
     Args:
       num_shards: how many parts.
@@ -49,7 +49,7 @@ def variable_axis_size_partitioner(
     bytes_per_string_element: int = 16,
     max_shards: int | None = None,
 ) -> Partitioner:
-    """A partitioner that makes parts of at most `max_shard_bytes`, as few as will do.
+    """Return a partitioner that makes parts of at most `max_shard_bytes`, as few as will do.
 
     Args:
       max_shard_bytes: bytes.

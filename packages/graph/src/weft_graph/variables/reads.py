@@ -52,7 +52,7 @@ class SharedValue:
     axis: Output | None = None
 
     def updates_inside(self, context: Context | None) -> list[Node]:
-        """The nodes that may change it in a context, or in one nested in it."""
+        """Return the nodes that may change it in a context, or in one nested in it."""
         return [
             node for reference in self.references for node in updates_inside(reference, context)
         ]
@@ -101,7 +101,7 @@ def _has_ends(node: Node) -> bool:
 
 
 def updates(reference: Output) -> Sequence[Node]:
-    """The nodes that may change a variable, its initializer among them.
+    """Return the nodes that may change a variable, its initializer among them.
 
     Args:
       reference: to the variable, or its handle: the output of its node.
@@ -151,7 +151,7 @@ class _Updates:
 
 
 def _variables_of(node: Node) -> set[Node]:
-    """The nodes of the variables whose references or handles a node is given."""
+    """Return the nodes of the variables whose references or handles a node is given."""
     variables: set[Node] = set()
     stack = [node]
     visited = {node}

@@ -66,7 +66,7 @@ def building(graph: Graph, name: str | None) -> Iterator[str]:
 
 
 def convert_initial_value(graph: Graph, full_name: str, initial_value: Any, dtype: Any) -> Output:
-    """The initial value as a tensor; that of a function is built beside the variable."""
+    """Return the initial value as a tensor; that of a function is built beside the variable."""
     if not callable(initial_value):
         if initial_value is None:
             raise errors.InvalidArgumentError("a variable needs an initial_value")
@@ -78,7 +78,7 @@ def convert_initial_value(graph: Graph, full_name: str, initial_value: Any, dtyp
 
 
 def variable_dims(initial_value: Output, validate_shape: bool, shape: Any) -> Dims:
-    """The static shape of a variable with this initial value.
+    """Return the static shape of a variable with this initial value.
 
     Raises: InvalidArgumentError: the shape should be known and is not.
     """
@@ -170,7 +170,7 @@ class RefVariable(Variable):
         self._snapshot.set_shape(shape)
 
     def value(self) -> Output:
-        """The snapshot that all readers share: the output of the node `read`.
+        """Return the snapshot that all readers share: the output of the node `read`.
 
         Inside `control_dependencies` it is one of its own, taken after the nodes given there, if an
         update of the variable may come before them.
@@ -188,7 +188,7 @@ class RefVariable(Variable):
         return bool(reads.that_follow(nodes, reads.updates(self._variable)))
 
     def read_value(self) -> Output:
-        """A new snapshot, taken where control dependencies put it."""
+        """Return a new snapshot, taken where control dependencies put it."""
         return builder.out("Identity", [self._variable], None, "read")
 
     def _ref(self) -> Output:
@@ -258,7 +258,7 @@ def _collection(key: str, scope: str | None) -> list[Any]:
 
 
 def global_variables(scope: str | None = None) -> list[Any]:
-    """The variables shared by all workers: what Variable makes by default.
+    """Return the variables shared by all workers: what Variable makes by default.
 
     Args:
       scope: only variables whose name this regular expression matches at the start.
@@ -284,7 +284,7 @@ def all_variables() -> list[Any]:
 
 
 def local_variables(scope: str | None = None) -> list[Any]:
-    """The variables of one process, which are not saved.
+    """Return the variables of one process, which are not saved.
 
     Args:
       scope: only variables whose name this regular expression matches at the start.
@@ -297,7 +297,7 @@ def local_variables(scope: str | None = None) -> list[Any]:
 
 
 def model_variables(scope: str | None = None) -> list[Any]:
-    """The variables that inference uses.
+    """Return the variables that inference uses.
 
     Args:
       scope: a regular expression that names match from their start; None for all.
@@ -312,7 +312,7 @@ def model_variables(scope: str | None = None) -> list[Any]:
 
 
 def trainable_variables(scope: str | None = None) -> list[Any]:
-    """The variables that optimizers change by default.
+    """Return the variables that optimizers change by default.
 
     Args:
       scope: only variables whose name this regular expression matches at the start.
@@ -328,7 +328,7 @@ def trainable_variables(scope: str | None = None) -> list[Any]:
 
 
 def moving_average_variables(scope: str | None = None) -> list[Any]:
-    """The variables that have moving averages.
+    """Return the variables that have moving averages.
 
     Args:
       scope: a regular expression that names match from their start; None for all.
@@ -344,7 +344,7 @@ def moving_average_variables(scope: str | None = None) -> list[Any]:
 
 
 def variables_initializer(var_list: Sequence[Any], name: str = "init") -> Node:
-    """A node that runs the initializers of `var_list`, in parallel.
+    """Return a node that runs the initializers of `var_list`, in parallel.
 
     Args:
       var_list: variables.
@@ -380,7 +380,7 @@ def initialize_variables(var_list: Sequence[Any], name: str = "init") -> Node:
 
 
 def global_variables_initializer() -> Node:
-    """A node that initializes all global variables.
+    """Return a node that initializes all global variables.
 
     Examples:
       >>> x = wf.Variable(3.0)
@@ -406,7 +406,7 @@ def initialize_all_variables() -> Node:
 
 
 def local_variables_initializer() -> Node:
-    """A node that initializes all local variables.
+    """Return a node that initializes all local variables.
 
     Examples:
       >>> wf.Session().run(wf.local_variables_initializer())
@@ -428,7 +428,7 @@ def initialize_local_variables() -> Node:
 
 
 def tables_initializer(name: str = "init_all_tables") -> Node:
-    """A node that initializes all lookup tables of the default graph.
+    """Return a node that initializes all lookup tables of the default graph.
 
     Examples:
       >>> with wf.Session() as session:
@@ -466,7 +466,7 @@ def is_variable_initialized(variable: Any) -> Output:
 def report_uninitialized_variables(
     var_list: Sequence[Any] | None = None, name: str = "report_uninitialized_variables"
 ) -> Output:
-    """The names of those of `var_list` (global and local ones by default) without a value.
+    """Return the names of those of `var_list` (global and local ones by default) without a value.
 
     Args:
       var_list: variables; global and local ones by default.
@@ -493,7 +493,7 @@ def report_uninitialized_variables(
 
 
 def assert_variables_initialized(var_list: Sequence[Any] | None = None) -> Node | None:
-    """A node that fails with FailedPreconditionError unless all of `var_list` have values.
+    """Return a node that fails with FailedPreconditionError unless all of `var_list` have values.
 
     Args:
       var_list: variables; all global and local ones by default.

@@ -131,7 +131,7 @@ class ResourceVariable(Variable):
         return builder.out("ResourceInitializedValue", [self._handle, initial])
 
     def value(self) -> Output:
-        """The value, read here; the cached one where there is a caching device."""
+        """Return the value, read here; the cached one where there is a caching device."""
         if self._cached is not None:
             return self._cached
         scopes = self._graph.scopes
@@ -141,19 +141,19 @@ class ResourceVariable(Variable):
             return resource_state.read_variable_op(self._handle, self.dtype)
 
     def read_value(self) -> Output:
-        """A new read of the value, where control dependencies put it."""
+        """Return a new read of the value, where control dependencies put it."""
         with self._graph.name_scope("Read"):
             value = resource_state.read_variable_op(self._handle, self.dtype)
         return builder.out("Identity", [value])
 
     def sparse_read(self, indices: Any, name: str | None = None) -> Output:
-        """Rows of the value, without reading it whole: shape `indices.shape + shape[1:]`."""
+        """Return rows of the value, without reading it whole: shape `indices.shape + shape[1:]`."""
         with self._graph.name_scope(name or "Gather"):
             value = resource_state.resource_gather(self._handle, indices, self.dtype)
         return builder.out("Identity", [value])
 
     def gather_nd(self, indices: Any, name: str | None = None) -> Output:
-        """Slices of the value, without reading it whole."""
+        """Return slices of the value, without reading it whole."""
         with self._graph.name_scope(name or "GatherNd"):
             attrs = {"dtype": self.dtype}
             value = builder.out("ResourceGatherNd", [self._handle, indices], attrs)
@@ -234,12 +234,12 @@ class UnreadVariable(ResourceVariable):
         return self._handle.node.device
 
     def value(self) -> Output:
-        """The value after the update."""
+        """Return the value after the update."""
         with self._update_node.graph.control_dependencies([self._update_node]):
             return super().value()
 
     def read_value(self) -> Output:
-        """A new read of the value after the update."""
+        """Return a new read of the value after the update."""
         with self._update_node.graph.control_dependencies([self._update_node]):
             return super().read_value()
 

@@ -147,20 +147,20 @@ class VariableScope:
         self.custom_getter = custom_getter
 
     def get_collection(self, name: str) -> list[Any]:
-        """The items of a collection whose names are in this scope."""
+        """Return the items of a collection whose names are in this scope."""
         scope = self.name + "/" if self.name else None
         return get_default_graph().get_collection(name, scope)
 
     def trainable_variables(self) -> list[Any]:
-        """The trainable variables of this scope."""
+        """Return the trainable variables of this scope."""
         return self.get_collection(GraphKeys.TRAINABLE_VARIABLES)
 
     def global_variables(self) -> list[Any]:
-        """The global variables of this scope."""
+        """Return the global variables of this scope."""
         return self.get_collection(GraphKeys.GLOBAL_VARIABLES)
 
     def local_variables(self) -> list[Any]:
-        """The local variables of this scope."""
+        """Return the local variables of this scope."""
         return self.get_collection(GraphKeys.LOCAL_VARIABLES)
 
     def get_variable(
@@ -229,7 +229,7 @@ class _ScopeStore(threading.local):
             name = parent
 
     def inner(self, name: str) -> dict[str, int]:
-        """The counts of all scopes inside one."""
+        """Return the counts of all scopes inside one."""
         counts_inside: dict[str, int] = {}
         stack = list(self._children.get(name, ()))
         while stack:
@@ -254,7 +254,7 @@ class _Stores:
 
 
 def stores_of(graph: Graph) -> _Stores:
-    """The stores of a graph, made when they are first asked for."""
+    """Return the stores of a graph, made when they are first asked for."""
     if graph.variable_stores is None:
         with graph._lock:
             if graph.variable_stores is None:
@@ -268,7 +268,7 @@ def _current_stores() -> _Stores:
 
 
 def get_variable_scope() -> VariableScope:
-    """The innermost variable scope.
+    """Return the innermost variable scope.
 
     Examples:
       >>> with wf.variable_scope("model"):
@@ -279,7 +279,7 @@ def get_variable_scope() -> VariableScope:
 
 
 def variable_scope_store() -> VariableStore:
-    """The variables that get_variable made in the default graph, by name."""
+    """Return the variables that get_variable made in the default graph, by name."""
     return _current_stores().variables
 
 
@@ -303,7 +303,7 @@ def get_variable(
     synchronization: int | None = None,
     aggregation: int | None = None,
 ) -> Any:
-    """The variable of that name in the current variable scope: made, or reused.
+    """Return the variable of that name in the current variable scope: made, or reused.
 
     Args:
       name: prefixed by the scope's.

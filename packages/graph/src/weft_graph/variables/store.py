@@ -54,7 +54,7 @@ class VariableStore:
         custom_getter: Callable[..., Any] | None = None,
         **settings: Any,
     ) -> Any:
-        """The variable of that full name, through `custom_getter` where there is one."""
+        """Return the variable of that full name, through `custom_getter` where there is one."""
         optional_function(regularizer, "regularizer")
         if optional_function(custom_getter, "custom_getter") is None:
             return self._true_getter(
@@ -112,7 +112,7 @@ class VariableStore:
         partition_info: Any = None,
         **settings: Any,
     ) -> Any:
-        """The unpartitioned variable of that full name.
+        """Return the unpartitioned variable of that full name.
 
         Raises:
           InvalidArgumentError: it exists and may not be reused, or the reverse; or `shape` is

@@ -51,7 +51,7 @@ def register_collection(
 
 
 def one_by_one(from_proto: Callable[..., Any]) -> FromProtos:
-    """The function of many messages, where each makes an item by itself."""
+    """Return the function of many messages, where each makes an item by itself."""
 
     def from_protos(messages: Sequence[Any], import_scope: str | None) -> list[Any]:
         return [from_proto(message, import_scope=import_scope) for message in messages]
@@ -65,7 +65,7 @@ def item_functions(name: str) -> ItemFunctions | None:
 
 
 def computed_collections() -> dict[str, OfGraph]:
-    """The collections whose items are elsewhere in a graph, and what finds them."""
+    """Return the collections whose items are elsewhere in a graph, and what finds them."""
     names = _registry.keys()
     functions = {name: _registry.lookup(name).of_graph for name in names}
     return {name: of_graph for name, of_graph in functions.items() if of_graph is not None}

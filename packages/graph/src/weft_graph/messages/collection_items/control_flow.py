@@ -72,7 +72,7 @@ class _Item:
         self._contexts = contexts
 
     def to_proto(self, export_scope: str | None = None) -> Any:
-        """The message, with names relative to a name scope; None when it is outside."""
+        """Return the message, with names relative to a name scope; None when it is outside."""
         scope = export_scope.rstrip("/") + "/" if export_scope else ""
         pivot = self._context.pivot
         assert pivot is not None
@@ -243,7 +243,7 @@ class _Reader:
 
 
 def _merge_of(left: Node) -> Node:
-    """The Merge of the loop variable that an Exit gives."""
+    """Return the Merge of the loop variable that an Exit gives."""
     switch = left.inputs[0].node if left.inputs else left
     merge = switch.inputs[0].node if switch.inputs else switch
     if merge.role is not Role.MERGE:

@@ -219,7 +219,7 @@ class Analysis:
         return self._memory.excess(self._peaks(groups))
 
     def _peaks(self, groups: Sequence[Group]) -> dict[str, int]:
-        """The most bytes at a time, by device."""
+        """Return the most bytes at a time, by device."""
         numbers, more = self.values.numbers, len(self.values.sizes)
         group_of = {i: group for group in groups for i in group.members}
         starts: dict[int, list[Group]] = {}

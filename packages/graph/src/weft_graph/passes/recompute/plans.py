@@ -22,7 +22,7 @@ class Recompute(Enum):
 
 
 def chosen(analysis: Analysis, candidates: Recompute, fit: bool) -> Plan | None:
-    """The plan to carry out, or None.
+    """Return the plan to carry out, or None.
 
     Args:
       fit: whether the least work is wanted of what keeps to the limits, or else the least memory.
@@ -63,7 +63,7 @@ def _movable(analysis: Analysis) -> list[int]:
 
 
 def _cheap_plans(analysis: Analysis, hinted: Sequence[int], crossing: Sequence[int]) -> list[Plan]:
-    """Plans that copy cheap nodes and those with a hint, in longer and shorter runs."""
+    """Return plans that copy cheap nodes and those with a hint, in longer and shorter runs."""
     allowed = {i for i in _movable(analysis) if analysis.nodes[i].traits.cheap}
     allowed.update(hinted)
     plans: list[Plan] = []
@@ -82,7 +82,7 @@ def _runs(
     hinted: Sequence[int],
     cuts: Sequence[int],
 ) -> list[Group]:
-    """Groups of allowed nodes that follow one another, no more than so many in a line.
+    """Return groups of allowed nodes that follow one another, no more than so many in a line.
 
     Args:
       hinted: of them those that are copied, whatever that saves.
@@ -169,7 +169,7 @@ def _segmentations(analysis: Analysis, hinted: set[int], crossing: Sequence[int]
 
 
 def _crossing(analysis: Analysis) -> list[int]:
-    """The bytes that would be kept if one segment ended at each place."""
+    """Return the bytes that would be kept if one segment ended at each place."""
     values = analysis.values
     change = [0] * (len(analysis.nodes) + 1)
     for i, created in enumerate(values.makes):
@@ -187,7 +187,7 @@ def _crossing(analysis: Analysis) -> list[int]:
 
 
 def _cuts(analysis: Analysis, crossing: Sequence[int], number: int) -> list[int]:
-    """The places at which about so many segments end: where the least crosses."""
+    """Return the places at which about so many segments end: where the least crosses."""
     budget = max(1, sum(analysis.saved) // number)
     cuts: list[int] = []
     bytes_held, best = 0, -1
@@ -207,7 +207,7 @@ def _cuts(analysis: Analysis, crossing: Sequence[int], number: int) -> list[int]
 
 
 def _segments(analysis: Analysis, cuts: Sequence[int], hinted: set[int]) -> list[Group]:
-    """The groups between cuts; what is behind the last cut is used at once, and kept."""
+    """Return the groups between cuts; what is behind the last cut is used at once, and kept."""
     values = analysis.values
     numbers = values.numbers
     groups: list[Group] = []

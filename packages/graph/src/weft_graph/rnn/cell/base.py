@@ -52,7 +52,7 @@ class RNNCell(Layer):
         super().__init__(trainable, name, dtype, **kwargs)
 
     def __call__(self, inputs: Any, state: Any, scope: Any = None) -> Any:
-        """One step.
+        """Return one step.
 
         Args:
           inputs: shape (B, I), or a structure of tensors that the cell understands.
@@ -90,7 +90,7 @@ class RNNCell(Layer):
         raise errors.UnimplementedError(f"{type(self).__name__} has no output_size")
 
     def zero_state(self, batch_size: Any, dtype: Any) -> Any:
-        """A state of zeros.
+        """Return a state of zeros.
 
         Args:
           batch_size: B, an integer or an integer tensor of rank 0.
@@ -103,7 +103,7 @@ class RNNCell(Layer):
     def get_initial_state(
         self, inputs: Any = None, batch_size: Any = None, dtype: Any = None
     ) -> Any:
-        """The state before the first step: `zero_state`.
+        """Return the state before the first step: `zero_state`.
 
         Args:
           inputs: tensor of shape (B, ...) that gives both of the others.
@@ -126,7 +126,7 @@ class RNNCell(Layer):
     """Arguments of the constructor; each is kept as an attribute, with a line before its name."""
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments that make a cell like this one, for `from_config`.
+        """Return the arguments that make a cell like this one, for `from_config`.
 
         Returns: by name numbers, strings, lists and dictionaries. An activation is its name where
           it has one, a cell or an initializer its class's name and its config; what has no such
@@ -147,7 +147,7 @@ class RNNCell(Layer):
     def from_config(
         cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None
     ) -> Self:
-        """A cell with the arguments that `get_config` returned, and variables of its own.
+        """Return a cell with the arguments that `get_config` returned, and variables of its own.
 
         Args:
           config: arguments by name.
@@ -159,7 +159,7 @@ class RNNCell(Layer):
     # ------------------------------------------------------------------------ variables
 
     def _inner_cells(self) -> Sequence[Any]:
-        """The cells that this one is made of."""
+        """Return the cells that this one is made of."""
         return ()
 
     @property
@@ -199,11 +199,11 @@ class LayerRNNCell(RNNCell):
     """A cell that makes its variables in `build`, as layers do."""
 
     def __call__(self, inputs: Any, state: Any, scope: Any = None, **kwargs: Any) -> Any:
-        """One step; see `RNNCell`."""
+        """Return one step; see `RNNCell`."""
         return Layer.__call__(self, inputs, state, scope=scope, **kwargs)
 
     def _input_depth(self, input_shape: Any) -> int:
-        """The last size of the input, which is expected of all later ones too.
+        """Return the last size of the input, which is expected of all later ones too.
 
         Raises: InvalidArgumentError: it is not known, or the element type is no floating one.
         """

@@ -79,7 +79,7 @@ class BasicRNNCell(LayerRNNCell):
         self.built = True
 
     def call(self, inputs: Output, state: Any) -> tuple[Output, Output]:
-        """One step: shapes (B, I) and (B, H)."""
+        """Return one step: shapes (B, I) and (B, H)."""
         output = self._activation(affine(inputs, state, self._kernel, self._bias))
         return output, output
 
@@ -166,7 +166,7 @@ class GRUCell(LayerRNNCell):
         self.built = True
 
     def call(self, inputs: Output, state: Any) -> tuple[Output, Output]:
-        """One step: shapes (B, I) and (B, H)."""
+        """Return one step: shapes (B, I) and (B, H)."""
         gates = nn.sigmoid(affine(inputs, state, self._gate_kernel, self._gate_bias))
         r, u = join.split(gates, 2, axis=1)
         c = self._activation(

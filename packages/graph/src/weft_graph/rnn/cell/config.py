@@ -48,13 +48,13 @@ def read(value: Any, base: type, custom_objects: dict[str, Any] | None = None) -
 
 
 def type_name(layer: Layer) -> str | None:
-    """The name of the type that a layer was made with, if there was one."""
+    """Return the name of the type that a layer was made with, if there was one."""
     dtype = layer._dtype
     return None if dtype is None else dtype.name
 
 
 def _all_subclasses(base: type) -> Iterator[type]:
-    """Subclasses of all depths, in the order of their definition."""
+    """Yield subclasses of all depths, in the order of their definition."""
     nearest: list[type] = base.__subclasses__()
     for subclass in nearest:
         yield subclass

@@ -126,7 +126,7 @@ class BasicLSTMCell(LayerRNNCell):
         self.built = True
 
     def call(self, inputs: Output, state: Any) -> tuple[Output, Any]:
-        """One step: shapes (B, I) and (B, H) twice."""
+        """Return one step: shapes (B, I) and (B, H) twice."""
         c, h = state if self._state_is_tuple else join.split(state, 2, axis=1)
         i, j, f, o = join.split(affine(inputs, h, self._kernel, self._bias), 4, axis=1)
         act, sigmoid = self._activation, nn.sigmoid
@@ -259,7 +259,7 @@ class LSTMCell(LayerRNNCell):
         )
 
     def call(self, inputs: Output, state: Any) -> tuple[Output, Any]:
-        """One step: shapes (B, I), (B, C) and (B, H)."""
+        """Return one step: shapes (B, I), (B, C) and (B, H)."""
         c, h = state if self._state_is_tuple else self._cut(state)
         i, j, f, o = join.split(affine(inputs, h, self._kernel, self._bias), 4, axis=1)
         act, sigmoid = self._activation, nn.sigmoid

@@ -57,7 +57,7 @@ class MultiRNNCell(RNNCell):
         self._state_is_tuple = state_is_tuple
 
     def get_config(self) -> dict[str, Any]:
-        """The cells and `state_is_tuple`; see `RNNCell`."""
+        """Return the cells and `state_is_tuple`; see `RNNCell`."""
         return {"cells": written(self._cells), "state_is_tuple": self._state_is_tuple}
 
     def _inner_cells(self) -> Sequence[Any]:
@@ -79,14 +79,14 @@ class MultiRNNCell(RNNCell):
         return self._cells[-1].output_size
 
     def zero_state(self, batch_size: Any, dtype: Any) -> Any:
-        """A state of zeros; see `RNNCell`."""
+        """Return a state of zeros; see `RNNCell`."""
         if not self._state_is_tuple:
             return super().zero_state(batch_size, dtype)
         with get_default_graph().name_scope(type(self).__name__ + "ZeroState"):
             return tuple(cell.zero_state(batch_size, dtype) for cell in self._cells)
 
     def call(self, inputs: Any, state: Any) -> tuple[Any, Any]:
-        """One step of each cell.
+        """Return one step of each cell.
 
         Raises: InvalidArgumentError: the state is not one of as many cells.
         """
@@ -101,7 +101,7 @@ class MultiRNNCell(RNNCell):
         return inputs, join.concat(new_states, 1)
 
     def _states(self, state: Any) -> list[Any]:
-        """The state of each cell."""
+        """Return the state of each cell."""
         if not self._state_is_tuple:
             sizes = [cell.state_size for cell in self._cells]
             starts = [sum(sizes[:number]) for number in range(len(sizes))]

@@ -30,7 +30,7 @@ def _static(size: Size) -> Dims:
 
 
 def _vector(size: Size, dims: Dims) -> Output:
-    """A size as an int32 vector."""
+    """Return a size as an int32 vector."""
     if not isinstance(size, Output):
         if dims is None or None in dims:
             raise errors.InvalidArgumentError(
@@ -53,7 +53,7 @@ def concat_dims(prefix: Size, suffix: Size) -> Dims:
 
 
 def concat_sizes(prefix: Size, suffix: Size) -> Any:
-    """The sizes of `prefix`, those of `suffix` behind them.
+    """Return the sizes of `prefix`, those of `suffix` behind them.
 
     Args:
       prefix: usually the batch size.
@@ -70,19 +70,19 @@ def concat_sizes(prefix: Size, suffix: Size) -> Any:
 
 
 def zeros_of(batch_size: Size, size: Size, dtype: Any) -> Output:
-    """Zeros of shape (batch_size, *size)."""
+    """Return zeros of shape (batch_size, *size)."""
     result = array.zeros(concat_sizes(batch_size, size), dtype)
     result.set_shape(concat_dims(batch_size, size))
     return result
 
 
 def zero_tensors(sizes: Any, batch_size: Size, dtype: Any) -> Any:
-    """Zeros for each size of a structure; see `zeros_of`."""
+    """Return zeros for each size of a structure; see `zeros_of`."""
     return nest.map_structure(lambda size: zeros_of(batch_size, size, dtype), sizes)
 
 
 def infer_state_dtype(explicit_dtype: Any, state: Any) -> DType:
-    """The element type of a state, unless one is given.
+    """Return the element type of a state, unless one is given.
 
     Raises: InvalidArgumentError: the parts of the state have several types, or there are none.
     """
@@ -98,7 +98,7 @@ def infer_state_dtype(explicit_dtype: Any, state: Any) -> DType:
 
 
 def initial_state_of(cell: Any, batch_size: Any, dtype: Any) -> Any:
-    """The state of a cell before the first step, where none is given.
+    """Return the state of a cell before the first step, where none is given.
 
     Raises: InvalidArgumentError: `dtype` is not given either.
     """
@@ -110,7 +110,7 @@ def initial_state_of(cell: Any, batch_size: Any, dtype: Any) -> Any:
 
 
 def batch_size_of(inputs: Sequence[Output], axis: int) -> Any:
-    """The size along `axis` of tensors that share it: an integer where one of them knows it.
+    """Return the size along `axis` of tensors that share it: an integer where one of them knows it.
 
     Args:
       inputs: at least one tensor, of rank above `axis` or unknown.
@@ -132,7 +132,7 @@ def batch_size_of(inputs: Sequence[Output], axis: int) -> Any:
 
 
 def transpose_batch_time(x: Output) -> Output:
-    """The first two axes exchanged; `x` itself where its rank is known to be below 2."""
+    """Return the first two axes exchanged; `x` itself where its rank is known to be below 2."""
     dims = x.dims
     if dims is None:
         inner_axes = out("Range", [2, shapes.rank(x), 1])
@@ -147,7 +147,7 @@ def transpose_batch_time(x: Output) -> Output:
 
 
 def lengths_of(sequence_length: Any) -> Output:
-    """The lengths of sequences as an integer tensor of rank 1 or unknown rank.
+    """Return the lengths of sequences as an integer tensor of rank 1 or unknown rank.
 
     Fractions of floats are cut off.
 
@@ -191,7 +191,7 @@ def _select_past_end(past_end: Output, old: Any, new: Any) -> Any:
 def rnn_step(
     past_end: Output, zero_output: Any, state: Any, call_cell: Callable[[], tuple[Any, Any]]
 ) -> tuple[Any, Any]:
-    """One step of a cell over sequences some of which have ended.
+    """Return one step of a cell over sequences some of which have ended.
 
     The cell runs for all examples.  Those that have ended output zeros and keep their state.
 

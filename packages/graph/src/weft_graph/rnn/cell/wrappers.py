@@ -38,11 +38,11 @@ class RNNCellWrapper(RNNCell):
         self.cell = cell
 
     def __call__(self, inputs: Any, state: Any, scope: Any = None) -> Any:
-        """One step; see `RNNCell`."""
+        """Return one step; see `RNNCell`."""
         raise errors.UnimplementedError(f"{type(self).__name__} does not override __call__")
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments that make a wrapper like this one; see `RNNCell`."""
+        """Return the arguments that make a wrapper like this one; see `RNNCell`."""
         return super().get_config() | {"cell": written(self.cell)}
 
     def _inner_cells(self) -> Sequence[Any]:
@@ -68,7 +68,7 @@ class RNNCellWrapper(RNNCell):
 
 
 def _non_memory_parts(substate: Any) -> Any:
-    """The parts of a state that are dropped out by default: all tensors but an LSTM's c."""
+    """Return the parts of a state that are dropped out by default: all tensors but an LSTM's c."""
     if isinstance(substate, LSTMStateTuple):
         return LSTMStateTuple(False, True)
     return nest.is_nested(substate) or isinstance(substate, Output)
@@ -147,7 +147,7 @@ class DropoutWrapper(RNNCellWrapper):
         return self.cell
 
     def __call__(self, inputs: Any, state: Any, scope: Any = None) -> Any:
-        """One step; see `RNNCell`."""
+        """Return one step; see `RNNCell`."""
         if _drops(self._input_keep_prob):
             inputs = self._dropped(inputs, "input", self._input_keep_prob, inputs)
         output, new_state = self.cell(inputs, state, scope=scope)
@@ -161,7 +161,7 @@ class DropoutWrapper(RNNCellWrapper):
         return output, new_state
 
     def _dropped(self, values: Any, kind: str, keep_prob: Any, shallow_structure: Any) -> Any:
-        """A structure with dropout where `shallow_structure` is not False."""
+        """Return a structure with dropout where `shallow_structure` is not False."""
         count = -1
 
         def drop(choice: Any, value: Any, mask: Any = None) -> Any:
@@ -179,7 +179,7 @@ class DropoutWrapper(RNNCellWrapper):
         return nest.map_structure_up_to(shallow_structure, drop, *structures)
 
     def _make_masks(self, input_size: Any, dtype: Any) -> dict[str, Any]:
-        """The masks that all steps share, scaled; those that are needed."""
+        """Return the masks that all steps share, scaled; those that are needed."""
         if dtype is None:
             raise errors.InvalidArgumentError("variational_recurrent=True requires dtype")
         if _drops(self._input_keep_prob) and input_size is None:
@@ -212,7 +212,7 @@ class DropoutWrapper(RNNCellWrapper):
         return nest.map_structure(mask, sizes)
 
     def _seed_of(self, kind: str, number: int) -> int | None:
-        """A seed for each place of dropout, which follows from the wrapper's."""
+        """Return a seed for each place of dropout, which follows from the wrapper's."""
         if self._seed is None:
             return None
         text = f"{self._seed}{kind}_{number}".encode()
@@ -220,7 +220,7 @@ class DropoutWrapper(RNNCellWrapper):
 
 
 def _probability(name: str, value: Any) -> Any:
-    """A probability as a float, or as an output where it is not known yet."""
+    """Return a probability as a float, or as an output where it is not known yet."""
     static: Any = static_number(value)
     if static is None:
         original, value = value, convert_to_tensor(value)
@@ -277,7 +277,7 @@ class ResidualWrapper(RNNCellWrapper):
         self._residual_fn = residual_fn
 
     def __call__(self, inputs: Any, state: Any, scope: Any = None) -> Any:
-        """One step; see `RNNCell`.
+        """Return one step; see `RNNCell`.
 
         Raises: InvalidArgumentError, InvalidTypeError: inputs and outputs differ in structure or
           shape.
@@ -313,6 +313,6 @@ class DeviceWrapper(RNNCellWrapper):
             return super().zero_state(batch_size, dtype)
 
     def __call__(self, inputs: Any, state: Any, scope: Any = None) -> Any:
-        """One step; see `RNNCell`."""
+        """Return one step; see `RNNCell`."""
         with get_default_graph().device(self._device):
             return self.cell(inputs, state, scope=scope)
