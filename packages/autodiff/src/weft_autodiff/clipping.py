@@ -71,7 +71,7 @@ def clip_by_average_norm(t: Any, clip_norm: Any, name: str | None = None) -> Ten
 
 
 def global_norm(t_list: Sequence[Any], name: str | None = None) -> Output | None:
-    """The L2 norm of all elements of all tensors together.
+    """Return the L2 norm of all elements of all tensors together.
 
     Args:
       t_list: floating, any shapes, IndexedSlices or None, which counts for nothing.

@@ -35,7 +35,7 @@ def compute_gradient(
     init_targets: Any = None,
     extra_feed_dict: Mapping[Any, Any] | None = None,
 ) -> Any:
-    """The Jacobian of `y` with respect to `x`, by gradients and by central differences.
+    """Return the Jacobian of `y` with respect to `x`, by gradients and by central differences.
 
     Args:
       x: floating or complex tensor, or a list of them.
@@ -90,7 +90,7 @@ def compute_gradient_error(
     init_targets: Any = None,
     extra_feed_dict: Mapping[Any, Any] | None = None,
 ) -> float:
-    """The largest difference between the two Jacobians of `compute_gradient`.
+    """Return the largest difference between the two Jacobians of `compute_gradient`.
 
     Args:
       x, x_shape, y, y_shape, x_init_value, delta, init_targets, extra_feed_dict: as for
@@ -133,7 +133,7 @@ class _Probe:
         self.feeds = feeds
 
     def theoretical(self, x: Any, point: Array) -> Array:
-        """Row by row of y: one gradient for each real number in y."""
+        """Return the row by row of y: one gradient for each real number in y."""
         dtype = self.y.dtype.base_dtype
         with self.y.graph.as_default():
             seed = builder.constant(np.ones(self.y_shape, dtype.numpy))
@@ -160,7 +160,7 @@ class _Probe:
         return result
 
     def numeric(self, x: Any, point: Array, delta: float) -> Array:
-        """Column by column of x: one central difference for each real number in x."""
+        """Return column by column of x: one central difference for each real number in x."""
         shifted = point.copy()
         reals = _as_reals(shifted, x.dtype)
         rows = []
@@ -199,7 +199,7 @@ def _start(x: Any, shape: Any, value: Any) -> Array:
 
 
 def _as_reals(array: Array, dtype: DType) -> Array:
-    """A flat view of an array's real numbers, real and imaginary parts in turn."""
+    """Return a flat view of an array's real numbers, real and imaginary parts in turn."""
     flat = np.ascontiguousarray(array).reshape(-1)
     return flat.view(dtype.base_dtype.real_dtype.numpy)
 

@@ -177,11 +177,11 @@ class _Region:
         self.uses = list(dict.fromkeys(source for source in uses if source.node not in inside))
 
     def find_node(self, name: str) -> Node | None:
-        """The node of that name in its graph."""
+        """Return the node of that name in its graph."""
         return self.graph.find_node(name)
 
     def _unit(self, node: Node) -> Unit:
-        """The conditional or loop that a node is in, or itself."""
+        """Return the conditional or loop that a node is in, or itself."""
         if not node.outputs:
             context = node.context
             while context is not None and context.outer is not self.home:
@@ -251,7 +251,7 @@ class _Region:
                     changed = True
 
     def _reach(self, results: Sequence[Output]) -> set[Node]:
-        """The nodes behind results that may run again."""
+        """Return the nodes behind results that may run again."""
         inside: set[Node] = set()
         visited: set[Unit] = set()
         stack = [result.node for result in results]
@@ -273,7 +273,7 @@ def _is_handle(output: Output) -> bool:
 
 
 def _members_by_context(nodes: Iterable[Node]) -> dict[ControlFlowContext, list[Node]]:
-    """The nodes in each context, those in inner ones included."""
+    """Return the nodes in each context, those in inner ones included."""
     members: dict[ControlFlowContext, list[Node]] = {}
     for node in nodes:
         context = innermost(node)
@@ -372,7 +372,7 @@ class _Places:
         return place if place < 0 or self._nodes[place] in self._copies else -1
 
     def node_at(self, place: int) -> Node:
-        """The node of the copy at a place."""
+        """Return the node of the copy at a place."""
         if place >= len(self._nodes):
             return self._more[place - len(self._nodes)]
         return self._copies[self._nodes[place]]

@@ -22,7 +22,7 @@ F = TypeVar("F", bound=GradientFunction)
 
 
 def not_differentiable(op: Any, *grads: Any) -> list[None]:
-    """The gradient of ops that have none on purpose: nothing flows to any input."""
+    """Return the gradient of ops that have none on purpose: nothing flows to any input."""
     return [None] * len(op.inputs)
 
 
@@ -124,7 +124,7 @@ NoGradient = NotDifferentiable
 
 
 def gradient_of(node: Node) -> Gradient:
-    """The gradient that applies to a node, overrides considered.
+    """Return the gradient that applies to a node, overrides considered.
 
     Raises: NotFoundError: neither a gradient nor NotDifferentiable is registered.
     """
@@ -190,5 +190,5 @@ def gradient_source() -> str:
 
 
 def registered_gradients() -> list[str]:
-    """The op types and override names that have a gradient, sorted."""
+    """Return the op types and override names that have a gradient, sorted."""
     return _gradients.keys()

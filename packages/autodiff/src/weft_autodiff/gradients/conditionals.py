@@ -142,7 +142,7 @@ def _merge(
 
 
 def _parts(value: Output, grad: Grad | None, like: Grad | None) -> list[Output]:
-    """The gradient of a value in one branch, as outputs."""
+    """Return the gradient of a value in one branch, as outputs."""
     if isinstance(like, IndexedSlices):
         slices = empty_slices(value, like) if grad is None else grad
         assert isinstance(slices, IndexedSlices)

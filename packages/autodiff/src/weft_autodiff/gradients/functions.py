@@ -52,7 +52,7 @@ class Source(NamedTuple):
     value: Output | None = None
 
     def of(self, op: Node, grads: Sequence[Grad | None], graph: Graph) -> Output:
-        """The input, for one call."""
+        """Return the input, for one call."""
         if self.what == "input":
             return op.inputs[self.place]
         if self.what == "output":
@@ -126,7 +126,7 @@ class _Builder:
         self._pending: _Pending | None = None
 
     def build(self) -> GradientFunction:
-        """The gradient's function."""
+        """Return the gradient's function."""
         function, graph = self._function, self._graph
         with thread_stacks.building_body(graph):
             arguments = [self._input(like, i) for i, like in enumerate(function.inputs)]

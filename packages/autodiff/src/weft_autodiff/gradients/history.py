@@ -87,7 +87,7 @@ class History:
         return copied
 
     def _stack(self, output: Output) -> Output:
-        """The stack on which the values of an output are kept."""
+        """Return the stack on which the values of an output are kept."""
         handle = self._stacks.get(output)
         if handle is None:
             loop = self.loop

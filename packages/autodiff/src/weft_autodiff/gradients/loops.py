@@ -215,11 +215,11 @@ class BackwardLoop:
         return self._builder.inside(position)
 
     def left(self) -> Output:
-        """The number of iterations that are left, this one included: int32, rank 0."""
+        """Return the number of iterations that are left, this one included: int32, rank 0."""
         return self._builder.inside(0)
 
     def pop(self, handle: Output, like: Output) -> Output:
-        """The gradient, of this iteration, of a value that the forward loop pushed."""
+        """Return the gradient, of this iteration, of a value that the forward loop pushed."""
         context = current_context(self._graph)
         assert context is not None
         popped = pop(context, handle, like)
@@ -283,7 +283,7 @@ class _Sum:
             self.following.append(array.flow)
 
     def result(self, results: Sequence[Output]) -> Grad:
-        """The sum, from the results of the loop."""
+        """Return the sum, from the results of the loop."""
         total = self._total
         if isinstance(total, IndexedSlices):
             values, indices = [

@@ -60,7 +60,7 @@ class Path:
         return unit in self._reached
 
     def sources_in(self, branch: CondContext) -> list[Output]:
-        """The sources that are inside a branch."""
+        """Return the sources that are inside a branch."""
         sources = self._inside.get(branch.conditional, ())
         return [source for source in sources if is_inside(source, branch)]
 
@@ -69,7 +69,7 @@ class Path:
         return output in self._outputs.get(unit_of(output, self._level), ())
 
     def outputs_of(self, unit: Unit) -> list[Output]:
-        """The outputs of a unit that targets depend on."""
+        """Return the outputs of a unit that targets depend on."""
         return list(self._outputs[unit])
 
     def _uses_reached(self, unit: Unit) -> bool:
@@ -94,7 +94,7 @@ class Path:
                 context = context.outer
 
     def _needed_nodes(self, targets: Sequence[Output]) -> Sequence[Unit]:
-        """All nodes behind `targets`; the order of construction has inputs before users."""
+        """Return all nodes behind `targets`; the order of construction has inputs before users."""
         needed: set[Node] = set()
         stack = [target.node for target in targets]
         while stack:
@@ -105,7 +105,7 @@ class Path:
         return sorted(needed, key=_by_index)
 
     def _needed_units(self, targets: Sequence[Output]) -> Sequence[Unit]:
-        """All units behind `targets`, inputs before users."""
+        """Return all units behind `targets`, inputs before users."""
         order: list[Unit] = []
         state: dict[Unit, bool] = {}
         stack = [self._unit(target) for target in targets]

@@ -48,7 +48,7 @@ def unit_of(output: Output, level: Level) -> Unit:
 
 
 def _shared(context: ControlFlowContext | None, level: Level) -> Level:
-    """The innermost context that is or is around both."""
+    """Return the innermost context that is or is around both."""
     around = level
     while around is not None and (context is None or not context.is_inside(around)):
         around = around.outer
@@ -90,7 +90,7 @@ def captured(branch: CondContext) -> dict[Output, Output]:
 
 
 def push_of(handle: Output) -> Node | None:
-    """The push onto a stack, which may be in a loop or a branch of one."""
+    """Return the push onto a stack, which may be in a loop or a branch of one."""
     stack = [handle]
     while stack:
         output = stack.pop()
@@ -105,7 +105,7 @@ def push_of(handle: Output) -> Node | None:
 
 
 def made_by_hand(node: Node) -> errors.UnimplementedError:
-    """The error where a loop has no context, from which its gradient is built."""
+    """Return the error where a loop has no context, from which its gradient is built."""
     return errors.UnimplementedError(
         f"the gradient of {node.name!r} requires control flow that was built by cond or "
         "while_loop; its ops were assembled by hand or imported from a GraphDef, which lacks "

@@ -33,7 +33,7 @@ def needs_zeros(output: Output) -> bool:
 
 
 def zeros_like(output: Output) -> Output:
-    """Zeros of the shape of an output."""
+    """Return zeros of the shape of an output."""
     return array.zeros_like(output, optimize=False)
 
 
@@ -62,7 +62,7 @@ def _warn_dense(grad: Any) -> None:
 
 
 def add_all(grads: Sequence[Grad]) -> Grad:
-    """The sum of gradients for one output; sparse ones stay sparse when all are."""
+    """Return the sum of gradients for one output; sparse ones stay sparse when all are."""
     if all(isinstance(grad, IndexedSlices) for grad in grads):
         return _concatenate(grads)  # type: ignore[arg-type]
     return builder.out("AddN", [[as_dense(grad) for grad in grads]])

@@ -28,7 +28,7 @@ class GradientLoop(Protocol):
         """Its context."""
 
     def pop(self, handle: Output, like: Output) -> Output:
-        """The gradient, of this iteration, of a value that the forward loop pushed."""
+        """Return the gradient, of this iteration, of a value that the forward loop pushed."""
 
     def push(self, grad: Output) -> Output:
         """Push a gradient for the loop that pushed the forward value; return its stack."""
@@ -74,7 +74,7 @@ class Walk:
         self.summed: dict[Output, Grad] = {}
 
     def inner(self, level: Level, loop: GradientLoop | None, pushed: Sequence[Pushed]) -> Walk:
-        """A pass over a level inside this one."""
+        """Return a pass over a level inside this one."""
         return Walk(
             self.graph,
             level,
@@ -94,7 +94,7 @@ class Walk:
             partials.append(grad)
 
     def total(self, output: Output) -> Grad | None:
-        """The sum of all that flowed back into `output`."""
+        """Return the sum of all that flowed back into `output`."""
         total = self.summed.get(output)
         if total is None:
             partials = self.received.get(output)

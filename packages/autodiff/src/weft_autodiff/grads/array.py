@@ -14,7 +14,7 @@ def _with_default(op: Node, grad: Output) -> Output:
 
 
 def all_axes(value: Output) -> Output:
-    """All axes of a tensor as a vector."""
+    """Return all axes of a tensor as a vector."""
     import numpy as np
 
     if value.dims is not None:

@@ -107,12 +107,12 @@ def sum_to_shapes(node: Node, a: Output | None, b: Output | None) -> list[Output
 
 
 def ints(values: Any, dtype: DType = dtypes.int32) -> Output:
-    """A constant vector of integers."""
+    """Return a constant vector of integers."""
     return constant_of(np.array(list(values), dtype.numpy))
 
 
 def scalar_like(value: complex, like: Output) -> Output:
-    """A constant of rank 0 with the element type of `like`."""
+    """Return a constant of rank 0 with the element type of `like`."""
     return constant_of(np.array(value, like.dtype.base_dtype.numpy))
 
 
@@ -133,12 +133,12 @@ def like_shape(grad: Output, value: Output) -> Output:
 
 
 def conj(value: Output) -> Output:
-    """The complex conjugate: the value itself where it is real."""
+    """Return the complex conjugate: the value itself where it is real."""
     return out("Conj", [value]) if value.dtype.is_complex else value
 
 
 def zeros_like(value: Output) -> Output:
-    """Zeros of the shape and type of `value`."""
+    """Return zeros of the shape and type of `value`."""
     return out("ZerosLike", [value])
 
 
@@ -151,7 +151,7 @@ def static_axes(axes: Output, rank: int | None) -> list[int] | None:
 
 
 def matrix_transpose(value: Output, conjugate: bool = False) -> Output:
-    """The last two axes exchanged, and for `conjugate` the complex conjugate taken."""
+    """Return the last two axes exchanged, and for `conjugate` the complex conjugate taken."""
     swapped: Output = permutation.matrix_transpose(value)
     return conj(swapped) if conjugate else swapped
 

@@ -41,7 +41,7 @@ def _enter(op: Node, grad: Any) -> Any:
 @RegisterGradient("Merge", accepts_none=True)
 @RegisterGradient("RefMerge", accepts_none=True)
 def _merge(op: Node, grad: Any, _: Any) -> list[Any]:
-    """A variable inside its loop, which began in an iteration before."""
+    """Return a variable inside its loop, which began in an iteration before."""
     if op.context is not None and op.context.repeats:
         return [None] * len(op.inputs)
     raise made_by_hand(op)

@@ -19,7 +19,7 @@ Gradients = list[Output | None]
 
 
 def _count(sizes: np.ndarray | Output, like: Output) -> Output:
-    """The number of elements that are transformed together, in the type of `like`."""
+    """Return the number of elements that are transformed together, in the type of `like`."""
     if isinstance(sizes, np.ndarray):
         return scalar_like(float(np.prod(sizes, dtype=np.float64)), like)
     real = out("Cast", [sizes], {"DstT": like.dtype.real_dtype})

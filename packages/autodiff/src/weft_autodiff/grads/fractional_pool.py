@@ -60,14 +60,14 @@ def _max_gradient(node: Node, grad: Output) -> Grads:
 
 
 def _regions(node: Node, *images: Output) -> tuple[list[Output], Output]:
-    """The positions of each region side by side; see `side_by_side`."""
+    """Return the positions of each region side by side; see `side_by_side`."""
     overlapping = node.attrs["overlapping"]
     down, right = [_positions(starts, overlapping) for starts in node.inputs[-2:]]
     return side_by_side(down, right, *images)
 
 
 def _positions(starts: Output, overlapping: bool) -> Positions:
-    """The positions of each run of an axis, filled up to the size of the longest."""
+    """Return the positions of each run of an axis, filled up to the size of the longest."""
     size = starts[-1]
     ends = minimum(starts[1:] + 1, size) if overlapping else starts[1:]
     lengths = ends - starts[:-1]

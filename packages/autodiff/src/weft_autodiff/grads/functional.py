@@ -70,7 +70,7 @@ def _dense_or_zeros(op: Node, grads: Sequence[Grad | None], count: int) -> list[
 
 
 def _by_python(op: Node, function: Function, grads: Sequence[Grad | None]) -> list[Any]:
-    """The gradient that the function's author builds."""
+    """Return the gradient that the function's author builds."""
     answer = function.python_gradient(op, *_dense_or_zeros(op, grads, function.results))
     results = list(answer) if isinstance(answer, list | tuple) else [answer]
     missing = len(op.inputs) - len(results)
@@ -80,7 +80,7 @@ def _by_python(op: Node, function: Function, grads: Sequence[Grad | None]) -> li
 
 
 def _by_function(op: Node, function: Function, grads: Sequence[Grad | None]) -> list[Any]:
-    """The gradient that a function of the library computes: one result for each input."""
+    """Return the gradient that a function of the library computes: one result for each input."""
     assert function.gradient_name is not None
     other = op.graph.functions[function.gradient_name]
     output_grads = _dense_or_zeros(op, grads, function.results)

@@ -24,7 +24,7 @@ def _flat(value: Output) -> Output:
 
 
 def _rows(params: Output, indices: Output, grad: Output) -> IndexedSlices:
-    """The gradient of a gather of rows."""
+    """Return the gradient of a gather of rows."""
     row_ids = _flat(indices)
     if row_ids is indices:
         values = grad
@@ -83,7 +83,7 @@ class _Blocks:
             self.batch = count + batch
 
     def scatter(self, grad: Output) -> Output:
-        """The gradient of the gathered tensor, dense."""
+        """Return the gradient of the gathered tensor, dense."""
         params, axis, batch = self.params, self.axis, self.batch
         lead, outer = _product(params, 0, batch), _product(params, batch, axis)
         size, inner = _product(params, axis, axis + 1), _product(params, axis + 1, None)
@@ -102,7 +102,7 @@ class _Blocks:
         return like_shape(out("Transpose", [back, ints([0, 2, 1, 3])]), params)
 
     def _shifted(self, table: Output, lead: Any, size: Any) -> Output:
-        """Indices into all batches laid after each other."""
+        """Return indices into all batches laid after each other."""
         kind = table.dtype.base_dtype
         numbers = out("Range", [0, lead, 1])
         starts = out("Mul", [numbers, size])
@@ -113,7 +113,7 @@ class _Blocks:
 
 
 def _product(value: Output, low: Any, high: Any) -> Any:
-    """The product of the sizes from axis `low` to `high`; None as `high` is the end."""
+    """Return the product of the sizes from axis `low` to `high`; None as `high` is the end."""
     dims = value.dims
     if isinstance(low, int) and (high is None or isinstance(high, int)):
         if low == high:

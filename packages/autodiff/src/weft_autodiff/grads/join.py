@@ -16,7 +16,7 @@ from weft_tensor import dtypes
 
 
 def _cut(grad: Output, parts: Sequence[Output], axis: Output) -> list[Output]:
-    """The parts of a concatenation's gradient."""
+    """Return the parts of a concatenation's gradient."""
     if len(parts) == 1:
         return [grad]
     static_axis = constant_int(axis)

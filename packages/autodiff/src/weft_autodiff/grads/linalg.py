@@ -51,7 +51,7 @@ def _band(x: Output, lower: int, upper: int) -> Output:
 
 
 def _real_part(x: Output) -> Output:
-    """The real part of a value, in the value's own type."""
+    """Return the real part of a value, in the value's own type."""
     if not x.dtype.is_complex:
         return x
     return out("Cast", [out("Real", [x], {"Tout": x.dtype.real_dtype})], {"DstT": x.dtype})
@@ -213,7 +213,7 @@ def _svd(node: Node, to_s: Output, to_u: Output, to_v: Output) -> Output:
     inverse = _expand(inverse, -2)
 
     def turned(vectors: Output, grad: Output) -> tuple[Output, Output]:
-        """The part within the space of the vectors, and the part outside it."""
+        """Return the part within the space of the vectors, and the part outside it."""
         product = _product(vectors, grad, adjoint_a=True)
         skew = mul(factors, _sub(product, _adjoint(product)))
         return skew, _sub(grad, _product(vectors, product))

@@ -13,7 +13,7 @@ from weft_graph.ir.node import Node, Output
 
 
 def along(node: Node, grad: Output) -> Output:
-    """The gradient of a function of a matrix that commutes with taking the adjoint."""
+    """Return the gradient of a function of a matrix that commutes with taking the adjoint."""
     a = matrix_transpose(node.inputs[0], conjugate=True)
     upper = out("ConcatV2", [[a, grad], -1])
     lower = out("ConcatV2", [[zeros_like(a), a], -1])

@@ -65,5 +65,5 @@ def _positions(node: Node, axis: int, size: Output, taps: Output, count: Output)
 
 
 def _flat(taps: Output) -> Output:
-    """A filter as (taps, C)."""
+    """Return a filter as (taps, C)."""
     return shapes.reshape(taps, [-1, shapes.shape(taps)[2]])

@@ -111,7 +111,7 @@ class _Pixels:
         self.shape[channel] = -1
 
     def count(self) -> Output:
-        """The number of pixels, rank 0."""
+        """Return the number of pixels, rank 0."""
         pixels = out("Prod", [out("GatherV2", [out("Shape", [self.x]), self.axes, 0]), [0]])
         return _cast(pixels, self.like)
 
@@ -124,12 +124,12 @@ class _Pixels:
         return out("Sub", [self.x, self.spread(mean)])
 
     def sum(self, value: Output) -> Output:
-        """Sums over the pixels, one per channel."""
+        """Return sums over the pixels, one per channel."""
         return out("Sum", [value, self.axes])
 
 
 def _backward(node: Node, *grads: Output | None) -> Grads:
-    """The gradient's gradient, from the formulas of the first written as a composition.
+    """Return the gradient's gradient, from the formulas of the first written as a composition.
 
     The statistics in the reserved inputs count as functions of x in training, as they are.
     """
@@ -190,7 +190,7 @@ def _lrn(node: Node, grad: Output) -> Output:
 
 @RegisterGradient("LRNGrad")
 def _lrn_grad(node: Node, grad: Output) -> Grads:
-    """The gradient's gradient, from its formula written as a composition."""
+    """Return the gradient's gradient, from its formula written as a composition."""
     # Through identities, since y depends on x.
     upstream, x, y = sources = [out("Identity", [source]) for source in node.inputs]
     attrs = node.attrs
@@ -205,7 +205,7 @@ def _lrn_grad(node: Node, grad: Output) -> Grads:
 
 
 def _near(value: Output, like: Output, node: Node) -> Output:
-    """Sums over the window of each channel, by a product with a band matrix."""
+    """Return sums over the window of each channel, by a product with a band matrix."""
     channels = out("GatherV2", [out("Shape", [like]), ints([3, 3]), 0])
     all_ones = out("Fill", [channels, scalar_like(1, like)])
     radius = out("Minimum", [channels[0], node.attrs["depth_radius"]])

@@ -13,7 +13,7 @@ from weft_graph.ops.shape_rules import constant_array
 
 
 def _inner(op: Node, grad: Output) -> Output:
-    """The part of a padded tensor that is not padding."""
+    """Return the part of a padded tensor that is not padding."""
     x, paddings = op.inputs[:2]
     constant = constant_array(paddings)
     if constant is not None:

@@ -18,17 +18,17 @@ Gradients = Sequence[Output | IndexedSlices | None]
 
 
 def _places(values: Output, dtype: DType) -> Output:
-    """The number of each flat value, of a type of splits."""
+    """Return the number of each flat value, of a type of splits."""
     return out("Range", [_number(0, dtype), _count(values, dtype), _number(1, dtype)])
 
 
 def _count(values: Output, dtype: DType) -> Output:
-    """The number of flat values."""
+    """Return the number of flat values."""
     return out("Squeeze", [_sizes(values, dtype, 0, 1)], {"squeeze_dims": [0]})
 
 
 def _sizes(value: Output, dtype: DType, begin: int, end: int | None) -> Output:
-    """A part of a shape."""
+    """Return a part of a shape."""
     shape = out("Shape", [value], {"out_type": dtype})
     bounds = [ints([begin]), ints([end or 0]), ints([1])]
     return out("StridedSlice", [shape, *bounds], {"end_mask": int(end is None)})

@@ -15,7 +15,7 @@ Pair = list[Output | None]
 
 
 def _kept(node: Node, value: Output) -> Output:
-    """A value of the reduced shape with the reduced axes back, of size 1."""
+    """Return a value of the reduced shape with the reduced axes back, of size 1."""
     x, axes = node.inputs
     if node.attrs["keep_dims"]:
         return value
@@ -31,7 +31,7 @@ def _kept(node: Node, value: Output) -> Output:
 
 
 def _kept_shape(x: Output, axes: Output) -> Output:
-    """The shape of x with ones for the reduced axes, computed in the graph."""
+    """Return the shape of x with ones for the reduced axes, computed in the graph."""
     if axes.dtype is not dtypes.int32:
         axes = out("Cast", [axes], {"DstT": dtypes.int32})
     flat = out("Reshape", [axes, ints([-1])])
@@ -43,7 +43,7 @@ def _kept_shape(x: Output, axes: Output) -> Output:
 
 
 def scalar_int(value: int) -> Output:
-    """A constant of rank 0."""
+    """Return a constant of rank 0."""
     return constant_of(np.array(value, np.int32))
 
 
@@ -101,7 +101,7 @@ def _euclidean_norm(node: Node, grad: Output) -> Pair:
 
 @RegisterGradient("Prod")
 def _prod(node: Node, grad: Output) -> Pair:
-    """The product of all other elements, without division, so that zeros do no harm.
+    """Return the product of all other elements, without division, so that zeros do no harm.
 
     The reduced axes are flattened to the front; exclusive running products from both ends meet at
     each element.

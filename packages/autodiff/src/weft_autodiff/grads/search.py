@@ -9,7 +9,7 @@ from weft_graph.ir.node import Node, Output
 
 
 def _scattered(op: Node, grad: Output) -> Output:
-    """The gradient of the chosen elements, put back where they came from."""
+    """Return the gradient of the chosen elements, put back where they came from."""
     x, indices = op.inputs[0], op.outputs[1]
     shape = shape_of(x)
     bounds = [ints([-1]), ints([0]), ints([1])]
@@ -37,7 +37,7 @@ def _top_k_v2(op: Node, grad: Output, _: Output | None) -> list[Output | None]:
 
 @RegisterGradient("NthElement")
 def _nth_element(op: Node, grad: Output) -> list[Output | None]:
-    """Elements that are equal share the gradient."""
+    """Return elements that are equal share the gradient."""
     x, last = op.inputs[0], ints([-1])
     is_nth = out("Equal", [x, out("ExpandDims", [op.outputs[0], last])])
     shares = out("Cast", [is_nth], {"DstT": x.dtype.base_dtype})

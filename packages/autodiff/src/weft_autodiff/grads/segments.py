@@ -19,7 +19,7 @@ def _rows(value: Output, ids: Output) -> Output:
 
 
 def _ones_shape(ids: Output, value: Output) -> Output:
-    """The shape of `ids` followed by ones up to the rank of `value`."""
+    """Return the shape of `ids` followed by ones up to the rank of `value`."""
     if ids.dims is not None and value.dims is not None and None not in ids.dims:
         return ints([*ids.dims, *(1,) * (len(value.dims) - len(ids.dims))])
     count = out("Sub", [out("Rank", [value]), out("Rank", [ids])])
@@ -69,7 +69,7 @@ def _products_of_others(data: Output, total: Output, per_segment: Any, ids: Outp
 
 
 def _gathered(value: Output, ids: Output) -> Output:
-    """Rows by id; for negative ids the first row, which the caller masks."""
+    """Return rows by id; for negative ids the first row, which the caller masks."""
     return _rows(value, out("Maximum", [ids, scalar_like(0, ids)]))
 
 
@@ -88,7 +88,7 @@ def _segment_prod(node: Node, grad: Output) -> Gradients:
 
 
 def _rows_or_zero(value: Output, ids: Output) -> Output:
-    """Rows by id, and zeros for negative ids."""
+    """Return rows by id, and zeros for negative ids."""
     rows = _gathered(value, ids)
     return out("SelectV2", [_kept(ids, rows), rows, scalar_like(0, rows)])
 

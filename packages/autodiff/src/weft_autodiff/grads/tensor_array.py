@@ -15,7 +15,7 @@ from weft_graph.ops import tensor_array as ops
 
 
 def _gradient_array(op: Node, flow: Output) -> tuple[Output, Output]:
-    """The handle and flow of the array for the gradients of this call, after `flow`."""
+    """Return the handle and flow of the array for the gradients of this call, after `flow`."""
     return ops.tensor_array_grad_v3(op.inputs[0], flow, gradient_source())
 
 

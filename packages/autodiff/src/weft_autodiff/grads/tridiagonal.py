@@ -17,7 +17,7 @@ def _ahead(x: Output, axis: int) -> Output:
 
 
 def _behind(x: Output, axis: int) -> Output:
-    """Element i - 1 at place i, and 0 at the first place."""
+    """Return the element i - 1 at place i, and 0 at the first place."""
     return _beside(x, axis, -1)
 
 
@@ -37,7 +37,7 @@ def _transposed(above: Output, main: Output, below: Output) -> tuple[Output, Out
 
 
 def _to_diagonals(left: Output, x: Output) -> list[Output]:
-    """The three diagonals of left @ adjoint(x), each of shape (..., M)."""
+    """Return the three diagonals of left @ adjoint(x), each of shape (..., M)."""
     return [reduce_sum(mul(left, conj(other)), -1) for other in (_ahead(x, -2), x, _behind(x, -2))]
 
 

@@ -14,7 +14,7 @@ positions). Invalid entries hold any position of the image.
 
 
 def side_by_side(down: Positions, right: Positions, *images: Output) -> tuple[list[Output], Output]:
-    """The positions of each window side by side.
+    """Return the positions of each window side by side.
 
     Args:
       down, right: along both axes.

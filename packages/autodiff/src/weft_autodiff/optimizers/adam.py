@@ -65,7 +65,7 @@ class AdamOptimizer(UpdateRuleOptimizer):
         self._beta2_power: Output
 
     def _get_beta_accumulators(self) -> tuple[Any, Any]:
-        """The variables that hold beta1 and beta2 to the power of the number of updates."""
+        """Return the variables that hold beta1 and beta2 to the power of the number of updates."""
         return (
             self._get_non_slot_variable("beta1_power"),
             self._get_non_slot_variable("beta2_power"),
@@ -123,7 +123,7 @@ class AdamOptimizer(UpdateRuleOptimizer):
 
 
 def _dense(values: Output, var: Any, indices: Output) -> Output:
-    """The gradient of the whole variable."""
+    """Return the gradient of the whole variable."""
     rows = var.shape.dims[0].value if var.shape.ndims else None
     if rows is None:
         source = var.handle if is_resource_variable(var) else builder.convert_to_tensor(var)

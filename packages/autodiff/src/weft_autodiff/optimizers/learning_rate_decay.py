@@ -138,7 +138,7 @@ def cosine_decay(
     alpha: Any = 0.0,
     name: str | None = None,
 ) -> Output:
-    """Half a cosine wave from `learning_rate` down to `alpha * learning_rate`.
+    """Return the half a cosine wave from `learning_rate` down to `alpha * learning_rate`.
 
     Args:
       decay_steps: positive scalar.
@@ -350,12 +350,12 @@ class _Schedule:
         return (1.0 - low) * part + low
 
     def arithmetic(self, progress: Output) -> tuple[Output, Output]:
-        """Restarts so far and the part of the current period, all periods of one length."""
+        """Return restarts so far and the part of the current period, all periods of one length."""
         restarts = out("Floor", [progress])
         return restarts, progress - restarts
 
     def geometric(self, progress: Output, t_mul: Any) -> tuple[Output, Output]:
-        """The same with each period `t_mul` times as long as the one before."""
+        """Return the same with each period `t_mul` times as long as the one before."""
         factor = self.of(t_mul)
         grown = out("Log", [1.0 - progress * (1.0 - factor)]) / out("Log", [factor])
         restarts = out("Floor", [grown])
@@ -371,5 +371,5 @@ class _Schedule:
         return restarts, part
 
     def finish(self, factor: Output) -> Output:
-        """The rate times `factor`, named after the scope."""
+        """Return the rate times `factor`, named after the scope."""
         return out("Mul", [self.rate, factor], name=self.scope)

@@ -36,7 +36,7 @@ class LossScale:
     """
 
     def __call__(self) -> Output:
-        """The present scale, float32, rank 0."""
+        """Return the present scale, float32, rank 0."""
         raise errors.UnimplementedError(f"{type(self).__name__} does not override __call__")
 
     def update(self, grads: Sequence[Any]) -> tuple[Node, Any]:
@@ -49,7 +49,7 @@ class LossScale:
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
-        """The scale with the arguments that `get_config` returned."""
+        """Return the scale with the arguments that `get_config` returned."""
         return cls(**config)
 
 
@@ -72,7 +72,7 @@ class FixedLossScale(LossScale):
         self._value = float(value)
 
     def __call__(self) -> Output:
-        """The scale."""
+        """Return the scale."""
         return convert_to_tensor(self._value, dtypes.float32)
 
     def update(self, grads: Sequence[Any]) -> tuple[Node, Any]:
@@ -80,7 +80,7 @@ class FixedLossScale(LossScale):
         return control.no_op(), True
 
     def get_config(self) -> dict[str, Any]:
-        """The argument."""
+        """Return the argument."""
         return {"loss_scale_value": self._value}
 
     def __repr__(self) -> str:
@@ -125,7 +125,7 @@ class DynamicLossScale(LossScale):
         self._good_steps = _variable(0, dtypes.int64, "good_steps")
 
     def __call__(self) -> Output:
-        """The present scale."""
+        """Return the present scale."""
         scale: Output = self._scale.read_value()
         return scale
 
@@ -146,7 +146,7 @@ class DynamicLossScale(LossScale):
         return control.group(*assigned), finite
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments."""
+        """Return the arguments."""
         return {
             "initial_loss_scale": self._initial,
             "increment_period": self._period,
@@ -233,15 +233,15 @@ class MixedPrecisionLossScaleOptimizer(Optimizer):
         return control.group(applied, update)
 
     def get_slot(self, var: Any, name: str) -> Any:
-        """A slot of the optimizer inside."""
+        """Return a slot of the optimizer inside."""
         return self._optimizer.get_slot(var, name)
 
     def get_slot_names(self) -> list[str]:
-        """The names of the slots of the optimizer inside."""
+        """Return the names of the slots of the optimizer inside."""
         return self._optimizer.get_slot_names()
 
     def variables(self) -> list[Any]:
-        """The variables of the optimizer inside."""
+        """Return the variables of the optimizer inside."""
         return self._optimizer.variables()
 
 

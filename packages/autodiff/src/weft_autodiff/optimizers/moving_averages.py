@@ -190,7 +190,7 @@ class ExponentialMovingAverage:
         return builder.out("Minimum", [decay, cast(grown, decay.dtype.base_dtype)])
 
     def average(self, var: Any) -> Any:
-        """The shadow variable of `var`, or None when `apply` was not called with it."""
+        """Return the shadow variable of `var`, or None when `apply` was not called with it."""
         return self._averages.get(_key(var))
 
     def average_name(self, var: Any) -> str:
@@ -227,7 +227,7 @@ class ExponentialMovingAverage:
         )
 
     def _saved_average_name(self, var: Any) -> str:
-        """The name of the average of `var` in a checkpoint: the whole's for a part."""
+        """Return the name of the average of `var` in a checkpoint: the whole's for a part."""
         part = var._get_save_slice_info() if isinstance(var, Variable) else None
         if part is None:
             return self.average_name(var)

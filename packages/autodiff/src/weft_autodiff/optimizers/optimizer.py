@@ -57,7 +57,7 @@ class Optimizer:
         self._non_slot_dict: dict[tuple[str, Graph], Any] = {}
 
     def get_name(self) -> str:
-        """The name given."""
+        """Return the name given."""
         return self._name
 
     # ---------------------------------------------------------------- minimizing
@@ -118,7 +118,7 @@ class Optimizer:
         colocate_gradients_with_ops: bool = False,
         grad_loss: Any = None,
     ) -> list[GradAndVar]:
-        """Gradients of `loss`, each with its variable.
+        """Return gradients of `loss`, each with its variable.
 
         Args:
           loss: floating, any shape; or a function that returns it.
@@ -232,7 +232,7 @@ class Optimizer:
             return _node(state.assign_add(global_step, unit, name=scope))
 
     def _update(self, grad: Grad, var: Any) -> Any:
-        """The update of one variable, and its constraint afterwards."""
+        """Return the update of one variable, and its constraint afterwards."""
         if isinstance(grad, IndexedSlices):
             if var.constraint is not None:
                 raise errors.InvalidArgumentError(
@@ -252,7 +252,7 @@ class Optimizer:
     # ---------------------------------------------------------------- state
 
     def get_slot(self, var: Any, name: str) -> Any:
-        """The slot `name` of `var`, or None when there is none."""
+        """Return the slot `name` of `var`, or None when there is none."""
         return self._slots.get(name, {}).get(_var_key(var))
 
     def get_slot_names(self) -> list[str]:
@@ -260,7 +260,7 @@ class Optimizer:
         return sorted(self._slots)
 
     def variables(self) -> list[Any]:
-        """All variables of the optimizer's state in the default graph, sorted by name."""
+        """Return all variables of the optimizer's state in the default graph, sorted by name."""
         graph = get_default_graph()
         variables = list(self._non_slot_variables())
         for slots in self._slots.values():
@@ -313,7 +313,7 @@ class Optimizer:
         return self._constant_slot(var, 0.0, slot_name, op_name)
 
     def _constant_slot(self, var: Any, value: float, slot_name: str, op_name: str) -> Any:
-        """The slot, filled with `value` where it does not exist."""
+        """Return the slot, filled with `value` where it does not exist."""
         return self._slot(
             var, slot_name, lambda: slot_creator.create_constant_slot(var, value, op_name)
         )
@@ -328,7 +328,7 @@ class Optimizer:
     # ---------------------------------------------------------------- for subclasses
 
     def _valid_dtypes(self) -> set[DType]:
-        """The element types of losses, variables and gradients."""
+        """Return the element types of losses, variables and gradients."""
         return {dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64}
 
     def _assert_valid_dtypes(self, tensors: Iterable[Any]) -> None:
@@ -349,34 +349,34 @@ class Optimizer:
         """Convert hyperparameters to tensors; called in the scope of the updates."""
 
     def _finish(self, update_ops: Sequence[Any], name_scope: str) -> Any:
-        """The node that all updates lead to."""
+        """Return the node that all updates lead to."""
         return control.group(*update_ops, name=name_scope)
 
     def _apply_dense(self, grad: Output, var: Any) -> Any:
-        """The update of a reference variable."""
+        """Return the update of a reference variable."""
         raise _unimplemented(self, "_apply_dense")
 
     def _resource_apply_dense(self, grad: Output, handle: Any) -> Any:
-        """The update of a resource variable."""
+        """Return the update of a resource variable."""
         raise _unimplemented(self, "_resource_apply_dense")
 
     def _apply_sparse(self, grad: IndexedSlices, var: Any) -> Any:
-        """The update of the rows of a reference variable; no index occurs twice."""
+        """Return the update of the rows of a reference variable; no index occurs twice."""
         raise _unimplemented(self, "_apply_sparse")
 
     def _resource_apply_sparse(self, grad: Output, handle: Any, indices: Output) -> Any:
-        """The update of the rows of a resource variable; no index occurs twice."""
+        """Return the update of the rows of a resource variable; no index occurs twice."""
         raise _unimplemented(self, "_resource_apply_sparse")
 
     def _apply_sparse_duplicate_indices(self, grad: IndexedSlices, var: Any) -> Any:
-        """The same where an index may occur several times: their rows are summed first."""
+        """Return the same where an index may occur several times: their rows are summed first."""
         values, indices = _deduplicate_indexed_slices(grad.values, grad.indices)
         return self._apply_sparse(IndexedSlices(values, indices, grad.dense_shape), var)
 
     def _resource_apply_sparse_duplicate_indices(
         self, grad: Output, handle: Any, indices: Output
     ) -> Any:
-        """The same where an index may occur several times: their rows are summed first."""
+        """Return the same where an index may occur several times: their rows are summed first."""
         values, unique = _deduplicate_indexed_slices(grad, indices)
         return self._resource_apply_sparse(values, handle, unique)
 
@@ -447,7 +447,7 @@ def _as_gradient(grad: Any, var: Any) -> Grad | None:
 
 
 def _deduplicate_indexed_slices(values: Output, indices: Output) -> tuple[Output, Output]:
-    """The rows of equal indices summed, and the indices once each."""
+    """Return the rows of equal indices summed, and the indices once each."""
     unique, positions = builder.create("Unique", [indices]).outputs
     count = builder.out("Size", [unique])
     return builder.out("UnsortedSegmentSum", [values, positions, count]), unique

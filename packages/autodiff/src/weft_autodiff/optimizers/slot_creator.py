@@ -80,7 +80,7 @@ def create_zeros_slot(
 def create_constant_slot(
     primary: Any, value: float, name: str, dtype: Any = None, colocate_with_primary: bool = True
 ) -> Any:
-    """A slot for `primary` of its shape that starts with `value` everywhere.
+    """Return a slot for `primary` of its shape that starts with `value` everywhere.
 
     Args: as `create_zeros_slot`.
     """
@@ -101,7 +101,7 @@ def create_constant_slot(
 
 
 def constant_initializer(value: float) -> Initializer:
-    """An initializer that fills the shape with `value`."""
+    """Return an initializer that fills the shape with `value`."""
 
     def initialize(shape: Any, dtype: Any = dtypes.float32, partition_info: Any = None) -> Output:
         sizes = [int(size) for size in TensorShape(shape)]

@@ -22,7 +22,7 @@ from weft_tensor import dtypes, errors
 
 
 def global_step(sess: Any, global_step_tensor: Any) -> int:
-    """The value of the global step in a session.
+    """Return the value of the global step in a session.
 
     Args:
       sess: a session over the step's graph.
@@ -41,7 +41,7 @@ def global_step(sess: Any, global_step_tensor: Any) -> int:
 
 
 def get_global_step(graph: Graph | None = None) -> Any:
-    """The global step of a graph, or None when it has none.
+    """Return the global step of a graph, or None when it has none.
 
     Found in the collection GLOBAL_STEP, or as the tensor "global_step:0".
 

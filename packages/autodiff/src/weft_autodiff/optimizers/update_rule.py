@@ -36,18 +36,18 @@ class UpdateRuleOptimizer(Optimizer):
             setattr(self, attribute + self._suffix, tensor)
 
     def _hyper_tensors(self, dtype: DType) -> dict[str, Output]:
-        """The hyperparameters in the variable's element type, by argument."""
+        """Return the hyperparameters in the variable's element type, by argument."""
         return {
             name: cast(getattr(self, attribute + self._suffix), dtype)
             for name, attribute in self._hyper
         }
 
     def _extra_tensors(self, var: Any) -> dict[str, Any]:
-        """Further arguments of the rule."""
+        """Return further arguments of the rule."""
         return {}
 
     def _attrs(self) -> dict[str, Any]:
-        """Further attributes of the rule."""
+        """Return further attributes of the rule."""
         return {}
 
     def _apply_rule(self, var: Any, arguments: Mapping[str, Any]) -> Node:
@@ -80,5 +80,5 @@ def cast(value: Output, dtype: DType) -> Output:
 
 
 def as_step(value: Any) -> Output:
-    """A global step as int64."""
+    """Return a global step as int64."""
     return cast(builder.convert_to_tensor(value), dtypes.int64)
