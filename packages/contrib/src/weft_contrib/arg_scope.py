@@ -91,7 +91,7 @@ def arg_scoped_arguments(func: Any) -> tuple[str, ...]:
 
 
 def current_arg_scope() -> Scope:
-    """The defaults that hold now, by function."""
+    """Return the defaults that hold now, by function."""
     return _scopes.stack[-1]
 
 

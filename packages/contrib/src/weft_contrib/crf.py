@@ -48,7 +48,7 @@ def _mask(lengths: Any, steps: Any, dtype: Any) -> Any:
 
 
 def crf_unary_score(tag_indices: Any, sequence_lengths: Any, inputs: Any) -> Any:
-    """The sum of the potentials of tags.
+    """Return the sum of the potentials of tags.
 
     Args:
       tag_indices: integers, shape (B, T).
@@ -63,7 +63,7 @@ def crf_unary_score(tag_indices: Any, sequence_lengths: Any, inputs: Any) -> Any
 
 
 def crf_binary_score(tag_indices: Any, sequence_lengths: Any, transition_params: Any) -> Any:
-    """The sum of the scores of transitions.
+    """Return the sum of the scores of transitions.
 
     Args:
       tag_indices: integers, shape (B, T).
@@ -83,7 +83,7 @@ def crf_binary_score(tag_indices: Any, sequence_lengths: Any, transition_params:
 def crf_sequence_score(
     inputs: Any, tag_indices: Any, sequence_lengths: Any, transition_params: Any
 ) -> Any:
-    """The score of tags: of potentials and of transitions; 0 for no tags.
+    """Return the score of tags: of potentials and of transitions; 0 for no tags.
 
     Args:
       inputs, tag_indices, sequence_lengths, transition_params: as `crf_unary_score` and
@@ -97,7 +97,7 @@ def crf_sequence_score(
 def crf_multitag_sequence_score(
     inputs: Any, tag_bitmap: Any, sequence_lengths: Any, transition_params: Any
 ) -> Any:
-    """The logarithm of the sum over all tags that are allowed.
+    """Return the logarithm of the sum over all tags that are allowed.
 
     Args:
       inputs, sequence_lengths, transition_params: as `crf_sequence_score`.
@@ -137,7 +137,7 @@ def crf_forward(inputs: Any, state: Any, transition_params: Any, sequence_length
 
 
 def crf_log_norm(inputs: Any, sequence_lengths: Any, transition_params: Any) -> Any:
-    """The logarithm of the sum over all tags; 0 where there are no steps.
+    """Return the logarithm of the sum over all tags; 0 where there are no steps.
 
     Args:
       inputs: potentials, floating, shape (B, T, N).
@@ -155,7 +155,7 @@ def crf_log_norm(inputs: Any, sequence_lengths: Any, transition_params: Any) -> 
 def crf_log_likelihood(
     inputs: Any, tag_indices: Any, sequence_lengths: Any, transition_params: Any = None
 ) -> tuple[Any, Any]:
-    """The logarithm of the probability of tags.
+    """Return the logarithm of the probability of tags.
 
     Args:
       inputs: potentials, floating, shape (B, T, N).
@@ -180,7 +180,7 @@ def crf_log_likelihood(
 
 
 def viterbi_decode(score: Any, transition_params: Any) -> tuple[list[int], Any]:
-    """The best tags of one sequence, by NumPy.
+    """Return the best tags of one sequence, by NumPy.
 
     Args:
       score: potentials, shape (T, N).
@@ -205,7 +205,7 @@ def viterbi_decode(score: Any, transition_params: Any) -> tuple[list[int], Any]:
 
 
 def crf_decode(potentials: Any, transition_params: Any, sequence_length: Any) -> tuple[Any, Any]:
-    """The best tags of sequences.
+    """Return the best tags of sequences.
 
     Args:
       potentials: floating, shape (B, T, N).

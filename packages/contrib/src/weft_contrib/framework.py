@@ -118,7 +118,7 @@ def variable(
     synchronization: Any = None,
     aggregation: Any = None,
 ) -> Any:
-    """The variable of that name in the current scope, on a device, in GLOBAL_VARIABLES.
+    """Return the variable of that name in the current scope, on a device, in GLOBAL_VARIABLES.
 
     Args:
       device: of the variable; a string or a function of a node.
@@ -194,7 +194,7 @@ def model_variable(
 def local_variable(
     initial_value: Any, validate_shape: bool = True, name: Any = None, use_resource: Any = None
 ) -> Any:
-    """A variable in LOCAL_VARIABLES that is not trained.
+    """Return a variable in LOCAL_VARIABLES that is not trained.
 
     Args:
       initial_value, validate_shape, name, use_resource: as `Variable`.
@@ -205,7 +205,7 @@ def local_variable(
 def global_variable(
     initial_value: Any, validate_shape: bool = True, name: Any = None, use_resource: Any = None
 ) -> Any:
-    """A variable in GLOBAL_VARIABLES that is not trained.
+    """Return a variable in GLOBAL_VARIABLES that is not trained.
 
     Args:
       initial_value, validate_shape, name, use_resource: as `Variable`.
@@ -293,7 +293,7 @@ def get_variables_by_suffix(suffix: str, scope: Any = None) -> list[Any]:
 
 
 def get_variables_by_name(given_name: str, scope: Any = None) -> list[Any]:
-    """The variables of a name, in any scope.
+    """Return the variables of a name, in any scope.
 
     Args:
       given_name: the last part of their names.
@@ -303,7 +303,7 @@ def get_variables_by_name(given_name: str, scope: Any = None) -> list[Any]:
 
 
 def get_unique_variable(var_op_name: str) -> Any:
-    """The variable of a full name.
+    """Return the variable of a full name.
 
     Args:
       var_op_name: its name without ":0".

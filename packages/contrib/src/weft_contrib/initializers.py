@@ -64,7 +64,7 @@ def variance_scaling_initializer(
 def xavier_initializer(
     uniform: bool = True, seed: int | None = None, dtype: Any = dtypes.float32
 ) -> Callable[..., Any]:
-    """Random values that keep the scale of gradients about the same in all layers.
+    """Return random values that keep the scale of gradients about the same in all layers.
 
     Args:
       uniform, seed, dtype: as `variance_scaling_initializer`.

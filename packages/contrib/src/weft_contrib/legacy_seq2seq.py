@@ -47,7 +47,7 @@ from weft_tensor import dtypes, errors
 def _extract_argmax_and_embed(
     table: Any, output_projection: Any = None, update_embedding: bool = True
 ) -> Callable[[Any, Any], Any]:
-    """A loop function that looks up the most likely symbol of the step before."""
+    """Return a loop function that looks up the most likely symbol of the step before."""
 
     def loop_function(prev: Any, _: Any) -> Any:
         if output_projection is not None:
@@ -66,7 +66,7 @@ def rnn_decoder(
     loop_function: Callable[[Any, int], Any] | None = None,
     scope: Any = None,
 ) -> tuple[list[Any], Any]:
-    """A cell over a list of inputs.
+    """Return a cell over a list of inputs.
 
     Args:
       decoder_inputs: tensors of shape (B, I).
@@ -438,7 +438,7 @@ def sequence_loss_by_example(
     softmax_loss_function: Callable[..., Any] | None = None,
     name: str | None = None,
 ) -> Any:
-    """The weighted cross-entropy of each sequence.
+    """Return the weighted cross-entropy of each sequence.
 
     Args:
       logits: tensors of shape (B, N).
@@ -475,7 +475,7 @@ def sequence_loss(
     softmax_loss_function: Callable[..., Any] | None = None,
     name: str | None = None,
 ) -> Any:
-    """The sum of `sequence_loss_by_example`.
+    """Return the sum of `sequence_loss_by_example`.
 
     Args:
       logits, targets, weights, average_across_timesteps, softmax_loss_function: as there.

@@ -91,7 +91,7 @@ def cosine_distance(
 
 
 def hinge_loss(logits: Any, labels: Any = None, scope: Any = None) -> Any:
-    """The hinge of each element, which is not listed among the losses.
+    """Return the hinge of each element, which is not listed among the losses.
 
     Args:
       logits, labels, scope: as `losses.hinge_loss`.

@@ -144,7 +144,7 @@ class AdaMaxOptimizer(AdamOptimizer):
         super().__init__(learning_rate, beta1, beta2, epsilon, use_locking, name)
 
     def _get_beta_accumulators(self) -> Any:
-        """The variable that holds beta1 to the power of the number of updates."""
+        """Return the variable that holds beta1 to the power of the number of updates."""
         return self._get_non_slot_variable("beta1_power")
 
     def _create_slots(self, var_list: Sequence[Any]) -> None:
@@ -320,7 +320,7 @@ class MovingAverageOptimizer(Optimizer):
         return control.group(update, moved, name="train_with_avg")
 
     def average(self, var: Any) -> Any:
-        """The average of a variable."""
+        """Return the average of a variable."""
         return self._averages.average(var)
 
     def swapping_saver(

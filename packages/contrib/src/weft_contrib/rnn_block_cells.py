@@ -157,7 +157,7 @@ class LSTMBlockWrapper(Layer):
         dtype: Any,
         sequence_length: Output | None,
     ) -> tuple[Output, Output]:
-        """All steps.
+        """Return all steps.
 
         Args:
           inputs: shape (T, B, I).
@@ -211,7 +211,7 @@ class LSTMBlockWrapper(Layer):
 
 
 def _last(first: Any, states: Output, lengths: Output | None) -> Output:
-    """The state at the end of each sequence, the first one of sequences without steps.
+    """Return the state at the end of each sequence, the first one of sequences without steps.
 
     Args:
       first: shape (B, H).

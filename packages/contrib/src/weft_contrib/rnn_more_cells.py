@@ -196,7 +196,7 @@ class NASCell(RNNCell):
 
 
 def _searched(h: Sequence[Any], x: Sequence[Any], memory: Any) -> tuple[Any, Any]:
-    """The tree of figure 8 of the paper: two layers, the memory, two layers more."""
+    """Return the tree of figure 8 of the paper: two layers, the memory, two layers more."""
     first = [
         sigmoid(h[0] + x[0]),
         nn.relu(h[1] + x[1]),

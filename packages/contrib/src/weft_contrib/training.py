@@ -21,7 +21,7 @@ _PART = re.compile(
 def parse_values(
     values: str, type_map: Mapping[str, type], ignore_unknown: bool = False
 ) -> dict[str, Any]:
-    """Values from a text such as "rate=0.1,layers=[32,16],name=x".
+    """Return values from a text such as "rate=0.1,layers=[32,16],name=x".
 
     Args:
       values: the text.
@@ -182,7 +182,7 @@ class HParams:
         return self.override_from_dict(json.loads(values_json))
 
     def to_json(self, indent: Any = None, separators: Any = None, sort_keys: bool = False) -> str:
-        """All as a JSON object, functions left out.
+        """Return all as a JSON object, functions left out.
 
         Args:
           indent, separators, sort_keys: as `json.dumps`.
@@ -191,7 +191,7 @@ class HParams:
         return json.dumps(plain, indent=indent, separators=separators, sort_keys=sort_keys)
 
     def values(self) -> dict[str, Any]:
-        """All by name."""
+        """Return all by name."""
         return {name: getattr(self, name) for name in self._hparam_types}
 
     def get(self, key: str, default: Any = None) -> Any:

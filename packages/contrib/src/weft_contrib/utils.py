@@ -89,7 +89,7 @@ def convert_collection_to_dict(
 
 
 def n_positive_integers(n: int, value: Any) -> tuple[int, ...]:
-    """A number for each of `n` axes.
+    """Return a number for each of `n` axes.
 
     Args:
       n: how many.
@@ -104,7 +104,7 @@ def n_positive_integers(n: int, value: Any) -> tuple[int, ...]:
 
 
 def two_element_tuple(value: Any) -> tuple[int, int]:
-    """A number for each of two axes.
+    """Return a number for each of two axes.
 
     Args:
       value: one number for both, or two.

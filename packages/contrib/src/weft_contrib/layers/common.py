@@ -71,7 +71,7 @@ def list_variables_of(layer: Any, collections: Any, names: Mapping[str, str]) ->
 
 
 def channels(data_format: str | None, spatial: int = 2) -> str:
-    """The layout as `layers` names it, of a name such as "NHWC".
+    """Return the layout as `layers` names it, of a name such as "NHWC".
 
     Args:
       data_format: with the channels behind the batch or last.

@@ -246,7 +246,7 @@ def separable_convolution2d(
     trainable: bool = True,
     scope: Any = None,
 ) -> Any:
-    """A filter for each channel, then a product over the channels.
+    """Return a filter for each channel, then a product over the channels.
 
     Args:
       num_outputs: number of channels of the result; None leaves the product out.
@@ -308,7 +308,7 @@ def separable_convolution2d(
 def _with_biases(
     x: Any, variable_args: Mapping[str, Any], data_format: Any, collections: Any
 ) -> Any:
-    """A bias for each channel."""
+    """Return a bias for each channel."""
     axis = 1 if channels(data_format) == "channels_first" else -1
     biases = framework.model_variable(
         "biases", [x.shape[axis].value], x.dtype.base_dtype, **variable_args
@@ -354,7 +354,7 @@ def _pool(layer_class: Any, spatial: int, default: str, name: str) -> Any:
         outputs_collections: Any = None,
         scope: Any = None,
     ) -> Any:
-        """The largest or mean element of each window.
+        """Return the largest or mean element of each window.
 
         Args:
           inputs: floating, rank 4 or 5.

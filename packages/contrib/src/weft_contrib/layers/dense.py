@@ -118,7 +118,7 @@ def bias_add(
     data_format: str = "NHWC",
     scope: Any = None,
 ) -> Any:
-    """A bias for each channel.
+    """Return a bias for each channel.
 
     Args:
       inputs: floating, rank at least 2.
@@ -158,7 +158,7 @@ def dropout(
     scope: Any = None,
     seed: int | None = None,
 ) -> Any:
-    """Elements dropped by chance while training, the others scaled by 1 / keep_prob.
+    """Return elements dropped by chance while training, the others scaled by 1 / keep_prob.
 
     Args:
       inputs: floating.
@@ -176,7 +176,7 @@ def dropout(
 
 @add_arg_scope
 def flatten(inputs: Any, outputs_collections: Any = None, scope: Any = None) -> Any:
-    """All axes but the first as one.
+    """Return all axes but the first as one.
 
     Args:
       inputs: shape (B, ...).
@@ -213,7 +213,7 @@ def one_hot_encoding(
 
 @add_arg_scope
 def unit_norm(inputs: Any, dim: int, epsilon: float = 1e-7, scope: Any = None) -> Any:
-    """Scaled to length 1 along an axis.
+    """Return scaled to length 1 along an axis.
 
     Args:
       inputs: floating.
@@ -227,7 +227,7 @@ def unit_norm(inputs: Any, dim: int, epsilon: float = 1e-7, scope: Any = None) -
 
 
 def softmax(logits: Any, scope: Any = None) -> Any:
-    """Softmax over the last axis.
+    """Return the softmax over the last axis.
 
     Args:
       logits: floating, rank at least 1.

@@ -59,7 +59,7 @@ def batch_norm(
     renorm_decay: float = 0.99,
     adjustment: Any = None,
 ) -> Any:
-    """Normalized by the batch's statistics while training, by moving ones otherwise.
+    """Return normalized by the batch's statistics while training, by moving ones otherwise.
 
     Args:
       inputs: floating, rank 2 to 5.
@@ -211,7 +211,7 @@ def instance_norm(
     data_format: str = "NHWC",
     scope: Any = None,
 ) -> Any:
-    """Normalized by the statistics of each channel of each example.
+    """Return normalized by the statistics of each channel of each example.
 
     Args:
       inputs: floating, rank at least 3.
@@ -337,7 +337,7 @@ def _parameters(
     collections: Any,
     initializers: Mapping[str, Any] | None = None,
 ) -> tuple[Any, Any]:
-    """The variables beta and gamma, or None for each."""
+    """Return the variables beta and gamma, or None for each."""
     if None in sizes:
         raise errors.InvalidArgumentError(f"the sizes of the parameters must be known, got {x!r}")
     variables = []

@@ -22,7 +22,7 @@ from weft_io import summary
 
 
 def summarize_tensor(tensor: Any, tag: str | None = None) -> Any:
-    """A scalar summary of a tensor of rank 0, a histogram of any other.
+    """Return a scalar summary of a tensor of rank 0, a histogram of any other.
 
     Args:
       tensor: a tensor.
@@ -33,7 +33,7 @@ def summarize_tensor(tensor: Any, tag: str | None = None) -> Any:
 
 
 def summarize_activation(op: Any) -> Any:
-    """A histogram of an activation, and for ReLU and softmax how many are 0 or near.
+    """Return a histogram of an activation, and for ReLU and softmax how many are 0 or near.
 
     Args:
       op: a tensor.
@@ -47,7 +47,7 @@ def summarize_activation(op: Any) -> Any:
 
 
 def summarize_tensors(tensors: Any, summarizer: Callable[..., Any] = summarize_tensor) -> list[Any]:
-    """A summary of each tensor.
+    """Return a summary of each tensor.
 
     Args:
       tensors: a list.
@@ -74,7 +74,7 @@ def summarize_collection(
 def summarize_activations(
     name_filter: str | None = None, summarizer: Callable[..., Any] = summarize_activation
 ) -> list[Any]:
-    """A summary of each tensor in ACTIVATIONS.
+    """Return a summary of each tensor in ACTIVATIONS.
 
     Args:
       name_filter, summarizer: as `summarize_collection`.
@@ -85,7 +85,7 @@ def summarize_activations(
 def summarize_variables(
     name_filter: str | None = None, summarizer: Callable[..., Any] = summarize_tensor
 ) -> list[Any]:
-    """A summary of each global variable.
+    """Return a summary of each global variable.
 
     Args:
       name_filter, summarizer: as `summarize_collection`.

@@ -20,7 +20,7 @@ _FORM = "weft vocabulary 1"
 
 
 def tokenizer(iterator: Iterable[str]) -> Iterator[list[str]]:
-    """The words of each text.
+    """Yield the words of each text.
 
     Args:
       iterator: texts.
@@ -59,7 +59,7 @@ class CategoricalVocabulary:
         self._frozen = freeze
 
     def get(self, category: str) -> int:
-        """The id of a word, which is added unless this is frozen.
+        """Return the id of a word, which is added unless this is frozen.
 
         Args:
           category: the word.
@@ -96,7 +96,7 @@ class CategoricalVocabulary:
         self._counts = Counter({word: self._counts[word] for word in words})
 
     def reverse(self, class_id: int) -> str:
-        """The word of an id.
+        """Return the word of an id.
 
         Args:
           class_id: the id.
@@ -160,7 +160,7 @@ class VocabularyProcessor:
         return self.fit(documents).transform(documents)
 
     def transform(self, raw_documents: Iterable[str]) -> Iterator[np.ndarray[Any, Any]]:
-        """A row of ids for each text, int64.
+        """Yield a row of ids for each text, int64.
 
         Args:
           raw_documents: texts.
@@ -172,7 +172,7 @@ class VocabularyProcessor:
             yield row
 
     def reverse(self, documents: Iterable[Any]) -> Iterator[str]:
-        """The words of rows, with spaces between.
+        """Yield the words of rows, with spaces between.
 
         Args:
           documents: rows of ids.

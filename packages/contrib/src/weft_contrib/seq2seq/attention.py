@@ -45,7 +45,7 @@ from weft_tensor import errors
 
 
 def tile_batch(t: Any, multiplier: int, name: str | None = None) -> Any:
-    """Each example so often, one beside the other.
+    """Return each example so often, one beside the other.
 
     Args:
       t: a structure of tensors of shape (B, ...).
@@ -88,7 +88,7 @@ def hardmax(logits: Any, name: str | None = None) -> Any:
 
 
 def safe_cumprod(x: Any, *args: Any, **kwargs: Any) -> Any:
-    """The cumulative product of numbers from 0 to 1, by their logarithms.
+    """Return the cumulative product of numbers from 0 to 1, by their logarithms.
 
     Args:
       x: floating.
@@ -113,7 +113,7 @@ class AttentionMechanism:
     alignments_size: Any
 
     def __call__(self, query: Any, state: Any) -> tuple[Any, Any]:
-        """The shares of the memory, shape (B, T), and the next state.
+        """Return the shares of the memory, shape (B, T), and the next state.
 
         Args:
           query: shape (B, Q).
@@ -122,7 +122,7 @@ class AttentionMechanism:
         raise NotImplementedError
 
     def initial_alignments(self, batch_size: Any, dtype: Any) -> Any:
-        """Zeros.
+        """Return zeros.
 
         Args:
           batch_size, dtype: of them.
@@ -133,7 +133,7 @@ class AttentionMechanism:
         return zeros
 
     def initial_state(self, batch_size: Any, dtype: Any) -> Any:
-        """The first state, which is the first shares.
+        """Return the first state, which is the first shares.
 
         Args:
           batch_size, dtype: of it.
@@ -215,7 +215,7 @@ class LuongAttention(_Scored):
         self._num_units, self._scale = num_units, scale
 
     def __call__(self, query: Any, state: Any) -> tuple[Any, Any]:
-        """The shares of the memory, twice."""
+        """Return the shares of the memory, twice."""
         depth, key_depth = query.shape[-1].value, self.keys.shape[-1].value
         if depth != key_depth:
             raise errors.InvalidArgumentError(
@@ -264,7 +264,7 @@ class BahdanauAttention(_Scored):
         self._num_units, self._normalize = num_units, normalize
 
     def __call__(self, query: Any, state: Any) -> tuple[Any, Any]:
-        """The shares of the memory, twice."""
+        """Return the shares of the memory, twice."""
         with variable_scope(None, "bahdanau_attention", [query]):
             total = self.keys + shapes.expand_dims(self.query_layer(query), 1)
             units, dtype = self._num_units, query.dtype
@@ -298,7 +298,7 @@ class AttentionWrapperState(NamedTuple):
     attention_state: Any
 
     def clone(self, **kwargs: Any) -> AttentionWrapperState:
-        """The state with other parts.
+        """Return the state with other parts.
 
         Args:
           **kwargs: parts by name.

@@ -69,7 +69,7 @@ class BasicDecoder(Decoder):
         return BasicDecoderOutput(of_outputs, self._helper.sample_ids_dtype)
 
     def initialize(self, name: str | None = None) -> tuple[Any, Any, Any]:
-        """The helper's beginning, and the first state."""
+        """Return the helper's beginning, and the first state."""
         finished, inputs = self._helper.initialize()
         return finished, inputs, self._initial_state
 

@@ -200,7 +200,7 @@ class BeamSearchDecoder(Decoder):
         return finished, self._first, state
 
     def step(self, time: Any, inputs: Any, state: Any, name: str | None = None) -> Any:
-        """The best continuations of the beams."""
+        """Return the best continuations of the beams."""
         merged = nest.map_structure(self._merge, state.cell_state)
         outputs, cell_state = self._cell(self._merge(inputs), merged)
         logits = self._split(outputs if self._layer is None else self._layer(outputs))
@@ -259,7 +259,7 @@ class BeamSearchDecoder(Decoder):
         return result
 
     def finalize(self, outputs: Any, final_state: Any, sequence_lengths: Any) -> tuple[Any, Any]:
-        """The beams' symbols from their parents."""
+        """Return the beams' symbols from their parents."""
         longest = casting.cast(reduction.reduce_max(final_state.lengths, 1), dtypes.int32)
         ids = gather_tree(outputs.predicted_ids, outputs.parent_ids, longest, self._end)
         return FinalBeamSearchDecoderOutput(ids, outputs), final_state

@@ -50,7 +50,7 @@ class Helper:
         raise NotImplementedError
 
     def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
-        """A sample for each example.
+        """Return a sample for each example.
 
         Args:
           time, outputs, state: of the step.
@@ -153,7 +153,7 @@ class TrainingHelper(Helper):
         return self._lengths
 
     def initialize(self, name: str | None = None) -> tuple[Any, Any]:
-        """The first inputs, or zeros where there are none."""
+        """Return the first inputs, or zeros where there are none."""
         finished = comparison.equal(self._lengths, 0)
         return finished, self._inputs_at(0, reduction.reduce_all(finished))
 
@@ -165,13 +165,13 @@ class TrainingHelper(Helper):
         )
 
     def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
-        """The largest output."""
+        """Return the largest output."""
         return casting.cast(reduction.argmax(outputs, -1), dtypes.int32)
 
     def next_inputs(
         self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
     ) -> tuple[Any, Any, Any]:
-        """The inputs of the next step."""
+        """Return the inputs of the next step."""
         finished = casting.cast(time + 1, self._lengths.dtype) >= self._lengths
         return finished, self._inputs_at(time + 1, reduction.reduce_all(finished)), state
 
@@ -255,13 +255,13 @@ class GreedyEmbeddingHelper(Helper):
         return array.zeros_like(self._start, dtypes.bool_), self._first
 
     def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
-        """The largest output."""
+        """Return the largest output."""
         return casting.cast(reduction.argmax(outputs, -1), dtypes.int32)
 
     def next_inputs(
         self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
     ) -> tuple[Any, Any, Any]:
-        """The rows of the samples; the first ones where all is finished."""
+        """Return the rows of the samples; the first ones where all is finished."""
         finished = comparison.equal(sample_ids, self._end)
         over = reduction.reduce_all(finished)
         return finished, cond(over, lambda: self._first, lambda: self._embed(sample_ids)), state
@@ -295,7 +295,7 @@ class SampleEmbeddingHelper(GreedyEmbeddingHelper):
 
 
 def embedding_of(embedding: Any) -> Callable[[Any], Any]:
-    """A function from ids to their rows.
+    """Return a function from ids to their rows.
 
     Args:
       embedding: such a function, or the rows.

@@ -21,7 +21,7 @@ def sequence_loss(
     softmax_loss_function: Callable[..., Any] | None = None,
     name: str | None = None,
 ) -> Any:
-    """The weighted cross-entropy of sequences.
+    """Return the weighted cross-entropy of sequences.
 
     Args:
       logits: floating, shape (B, T, N).

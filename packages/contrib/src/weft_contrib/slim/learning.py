@@ -78,7 +78,7 @@ def _on_values(gradient: Any, function: Callable[[Any], Any]) -> Any:
 
 
 def add_gradients_summaries(grads_and_vars: Any) -> list[Any]:
-    """Summaries of gradients and their norms.
+    """Return summaries of gradients and their norms.
 
     Args:
       grads_and_vars: pairs of gradient and variable.

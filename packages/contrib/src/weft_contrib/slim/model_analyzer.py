@@ -10,7 +10,7 @@ from typing import Any
 
 
 def tensor_description(var: Any) -> str:
-    """Type and shape: "float32 2x3".
+    """Return the type and shape: "float32 2x3".
 
     Args:
       var: a tensor or a variable.

@@ -456,5 +456,5 @@ def _auxiliary(net: Any, num_classes: int, width: Callable[[int], int], flat: bo
 
 
 def _window(net: Any, size: int) -> list[int]:
-    """A window, or the whole image where that is smaller."""
+    """Return a window, or the whole image where that is smaller."""
     return [size if n is None else min(n, size) for n in net.shape.as_list()[1:3]]

@@ -44,7 +44,7 @@ class Block(NamedTuple):
 
 
 def subsample(inputs: Any, factor: int, scope: str | None = None) -> Any:
-    """Every `factor`-th position of an image.
+    """Return every `factor`-th position of an image.
 
     Args:
       inputs: shape (B, H, W, C).
@@ -176,7 +176,7 @@ def resnet_arg_scope(
 def block_of(
     unit_fn: Callable[..., Any], scope: str, base_depth: int, num_units: int, stride: int
 ) -> Block:
-    """A block of bottlenecks, of which the last has the stride."""
+    """Return a block of bottlenecks, of which the last has the stride."""
     unit = {"depth": base_depth * 4, "depth_bottleneck": base_depth, "stride": 1}
     return Block(scope, unit_fn, [*[unit] * (num_units - 1), unit | {"stride": stride}])
 
@@ -270,7 +270,7 @@ def root(inputs: Any, output_stride: int | None) -> tuple[Any, int | None]:
 def head(
     net: Any, num_classes: int | None, global_pool: bool, collection: str
 ) -> tuple[Any, dict[str, Any]]:
-    """The last layers, and all layers by name."""
+    """Return the last layers, and all layers by name."""
     if global_pool:
         net = reduction.reduce_mean(net, [1, 2], name="pool5", keepdims=True)
     if num_classes is not None:

@@ -45,7 +45,7 @@ def bottleneck(
     outputs_collections: Any = None,
     scope: Any = None,
 ) -> Any:
-    """A unit: three convolutions, added to their input.
+    """Return a unit: three convolutions, added to their input.
 
     Args:
       inputs: shape (B, H, W, C).
@@ -85,7 +85,7 @@ def resnet_v1(
     reuse: Any = None,
     scope: Any = None,
 ) -> tuple[Any, dict[str, Any]]:
-    """A residual network of any blocks.
+    """Return a residual network of any blocks.
 
     Args:
       inputs: floating, shape (B, H, W, 3).

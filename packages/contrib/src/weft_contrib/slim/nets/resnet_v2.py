@@ -46,7 +46,7 @@ def bottleneck(
     outputs_collections: Any = None,
     scope: Any = None,
 ) -> Any:
-    """A unit: three convolutions, added to their input; normalized before, not after.
+    """Return a unit: three convolutions, added to their input; normalized before, not after.
 
     Args:
       inputs: shape (B, H, W, C).
@@ -87,7 +87,7 @@ def resnet_v2(
     reuse: Any = None,
     scope: Any = None,
 ) -> tuple[Any, dict[str, Any]]:
-    """A residual network of any blocks.
+    """Return a residual network of any blocks.
 
     Args:
       inputs: floating, shape (B, H, W, 3).
