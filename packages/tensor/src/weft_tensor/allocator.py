@@ -486,7 +486,7 @@ def _as_shape(shape: Any) -> tuple[int, ...]:
 
 
 def _ordinary(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """An array that the pool has no part in: without elements, or of Python objects."""
+    """Return an array that the pool has no part in: without elements, or of Python objects."""
     try:
         if dtype.kind == "O":
             return np.full(shape, b"", dtype)
@@ -496,7 +496,7 @@ def _ordinary(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, A
 
 
 def _unpooled(shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> np.ndarray[Any, Any]:
-    """An aligned array for a finaliser that asks while its thread is inside the pool."""
+    """Return an aligned array for a finaliser that asks while its thread is inside the pool."""
     memory = np.empty(size + ALIGNMENT, _BYTE)
     return np.ndarray(shape, dtype, memory, -memory.ctypes.data % ALIGNMENT)
 

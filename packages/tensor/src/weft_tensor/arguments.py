@@ -27,7 +27,7 @@ def unknown_argument(label: str, name: str, names: Iterable[str]) -> errors.Inva
 
 
 def integer(value: Any, label: str, minimum: int = -INT64_MAX - 1, limit: int = INT64_MAX) -> int:
-    """A Python or NumPy integer as `int`.
+    """Return a Python or NumPy integer as `int`.
 
     Raises: InvalidTypeError: `value` is not an integer, or is a bool; InvalidArgumentError: it is
       not in [least, most].
@@ -56,7 +56,7 @@ def whole(value: Any, label: str, least: int = -INT64_MAX - 1, limit: int = INT6
 
 
 def number(value: Any, label: str, minimum: float = -math.inf, limit: float = math.inf) -> float:
-    """A real number as `float`.
+    """Return a real number as `float`.
 
     Raises: InvalidTypeError: `value` is not a number, or is a bool; InvalidArgumentError: it is
       NaN, or not in [least, most].

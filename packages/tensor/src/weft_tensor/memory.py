@@ -34,7 +34,7 @@ def new_array(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray[Any, Any
 
 
 def copied(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """A copy of an array, elements in the same order.
+    """Return a copy of an array, elements in the same order.
 
     Raises: ResourceExhaustedError: the machine has less memory.
     """

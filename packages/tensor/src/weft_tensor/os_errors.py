@@ -69,7 +69,7 @@ _BY_CLASS: Final[tuple[tuple[type[OSError], type[errors.OpError]], ...]] = (
 
 
 def error_class(error: OSError) -> type[errors.OpError]:
-    """The class of weft's errors that means the same as an OSError."""
+    """Return the class of weft's errors that means the same as an OSError."""
     cls = _BY_NUMBER.get(error.errno or 0)
     if cls is None:
         cls = next(

@@ -73,7 +73,7 @@ def _fits(a: DType, b: DType) -> bool:
 
 
 def _all_values(small: DType) -> np.ndarray[Any, Any]:
-    """Each value of a type of at most 8 bits."""
+    """Return each value of a type of at most 8 bits."""
     if small.is_integer:
         return np.arange(small.min, small.max + 1).astype(small.numpy)
     return np.arange(16 if small is dtypes.float4_e2m1fn else 256, dtype=np.uint8).view(small.numpy)
@@ -180,7 +180,7 @@ def nested_array(values: Any) -> np.ndarray[Any, Any]:
 
 
 def _with_sizes(values: Any) -> Any:
-    """A nested list with integers in place of sizes of shapes."""
+    """Return a nested list with integers in place of sizes of shapes."""
     if isinstance(values, list):
         return [_with_sizes(value) for value in values]
     return int(values) if isinstance(values, Dimension) else values

@@ -82,7 +82,7 @@ class FreeRanges:
         return [region for region, size in self._sizes.items() if starts.get((region, 0)) == size]
 
     def largest(self) -> int:
-        """Size of the largest free range, 0 if there is none."""
+        """Return size of the largest free range, 0 if there is none."""
         return self._by_size[-1][0] if self._by_size else 0
 
     def ranges(self) -> list[tuple[int, int, int]]:

@@ -47,7 +47,7 @@ class Taps:
         )
 
     def matrix(self) -> Array:
-        """The same as a matrix, float32, shape (out, size)."""
+        """Return the same as a matrix, float32, shape (out, size)."""
         result = np.zeros((len(self.index), self.size), np.float32)
         rows = np.broadcast_to(np.arange(len(self.index))[:, None], self.index.shape)
         np.add.at(result, (rows, self.index), self.weight)
@@ -86,7 +86,7 @@ def _centers(size: int, count: int, align_corners: bool, half_pixel: bool) -> Ar
 
 @lru_cache(maxsize=128)
 def linear_taps(size: int, count: int, align_corners: bool, half_pixel: bool) -> Taps:
-    """The two neighbours of each position, weighted by their distances."""
+    """Return the two neighbours of each position, weighted by their distances."""
     centers = _centers(size, count, align_corners, half_pixel)
     floor = np.floor(centers)
     low = np.clip(floor.astype(np.int64), 0, size - 1)
@@ -97,7 +97,7 @@ def linear_taps(size: int, count: int, align_corners: bool, half_pixel: bool) ->
 
 @lru_cache(maxsize=128)
 def nearest_index(size: int, count: int, align_corners: bool, half_pixel: bool) -> Array:
-    """The one position that each output position shows; never decreasing."""
+    """Return the one position that each output position shows; never decreasing."""
     places = np.arange(count, dtype=np.float32)
     scale = scale_of(size, count, align_corners)
     centers = (places + _F32(0.5)) * scale if half_pixel else places * scale

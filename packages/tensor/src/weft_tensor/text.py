@@ -17,7 +17,7 @@ complex_types: Final = (Complex, np.number)
 
 
 def as_bytes(bytes_or_text: str | bytes | bytearray, encoding: str = "utf-8") -> bytes:
-    """Bytes as they are, text encoded.
+    """Return bytes as they are, text encoded.
 
     Args:
       bytes_or_text: bytes or text.
@@ -58,7 +58,7 @@ as_str = as_text
 
 
 def as_str_any(value: Any) -> str:
-    """Bytes decoded, anything else through `str`.
+    """Return bytes decoded, anything else through `str`.
 
     Args:
       value: any object; bytes are UTF-8.

@@ -172,7 +172,7 @@ def _of_kind(array: np.ndarray[Any, Any], dtype: DType, lost: Lost) -> np.ndarra
 
 
 def _cut(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
-    """Floats as integers, towards 0."""
+    """Return floats as integers, towards 0."""
     wide = np.trunc(np.asarray(array, np.float64) if array.dtype.itemsize < 8 else array)
     info = np.iinfo(dtype.numpy)
     fits = (wide >= float(info.min)) & (wide < float(info.max) + 1)
