@@ -165,7 +165,7 @@ def _convert_channels(pixels: Array, channels: int) -> Array:
 
 
 def jpeg_shape(data: bytes) -> tuple[int, int, int]:
-    """Height, width and channels that a JPEG file claims.
+    """Return height, width and channels that a JPEG file claims.
 
     Raises: InvalidArgumentError: this is no JPEG file.
     """

@@ -223,7 +223,7 @@ def rejection_resample(
 
 
 def _add_estimates(dataset: Dataset, target: Output) -> Dataset:
-    """Elements, each with how often its and the other classes came so far, and once more."""
+    """Return elements, each with how often its and the other classes came so far, and once more."""
 
     def counted(counts: Output, element: Any) -> Any:
         kind, chance, value = element

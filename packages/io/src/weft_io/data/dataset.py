@@ -299,7 +299,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
         return self._chain("SkipDataset", int64(count, "count"))
 
     def shard(self, num_shards: Any, index: Any) -> Dataset:
-        """Every `num_shards`-th element, from `index` on.
+        """Return every `num_shards`-th element, from `index` on.
 
         Args:
           num_shards, index: int64, shape ().

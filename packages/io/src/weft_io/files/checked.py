@@ -34,7 +34,7 @@ class Form(NamedTuple):
         return len(self.head) + self.width + len(self.tail)
 
     def sealed(self, data: bytes) -> bytes:
-        """Data behind their checksum."""
+        """Return data behind their checksum."""
         return b"".join([self.head, self.encode(zlib.crc32(data)), self.tail, data])
 
     def begins(self, data: bytes | memoryview, path: str) -> bool:

@@ -211,7 +211,7 @@ def Rename(oldname: PathLike, newname: PathLike, overwrite: bool = False) -> Non
 
 
 def Stat(filename: PathLike) -> FileStatistics:  # noqa: N802
-    """Length, time of the last change, and whether it is a directory.
+    """Return length, time of the last change, and whether it is a directory.
 
     Args:
       filename: a path, or a URL that fsspec knows.

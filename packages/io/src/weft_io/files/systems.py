@@ -41,7 +41,7 @@ class FileSystem(Protocol):
         ...
 
     def stat(self, path: str) -> FileStatistics:
-        """Size, time, kind."""
+        """Return size, time, kind."""
         ...
 
     def list(self, path: str) -> list[tuple[str, bool]]:
@@ -81,7 +81,7 @@ class LocalFileSystem:
         return cast(BinaryIO, open(path, mode, opener=opener))
 
     def stat(self, path: str) -> FileStatistics:
-        """Size, time, kind; symbolic links are followed."""
+        """Return size, time, kind; symbolic links are followed."""
         result = os.stat(path)
         return FileStatistics(result.st_size, result.st_mtime_ns, modes.S_ISDIR(result.st_mode))
 

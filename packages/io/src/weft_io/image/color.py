@@ -167,7 +167,7 @@ def grayscale_to_rgb(images: Any, name: str | None = None) -> Output:
 
 
 def rgb_to_yiq(images: Any) -> Output:
-    """Luminance and the two axes of colour of NTSC television.
+    """Return the luminance and the two axes of colour of NTSC television.
 
     Args:
       images: floating, shape (..., 3); red, green and blue from 0 to 1.
@@ -197,7 +197,7 @@ def yiq_to_rgb(images: Any) -> Output:
 
 
 def rgb_to_yuv(images: Any) -> Output:
-    """Luminance and the two axes of colour of PAL television.
+    """Return the luminance and the two axes of colour of PAL television.
 
     Args:
       images: floating, shape (..., 3); red, green and blue from 0 to 1.

@@ -137,7 +137,7 @@ def _rotate(value: Output, quarters: int) -> Output:
 
 
 def _swapped(value: Output, name: str = "transpose") -> Output:
-    """Height and width exchanged."""
+    """Return the height and width exchanged."""
     if value.dims is not None:
         lead = list(range(len(value.dims) - 3))
         count = len(lead)

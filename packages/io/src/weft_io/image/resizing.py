@@ -105,7 +105,7 @@ resize = resize_images
 
 
 def _size(size: Any) -> Output:
-    """Height and width as an int32 vector."""
+    """Return the height and width as an int32 vector."""
     expected = convert_to_tensor(size, name="size")
     if expected.dtype.base_dtype != dtypes.int32:
         if not expected.dtype.is_integer:

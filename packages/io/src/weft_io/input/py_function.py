@@ -134,7 +134,7 @@ class CallGraph(Graph):
         return [values[output] for output in outputs]
 
     def _effects(self) -> list[Node]:
-        """Nodes with effects, or that draw random numbers, which have not run."""
+        """Return nodes with effects, or that draw random numbers, which have not run."""
         new, self._done = self.nodes[self._done :], len(self.nodes)
         return [
             node

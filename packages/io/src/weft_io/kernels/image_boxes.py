@@ -300,7 +300,7 @@ def _check_glimpse(images: Array, size: Array, offsets: Array) -> tuple[int, int
 
 
 def _noise(generator: np.random.Generator, images: Array, shape: tuple[int, ...], kind: str) -> Any:
-    """Noise like the values of each image."""
+    """Return the noise like the values of each image."""
     if kind == "zero":
         return 0.0
     axes = (1, 2, 3)

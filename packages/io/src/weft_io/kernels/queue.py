@@ -29,7 +29,7 @@ Parts = tuple[tuple[DType, ...], tuple[Dims, ...]]
 
 
 def _parts(node: Node) -> Parts:
-    """Element types and shapes of the components of a node's queue."""
+    """Return the element types and shapes of the components of a node's queue."""
     types, shapes = tuple(node.attrs["component_types"]), tuple(node.attrs["shapes"])
     if shapes and len(shapes) != len(types):
         raise errors.InvalidArgumentError(

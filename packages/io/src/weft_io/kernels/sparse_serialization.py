@@ -24,7 +24,7 @@ Array = np.ndarray[Any, Any]
 
 
 def _written(node: Node, values: list[SparseValue]) -> Array:
-    """Sparse tensors, shape (n, 3): texts, or for variants the arrays themselves."""
+    """Return sparse tensors, shape (n, 3): texts, or for variants the arrays themselves."""
     types = (dtypes.int64, node.attrs["T"], dtypes.int64)
     as_text = node.attrs["out_type"] is dtypes.string
     result = np.empty((len(values), 3), object)

@@ -446,7 +446,7 @@ def decode_webp(
 def extract_jpeg_shape(
     contents: Any, output_type: Any = dtypes.int32, name: str | None = None
 ) -> Output:
-    """Height, width and channels of a JPEG file, out of its header.
+    """Return height, width and channels of a JPEG file, out of its header.
 
     Args:
       contents: string, shape (): the bytes of the file.

@@ -159,7 +159,7 @@ def _flags(op: Node) -> dict[str, Any]:
 
 
 def _size(images: Output) -> Output:
-    """Height and width of images."""
+    """Return the height and width of images."""
     return shape(images)[1:3]
 
 

@@ -42,7 +42,7 @@ class FixedLengthSource:
         self._ended = False
 
     def read_chunk(self) -> list[bytes]:
-        """Many records: those of the next piece of the file; none at its end.
+        """Return many records: those of the next piece of the file; none at its end.
 
         Raises: DataLossError: the file ends within a record, where records follow each other
           without gaps and overlaps; the next call says that it ended.

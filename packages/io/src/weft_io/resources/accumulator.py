@@ -258,7 +258,7 @@ class SparseAccumulator(_Accumulator):
 
 
 def _added_up(indices: Array, values: Array, counts: Array | None) -> Rows:
-    """Rows with increasing indices; without `counts` all come from one gradient."""
+    """Return rows with increasing indices; without `counts` all come from one gradient."""
     if not len(indices):
         return indices, values, np.zeros(0, np.int64)
     steps = np.diff(indices)

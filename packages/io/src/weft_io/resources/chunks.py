@@ -104,7 +104,7 @@ class ChunkStore:
             self._pieces[0] = (values, start + count, stop)
 
     def _targets(self, pieces: Sequence[Piece], count: int, empty: Empty) -> Sequence[Array] | None:
-        """Arrays to join the pieces in; None when one piece holds everything as it is."""
+        """Return arrays to join the pieces in; None when one piece holds everything as it is."""
         if len(pieces) == 1 and pieces[0][2]:
             return None
         return [

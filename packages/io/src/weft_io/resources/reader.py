@@ -95,7 +95,7 @@ class ReaderResource(Resource):
             self._serve_reads()
 
     def _attempt(self, read: _Read) -> Any:
-        """Records, or NOT_READY while a name is missing; runs with the lock held."""
+        """Return records, or NOT_READY while a name is missing; runs with the lock held."""
         if read.error is not None:
             raise read.error
         with within(read.roots):

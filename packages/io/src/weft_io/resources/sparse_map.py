@@ -120,7 +120,7 @@ def rows_of_sparse(value: SparseValue) -> list[SparseValue]:
 
 
 def joined_rows(sparse_values: Sequence[SparseValue], dtype: DType) -> SparseValue:
-    """Sparse tensors as the rows of one, each size the largest there is.
+    """Return sparse tensors as the rows of one, each size the largest there is.
 
     Raises: InvalidArgumentError: their ranks differ.
     """

@@ -83,7 +83,7 @@ class Table(Resource):
         return shape[:rank]
 
     def _pairs(self, keys: Any, values: Any) -> tuple[Array, Array]:
-        """Keys and values as rows.
+        """Return keys and values as rows.
 
         Raises: InvalidArgumentError: their shapes do not fit each other.
         """

@@ -31,7 +31,7 @@ from weft_tensor.shape import format_dims
 
 
 def stacked(values: Sequence[Any], empty: Empty) -> Array:
-    """Components of one shape and type with a new first axis.
+    """Return components of one shape and type with a new first axis.
 
     Raises: InvalidArgumentError: their shapes differ.
     """
@@ -113,7 +113,7 @@ class BatchSource(Source):
         return BatchMemory(self._size, self.empty)
 
     def joined(self, column: Sequence[Any], i: int) -> Array:
-        """Component i of all elements of a batch, as one."""
+        """Return the component i of all elements of a batch, as one."""
         return stacked(column, self.empty)
 
 
@@ -184,7 +184,7 @@ class PaddedBatchSource(BatchSource):
         return None  # the sizes of a batch are known when all of it is there
 
     def joined(self, column: Sequence[Any], i: int) -> Array:
-        """Component i of all elements of a batch, padded.
+        """Return the component i of all elements of a batch, padded.
 
         Raises: InvalidArgumentError: another rank than asked for, or a size above it.
         """

@@ -18,7 +18,7 @@ class RecordFile(Protocol):
     offset: int
 
     def read_chunk(self) -> list[bytes]:
-        """Many records; none at the end."""
+        """Return many records; none at the end."""
         ...
 
     def close(self) -> None:

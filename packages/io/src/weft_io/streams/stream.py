@@ -331,5 +331,5 @@ def shape_of(value: Any) -> tuple[int, ...]:
 
 
 def rows_of(arrays: Sequence[Any], i: int) -> Element:
-    """Row i of each of some arrays: views."""
+    """Return the row i of each of some arrays: views."""
     return tuple([array[i] for array in arrays])

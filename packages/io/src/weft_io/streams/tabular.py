@@ -118,7 +118,7 @@ class CsvRecords:
     def _complete_records(
         self, splitter: _Splitter, lines: Sequence[bytes], started: list[bytes]
     ) -> list[bytes]:
-        """Records of lines, and of those up to the end of the last one.
+        """Return records of lines, and of those up to the end of the last one.
 
         So `offset` is always at the start of a record.
         """

@@ -28,7 +28,7 @@ from weft_tensor import errors
 
 
 def saved_elements(elements: Sequence[Element]) -> list[Any]:
-    """Elements as a part of a state."""
+    """Return elements as a part of a state."""
     return [list(element) for element in elements]
 
 

@@ -118,7 +118,7 @@ class EventQueue:
         return Work(records, flush, self._closing, self._asked)
 
     def patience(self, now: float) -> float | None:
-        """Seconds until there is something to do if nothing changes; None: nothing ever."""
+        """Return seconds until there is something to do if nothing changes; None: nothing ever."""
         if not self._dirty or self._next_flush is None or self._error is not None:
             return None
         return max(0.0, self._next_flush - now)

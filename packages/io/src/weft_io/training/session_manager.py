@@ -64,7 +64,7 @@ class Countdown:
         self._end = time.monotonic() + seconds
 
     def left(self) -> float:
-        """Seconds; negative when it is over."""
+        """Return seconds; negative when it is over."""
         return self._end - time.monotonic()
 
 
