@@ -35,7 +35,7 @@ NARROW = (dtypes.float16, dtypes.bfloat16)
 
 
 def static_bytes(output: Output) -> int | None:
-    """Size of an output in bytes where its static shape is known."""
+    """Return size of an output in bytes where its static shape is known."""
     count = num_elements(output.dims)
     return None if count is None else count * output.dtype.numpy.itemsize
 

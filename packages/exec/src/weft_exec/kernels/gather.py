@@ -39,7 +39,7 @@ def checked(indices: Any, size: int) -> None:
 
 
 def take(params: Any, indices: Any, axis: int, device: Device) -> Any:
-    """Slices of `params` along an axis."""
+    """Return slices of `params` along an axis."""
     size = params.shape[axis]
     if indices.ndim == 0:
         index = int(indices)
@@ -171,7 +171,7 @@ def _rows_of(xp: Any, indices: Any, shape: tuple[int, ...]) -> tuple[Any, int]:
 
 
 def _flat(xp: Any, target: Any, indices: Any, updates: Any) -> tuple[Any, Any, Any]:
-    """Target and updates as rows, and the row of each update."""
+    """Return the target and updates as rows, and the row of each update."""
     ids, count = _rows_of(xp, indices, target.shape)
     remaining = target.shape[indices.shape[-1] :]
     expected = (*indices.shape[:-1], *remaining)

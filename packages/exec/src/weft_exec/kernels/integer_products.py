@@ -44,7 +44,7 @@ def _type_for(count: int, weights: Array | None, axes: Sequence[int]) -> DType:
 
 
 def _subtract_zero_point(x: Array, zero: Array, dtype: DType) -> Array:
-    """Numbers without their zero point, as floats."""
+    """Return numbers without their zero point, as floats."""
     result = x.astype(dtype.numpy)
     if zero.ndim or zero:
         result -= zero.astype(dtype.numpy)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _concatenate(parts: tuple[Any, ...], axis: int, device: Device) -> Any:
-    """Parts joined along an axis, in the pool when they are large."""
+    """Return parts joined along an axis, in the pool when they are large."""
     first = parts[0]
     rank = first.ndim
     if rank == 0:

@@ -74,7 +74,7 @@ def _make_batch_norm(node: Node, device: Device) -> KernelFunction:
 
 
 def _moments(flat: Array, centered: Array) -> tuple[Array, Array]:
-    """Mean and variance of the columns; leaves the rows less the mean in `centered`."""
+    """Return the mean and variance of the columns; leaves the rows less the mean in `centered`."""
     count = flat.dtype.type(flat.shape[0])
     mean = column_sums(flat) / count  # NaN of no rows
     over_rows(np.subtract, flat, mean, centered)
@@ -137,7 +137,7 @@ class _Neighbours:
         self._band: Array | None = None
 
     def sums(self, flat: Array) -> Array:
-        """Sums over the window of each channel of (pixels, channels)."""
+        """Return sums over the window of each channel of (pixels, channels)."""
         channels = flat.shape[1]
         if channels <= 256:
             # A product with a band matrix keeps BLAS busy; it spreads an infinity over all

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def margins_of(paddings: Any, rank: int) -> list[tuple[int, int]]:
-    """Elements before and after, by axis.
+    """Return elements before and after, by axis.
 
     Raises: InvalidArgumentError: there is no pair for each axis, or an entry is negative.
     """

@@ -34,7 +34,7 @@ _MANY: Final = 4096
 
 
 def take(params: Any, indices: Any, axis: int, device: Device) -> Any:
-    """Slices of `params` along an axis; zeros for indices out of range."""
+    """Return slices of `params` along an axis; zeros for indices out of range."""
     xp, size = device.xp, params.shape[axis]
     shape = (*params.shape[:axis], *indices.shape, *params.shape[axis + 1 :])
     if not size or not indices.size:
@@ -65,7 +65,7 @@ def take_batched(params: Any, indices: Any, axis: int, batch: int, device: Devic
 
 
 def take_points(params: Any, indices: Any, device: Device) -> Any:
-    """Slices of `params` at points."""
+    """Return slices of `params` at points."""
     rows, count = rows_of_points(device.xp, indices, params.shape)
     depth = indices.shape[-1]
     return take(params.reshape(count, *params.shape[depth:]), rows, 0, device)
@@ -93,7 +93,7 @@ def rows_of_points(xp: Any, indices: Any, shape: tuple[int, ...]) -> tuple[Any, 
 
 
 def _kept(xp: Any, array: Any, rows: Any, updates: Any) -> tuple[Any, Any]:
-    """Rows that exist, and their updates, as one for each."""
+    """Return rows that exist, and their updates, as one for each."""
     if updates.shape != (*rows.shape, *array.shape[1:]):
         updates = xp.broadcast_to(updates, (*rows.shape, *array.shape[1:]))
     inside = xp.nonzero((rows >= 0) & (rows < array.shape[0]))[0]

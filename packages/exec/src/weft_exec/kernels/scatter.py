@@ -36,7 +36,7 @@ def _index_error(indices: Array, count: int) -> errors.InvalidArgumentError:
 
 
 def row_updates(xp: Any, array: Array, indices: Any, updates: Any) -> tuple[Array, Any]:
-    """Row numbers, and updates as one row for each, or of rank 0.
+    """Return the row numbers, and updates as one row for each, or of rank 0.
 
     Raises: InvalidArgumentError: an index is out of range, or the shapes do not fit.
     """

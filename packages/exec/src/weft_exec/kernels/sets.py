@@ -173,7 +173,7 @@ def _sequences(sparse: Sparse, group: Array, codes: Array, count: int) -> _Seque
 
 
 def _batches(a: Array, b: Array) -> Iterator[Array]:
-    """Pairs of sequences of like lengths, as many at once as a table may hold."""
+    """Yield pairs of sequences of like lengths, as many at once as a table may hold."""
     longest = np.maximum(a, b)
     order = np.argsort(longest, kind="stable")
     start = 0

@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 
 
 def strings_of(values: list[bytes], shape: tuple[int, ...]) -> Array:
-    """Strings as an array of this shape."""
+    """Return strings as an array of this shape."""
     result = np.empty(len(values), object)
     result[:] = values
     return result.reshape(shape)

@@ -89,7 +89,7 @@ def _flat(before: int, after: int) -> tuple[int, ...]:
 
 
 def _sum_blocks(x: Array, array: Array) -> Array:
-    """Sums of blocks of neighbors on the middle axis, and of those that are left."""
+    """Return sums of blocks of neighbors on the middle axis, and of those that are left."""
     before, count, after = x.shape
     size = BLOCK if after > NARROW else 4 * BLOCK  # a call takes as long as some narrow rows
     num_full, remaining = divmod(count, size)

@@ -178,7 +178,7 @@ def _require_static(state: TensorArrayState, dims: Dims, label: str) -> tuple[in
 
 
 def _stacked(values: Sequence[Any], dtype: np.dtype[Any], device: Device) -> Any:
-    """Values of one shape along a new first axis."""
+    """Return values of one shape along a new first axis."""
     shape = values[0].shape
     for i, value in enumerate(values):
         if value.shape != shape:

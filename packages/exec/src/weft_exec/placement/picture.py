@@ -71,7 +71,7 @@ def _boxes(nodes: Sequence[NodePlacement], y: int, scale: float) -> Iterator[str
 
 
 def _joined(nodes: Sequence[NodePlacement], scale: float) -> list[list[NodePlacement]]:
-    """Nodes by box: narrow ones that follow each other share one."""
+    """Return nodes by box: narrow ones that follow each other share one."""
     boxes: list[list[NodePlacement]] = []
     for node in nodes:
         narrow = (node.finish - node.start) * scale < _LEAST
