@@ -11,7 +11,7 @@ Array = np.ndarray[Any, Any]
 
 
 def panels(matrix: Array) -> Array:
-    """Layout PANELS of weights.
+    """Return the layout PANELS of weights.
 
     Args:
       matrix: (taps, depth, columns).
@@ -25,7 +25,7 @@ def panels(matrix: Array) -> Array:
 
 
 def panels4(matrix: Array) -> Array:
-    """Layout PANELS4 of int8 weights.
+    """Return the layout PANELS4 of int8 weights.
 
     Args:
       matrix: (taps, depth, columns).

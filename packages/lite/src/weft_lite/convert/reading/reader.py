@@ -133,7 +133,7 @@ class Reader:
         return self.quantised(op.outputs[index], activated(x, activation_of(op)))
 
     def quantised(self, number: int, x: Output) -> Output:
-        """Real numbers as a tensor stores them."""
+        """Return real numbers as a tensor stores them."""
         tensor = self.tensor(number)
         q = tensor.quantization
         if q is None or not q.scales:
@@ -187,7 +187,7 @@ def activation_of(op: t.Op) -> Activation:
 
 
 def activated(x: Output, activation: Activation) -> Output:
-    """Real numbers after an activation."""
+    """Return real numbers after an activation."""
     if activation is Activation.RELU:
         return node("Relu", x)
     if activation is Activation.RELU6:
