@@ -31,7 +31,7 @@ vlog = log
 
 
 def get_logger() -> _logging.Logger:
-    """The logger that weft's messages go to.
+    """Return the logger that weft's messages go to.
 
     Examples:
       >>> wf.logging.get_logger().name
@@ -59,7 +59,7 @@ def set_verbosity(v: int) -> None:
 
 
 def get_verbosity() -> int:
-    """The level that is shown.
+    """Return the level that is shown.
 
     Examples:
       >>> wf.logging.get_verbosity() in (wf.logging.INFO, wf.logging.WARN)

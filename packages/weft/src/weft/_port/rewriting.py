@@ -43,7 +43,7 @@ def _starts(text: str) -> list[int]:
 
 
 def _offset(text: str, starts: list[int], line: int, column: int) -> int:
-    """The place of a column, which the tree counts in bytes of UTF-8."""
+    """Return the place of a column, which the tree counts in bytes of UTF-8."""
     start = starts[line - 1]
     end = starts[line] if line < len(starts) else len(text)
     return start + len(text[start:end].encode()[:column].decode(errors="ignore"))
@@ -99,7 +99,7 @@ def _import_of(path: str, alias: ast.alias) -> str:
 
 
 def _place(statement: ast.ImportFrom) -> str | None:
-    """The namespace that has all that a statement imports; None where there is none."""
+    """Return the namespace that has all that a statement imports; None where there is none."""
     inside = below_root(statement.module or "") or ""
     places = set()
     for alias in statement.names:

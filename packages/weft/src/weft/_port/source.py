@@ -204,7 +204,7 @@ class Source:
     names: dict[str, str] = field(default_factory=dict)
 
     def uses(self) -> list[Use]:
-        """All uses of TensorFlow's names, by lines."""
+        """Return all uses of TensorFlow's names, by lines."""
         by_place: dict[tuple[int, str], Use] = {}
         for statement in ast.walk(self.tree):
             if isinstance(statement, ast.Import):
@@ -257,7 +257,7 @@ class Source:
                     self.names.setdefault(target.id, path)
 
     def _path(self, node: ast.AST) -> str | None:
-        """The path that an expression such as `tf.nn.relu` names, below the root."""
+        """Return the path that an expression such as `tf.nn.relu` names, below the root."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
@@ -269,7 +269,7 @@ class Source:
 
 
 def read(path: Path) -> Source:
-    """A file of the disk.
+    """Return a file of the disk.
 
     Raises: OSError, SyntaxError, ValueError: it cannot be read.
     """
@@ -285,7 +285,7 @@ def is_tensorflow(statement: ast.ImportFrom) -> bool:
 
 
 def below_root(module: str) -> str | None:
-    """The path of a module below TensorFlow's root; None for another package's."""
+    """Return the path of a module below TensorFlow's root; None for another package's."""
     for root in ROOTS:
         if module == root:
             return ""
@@ -295,7 +295,7 @@ def below_root(module: str) -> str | None:
 
 
 def _outermost(tree: ast.AST) -> Iterator[ast.expr]:
-    """Chains of attributes, without those inside them."""
+    """Yield chains of attributes, without those inside them."""
     inner: set[ast.AST] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
