@@ -45,7 +45,7 @@ program turned(x: float32[{size}]) -> (y: float32[{size}]):
 
 def words(of: Arena) -> Any:
     """The words of the slots: whether a program is there, the address, the size."""
-    return of._words
+    return np.frombuffer(of._slots, np.uint64).reshape(SLOTS, -1)
 
 
 def test_programs_have_one_memory_of_the_largest_ones_size(own: Arena) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import itertools
 import os
@@ -22,6 +23,7 @@ from weft_compiler.codegen.targets import host
 from weft_compiler.ir.parser import parse
 from weft_compiler.ir.program import Program
 from weft_compiler.native import cache, entry
+from weft_compiler.native.layouts import ArrayHeader
 from weft_compiler.native.program import NativeProgram, load
 
 SCALED = """
@@ -137,7 +139,15 @@ program {0}({0}_x: float32[4], {0}_n: int64[]) -> ({0}_y: float32[4]):
 
 
 def test_unknown_builds_enter_through_ctypes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(entry._OFFSETS, "descr", 48)
+    class OtherHeader(ctypes.Structure):
+        _fields_ = (
+            *ArrayHeader._fields_[:-3],
+            ("dtype", ctypes.c_void_p),
+            ("base", ctypes.c_void_p),
+            ("flags", ctypes.c_int32),
+        )
+
+    monkeypatch.setattr(entry, "ArrayHeader", OtherHeader)
     entry.readable.cache_clear()
     from weft_compiler.native import program as module
 

@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from weft_compiler.codegen import generated, threads
+from weft_compiler.codegen import runtime
 from weft_compiler.codegen.targets import Target, host
+from weft_compiler.codegen.tiles import symbol
 from weft_compiler.native import cache, shared_objects, wheel_objects
 from weft_compiler.native.linking import Library
 from weft_compiler.native.shared_objects import LEVELS, can_run, file_of, load_shared
+from weft_compiler.routines.gemm import MATMUL_LIBRARY
+from weft_compiler.routines.registry import library_routines
 from weft_tensor import dtypes, errors
 
 HERE = [level for level in LEVELS if can_run(level, host())]
@@ -113,11 +116,12 @@ def test_a_level_needs_all_of_its_instructions() -> None:
 @pytest.mark.skipif(not HERE, reason="no level of a wheel is for this processor")
 def test_built_objects_are_found_and_run(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     level = HERE[-1]
-    monkeypatch.setattr(wheel_objects, "_LIBRARIES", (("matmul", dtypes.float32),))
+    matmul = replace(MATMUL_LIBRARY, in_wheel=(dtypes.float32,))
+    monkeypatch.setattr(wheel_objects, "libraries", lambda: (matmul,))
     assert wheel_objects.build(place / "wheel", [level]) > 0
     monkeypatch.delattr(shared_objects, "object_code")
-    text = generated.module_text("matmul", dtypes.float32, level.target)
-    names = [generated.symbol(each, dtypes.float32) for each in generated.routines("matmul")]
+    text = matmul.text(dtypes.float32, level.target)
+    names = [symbol(name, dtypes.float32) for name in library_routines(MATMUL_LIBRARY)]
     library = load_shared("matmul.float32", text, level.target, lambda image: Library(image, names))
     assert library.address(names[0])
-    assert load_shared("threads", threads.text(level.target), level.target, bytes)
+    assert load_shared("runtime", runtime.text(level.target), level.target, bytes)

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from weft_compiler.codegen import blas, threads
+from weft_compiler.codegen import blas, runtime
 from weft_compiler.codegen.memory import rounded
 from weft_compiler.codegen.module import ENTRY, Module, attributes
 from weft_compiler.codegen.options import Options
@@ -83,7 +83,7 @@ def module_of_call(routine: type[Routine], dtype: DType, options: Options) -> Mo
     texts = [
         f'target triple = "{target.triple}"\n; {routine.routine} of {dtype.name}',
         _part(routine, dtype),
-        *([_SHARED, threads.DECLARATION] if options.threads else []),
+        *([_SHARED, runtime.PARALLEL_FOR_DECLARATION] if options.threads else []),
         _run(options.threads, routine.uses_blas),
         *(declarations or [routine.declaration(dtype)]),
         attributes(target),
@@ -168,7 +168,8 @@ def _run(shares: bool, is_product: bool) -> str:
             place = w.put(f"getelementptr ptr, ptr %frame, i64 {at}")
             w.do(f"store ptr {value}, ptr {place}")
         numbers = f"i64 {units}, i64 1, i64 {_word(w, _CHUNKS)}, i64 %threads"
-        w.do(f"ret i32 {w.put(f'call i32 @{threads.SHARE}(ptr @shared, ptr %frame, {numbers})')}")
+        call = f"call i32 @{runtime.PARALLEL_FOR}(ptr @shared, ptr %frame, {numbers})"
+        w.do(f"ret i32 {w.put(call)}")
         w.begin(alone)
     given = _PARAMETERS
     w.do(f"ret i32 {w.put(f'call i32 @part(i64 0, i64 0, i64 {units}, {given})')}")

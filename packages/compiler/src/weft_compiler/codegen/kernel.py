@@ -2,7 +2,7 @@
 
 Outermost parallel loops become functions that run the iterations from `low` to `high`. If a program
 may use several threads, it writes the values that such a loop captures to a frame and offers the
-iterations to other threads (`weft_compiler.codegen.threads`).
+iterations to other threads (`weft_compiler.codegen.runtime`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from weft_compiler.codegen import blas, interrupt_checks, threads
+from weft_compiler.codegen import blas, interrupt_checks, runtime
 from weft_compiler.codegen.float16 import bits_of_half, half_of_bits
 from weft_compiler.codegen.frames import CHUNKS, Capture, grain_of, names_of, plain, thunk
 from weft_compiler.codegen.mathematics.library import ITERATED
@@ -545,7 +545,9 @@ class Function:
             place = w.put(f"getelementptr i64, ptr {frame}, i64 {at}")
             w.do(f"store {kind} {value}, ptr {place}, align 8")
         numbers = f"i64 {turns}, i64 {grain}, i64 {chunks}, i64 %threads"
-        shared = w.put(f"call i32 @{threads.SHARE}(ptr @{name}.call, ptr {frame}, {numbers})")
+        shared = w.put(
+            f"call i32 @{runtime.PARALLEL_FOR}(ptr @{name}.call, ptr {frame}, {numbers})"
+        )
         w.go(done)
         w.begin(done)
         result = w.put(f"phi i32 [ {own}, %{alone} ], [ {shared}, %{together} ]")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from weft_compiler.codegen import blas, threads
+from weft_compiler.codegen import blas, runtime
 from weft_compiler.codegen.kernel import TIME, Kernel
 from weft_compiler.codegen.mathematics import library
 from weft_compiler.codegen.memory import plan_memory
@@ -66,7 +66,7 @@ def module_of(program: Program, options: Options | None = None) -> Module:
         f'target triple = "{target.triple}"\n; {program.name}',
         *kernel.functions,
         _entry(buffers, kernel.arguments),
-        threads.DECLARATION if kernel.regions else "",
+        runtime.PARALLEL_FOR_DECLARATION if kernel.regions else "",
         *library.texts(scalars.used, target),
         *kernel.definitions.values(),
         *[kernel.routines[each] for each in sorted(kernel.routines, key=str)],

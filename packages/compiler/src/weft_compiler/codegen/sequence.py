@@ -1,9 +1,10 @@
 """The function of a program whose pieces are compiled separately: it calls them in order.
 
-A loop walks a table of the calls; as instructions they took a tenth of the compile time. A piece is
-entered like any program, with a table of buffer addresses. Its own memory is at the end of the
-shared part of the arena, where it overlaps no buffer that is live at the time, because the parts of
-the threads must follow it. The call says how many threads there are.
+The runtime walks a table of the calls (`weft_compiler/runtime/sequence.c`); as instructions they
+took a tenth of the compile time. A piece is entered like any program, with a table of buffer
+addresses. Its own memory is at the end of the shared part of the arena, where it overlaps no buffer
+that is live at the time, because the parts of the threads must follow it. The call says how many
+threads there are.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from weft_compiler.codegen.memory import plan_shared
 from weft_compiler.codegen.module import ENTRY, Module, attributes
 from weft_compiler.codegen.options import Options
+from weft_compiler.codegen.runtime import RUN_SEQUENCE, RUN_SEQUENCE_DECLARATION
 from weft_compiler.codegen.targets import target_of
 from weft_compiler.ir.pieces import Piece
 from weft_compiler.ir.program import Buffer, Program
@@ -48,10 +50,11 @@ def sequence_of(
     texts = [
         f'target triple = "{target.triple}"\n; {program.name}',
         *table.constants,
-        _array("@table", "i64", [str(word) for word in table.words]),
+        _array("@calls", "i64", [str(word) for word in table.words]),
         _array("@nests", "ptr", [f"@{each}" for each in symbols]),
         _array("@constants", "ptr", [f"@numbers{at}" for at in range(len(table.constants))]),
         *[f"declare i32 @{each}(ptr, ptr, ptr, ptr, i64)" for each in symbols],
+        RUN_SEQUENCE_DECLARATION,
         _run(table),
         attributes(target),
     ]
@@ -83,9 +86,9 @@ def _lives(program: Program, pieces: Sequence[Piece]) -> dict[Buffer, tuple[int,
 class _Table:
     """The table of calls of pieces.
 
-    A call is the number of its nest, the number of checks before it, the offset of its own part of
-    the arena, the number of pointers, and a word for each pointer: an offset in the arena, or
-    -1 - i for the i-th buffer of the program; constants follow the buffers.
+    A call is a `weft_call`: the number of its nest, the number of checks before it, the offset of
+    its own part of the arena, the number of pointers, and a word for each pointer: an offset in the
+    arena, or -1 - i for the i-th buffer of the program; constants follow the buffers.
 
     Attributes:
       words: the table.
@@ -129,71 +132,14 @@ def _array(name: str, kind: str, values: Sequence[str]) -> str:
 
 
 def _run(table: _Table) -> str:
-    """Return the function that walks a table; a call that fails ends it."""
-    words, buffers = len(table.words), table.buffers
+    """Return the function that walks a table."""
+    fields = f"ptr @calls, i64 {len(table.words)}, ptr @nests, ptr @constants"
+    fields += f", i64 {table.buffers}, i64 {table.slots}"
     return f"""
+@sequence = internal constant {{ ptr, i64, ptr, ptr, i64, i64 }} {{ {fields} }}
+
 define i32 @{ENTRY}(ptr %buffers, ptr %arena, {_REST}) #0 {{
-entry:
-  %pointers = alloca [{table.slots} x ptr]
-  br label %call
-call:
-  %at = phi i64 [ 0, %entry ], [ %next, %called ]
-  %word = getelementptr i64, ptr @table, i64 %at
-  %nest = load i64, ptr %word
-  %word1 = getelementptr i64, ptr %word, i64 1
-  %checks = load i64, ptr %word1
-  %word2 = getelementptr i64, ptr %word, i64 2
-  %own = load i64, ptr %word2
-  %word3 = getelementptr i64, ptr %word, i64 3
-  %slots = load i64, ptr %word3
-  %first = add nsw i64 %at, 4
-  %next = add nsw i64 %first, %slots
-  br label %slot
-slot:
-  %position = phi i64 [ %first, %call ], [ %following, %set ]
-  %more = icmp slt i64 %position, %next
-  br i1 %more, label %read, label %filled
-read:
-  %place = getelementptr i64, ptr @table, i64 %position
-  %given = load i64, ptr %place
-  %is_offset = icmp sge i64 %given, 0
-  br i1 %is_offset, label %offset, label %listed
-offset:
-  %inside = getelementptr i8, ptr %arena, i64 %given
-  br label %set
-listed:
-  %number = xor i64 %given, -1
-  %is_buffer = icmp slt i64 %number, {buffers}
-  %list = select i1 %is_buffer, ptr %buffers, ptr @constants
-  %behind = sub nsw i64 %number, {buffers}
-  %index = select i1 %is_buffer, i64 %number, i64 %behind
-  %item = getelementptr ptr, ptr %list, i64 %index
-  %pointer = load ptr, ptr %item
-  br label %set
-set:
-  %value = phi ptr [ %inside, %offset ], [ %pointer, %listed ]
-  %slot_number = sub nsw i64 %position, %first
-  %target = getelementptr ptr, ptr %pointers, i64 %slot_number
-  store ptr %value, ptr %target
-  %following = add nsw i64 %position, 1
-  br label %slot
-filled:
-  %function_place = getelementptr ptr, ptr @nests, i64 %nest
-  %function = load ptr, ptr %function_place
-  %rest = getelementptr i8, ptr %arena, i64 %own
-  %result = call i32 %function(ptr %pointers, ptr %rest, {_REST})
-  %is_fine = icmp eq i32 %result, 0
-  br i1 %is_fine, label %called, label %failed
-called:
-  %has_more = icmp slt i64 %next, {words}
-  br i1 %has_more, label %call, label %done
-failed:
-  %before = trunc i64 %checks to i32
-  %of_all = add i32 %result, %before
-  %is_check = icmp sgt i32 %result, 0
-  %code = select i1 %is_check, i32 %of_all, i32 %result
-  ret i32 %code
-done:
-  ret i32 0
+  %result = tail call i32 @{RUN_SEQUENCE}(ptr @sequence, ptr %buffers, ptr %arena, {_REST})
+  ret i32 %result
 }}
 """

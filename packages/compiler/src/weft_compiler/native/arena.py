@@ -3,11 +3,8 @@
 The programs of a step run one after another, so they share **slots**. A slot has memory for any
 program, and a flag that it is in use. The C function that enters a program acquires the first free
 slot and releases it at the end. Concurrent programs use several slots. If all are in use, another
-slot gets memory; beyond `SLOTS`, calls allocate their own. The layout of a slot, in 64 bytes:
-
-    word 0   1 if a program uses it
-         1   the address of its memory, a multiple of 64
-         2   the size of its memory in bytes, or 0
+slot gets memory; beyond `SLOTS`, calls allocate their own. `weft_compiler/runtime/arena.c` claims
+and changes slots.
 
 A slot is as large as the largest program of the process requires; pages that are not touched use
 address space only. The memory belongs to the tensor pool. It returns there when the last program is
@@ -26,41 +23,19 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from weft_compiler.codegen.memory import ALIGNMENT
-from weft_compiler.codegen.targets import Target, host
-from weft_compiler.native.linking import Library, once
-from weft_compiler.native.shared_objects import load_shared
+from weft_compiler.codegen.runtime import REPLACE_ARENA
+from weft_compiler.native.layouts import ArenaSlot
+from weft_compiler.native.linking import once
+from weft_compiler.native.runtime import library
 from weft_graph.ir.interrupts import uninterrupted
 from weft_tensor import errors
 from weft_tensor.allocator import cpu_allocator
 from weft_tensor.finalizers import call_when_gone, settle
 
 SLOTS: Final = 16
-"""Maximal number of concurrent programs with pooled memory."""
-
-SLOT: Final = 64
-"""Size of a slot: a cache line."""
+"""Maximal number of concurrent programs with pooled memory: `WEFT_ARENA_SLOTS`."""
 
 _BYTE: Final = np.dtype(np.uint8)
-_REPLACE: Final = "weft.replace"
-_TEXT: Final = """
-target triple = "{triple}"
-
-define i64 @{name}(ptr %slot, i64 %address, i64 %size) nounwind {{
-  %taken = atomicrmw xchg ptr %slot, i64 1 acquire
-  %free = icmp eq i64 %taken, 0
-  br i1 %free, label %change, label %leave
-change:
-  %p1 = getelementptr i64, ptr %slot, i64 1
-  store i64 %address, ptr %p1
-  %p2 = getelementptr i64, ptr %slot, i64 2
-  store atomic i64 %size, ptr %p2 monotonic, align 8
-  store atomic i64 0, ptr %slot release, align 8
-  br label %leave
-leave:
-  %done = zext i1 %free to i64
-  ret i64 %done
-}}
-"""
 _Replace: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
@@ -84,8 +59,9 @@ class Arena:
     """
 
     def __init__(self) -> None:
-        self._words = aligned(SLOTS * SLOT).view(np.uint64).reshape(SLOTS, SLOT // 8)
-        self.table = address_of(self._words)
+        memory = aligned(SLOTS * ctypes.sizeof(ArenaSlot))
+        self._slots = (ArenaSlot * SLOTS).from_buffer(memory)
+        self.table = address_of(memory)
         self._memory: list[tuple[Any, ...]] = [()] * SLOTS
         self._wanted: Counter[int] = Counter()
         self._changes: deque[tuple[int, int]] = deque()
@@ -123,7 +99,8 @@ class Arena:
     def reset(self) -> None:
         """Start over in the child of a fork, where no other thread uses a slot."""
         self._lock = threading.Lock()
-        self._words[:, 0] = 0
+        for slot in self._slots:
+            slot.in_use = 0
 
     def _end(self, size: int) -> None:
         """Remove a lease. If memory is exhausted, the next call of a program reports it."""
@@ -159,7 +136,7 @@ class Arena:
         return max(self._wanted, default=0)
 
     def _size(self, slot: int) -> int:
-        return int(self._words[slot, 2])
+        return int(self._slots[slot].size)
 
     def _fit(self) -> None:
         """Make the first slot large enough, and empty those that are too large or too small."""
@@ -177,7 +154,7 @@ class Arena:
         # Both stay referenced until one is known to be unused, as Ctrl-C may interrupt this.
         self._memory[slot] = (*before, new)
         address = 0 if new is None else address_of(new)
-        done = bool(replace(self.table + slot * SLOT, address, size))
+        done = bool(replace(ctypes.addressof(self._slots[slot]), address, size))
         self._memory[slot] = (() if new is None else (new,)) if done else before
         return done
 
@@ -188,20 +165,9 @@ class Lease:
     __slots__ = ("__weakref__",)
 
 
-def text(target: Target) -> str:
-    """Return the module of the function that claims an arena."""
-    return _TEXT.format(triple=target.triple, name=_REPLACE)
-
-
-@once
-def _library() -> Library:
-    target = host()
-    return load_shared("arena", text(target), target, lambda image: Library(image, [_REPLACE]))
-
-
 @once
 def _replace() -> Any:
-    return _Replace(_library().address(_REPLACE))
+    return _Replace(library().address(REPLACE_ARENA))
 
 
 def _pooled(size: int) -> Any:

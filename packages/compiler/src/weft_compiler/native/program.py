@@ -22,14 +22,14 @@ from weft_compiler.codegen.kernel import INTERRUPTED, OUT_OF_BOUNDS
 from weft_compiler.codegen.module import ENTRY, Module, module_of
 from weft_compiler.codegen.options import Options
 from weft_compiler.codegen.routine import Library as RoutineLibrary, Routine
+from weft_compiler.codegen.runtime import MAX_THREADS, has_threads
 from weft_compiler.codegen.sequence import sequence_of, symbol
 from weft_compiler.codegen.targets import Target, object_code, target_of
-from weft_compiler.codegen.threads import MOST, supported
 from weft_compiler.codegen.tiles import symbol as routine_symbol
 from weft_compiler.ir.canonical import canonical
 from weft_compiler.ir.pieces import Piece, pieces_of
 from weft_compiler.ir.program import FOR_KERNELS, Check, Program, walk
-from weft_compiler.native import cache, helpers
+from weft_compiler.native import cache, runtime
 from weft_compiler.native.arena import ARENA, address_of, aligned
 from weft_compiler.native.entry import BUSY, Row, entry, readable, state_of
 from weft_compiler.native.linking import Library
@@ -87,8 +87,8 @@ class Code:
             imports[name_in_code] = library.address(name_in_code)
         imports |= _blas(module.blas)
         imports |= {symbol(at): nest.address for at, nest in enumerate(self.nests)}
-        if module.shares:
-            imports |= helpers.imports()
+        if module.shares or self.nests:
+            imports |= runtime.imports()
         self.library = Library(image, [ENTRY], imports)
         self.address: int = self.library.address(ENTRY)
 
@@ -229,7 +229,8 @@ class NativeProgram:
 
     @threads.setter
     def threads(self, count: int) -> None:
-        wanted = min(count, MOST) if self.code.module.shares and supported() else 1
+        is_shared = self.code.module.shares and has_threads(self.code.target)
+        wanted = min(count, MAX_THREADS) if is_shared else 1
         if wanted != self._threads:
             self._threads = wanted
             self._lease = ARENA.lease(self._memory(wanted))
@@ -309,15 +310,16 @@ class NativeProgram:
         ]
         interrupt = self._interrupt if interrupt is None else interrupt
         state = state_of(rows)
-        state[0] = self.code.address
-        state[4] = self._threads
-        state[2] = ARENA.table
-        state[3] = self._memory(self._threads)
-        state[5] = self.work.statements >= _SMALL
-        state[7] = address_of(interrupt)
-        state[8] = address_of(self._times)
+        fields = state.fields
+        fields.run = self.code.address
+        fields.num_threads = self._threads
+        fields.slots = ARENA.table
+        fields.arena_size = self._memory(self._threads)
+        fields.releases_gil = self.work.statements >= _SMALL
+        fields.interrupt = address_of(interrupt)
+        fields.times = address_of(self._times)
         owners = (self.code, self._constants, self._lease, interrupt, self._times)
-        return entry(state, owners)
+        return entry(state.memory, owners)
 
 
 def _busy(*arrays: Any) -> int:

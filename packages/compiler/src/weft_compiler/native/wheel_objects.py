@@ -10,9 +10,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from weft_compiler.codegen import threads
+from weft_compiler.codegen import runtime
 from weft_compiler.codegen.targets import host, object_code
-from weft_compiler.native import arena, entry
 from weft_compiler.native.shared_objects import (
     FOLDER,
     LEVELS,
@@ -25,17 +24,12 @@ from weft_compiler.routines.registry import libraries
 
 
 def texts(level: Level) -> Iterator[tuple[str, str]]:
-    """Yield the names and texts of the objects for a level.
-
-    The function that enters programs is that of this version of Python.
-    """
+    """Yield the names and texts of the objects for a level."""
     target = level.target
     for library in libraries():
         for dtype in library.in_wheel:
             yield name_of(library.name, dtype), library.text(dtype, target)
-    yield "arena", arena.text(target)
-    yield "threads", threads.text(target)
-    yield "entry", entry.text(target)
+    yield "runtime", runtime.text(target)
 
 
 def build(folder: Path, levels: Sequence[Level]) -> int:

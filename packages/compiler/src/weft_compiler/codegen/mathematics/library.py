@@ -19,7 +19,7 @@ from weft_compiler.codegen.mathematics import (
     zeta,
 )
 from weft_compiler.codegen.mathematics.formula import Formula, Value
-from weft_compiler.codegen.rounding import fmod_text
+from weft_compiler.codegen.runtime import fmod_text
 from weft_compiler.codegen.targets import Target
 
 FUNCTIONS: Final[dict[str, Callable[..., Value]]] = {

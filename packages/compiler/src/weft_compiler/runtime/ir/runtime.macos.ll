@@ -1,0 +1,1083 @@
+; runtime.c by `hatch run golden:runtime`: clang 22.1.8, sources 04d0545ec20e4b44
+
+%struct.weft_loop = type { i64, [56 x i8], i32, ptr, ptr, i64, i64, i64, i64, i64, i32, [60 x i8], [64 x %struct.weft_part] }
+%struct.weft_part = type { i64, i64, [48 x i8] }
+%struct.weft_helper = type { ptr, ptr, i64 }
+
+@memory = internal global [36224 x i8] zeroinitializer, align 64
+@weft_layout = constant [33 x i64] [i64 64, i64 0, i64 8, i64 16, i64 72, i64 8, i64 16, i64 24, i64 32, i64 56, i64 64, i64 16, i64 32, i64 0, i64 8, i64 8, i64 16, i64 24, i64 96, i64 0, i64 8, i64 16, i64 24, i64 32, i64 40, i64 48, i64 56, i64 64, i64 72, i64 80, i64 88, i64 16, i64 -65536], align 16
+
+define i32 @weft_parallel_for(ptr %0, ptr %1, i64 %2, i64 %3, i64 %4, i64 %5) nounwind {
+  %7 = tail call i64 @llvm.smin.i64(i64 %5, i64 64)
+  %8 = add i64 %7, -1
+  %9 = add i64 %8, %2
+  %10 = sdiv i64 %9, %7
+  %11 = add i64 %3, -1
+  %12 = add i64 %10, %11
+  %13 = srem i64 %12, %3
+  %14 = sub nsw i64 %12, %13
+  %15 = add i64 %4, -1
+  %16 = add i64 %15, %14
+  %17 = sdiv i64 %16, %4
+  %18 = add i64 %17, %11
+  %19 = srem i64 %18, %3
+  %20 = sub nsw i64 %18, %19
+  %21 = icmp slt i64 %14, %2
+  br i1 %21, label %24, label %22
+
+22:
+  %23 = tail call i32 %0(ptr %1, i64 0, i64 0, i64 %2) nounwind
+  br label %114
+
+24:
+  %25 = load atomic i32, ptr @memory monotonic, align 64
+  %26 = sext i32 %25 to i64
+  %27 = icmp sgt i64 %8, %26
+  br i1 %27, label %28, label %36
+
+28:
+  %29 = phi i32 [ %33, %32 ], [ %25, %24 ]
+  %30 = load atomic i32, ptr getelementptr inbounds nuw (i8, ptr @memory, i64 4) monotonic, align 4
+  %31 = icmp eq i32 %30, 0
+  br i1 %31, label %32, label %36
+
+32:
+  tail call fastcc void @weft_add_helper(i32 %29)
+  %33 = load atomic i32, ptr @memory monotonic, align 64
+  %34 = sext i32 %33 to i64
+  %35 = icmp sgt i64 %8, %34
+  br i1 %35, label %28, label %36
+
+36:
+  %37 = load i32, ptr getelementptr inbounds nuw (i8, ptr @memory, i64 12), align 4
+  %38 = icmp sgt i32 %37, 0
+  br i1 %38, label %44, label %50
+
+39:
+  %40 = add nuw nsw i64 %45, 1
+  %41 = load i32, ptr getelementptr inbounds nuw (i8, ptr @memory, i64 12), align 4
+  %42 = sext i32 %41 to i64
+  %43 = icmp slt i64 %40, %42
+  br i1 %43, label %44, label %50
+
+44:
+  %45 = phi i64 [ %40, %39 ], [ 0, %36 ]
+  %46 = getelementptr inbounds nuw %struct.weft_loop, ptr getelementptr inbounds nuw (i8, ptr @memory, i64 1920), i64 %45
+  %47 = getelementptr inbounds nuw i8, ptr %46, i64 64
+  %48 = cmpxchg ptr %47, i32 0, i32 1 acquire monotonic, align 16
+  %49 = extractvalue { i32, i1 } %48, 1
+  br i1 %49, label %66, label %39
+
+50:
+  %51 = icmp sgt i64 %2, 0
+  br i1 %51, label %54, label %114
+
+52:
+  %53 = icmp slt i64 %56, %2
+  br i1 %53, label %54, label %114
+
+54:
+  %55 = phi i64 [ %56, %52 ], [ 0, %50 ]
+  %56 = add nsw i64 %55, %14
+  %57 = tail call i64 @llvm.smin.i64(i64 %56, i64 %2)
+  br label %58
+
+58:
+  %59 = phi i64 [ %55, %54 ], [ %62, %61 ]
+  %60 = icmp slt i64 %59, %57
+  br i1 %60, label %61, label %52
+
+61:
+  %62 = add nsw i64 %59, %20
+  %63 = tail call i64 @llvm.smin.i64(i64 %62, i64 %57)
+  %64 = tail call i32 %0(ptr %1, i64 0, i64 %59, i64 %63) nounwind
+  %65 = icmp eq i32 %64, 0
+  br i1 %65, label %58, label %114
+
+66:
+  %67 = getelementptr inbounds nuw i8, ptr %46, i64 72
+  store ptr %0, ptr %67, align 8
+  %68 = getelementptr inbounds nuw i8, ptr %46, i64 80
+  store ptr %1, ptr %68, align 16
+  %69 = getelementptr inbounds nuw i8, ptr %46, i64 88
+  store i64 %20, ptr %69, align 8
+  %70 = getelementptr inbounds nuw i8, ptr %46, i64 96
+  store i64 %14, ptr %70, align 16
+  %71 = getelementptr inbounds nuw i8, ptr %46, i64 104
+  store atomic i64 %2, ptr %71 monotonic, align 8
+  %72 = getelementptr inbounds nuw i8, ptr %46, i64 112
+  store atomic i64 %8, ptr %72 monotonic, align 16
+  %73 = getelementptr inbounds nuw i8, ptr %46, i64 120
+  store atomic i64 0, ptr %73 monotonic, align 8
+  %74 = getelementptr inbounds nuw i8, ptr %46, i64 128
+  store atomic i32 0, ptr %74 monotonic, align 16
+  %75 = icmp sgt i64 %5, 0
+  br i1 %75, label %76, label %85
+
+76:
+  %77 = getelementptr inbounds nuw i8, ptr %46, i64 192
+  br label %78
+
+78:
+  %79 = phi i64 [ 0, %76 ], [ %83, %78 ]
+  %80 = getelementptr inbounds nuw %struct.weft_part, ptr %77, i64 %79
+  %81 = mul nsw i64 %79, %14
+  store atomic i64 %81, ptr %80 monotonic, align 16
+  %82 = getelementptr inbounds nuw i8, ptr %80, i64 8
+  store atomic i64 0, ptr %82 monotonic, align 8
+  %83 = add nuw nsw i64 %79, 1
+  %84 = icmp eq i64 %83, %7
+  br i1 %84, label %85, label %78
+
+85:
+  %86 = load atomic i64, ptr %46 monotonic, align 16
+  %87 = and i64 %86, -8589934592
+  %88 = or disjoint i64 %87, 4294967296
+  store atomic i64 %88, ptr %46 seq_cst, align 16
+  %89 = load atomic i32, ptr getelementptr inbounds nuw (i8, ptr @memory, i64 192) seq_cst, align 64
+  %90 = icmp eq i32 %89, 0
+  br i1 %90, label %92, label %91
+
+91:
+  tail call fastcc void @weft_wake_all()
+  br label %92
+
+92:
+  tail call fastcc void @weft_run_chunks(ptr %46, i64 0, i64 0)
+  %93 = atomicrmw add ptr %46, i64 4294967296 acq_rel, align 16
+  %94 = lshr i64 %93, 16
+  %95 = load atomic i64, ptr %46 acquire, align 16
+  %96 = xor i64 %95, %94
+  %97 = and i64 %96, 65535
+  %98 = icmp eq i64 %97, 0
+  br i1 %98, label %112, label %99
+
+99:
+  %100 = phi i32 [ %107, %106 ], [ 0, %92 ]
+  %101 = icmp slt i32 %100, 2000
+  br i1 %101, label %102, label %104
+
+102:
+  tail call void @weft_pause() nounwind
+  %103 = add nsw i32 %100, 1
+  br label %106
+
+104:
+  %105 = tail call i32 @sched_yield() nounwind
+  br label %106
+
+106:
+  %107 = phi i32 [ 2001, %104 ], [ %103, %102 ]
+  %108 = load atomic i64, ptr %46 acquire, align 16
+  %109 = xor i64 %108, %94
+  %110 = and i64 %109, 65535
+  %111 = icmp eq i64 %110, 0
+  br i1 %111, label %112, label %99
+
+112:
+  %113 = load atomic i32, ptr %74 monotonic, align 16
+  store atomic i32 0, ptr %47 release, align 16
+  br label %114
+
+114:
+  %115 = phi i32 [ %23, %22 ], [ %113, %112 ], [ 0, %50 ], [ %64, %61 ], [ 0, %52 ]
+  ret i32 %115
+}
+
+define void @weft_begin_program(i64 %0) nounwind {
+  %2 = atomicrmw add ptr getelementptr inbounds nuw (i8, ptr @memory, i64 64), i32 1 monotonic, align 16
+  %3 = icmp sgt i64 %0, 1
+  br i1 %3, label %4, label %8
+
+4:
+  %5 = load atomic i32, ptr getelementptr inbounds nuw (i8, ptr @memory, i64 192) seq_cst, align 64
+  %6 = icmp eq i32 %5, 0
+  br i1 %6, label %8, label %7
+
+7:
+  tail call fastcc void @weft_wake_all()
+  br label %8
+
+8:
+  ret void
+}
+
+define void @weft_end_program() nounwind {
+  %1 = atomicrmw sub ptr getelementptr inbounds nuw (i8, ptr @memory, i64 64), i32 1 monotonic, align 16
+  ret void
+}
+
+define void @weft_reset_threads() nounwind {
+  tail call void @llvm.memset.p0.i64(ptr align 64 @memory, i8 0, i64 36224, i1 false) nounwind
+  store i32 8, ptr getelementptr inbounds nuw (i8, ptr @memory, i64 12), align 4
+  %1 = tail call i32 @pthread_mutex_init(ptr getelementptr inbounds nuw (i8, ptr @memory, i64 256), ptr null) nounwind
+  %2 = icmp eq i32 %1, 0
+  br i1 %2, label %3, label %8
+
+3:
+  %4 = tail call i32 @"\01_pthread_cond_init"(ptr getelementptr inbounds nuw (i8, ptr @memory, i64 320), ptr null) nounwind
+  %5 = icmp eq i32 %4, 0
+  br i1 %5, label %8, label %6
+
+6:
+  %7 = tail call i32 @pthread_mutex_destroy(ptr getelementptr inbounds nuw (i8, ptr @memory, i64 256)) nounwind
+  br label %8
+
+8:
+  ret void
+}
+
+define void @weft_stop_threads() nounwind {
+  %1 = tail call i32 @pthread_mutex_lock(ptr getelementptr inbounds nuw (i8, ptr @memory, i64 256)) nounwind
+  store atomic i32 1, ptr getelementptr inbounds nuw (i8, ptr @memory, i64 4) monotonic, align 4
+  store atomic i32 1, ptr getelementptr inbounds nuw (i8, ptr @memory, i64 8) seq_cst, align 8
+  %2 = tail call i32 @pthread_cond_broadcast(ptr getelementptr inbounds nuw (i8, ptr @memory, i64 320)) nounwind
+  %3 = tail call i32 @pthread_mutex_unlock(ptr getelementptr inbounds nuw (i8, ptr @memory, i64 256)) nounwind
+  %4 = load atomic i32, ptr @memory acquire, align 64
+  %5 = icmp sgt i32 %4, 0
+  br i1 %5, label %6, label %15
+
+6:
+  %7 = zext nneg i32 %4 to i64
+  br label %8
+
+8:
+  %9 = phi i64 [ 0, %6 ], [ %13, %8 ]
+  %10 = getelementptr inbounds nuw %struct.weft_helper, ptr getelementptr inbounds nuw (i8, ptr @memory, i64 384), i64 %9
+  %11 = load ptr, ptr %10, align 8
+  %12 = tail call i32 @"\01_pthread_join"(ptr %11, ptr null) nounwind
+  %13 = add nuw nsw i64 %9, 1
+  %14 = icmp eq i64 %13, %7
+  br i1 %14, label %15, label %8
+
+15:
+  store atomic i32 0, ptr @memory release, align 64
+  ret void
+}
+
+define ptr @weft_claim_arena(ptr captures(ret: address, provenance) %0, i64 %1) nounwind {
+  br label %3
+
+3:
+  %4 = phi i64 [ 0, %2 ], [ %20, %19 ]
+  %5 = getelementptr inbounds nuw i8, ptr %0, i64 %4
+  %6 = load atomic i64, ptr %5 monotonic, align 16
+  %7 = icmp eq i64 %6, 0
+  br i1 %7, label %8, label %19
+
+8:
+  %9 = getelementptr inbounds nuw i8, ptr %5, i64 16
+  %10 = load atomic i64, ptr %9 monotonic, align 16
+  %11 = icmp ult i64 %10, %1
+  br i1 %11, label %19, label %12
+
+12:
+  %13 = atomicrmw xchg ptr %5, i64 1 acquire, align 16
+  %14 = icmp eq i64 %13, 0
+  br i1 %14, label %15, label %19
+
+15:
+  %16 = load atomic i64, ptr %9 monotonic, align 16
+  %17 = icmp ult i64 %16, %1
+  br i1 %17, label %18, label %22
+
+18:
+  store atomic i64 0, ptr %5 release, align 16
+  br label %19
+
+19:
+  %20 = add nuw nsw i64 %4, 64
+  %21 = icmp samesign ult i64 %4, 960
+  br i1 %21, label %3, label %22
+
+22:
+  %23 = phi ptr [ %5, %15 ], [ null, %19 ]
+  ret ptr %23
+}
+
+define void @weft_release_arena(ptr %0) nounwind {
+  store atomic i64 0, ptr %0 release, align 16
+  ret void
+}
+
+define i64 @weft_replace_arena(ptr %0, ptr %1, i64 %2) nounwind {
+  %4 = atomicrmw xchg ptr %0, i64 1 acquire, align 16
+  %5 = icmp eq i64 %4, 0
+  br i1 %5, label %6, label %9
+
+6:
+  %7 = getelementptr inbounds nuw i8, ptr %0, i64 8
+  store ptr %1, ptr %7, align 8
+  %8 = getelementptr inbounds nuw i8, ptr %0, i64 16
+  store atomic i64 %2, ptr %8 monotonic, align 16
+  store atomic i64 0, ptr %0 release, align 16
+  br label %9
+
+9:
+  %10 = phi i64 [ 1, %6 ], [ 0, %3 ]
+  ret i64 %10
+}
+
+define ptr @weft_enter(ptr %0, ptr %1, i64 %2) nounwind {
+  %4 = getelementptr inbounds nuw i8, ptr %0, i64 16
+  %5 = load ptr, ptr %4, align 8
+  %6 = getelementptr inbounds nuw i8, ptr %5, i64 8
+  %7 = load i64, ptr %6, align 8
+  %8 = icmp eq i64 %2, %7
+  br i1 %8, label %12, label %9
+
+9:
+  %10 = getelementptr inbounds nuw i8, ptr %5, i64 72
+  %11 = load ptr, ptr %10, align 8
+  tail call void @Py_IncRef(ptr %11) nounwind
+  br label %210
+
+12:
+  %13 = getelementptr inbounds nuw i8, ptr %5, i64 88
+  %14 = load i64, ptr %13, align 8
+  %15 = shl i64 %14, 3
+  %16 = alloca i8, i64 %15, align 16
+  %17 = icmp sgt i64 %14, 0
+  br i1 %17, label %18, label %98
+
+18:
+  %19 = getelementptr inbounds nuw i8, ptr %5, i64 96
+  %20 = getelementptr inbounds nuw i8, ptr %5, i64 48
+  br label %21
+
+21:
+  %22 = phi ptr [ %1, %18 ], [ %92, %90 ]
+  %23 = phi ptr [ %19, %18 ], [ %91, %90 ]
+  %24 = phi i64 [ 0, %18 ], [ %93, %90 ]
+  %25 = getelementptr inbounds nuw i8, ptr %23, i64 32
+  %26 = load ptr, ptr %23, align 8
+  %27 = icmp eq ptr %26, null
+  br i1 %27, label %28, label %31
+
+28:
+  %29 = getelementptr inbounds nuw i8, ptr %23, i64 8
+  %30 = load ptr, ptr %29, align 8
+  br label %85
+
+31:
+  %32 = getelementptr inbounds nuw i8, ptr %23, i64 16
+  %33 = load i64, ptr %32, align 8
+  %34 = shl nsw i64 %33, 3
+  %35 = getelementptr inbounds i8, ptr %25, i64 %34
+  %36 = getelementptr inbounds nuw i8, ptr %22, i64 8
+  %37 = load ptr, ptr %22, align 8
+  %38 = load ptr, ptr %20, align 8
+  %39 = getelementptr inbounds nuw i8, ptr %37, i64 8
+  %40 = load ptr, ptr %39, align 8
+  %41 = icmp eq ptr %40, %38
+  br i1 %41, label %46, label %42
+
+42:
+  %43 = getelementptr inbounds nuw i8, ptr %23, i64 24
+  %44 = load ptr, ptr %43, align 8
+  %45 = icmp eq ptr %40, %44
+  br i1 %45, label %78, label %95
+
+46:
+  %47 = getelementptr inbounds nuw i8, ptr %37, i64 56
+  %48 = load ptr, ptr %47, align 8
+  %49 = icmp eq ptr %48, %26
+  br i1 %49, label %50, label %95
+
+50:
+  %51 = getelementptr inbounds nuw i8, ptr %37, i64 64
+  %52 = load i32, ptr %51, align 8
+  %53 = sext i32 %52 to i64
+  %54 = getelementptr inbounds nuw i8, ptr %23, i64 8
+  %55 = load i64, ptr %54, align 8
+  %56 = and i64 %55, %53
+  %57 = icmp eq i64 %56, %55
+  br i1 %57, label %58, label %95
+
+58:
+  %59 = getelementptr inbounds nuw i8, ptr %37, i64 24
+  %60 = load i32, ptr %59, align 8
+  %61 = sext i32 %60 to i64
+  %62 = icmp eq i64 %33, %61
+  br i1 %62, label %63, label %95
+
+63:
+  %64 = icmp sgt i32 %60, 0
+  br i1 %64, label %65, label %80
+
+65:
+  %66 = getelementptr inbounds nuw i8, ptr %37, i64 32
+  %67 = load ptr, ptr %66, align 8
+  br label %71
+
+68:
+  %69 = add nuw nsw i64 %72, 1
+  %70 = icmp eq i64 %69, %33
+  br i1 %70, label %80, label %71
+
+71:
+  %72 = phi i64 [ 0, %65 ], [ %69, %68 ]
+  %73 = getelementptr inbounds nuw i64, ptr %67, i64 %72
+  %74 = load i64, ptr %73, align 8
+  %75 = getelementptr inbounds nuw i64, ptr %25, i64 %72
+  %76 = load i64, ptr %75, align 8
+  %77 = icmp eq i64 %74, %76
+  br i1 %77, label %68, label %95
+
+78:
+  %79 = getelementptr inbounds nuw i8, ptr %37, i64 16
+  br label %85
+
+80:
+  %81 = getelementptr inbounds nuw i8, ptr %37, i64 16
+  %82 = load ptr, ptr %81, align 8
+  %83 = getelementptr inbounds nuw ptr, ptr %16, i64 %24
+  store ptr %82, ptr %83, align 8
+  %84 = icmp eq ptr %82, null
+  br i1 %84, label %95, label %90
+
+85:
+  %86 = phi ptr [ %30, %28 ], [ %79, %78 ]
+  %87 = phi ptr [ %25, %28 ], [ %35, %78 ]
+  %88 = phi ptr [ %22, %28 ], [ %36, %78 ]
+  %89 = getelementptr inbounds nuw ptr, ptr %16, i64 %24
+  store ptr %86, ptr %89, align 8
+  br label %90
+
+90:
+  %91 = phi ptr [ %35, %80 ], [ %87, %85 ]
+  %92 = phi ptr [ %36, %80 ], [ %88, %85 ]
+  %93 = add nuw nsw i64 %24, 1
+  %94 = icmp slt i64 %93, %14
+  br i1 %94, label %21, label %98
+
+95:
+  %96 = getelementptr inbounds nuw i8, ptr %5, i64 72
+  %97 = load ptr, ptr %96, align 8
+  tail call void @Py_IncRef(ptr %97) nounwind
+  br label %210
+
+98:
+  %99 = getelementptr inbounds nuw i8, ptr %5, i64 24
+  %100 = load i64, ptr %99, align 8
+  %101 = icmp eq i64 %100, 0
+  br i1 %101, label %102, label %143
+
+102:
+  %103 = getelementptr inbounds nuw i8, ptr %5, i64 40
+  %104 = load i64, ptr %103, align 8
+  %105 = icmp eq i64 %104, 0
+  br i1 %105, label %106, label %115
+
+106:
+  %107 = load ptr, ptr %5, align 8
+  %108 = getelementptr inbounds nuw i8, ptr %5, i64 56
+  %109 = load ptr, ptr %108, align 8
+  %110 = getelementptr inbounds nuw i8, ptr %5, i64 64
+  %111 = load ptr, ptr %110, align 8
+  %112 = getelementptr inbounds nuw i8, ptr %5, i64 32
+  %113 = load i64, ptr %112, align 8
+  %114 = call i32 %107(ptr %16, ptr null, ptr %109, ptr %111, i64 %113) nounwind
+  br label %134
+
+115:
+  %116 = tail call ptr @PyEval_SaveThread() nounwind
+  %117 = getelementptr inbounds nuw i8, ptr %5, i64 32
+  %118 = load i64, ptr %117, align 8
+  %119 = atomicrmw add ptr getelementptr inbounds nuw (i8, ptr @memory, i64 64), i32 1 monotonic, align 16
+  %120 = icmp sgt i64 %118, 1
+  br i1 %120, label %121, label %125
+
+121:
+  %122 = load atomic i32, ptr getelementptr inbounds nuw (i8, ptr @memory, i64 192) seq_cst, align 64
+  %123 = icmp eq i32 %122, 0
+  br i1 %123, label %125, label %124
+
+124:
+  tail call fastcc void @weft_wake_all()
+  br label %125
+
+125:
+  %126 = load ptr, ptr %5, align 8
+  %127 = getelementptr inbounds nuw i8, ptr %5, i64 56
+  %128 = load ptr, ptr %127, align 8
+  %129 = getelementptr inbounds nuw i8, ptr %5, i64 64
+  %130 = load ptr, ptr %129, align 8
+  %131 = load i64, ptr %117, align 8
+  %132 = call i32 %126(ptr %16, ptr null, ptr %128, ptr %130, i64 %131) nounwind
+  %133 = atomicrmw sub ptr getelementptr inbounds nuw (i8, ptr @memory, i64 64), i32 1 monotonic, align 16
+  call void @PyEval_RestoreThread(ptr %116) nounwind
+  br label %134
+
+134:
+  %135 = phi i32 [ %132, %125 ], [ %114, %106 ]
+  %136 = icmp eq i32 %135, 0
+  br i1 %136, label %140, label %137
+
+137:
+  %138 = sext i32 %135 to i64
+  %139 = call ptr @PyLong_FromLongLong(i64 %138) nounwind
+  br label %210
+
+140:
+  %141 = getelementptr inbounds nuw i8, ptr %5, i64 80
+  %142 = load ptr, ptr %141, align 8
+  call void @Py_IncRef(ptr %142) nounwind
+  br label %210
+
+143:
+  %144 = getelementptr inbounds nuw i8, ptr %5, i64 16
+  %145 = load ptr, ptr %144, align 8
+  br label %146
+
+146:
+  %147 = phi i64 [ 0, %143 ], [ %163, %162 ]
+  %148 = getelementptr inbounds nuw i8, ptr %145, i64 %147
+  %149 = load atomic i64, ptr %148 monotonic, align 16
+  %150 = icmp eq i64 %149, 0
+  br i1 %150, label %151, label %162
+
+151:
+  %152 = getelementptr inbounds nuw i8, ptr %148, i64 16
+  %153 = load atomic i64, ptr %152 monotonic, align 16
+  %154 = icmp ult i64 %153, %100
+  br i1 %154, label %162, label %155
+
+155:
+  %156 = atomicrmw xchg ptr %148, i64 1 acquire, align 16
+  %157 = icmp eq i64 %156, 0
+  br i1 %157, label %158, label %162
+
+158:
+  %159 = load atomic i64, ptr %152 monotonic, align 16
+  %160 = icmp ult i64 %159, %100
+  br i1 %160, label %161, label %167
+
+161:
+  store atomic i64 0, ptr %148 release, align 16
+  br label %162
+
+162:
+  %163 = add nuw nsw i64 %147, 64
+  %164 = icmp samesign ult i64 %147, 960
+  br i1 %164, label %146, label %165
+
+165:
+  %166 = tail call ptr @PyLong_FromLongLong(i64 -65536) nounwind
+  br label %210
+
+167:
+  %168 = getelementptr inbounds nuw i8, ptr %148, i64 8
+  %169 = load ptr, ptr %168, align 8
+  %170 = getelementptr inbounds nuw i8, ptr %5, i64 40
+  %171 = load i64, ptr %170, align 8
+  %172 = icmp eq i64 %171, 0
+  br i1 %172, label %173, label %182
+
+173:
+  %174 = load ptr, ptr %5, align 8
+  %175 = getelementptr inbounds nuw i8, ptr %5, i64 56
+  %176 = load ptr, ptr %175, align 8
+  %177 = getelementptr inbounds nuw i8, ptr %5, i64 64
+  %178 = load ptr, ptr %177, align 8
+  %179 = getelementptr inbounds nuw i8, ptr %5, i64 32
+  %180 = load i64, ptr %179, align 8
+  %181 = call i32 %174(ptr %16, ptr %169, ptr %176, ptr %178, i64 %180) nounwind
+  br label %201
+
+182:
+  %183 = tail call ptr @PyEval_SaveThread() nounwind
+  %184 = getelementptr inbounds nuw i8, ptr %5, i64 32
+  %185 = load i64, ptr %184, align 8
+  %186 = atomicrmw add ptr getelementptr inbounds nuw (i8, ptr @memory, i64 64), i32 1 monotonic, align 16
+  %187 = icmp sgt i64 %185, 1
+  br i1 %187, label %188, label %192
+
+188:
+  %189 = load atomic i32, ptr getelementptr inbounds nuw (i8, ptr @memory, i64 192) seq_cst, align 64
+  %190 = icmp eq i32 %189, 0
+  br i1 %190, label %192, label %191
+
+191:
+  tail call fastcc void @weft_wake_all()
+  br label %192
+
+192:
+  %193 = load ptr, ptr %5, align 8
+  %194 = getelementptr inbounds nuw i8, ptr %5, i64 56
+  %195 = load ptr, ptr %194, align 8
+  %196 = getelementptr inbounds nuw i8, ptr %5, i64 64
+  %197 = load ptr, ptr %196, align 8
+  %198 = load i64, ptr %184, align 8
+  %199 = call i32 %193(ptr %16, ptr %169, ptr %195, ptr %197, i64 %198) nounwind
+  %200 = atomicrmw sub ptr getelementptr inbounds nuw (i8, ptr @memory, i64 64), i32 1 monotonic, align 16
+  call void @PyEval_RestoreThread(ptr %183) nounwind
+  br label %201
+
+201:
+  %202 = phi i32 [ %199, %192 ], [ %181, %173 ]
+  store atomic i64 0, ptr %148 release, align 16
+  %203 = icmp eq i32 %202, 0
+  br i1 %203, label %207, label %204
+
+204:
+  %205 = sext i32 %202 to i64
+  %206 = call ptr @PyLong_FromLongLong(i64 %205) nounwind
+  br label %210
+
+207:
+  %208 = getelementptr inbounds nuw i8, ptr %5, i64 80
+  %209 = load ptr, ptr %208, align 8
+  call void @Py_IncRef(ptr %209) nounwind
+  br label %210
+
+210:
+  %211 = phi ptr [ %11, %9 ], [ %142, %140 ], [ %97, %95 ], [ %139, %137 ], [ %166, %165 ], [ %206, %204 ], [ %209, %207 ]
+  ret ptr %211
+}
+
+declare ptr @PyLong_FromLongLong(i64)
+
+define i32 @weft_run_sequence(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4, i64 %5) nounwind {
+  %7 = getelementptr inbounds nuw i8, ptr %0, i64 40
+  %8 = load i64, ptr %7, align 8
+  %9 = shl i64 %8, 3
+  %10 = alloca i8, i64 %9, align 16
+  %11 = load ptr, ptr %0, align 8
+  %12 = getelementptr inbounds nuw i8, ptr %0, i64 8
+  %13 = load i64, ptr %12, align 8
+  %14 = shl nsw i64 %13, 3
+  %15 = getelementptr inbounds i8, ptr %11, i64 %14
+  %16 = icmp sgt i64 %13, 0
+  br i1 %16, label %17, label %74
+
+17:
+  %18 = getelementptr inbounds nuw i8, ptr %0, i64 32
+  %19 = getelementptr inbounds nuw i8, ptr %0, i64 24
+  %20 = getelementptr inbounds nuw i8, ptr %0, i64 16
+  br label %21
+
+21:
+  %22 = phi ptr [ %11, %17 ], [ %72, %69 ]
+  %23 = getelementptr inbounds nuw i8, ptr %22, i64 24
+  %24 = load i64, ptr %23, align 8
+  %25 = icmp sgt i64 %24, 0
+  br i1 %25, label %26, label %28
+
+26:
+  %27 = getelementptr inbounds nuw i8, ptr %22, i64 32
+  br label %38
+
+28:
+  %29 = load ptr, ptr %20, align 8
+  %30 = load i64, ptr %22, align 8
+  %31 = getelementptr inbounds ptr, ptr %29, i64 %30
+  %32 = load ptr, ptr %31, align 8
+  %33 = getelementptr inbounds nuw i8, ptr %22, i64 16
+  %34 = load i64, ptr %33, align 8
+  %35 = getelementptr inbounds i8, ptr %2, i64 %34
+  %36 = call i32 %32(ptr %10, ptr %35, ptr %3, ptr %4, i64 %5) nounwind
+  %37 = icmp eq i32 %36, 0
+  br i1 %37, label %69, label %62
+
+38:
+  %39 = phi i64 [ 0, %26 ], [ %60, %57 ]
+  %40 = getelementptr inbounds nuw i64, ptr %27, i64 %39
+  %41 = load i64, ptr %40, align 8
+  %42 = xor i64 %41, -1
+  %43 = icmp sgt i64 %41, -1
+  br i1 %43, label %44, label %46
+
+44:
+  %45 = getelementptr inbounds nuw i8, ptr %2, i64 %41
+  br label %57
+
+46:
+  %47 = load i64, ptr %18, align 8
+  %48 = icmp sgt i64 %47, %42
+  br i1 %48, label %49, label %52
+
+49:
+  %50 = getelementptr inbounds nuw ptr, ptr %1, i64 %42
+  %51 = load ptr, ptr %50, align 8
+  br label %57
+
+52:
+  %53 = load ptr, ptr %19, align 8
+  %54 = sub nsw i64 %42, %47
+  %55 = getelementptr inbounds nuw ptr, ptr %53, i64 %54
+  %56 = load ptr, ptr %55, align 8
+  br label %57
+
+57:
+  %58 = phi ptr [ %45, %44 ], [ %51, %49 ], [ %56, %52 ]
+  %59 = getelementptr inbounds nuw ptr, ptr %10, i64 %39
+  store ptr %58, ptr %59, align 8
+  %60 = add nuw nsw i64 %39, 1
+  %61 = icmp slt i64 %60, %24
+  br i1 %61, label %38, label %28
+
+62:
+  %63 = icmp sgt i32 %36, 0
+  br i1 %63, label %64, label %74
+
+64:
+  %65 = getelementptr inbounds nuw i8, ptr %22, i64 8
+  %66 = load i64, ptr %65, align 8
+  %67 = trunc i64 %66 to i32
+  %68 = add nsw i32 %36, %67
+  br label %74
+
+69:
+  %70 = getelementptr inbounds nuw i8, ptr %22, i64 32
+  %71 = load i64, ptr %23, align 8
+  %72 = getelementptr inbounds i64, ptr %70, i64 %71
+  %73 = icmp ult ptr %72, %15
+  br i1 %73, label %21, label %74
+
+74:
+  %75 = phi i32 [ %68, %64 ], [ %36, %62 ], [ 0, %6 ], [ 0, %69 ]
+  ret i32 %75
+}
+
+define internal fastcc void @weft_run_chunks(ptr %0, i64 %1, i64 %2) noinline nounwind {
+  %4 = getelementptr inbounds nuw i8, ptr %0, i64 104
+  %5 = load atomic i64, ptr %4 monotonic, align 8
+  %6 = getelementptr inbounds nuw i8, ptr %0, i64 88
+  %7 = load i64, ptr %6, align 8
+  %8 = getelementptr inbounds nuw i8, ptr %0, i64 112
+  %9 = load atomic i64, ptr %8 monotonic, align 16
+  %10 = add i64 %9, 1
+  %11 = getelementptr inbounds nuw i8, ptr %0, i64 192
+  %12 = getelementptr inbounds %struct.weft_part, ptr %11, i64 %2
+  %13 = getelementptr inbounds nuw i8, ptr %12, i64 8
+  store atomic i64 1, ptr %13 monotonic, align 8
+  %14 = icmp slt i64 %9, 0
+  br i1 %14, label %61, label %15
+
+15:
+  %16 = getelementptr inbounds nuw i8, ptr %0, i64 96
+  %17 = getelementptr inbounds nuw i8, ptr %0, i64 72
+  %18 = getelementptr inbounds nuw i8, ptr %0, i64 80
+  br label %19
+
+19:
+  %20 = phi i64 [ 0, %15 ], [ %59, %58 ]
+  %21 = add nsw i64 %20, %2
+  %22 = srem i64 %21, %10
+  %23 = getelementptr inbounds %struct.weft_part, ptr %11, i64 %22
+  %24 = add nsw i64 %22, 1
+  %25 = load i64, ptr %16, align 16
+  %26 = mul nsw i64 %24, %25
+  %27 = tail call i64 @llvm.smin.i64(i64 %26, i64 %5)
+  %28 = icmp eq i64 %20, 0
+  %29 = getelementptr inbounds nuw i8, ptr %23, i64 8
+  br label %30
+
+30:
+  br i1 %28, label %40, label %31
+
+31:
+  %32 = load atomic i64, ptr %23 monotonic, align 16
+  %33 = icmp slt i64 %32, %27
+  br i1 %33, label %34, label %58
+
+34:
+  %35 = add nsw i64 %32, %7
+  %36 = icmp slt i64 %35, %27
+  br i1 %36, label %40, label %37
+
+37:
+  %38 = load atomic i64, ptr %29 monotonic, align 8
+  %39 = icmp eq i64 %38, 0
+  br i1 %39, label %40, label %58
+
+40:
+  %41 = atomicrmw add ptr %23, i64 %7 monotonic, align 16
+  %42 = icmp slt i64 %41, %27
+  br i1 %42, label %43, label %58
+
+43:
+  %44 = load ptr, ptr %17, align 8
+  %45 = load ptr, ptr %18, align 16
+  %46 = add nsw i64 %41, %7
+  %47 = tail call i64 @llvm.smin.i64(i64 %46, i64 %27)
+  %48 = tail call i32 %44(ptr %45, i64 %1, i64 %41, i64 %47) nounwind
+  %49 = icmp eq i32 %48, 0
+  br i1 %49, label %30, label %50
+
+50:
+  %51 = getelementptr inbounds nuw i8, ptr %0, i64 128
+  store atomic i32 %48, ptr %51 monotonic, align 16
+  br label %52
+
+52:
+  %53 = phi i64 [ %56, %52 ], [ 0, %50 ]
+  %54 = getelementptr inbounds nuw %struct.weft_part, ptr %11, i64 %53
+  %55 = load atomic i64, ptr %4 monotonic, align 8
+  store atomic i64 %55, ptr %54 monotonic, align 16
+  %56 = add nuw nsw i64 %53, 1
+  %57 = icmp eq i64 %53, %9
+  br i1 %57, label %61, label %52
+
+58:
+  %59 = add nuw i64 %20, 1
+  %60 = icmp eq i64 %20, %9
+  br i1 %60, label %61, label %19
+
+61:
+  %62 = getelementptr inbounds nuw i8, ptr %0, i64 120
+  store atomic i64 1, ptr %62 monotonic, align 8
+  ret void
+}
+
+define internal fastcc void @weft_add_helper(i32 %0) noinline nounwind {
+  %2 = alloca i32, align 4
+  %3 = alloca i32, align 4
+  %4 = tail call i32 @pthread_mutex_lock(ptr getelementptr inbounds nuw (i8, ptr @memory, i64 256)) nounwind
+  %5 = load atomic i32, ptr @memory monotonic, align 64
+  %6 = icmp eq i32 %5, %0
+  br i1 %6, label %7, label %24
+
+7:
+  %8 = load atomic i32, ptr getelementptr inbounds nuw (i8, ptr @memory, i64 4) monotonic, align 4
+  %9 = icmp eq i32 %8, 0
+  br i1 %9, label %10, label %24
+
+10:
+  %11 = sext i32 %0 to i64
+  %12 = getelementptr inbounds %struct.weft_helper, ptr getelementptr inbounds nuw (i8, ptr @memory, i64 384), i64 %11
+  %13 = getelementptr inbounds nuw i8, ptr %12, i64 8
+  store ptr @memory, ptr %13, align 8
+  %14 = add nsw i32 %0, 1
+  %15 = sext i32 %14 to i64
+  %16 = getelementptr inbounds nuw i8, ptr %12, i64 16
+  store i64 %15, ptr %16, align 8
+  store i32 -1721, ptr %2, align 4
+  %17 = call i32 @"\01_pthread_sigmask"(i32 3, ptr %2, ptr %3) nounwind
+  %18 = call i32 @pthread_create(ptr %12, ptr null, ptr @weft_work, ptr %12) nounwind
+  %19 = icmp eq i32 %18, 0
+  br i1 %19, label %20, label %21
+
+20:
+  store atomic i32 %14, ptr @memory release, align 64
+  br label %22
+
+21:
+  store atomic i32 1, ptr getelementptr inbounds nuw (i8, ptr @memory, i64 4) monotonic, align 4
+  br label %22
+
+22:
+  %23 = call i32 @"\01_pthread_sigmask"(i32 3, ptr %3, ptr null) nounwind
+  br label %24
+
+24:
+  %25 = call i32 @pthread_mutex_unlock(ptr getelementptr inbounds nuw (i8, ptr @memory, i64 256)) nounwind
+  ret void
+}
+
+declare i32 @pthread_mutex_lock(ptr)
+
+declare i32 @pthread_create(ptr, ptr, ptr, ptr)
+
+define internal noalias ptr @weft_work(ptr %0) nounwind {
+  %2 = getelementptr inbounds nuw i8, ptr %0, i64 8
+  %3 = load ptr, ptr %2, align 8
+  %4 = getelementptr inbounds nuw i8, ptr %3, i64 8
+  %5 = load atomic i32, ptr %4 acquire, align 8
+  %6 = icmp eq i32 %5, 0
+  br i1 %6, label %7, label %82
+
+7:
+  %8 = getelementptr inbounds nuw i8, ptr %0, i64 16
+  %9 = getelementptr inbounds nuw i8, ptr %3, i64 12
+  %10 = getelementptr inbounds nuw i8, ptr %3, i64 1920
+  %11 = getelementptr inbounds nuw i8, ptr %3, i64 128
+  %12 = getelementptr inbounds nuw i8, ptr %3, i64 256
+  %13 = getelementptr inbounds nuw i8, ptr %3, i64 192
+  %14 = getelementptr inbounds nuw i8, ptr %3, i64 320
+  br label %15
+
+15:
+  %16 = phi i32 [ 0, %7 ], [ %79, %78 ]
+  %17 = load i64, ptr %8, align 8
+  %18 = load i32, ptr %9, align 4
+  %19 = icmp sgt i32 %18, 0
+  br i1 %19, label %20, label %46
+
+20:
+  %21 = zext nneg i32 %18 to i64
+  br label %25
+
+22:
+  %23 = add nuw nsw i64 %26, 1
+  %24 = icmp eq i64 %23, %21
+  br i1 %24, label %46, label %25
+
+25:
+  %26 = phi i64 [ 0, %20 ], [ %23, %22 ]
+  %27 = getelementptr inbounds nuw %struct.weft_loop, ptr %10, i64 %26
+  %28 = tail call fastcc i64 @weft_open_offer(ptr %3, ptr %27)
+  %29 = icmp eq i64 %28, 0
+  br i1 %29, label %22, label %30
+
+30:
+  %31 = atomicrmw add ptr %11, i32 1 monotonic, align 16
+  %32 = add i64 %28, 65536
+  %33 = cmpxchg ptr %27, i64 %28, i64 %32 acq_rel monotonic, align 16
+  %34 = extractvalue { i64, i1 } %33, 1
+  br i1 %34, label %35, label %44
+
+35:
+  %36 = lshr i64 %32, 16
+  %37 = and i64 %36, 65535
+  %38 = getelementptr inbounds nuw i8, ptr %27, i64 112
+  %39 = load atomic i64, ptr %38 monotonic, align 16
+  %40 = icmp sgt i64 %17, %39
+  %41 = select i1 %40, i64 %37, i64 %17
+  tail call fastcc void @weft_run_chunks(ptr %27, i64 %37, i64 %41)
+  %42 = atomicrmw sub ptr %11, i32 1 monotonic, align 16
+  %43 = atomicrmw add ptr %27, i64 1 release, align 16
+  br label %78
+
+44:
+  %45 = atomicrmw sub ptr %11, i32 1 monotonic, align 16
+  br label %78
+
+46:
+  %47 = icmp slt i32 %16, 2000
+  br i1 %47, label %48, label %50
+
+48:
+  %49 = add nsw i32 %16, 1
+  tail call void @weft_pause() nounwind
+  br label %78
+
+50:
+  %51 = icmp samesign ult i32 %16, 2400
+  br i1 %51, label %52, label %55
+
+52:
+  %53 = add nuw nsw i32 %16, 1
+  %54 = tail call i32 @sched_yield() nounwind
+  br label %78
+
+55:
+  %56 = tail call i32 @pthread_mutex_lock(ptr %12) nounwind
+  %57 = atomicrmw add ptr %13, i32 1 seq_cst, align 16
+  %58 = load i32, ptr %9, align 4
+  %59 = icmp sgt i32 %58, 0
+  br i1 %59, label %60, label %70
+
+60:
+  %61 = zext nneg i32 %58 to i64
+  br label %65
+
+62:
+  %63 = add nuw nsw i64 %66, 1
+  %64 = icmp eq i64 %63, %61
+  br i1 %64, label %70, label %65
+
+65:
+  %66 = phi i64 [ 0, %60 ], [ %63, %62 ]
+  %67 = getelementptr inbounds nuw %struct.weft_loop, ptr %10, i64 %66
+  %68 = tail call fastcc i64 @weft_open_offer(ptr %3, ptr %67)
+  %69 = icmp eq i64 %68, 0
+  br i1 %69, label %62, label %75
+
+70:
+  %71 = load atomic i32, ptr %4 acquire, align 8
+  %72 = icmp eq i32 %71, 0
+  br i1 %72, label %73, label %75
+
+73:
+  %74 = tail call i32 @"\01_pthread_cond_wait"(ptr %14, ptr %12) nounwind
+  br label %75
+
+75:
+  %76 = atomicrmw sub ptr %13, i32 1 seq_cst, align 16
+  %77 = tail call i32 @pthread_mutex_unlock(ptr %12) nounwind
+  br label %78
+
+78:
+  %79 = phi i32 [ 0, %75 ], [ %49, %48 ], [ %53, %52 ], [ 0, %35 ], [ 0, %44 ]
+  %80 = load atomic i32, ptr %4 acquire, align 8
+  %81 = icmp eq i32 %80, 0
+  br i1 %81, label %15, label %82
+
+82:
+  ret ptr null
+}
+
+declare i32 @"\01_pthread_sigmask"(i32, ptr, ptr)
+
+declare i32 @pthread_mutex_unlock(ptr)
+
+declare void @weft_pause()
+
+declare i32 @sched_yield()
+
+define internal fastcc i64 @weft_open_offer(ptr %0, ptr %1) nounwind {
+  %3 = load atomic i64, ptr %1 seq_cst, align 16
+  %4 = and i64 %3, 4294967296
+  %5 = icmp eq i64 %4, 0
+  br i1 %5, label %25, label %6
+
+6:
+  %7 = getelementptr inbounds nuw i8, ptr %1, i64 120
+  %8 = load atomic i64, ptr %7 monotonic, align 8
+  %9 = icmp eq i64 %8, 0
+  br i1 %9, label %10, label %25
+
+10:
+  %11 = lshr i64 %3, 16
+  %12 = and i64 %11, 65535
+  %13 = getelementptr inbounds nuw i8, ptr %0, i64 64
+  %14 = load atomic i32, ptr %13 monotonic, align 16
+  %15 = getelementptr inbounds nuw i8, ptr %0, i64 128
+  %16 = load atomic i32, ptr %15 monotonic, align 16
+  %17 = getelementptr inbounds nuw i8, ptr %1, i64 112
+  %18 = load atomic i64, ptr %17 monotonic, align 16
+  %19 = icmp slt i64 %12, %18
+  br i1 %19, label %20, label %25
+
+20:
+  %21 = add nsw i32 %16, %14
+  %22 = load atomic i32, ptr %0 monotonic, align 16
+  %23 = icmp sgt i32 %21, %22
+  %24 = select i1 %23, i64 0, i64 %3
+  br label %25
+
+25:
+  %26 = phi i64 [ 0, %2 ], [ 0, %6 ], [ 0, %10 ], [ %24, %20 ]
+  ret i64 %26
+}
+
+declare i32 @"\01_pthread_cond_wait"(ptr, ptr)
+
+define internal fastcc void @weft_wake_all() noinline nounwind {
+  %1 = tail call i32 @pthread_mutex_lock(ptr getelementptr inbounds nuw (i8, ptr @memory, i64 256)) nounwind
+  %2 = tail call i32 @pthread_cond_broadcast(ptr getelementptr inbounds nuw (i8, ptr @memory, i64 320)) nounwind
+  %3 = tail call i32 @pthread_mutex_unlock(ptr getelementptr inbounds nuw (i8, ptr @memory, i64 256)) nounwind
+  ret void
+}
+
+declare i32 @pthread_cond_broadcast(ptr)
+
+declare i32 @pthread_mutex_init(ptr, ptr)
+
+declare i32 @"\01_pthread_cond_init"(ptr, ptr)
+
+declare i32 @pthread_mutex_destroy(ptr)
+
+declare i32 @"\01_pthread_join"(ptr, ptr)
+
+declare void @Py_IncRef(ptr)
+
+declare ptr @PyEval_SaveThread()
+
+declare void @PyEval_RestoreThread(ptr)
+
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1 immarg) nounwind
+
+declare i64 @llvm.smin.i64(i64, i64) nounwind
