@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from weft_testing.runtime_ir import (
+    COPY,
     FILES,
     IR,
     POOL,
@@ -51,6 +52,10 @@ def test_ir_is_what_clang_compiles() -> None:
     with ThreadPoolExecutor(2) as pool:
         for (name, text), compiled in zip(files.items(), pool.map(golden_text, files), strict=True):
             assert text == compiled, name
+
+
+def test_weft_lite_has_the_same_thread_pool() -> None:
+    assert COPY.read_bytes() == POOL.read_bytes()
 
 
 @pytest.mark.parametrize("triple", TRIPLES)

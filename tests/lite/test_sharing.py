@@ -221,6 +221,42 @@ watched(first, forked_within)
     )
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes are forked")
+def test_a_child_forked_while_threads_compute_uses_its_interpreter() -> None:
+    run_apart(
+        """
+import os, sys, threading
+import numpy as np
+from weft_lite import Interpreter
+
+idle, busy = [Interpreter(sys.argv[1], num_threads=3) for _ in range(2)]
+image, is_done = np.ones((4, 12, 12, 3), "f"), threading.Event()
+want = idle.get_signature_runner()(x=image)["y"]
+
+def compute():
+    while not is_done.is_set():
+        busy.invoke()
+
+thread = threading.Thread(target=compute)
+thread.start()
+for _ in range(20):
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            for _ in range(5):
+                assert np.array_equal(idle.get_signature_runner()(x=image)["y"], want)
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    assert np.array_equal(idle.get_signature_runner()(x=image)["y"], want)
+is_done.set()
+thread.join()
+"""
+    )
+
+
 def test_views_outlive_their_interpreter_and_its_memory() -> None:
     interpreter = Interpreter(MODEL)
     view, weights = interpreter.tensor(0)(), interpreter.tensor(1)()

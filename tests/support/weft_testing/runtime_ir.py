@@ -1,6 +1,6 @@
 """The LLVM IR of the compiler's runtime, compiled from its C sources by zig's clang.
 
-`hatch run golden:runtime` writes the IR anew.
+`hatch run golden:runtime` writes the IR anew, and copies the thread pool to weft-lite.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from weft_testing.workspace import ROOT
 SOURCES: Final = ROOT / "packages" / "compiler" / "src" / "weft_compiler" / "runtime"
 IR: Final = SOURCES / "ir"
 POOL: Final = SOURCES / "thread_pool.h"
+COPY: Final = ROOT / "packages" / "lite" / "src" / "weft_lite" / "runtime" / POOL.name
 
 TARGETS: Final = {
     "linux": ("x86_64-linux-gnu", "aarch64-linux-gnu"),
@@ -120,6 +122,7 @@ def main() -> None:
     IR.mkdir(exist_ok=True)
     for name in FILES:
         (IR / f"{name}.ll").write_text(golden_text(name), encoding="utf-8")
+    shutil.copyfile(POOL, COPY)
 
 
 if __name__ == "__main__":
