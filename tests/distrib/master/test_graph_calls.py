@@ -261,6 +261,32 @@ def test_a_refused_function_leaves_the_library(client: Client, options: Any, wor
     assert decode(messages.Names, reply).names == []
 
 
+def test_a_functional_loop_has_the_types_of_its_body(client: Client) -> None:
+    for name, op in (("Below", "Less"), ("Twice", "Add")):
+        argument = node("Placeholder", "i", dtype=wf.int32, shape=[])
+        other = "ten" if op == "Less" else "i"
+        body = proto.GraphDef(node=[argument, node(op, "result", "i", other)])
+        request = messages.DefineFunction(client.session, name, ["i"], ["result"])
+        request.constants = ["ten"]
+        client.call(methods.DEFINE_FUNCTION, request, [as_array(body), np.int32(10)])
+    loop = node("While", "loop", "start")
+    loop.attr["cond"].func.name, loop.attr["body"].func.name = "Below", "Twice"
+    client.define(loop, node("Neg", "negative", "loop"), start=np.int32(3))
+    assert client.run(["negative:0"]) == [-12]
+
+
+def test_constants_have_quantized_types(client: Client) -> None:
+    request = messages.Define(client.session, ["q"], [], 0, ["qint8"])
+    graph_def = proto.GraphDef(node=[node("Identity", "same", "q")])
+    client.call(methods.DEFINE, request, [as_array(graph_def), np.int8([1, 2])])
+    types = client.call(methods.SHAPES, messages.Names(client.session, ["same:0"]))[0][0]
+    assert types.tolist() == [wf.qint8.as_datatype_enum]
+    wrong = messages.Define(client.session, ["w"], [], 0, ["float32"])
+    with pytest.raises(wf.errors.OpError, match="must be of float32, got int8") as caught:
+        client.call(methods.DEFINE, wrong, [as_array(proto.GraphDef()), np.int8([1, 2])])
+    assert caught.value.node == "w" and not caught.value.line
+
+
 def test_a_variable_is_trained(client: Client) -> None:
     client.define(
         node("VariableV2", "v", dtype=wf.float32, shape=[2, 2]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -34,7 +34,10 @@ _LOCATION: Final = b"loc:@"
 
 @contextmanager
 def transaction(graph: Graph) -> Iterator[None]:
-    """Remove the nodes, names and functions that the block added if it raises."""
+    """Remove the nodes, names and functions that the block added if it raises.
+
+    Errors name no line of the program, which is in another process.
+    """
     count, names, functions = len(graph.nodes), dict(graph._names), graph.functions.copy()
     contexts = dict(graph.contexts)
     is_complete = False
@@ -42,10 +45,20 @@ def transaction(graph: Graph) -> Iterator[None]:
         with graph.as_default():
             yield
         is_complete = True
+    except errors.OpError as error:
+        error.line = None  # one of this server's own
+        raise
     finally:
         if not is_complete:
             graph.remove_nodes(graph.nodes[count:], reason="failed definition")
             graph._names, graph.functions, graph.contexts = names, functions, contexts
+
+
+class _Constant(NamedTuple):
+    name: str
+    value: np.ndarray
+    device: str
+    dtype: str
 
 
 class Definition:
@@ -55,28 +68,36 @@ class Definition:
       values: a GraphDef as uint8, then the value of each constant.
       constants: the names of the constants, which are not in the GraphDef.
       devices: the requested device of each constant; empty for none.
+      types: the name of the element type of each constant; empty for those of the values, which do
+        not distinguish quantized types from integers.
     Raises:
       DataLossError: the first value is not a GraphDef.
-      InvalidArgumentError: there are more or fewer values or devices than constants.
+      InvalidArgumentError: there are more or fewer values, devices or types than constants.
     """
 
     def __init__(
-        self, values: Sequence[Any], constants: Sequence[str], devices: Sequence[str] = ()
+        self,
+        values: Sequence[Any],
+        constants: Sequence[str],
+        devices: Sequence[str] = (),
+        types: Sequence[str] = (),
     ) -> None:
-        if len(values) != 1 + len(constants):
+        count = len(constants)
+        if len(values) != 1 + count:
             raise errors.InvalidArgumentError(
-                f"a definition has a GraphDef and {len(constants)} constants, got "
-                f"{len(values)} values"
+                f"a definition has a GraphDef and {count} constants, got {len(values)} values"
             )
-        if devices and len(devices) != len(constants):
-            raise errors.InvalidArgumentError(
-                f"a definition has {len(constants)} constants, got {len(devices)} devices"
-            )
+        for texts, label in ((devices, "devices"), (types, "types")):
+            if texts and len(texts) != count:
+                raise errors.InvalidArgumentError(
+                    f"a definition has {count} constants, got {len(texts)} {label}"
+                )
         self._graph_def = _parse(values[0])
+        nothing = [""] * count
         self._constants = [
-            (name, _constant_value(name, value), device)
-            for name, value, device in zip(
-                constants, values[1:], devices or [""] * len(constants), strict=True
+            _Constant(name, _constant_value(name, value), device, dtype)
+            for name, value, device, dtype in zip(
+                constants, values[1:], devices or nothing, types or nothing, strict=True
             )
         ]
 
@@ -118,8 +139,8 @@ class Definition:
             if graph.find_node(node_def.name) is not None or node_def.name in inputs:
                 raise _taken(node_def.name)
         known: dict[str, Node] = {output: value.node for output, value in inputs.items()}
-        for name, value, device in self._constants:
-            known[name] = _add_constant(graph, name, value, device)
+        for constant in self._constants:
+            known[constant.name] = _add_constant(graph, constant)
         external = _external_inputs(graph_def, graph, known, inputs)
         infer_attributes(graph_def, external, graph.functions)
         groups = _take_external_groups(graph_def, graph, known)
@@ -151,12 +172,13 @@ def _constant_value(name: str, value: Any) -> np.ndarray:
     return array
 
 
-def _add_constant(graph: Graph, name: str, value: np.ndarray, device: str) -> Node:
+def _add_constant(graph: Graph, constant: _Constant) -> Node:
+    name, value, device, dtype = constant
     check_name(name)
     if graph.find_node(name) is not None:
         raise _taken(name)
-    attrs = {"value": value, "dtype": "string" if value.dtype.hasobject else value.dtype}
-    node = builder.create("Const", (), attrs, name + "/")
+    stored = "string" if value.dtype.hasobject else value.dtype
+    node = builder.create("Const", (), {"value": value, "dtype": dtype or stored}, name + "/")
     if device:
         node.device = device_string(device)
     node.clear_line()

@@ -33,7 +33,7 @@ IsWanted = Callable[[], bool]
 def _define(find: FindSession, meta: bytes, values: Sequence[Any], wanted: IsWanted) -> CallResult:
     request = decode(messages.Define, meta)
     session = find(request.session)
-    definition = Definition(values, request.constants, request.devices)
+    definition = Definition(values, request.constants, request.devices, request.types)
     with session.editing(request.timeout, wanted) as graph, transaction(graph):
         definition.add_to(graph)
     return (), b""
@@ -44,7 +44,7 @@ def _define_function(
 ) -> CallResult:
     request = decode(messages.DefineFunction, meta)
     session = find(request.session)
-    body = Definition(values, request.constants)
+    body = Definition(values, request.constants, (), request.types)
     with session.editing(request.timeout, wanted) as graph, transaction(graph):
         define_function(graph, request.name, body, request.inputs, request.outputs, request.results)
     return (), b""

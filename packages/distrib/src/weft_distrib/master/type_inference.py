@@ -13,12 +13,16 @@ from weft_graph.ir.library import Library
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.ir.op_signature import REQUIRED, ArgDef, OpDef
 from weft_graph.messages.attr_value import attr_from_proto
+from weft_graph.messages.function_imports import FUNCTIONAL
 from weft_graph.messages.tensor_proto import Budget
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
 COUNTS: Final = "_input_counts"
 """Attribute by which a client states the number of tensors of each argument; it is removed."""
+
+_BRANCHES: Final = ("body", "then_branch", "branches")
+"""Attributes of functional conditionals and loops, of which the functions have their results."""
 
 
 def infer_attributes(
@@ -36,9 +40,7 @@ def infer_attributes(
     functions = {f.signature.name: f.signature for f in graph_def.library.function}
     types: dict[str, _OutputTypes | _ResultTypes] = {}
     for node_def in graph_def.node:
-        signature = functions.get(node_def.op)
-        if signature is None and node_def.op in library:
-            signature = library.definition(node_def.op).signature
+        signature = _signature(_called(node_def), functions, library)
         if signature is not None:
             types[node_def.name] = _ResultTypes(signature)
             continue
@@ -51,6 +53,22 @@ def infer_attributes(
         outputs = _output_types(node_def, op_def)
         if outputs is not None:
             types[node_def.name] = outputs
+
+
+def _called(node_def: proto.NodeDef) -> str:
+    """Return the name of the function whose results are those of a node, if it is one."""
+    for name in _BRANCHES:
+        if node_def.op in FUNCTIONAL and name in node_def.attr:
+            value = node_def.attr[name]
+            return value.func.name or "".join(function.name for function in value.list.func[:1])
+    return node_def.op
+
+
+def _signature(name: str, functions: Mapping[str, Any], library: Library) -> Any:
+    signature = functions.get(name)
+    if signature is None and name in library:
+        return library.definition(name).signature
+    return signature
 
 
 class _ResultTypes:

@@ -229,13 +229,15 @@ class Define:
     """Add nodes to the graph of a session: a GraphDef and constants, which follow as values.
 
     `constants` are the names of the constants, whose values follow the GraphDef; `devices` are the
-    devices that they request, or empty. `timeout` is as in `Signature`.
+    devices that they request, and `types` the names of their element types; both may be empty.
+    `timeout` is as in `Signature`.
     """
 
     session: int = 0
     constants: list[str] = field(default_factory=list)
     devices: list[str] = field(default_factory=list)
     timeout: int = 0
+    types: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -253,6 +255,7 @@ class DefineFunction:
     results: list[str] = field(default_factory=list)
     constants: list[str] = field(default_factory=list)
     timeout: int = 0
+    types: list[str] = field(default_factory=list)
 
 
 @dataclass
