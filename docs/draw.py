@@ -88,6 +88,7 @@ def packages() -> str:
                 layers[container] = split
     rows = layers.pop("")
     layers["weft"] = [["every public name, under TensorFlow 1.15's"]]
+    layers["weft_client"] = [["C++17 headers"], ["C11 library"]]
     layers["weft_tensor"] = [list(modules(SOURCES["weft_tensor"]))]
     frames: dict[str, Box] = {}
     parts: list[str] = []

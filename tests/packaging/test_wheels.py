@@ -20,13 +20,25 @@ from weft_testing.workspace import ROOT, distribution, module
 
 import weft as wf
 
-PACKAGES = ["tensor", "graph", "autodiff", "compiler", "exec", "io", "contrib", "distrib", "weft"]
+PACKAGES = [
+    "tensor",
+    "graph",
+    "autodiff",
+    "client",
+    "compiler",
+    "exec",
+    "io",
+    "contrib",
+    "distrib",
+    "weft",
+]
 APART = "lite"  # with a library for one machine in it, and nothing that it brings along
 
 # What comes along with each package, and nothing else does.
 TENSOR = {"weftml-tensor", "numpy", "ml-dtypes"}
 GRAPH = TENSOR | {"weftml-graph", "flatbuffers", "protobuf"}
 AUTODIFF = GRAPH | {"weftml-autodiff"}
+CLIENT = {"weftml-client"}
 COMPILER = GRAPH | {"weftml-compiler", "llvmlite"}
 EXEC = GRAPH | {"weftml-exec", "threadpoolctl", "google-re2"}
 IO = (
@@ -39,7 +51,9 @@ DISTRIB = IO | {"weftml-distrib", "grpcio", "typing-extensions"}
 WEFT = DISTRIB | {"weftml", "absl-py"}
 BRINGS = dict(
     zip(
-        PACKAGES, [TENSOR, GRAPH, AUTODIFF, COMPILER, EXEC, IO, CONTRIB, DISTRIB, WEFT], strict=True
+        PACKAGES,
+        [TENSOR, GRAPH, AUTODIFF, CLIENT, COMPILER, EXEC, IO, CONTRIB, DISTRIB, WEFT],
+        strict=True,
     )
 )
 

@@ -1,0 +1,388 @@
+/* Sessions: they send what is new in a graph, plan signatures and run steps. */
+#include "internal.h"
+#include "session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GRACE_MS = 500, CLOSE_MS = 5000 };
+
+/* A signature that was planned. */
+typedef struct wc_signature {
+  struct wc_signature *next;
+  uint64_t number;
+  size_t size;
+  uint8_t key[];
+} wc_signature;
+
+enum { BUCKETS = 256 };
+
+struct weft_session {
+  weft_client *client;
+  weft_graph *graph;
+  uint64_t number;
+  weft_names *devices;
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  bool is_extending;
+  size_t num_sent; /* parts of the graph */
+  wc_signature *signatures[BUCKETS];
+};
+
+uint64_t wc_milliseconds_until(int64_t deadline) {
+  if (deadline == WC_NEVER) return INT32_MAX;
+  int64_t left = deadline - wc_now();
+  return left > 1 ? (uint64_t)left : 1;
+}
+
+static int64_t with_grace(int64_t deadline) {
+  return deadline == WC_NEVER ? WC_NEVER : deadline + GRACE_MS;
+}
+
+static weft_code call(weft_session *session, unsigned method, const wc_field *fields,
+                      size_t num_fields, weft_tensor *const *values, size_t num_values,
+                      int64_t deadline, wc_reply *reply, weft_status *status) {
+  wc_buffer meta = {0};
+  wc_write_table(&meta, fields, num_fields);
+  weft_code code = wc_call(session->client->connection, method, &meta, values, num_values,
+                           with_grace(deadline), reply, status);
+  wc_buffer_free(&meta);
+  return code;
+}
+
+static weft_code bad_reply(weft_status *status) {
+  return wc_fail(status, WEFT_DATA_LOSS, "the reply of the server cannot be read");
+}
+
+/* ----------------------------------------------------------------------- opening, closing */
+
+static weft_code create(weft_session *session, const void *config, size_t config_size,
+                        int64_t deadline, weft_status *status) {
+  const wc_field fields[] = {wc_number_field(WC_PROTOCOL_VERSION),
+                             {.kind = WC_BYTES, .data = config, .size = config_size}};
+  wc_reply reply = {0};
+  wc_table table;
+  weft_code code =
+      call(session, WC_CREATE_SESSION, fields, 2, NULL, 0, deadline, &reply, status);
+  if (!code && wc_read_table(&table, reply.meta, reply.meta_size)) {
+    session->number = wc_read_number(&table, 0);
+    session->devices = wc_read_names(&table, 1);
+  }
+  if (!code && !session->devices) code = bad_reply(status);
+  wc_reply_free(&reply);
+  return code;
+}
+
+/* Descriptions of devices are JSON; keep the values of "name". */
+static void keep_names(weft_names *devices) {
+  static const char key[] = "\"name\": \"";
+  for (size_t i = 0; i < devices->count; i++) {
+    char *text = devices->names[i], *name = strstr(text, key);
+    if (!name) continue;
+    name += sizeof key - 1;
+    size_t size = strcspn(name, "\"\\");
+    memmove(text, name, size);
+    text[size] = 0;
+  }
+}
+
+weft_session *weft_session_new(weft_client *client, weft_graph *graph, const void *config,
+                               size_t config_size, int64_t timeout_ms, weft_status *status) {
+  weft_session *session = calloc(1, sizeof *session);
+  if (!session) {
+    wc_no_memory(status);
+    return NULL;
+  }
+  session->client = client;
+  session->graph = graph;
+  pthread_mutex_init(&session->lock, NULL);
+  wc_condition_init(&session->changed);
+  int64_t deadline = wc_deadline(timeout_ms, client->timeout_ms);
+  if (create(session, config, config_size, deadline, status)) {
+    weft_session_close(session);
+    return NULL;
+  }
+  keep_names(session->devices);
+  return session;
+}
+
+void weft_session_close(weft_session *session) {
+  if (!session) return;
+  if (session->number) {
+    const wc_field fields[] = {wc_number_field(session->number)};
+    wc_reply reply = {0};
+    call(session, WC_CLOSE_SESSION, fields, 1, NULL, 0, wc_deadline(CLOSE_MS, 0), &reply, NULL);
+    wc_reply_free(&reply);
+  }
+  for (size_t i = 0; i < BUCKETS; i++)
+    while (session->signatures[i]) {
+      wc_signature *next = session->signatures[i]->next;
+      free(session->signatures[i]);
+      session->signatures[i] = next;
+    }
+  weft_names_free(session->devices);
+  pthread_cond_destroy(&session->changed);
+  pthread_mutex_destroy(&session->lock);
+  free(session);
+}
+
+size_t weft_session_num_devices(const weft_session *session) {
+  return weft_names_count(session->devices);
+}
+
+const char *weft_session_device(const weft_session *session, size_t index) {
+  return weft_names_get(session->devices, index);
+}
+
+/* ---------------------------------------------------------------------------- extending */
+
+static weft_code send_part(weft_session *session, wc_part *part, int64_t deadline,
+                           weft_status *status) {
+  int64_t size = (int64_t)part->graph_def.size;
+  size_t count = part->num_constants;
+  uint8_t nothing;
+  wc_reply reply = {0};
+  void *data = size ? part->graph_def.data : &nothing;
+  weft_tensor **values = malloc((count + 1) * sizeof *values);
+  const char **types = malloc((count + 1) * sizeof *types);
+  weft_tensor *nodes =
+      weft_tensor_borrow(WEFT_UINT8, &size, 1, data, (size_t)size, NULL, NULL, status);
+  if (!values || !types || !nodes) {
+    free(values);
+    free(types);
+    weft_tensor_free(nodes);
+    return wc_no_memory(status);
+  }
+  values[0] = nodes;
+  for (size_t i = 0; i < count; i++) {
+    values[i + 1] = part->values[i];
+    types[i] = weft_dtype_name(part->values[i]->dtype);
+  }
+  const wc_field session_field = wc_number_field(session->number);
+  const wc_field timeout = wc_number_field(wc_milliseconds_until(deadline));
+  const wc_field constants = wc_texts_field((const char *const *)part->constants, count);
+  weft_code code;
+  if (part->kind == WC_FUNCTION) {
+    const wc_field fields[] = {
+        session_field,
+        {.kind = WC_TEXT, .data = part->name, .size = strlen(part->name)},
+        wc_texts_field((const char *const *)part->inputs, part->num_inputs),
+        wc_texts_field((const char *const *)part->outputs, part->num_outputs),
+        wc_texts_field((const char *const *)part->results, part->num_results),
+        constants,
+        timeout,
+        wc_texts_field(types, count)};
+    code = call(session, WC_DEFINE_FUNCTION, fields, 8, values, count + 1, deadline, &reply,
+                status);
+  } else {
+    const wc_field fields[] = {session_field, constants,
+                               wc_texts_field((const char *const *)part->devices, count), timeout,
+                               wc_texts_field(types, count)};
+    code = call(session, WC_DEFINE, fields, 5, values, count + 1, deadline, &reply, status);
+  }
+  wc_reply_free(&reply);
+  weft_tensor_free(nodes);
+  free(values);
+  free(types);
+  return code;
+}
+
+static weft_code begin_extending(weft_session *session, int64_t deadline, weft_status *status) {
+  weft_code code = WEFT_OK;
+  pthread_mutex_lock(&session->lock);
+  while (session->is_extending && !code)
+    if (!wc_wait_until(&session->changed, &session->lock, deadline))
+      code = wc_fail(status, WEFT_DEADLINE_EXCEEDED,
+                     "another thread did not finish extending the graph before the deadline");
+  if (!code) session->is_extending = true;
+  pthread_mutex_unlock(&session->lock);
+  return code;
+}
+
+static void end_extending(weft_session *session) {
+  pthread_mutex_lock(&session->lock);
+  session->is_extending = false;
+  pthread_cond_broadcast(&session->changed);
+  pthread_mutex_unlock(&session->lock);
+}
+
+weft_code wc_session_extend(weft_session *session, int64_t deadline, weft_status *status) {
+  weft_code code = begin_extending(session, deadline, status);
+  if (code) return code;
+  size_t count = wc_graph_seal(session->graph);
+  while (!code && session->num_sent < count) {
+    code = send_part(session, wc_graph_part(session->graph, session->num_sent), deadline, status);
+    if (!code) session->num_sent++;
+  }
+  end_extending(session);
+  return code;
+}
+
+int64_t wc_session_deadline(const weft_session *session, int64_t timeout_ms) {
+  return wc_deadline(timeout_ms, session->client->timeout_ms);
+}
+weft_graph *wc_session_graph(const weft_session *session) { return session->graph; }
+uint64_t wc_session_number(const weft_session *session) { return session->number; }
+
+weft_code wc_session_call(weft_session *session, unsigned method, const wc_field *fields,
+                          size_t num_fields, int64_t deadline, wc_reply *reply,
+                          weft_status *status) {
+  return call(session, method, fields, num_fields, NULL, 0, deadline, reply, status);
+}
+
+weft_code weft_session_extend(weft_session *session, int64_t timeout_ms, weft_status *status) {
+  return wc_session_extend(session, wc_deadline(timeout_ms, session->client->timeout_ms), status);
+}
+
+/* ------------------------------------------------------------------------------- running */
+
+static void put_key(wc_buffer *key, const char *const *names, size_t count) {
+  wc_put_varint(key, count);
+  for (size_t i = 0; i < count; i++) wc_put(key, names[i], strlen(names[i]) + 1);
+}
+
+static wc_signature **bucket_of(weft_session *session, const wc_buffer *key) {
+  uint64_t hash = 14695981039346656037u;
+  for (size_t i = 0; i < key->size; i++) hash = (hash ^ key->data[i]) * 1099511628211u;
+  return &session->signatures[(hash ^ hash >> 32) % BUCKETS];
+}
+
+static uint64_t find_signature(weft_session *session, const wc_buffer *key) {
+  uint64_t number = 0;
+  pthread_mutex_lock(&session->lock);
+  for (wc_signature *each = *bucket_of(session, key); each && !number; each = each->next)
+    if (each->size == key->size && !memcmp(each->key, key->data, key->size)) number = each->number;
+  pthread_mutex_unlock(&session->lock);
+  return number;
+}
+
+static void keep_signature(weft_session *session, const wc_buffer *key, uint64_t number) {
+  wc_signature *signature = malloc(sizeof *signature + key->size);
+  if (!signature) return;
+  signature->number = number;
+  signature->size = key->size;
+  memcpy(signature->key, key->data, key->size);
+  pthread_mutex_lock(&session->lock);
+  wc_signature **bucket = bucket_of(session, key);
+  signature->next = *bucket;
+  *bucket = signature;
+  pthread_mutex_unlock(&session->lock);
+}
+
+char **wc_with_ports(const char *const *names, size_t count) {
+  char **outputs = calloc(count + 1, sizeof *outputs);
+  for (size_t i = 0; outputs && i < count; i++) {
+    size_t size = strlen(names[i]);
+    outputs[i] = malloc(size + 3);
+    if (!outputs[i]) {
+      for (size_t j = 0; j < i; j++) free(outputs[j]);
+      free(outputs);
+      return NULL;
+    }
+    memcpy(outputs[i], names[i], size + 1);
+    if (size && !strchr(names[i], ':')) memcpy(outputs[i] + size, ":0", 3);
+  }
+  return outputs;
+}
+
+void wc_free_ports(char **outputs, size_t count) {
+  for (size_t i = 0; outputs && i < count; i++) free(outputs[i]);
+  free(outputs);
+}
+
+/* The number of the signature, planned if it is new. */
+static weft_code plan(weft_session *session, char **feeds, size_t num_feeds, char **fetches,
+                      size_t num_fetches, const char *const *targets, size_t num_targets,
+                      int64_t deadline, uint64_t *number, weft_status *status) {
+  wc_buffer key = {0};
+  put_key(&key, (const char *const *)feeds, num_feeds);
+  put_key(&key, (const char *const *)fetches, num_fetches);
+  put_key(&key, targets, num_targets);
+  if (key.failed) {
+    wc_buffer_free(&key);
+    return wc_no_memory(status);
+  }
+  *number = find_signature(session, &key);
+  weft_code code = WEFT_OK;
+  if (!*number) {
+    const wc_field fields[] = {wc_number_field(session->number),
+                               wc_texts_field((const char *const *)feeds, num_feeds),
+                               wc_texts_field((const char *const *)fetches, num_fetches),
+                               wc_texts_field(targets, num_targets),
+                               wc_number_field(0),
+                               {.kind = WC_FLAG},
+                               wc_number_field(wc_milliseconds_until(deadline))};
+    wc_reply reply = {0};
+    wc_table table;
+    code = call(session, WC_PLAN, fields, 7, NULL, 0, deadline, &reply, status);
+    if (!code && wc_read_table(&table, reply.meta, reply.meta_size))
+      *number = wc_read_number(&table, 0);
+    if (!code && !*number) code = bad_reply(status);
+    if (!code) keep_signature(session, &key, *number);
+    wc_reply_free(&reply);
+  }
+  wc_buffer_free(&key);
+  return code;
+}
+
+static void put_u64(wc_buffer *meta, uint64_t value) {
+  uint8_t bytes[8];
+  for (int i = 0; i < 8; i++) bytes[i] = (uint8_t)(value >> 8 * i);
+  wc_put(meta, bytes, sizeof bytes);
+}
+
+static weft_code run_step(weft_session *session, uint64_t signature, weft_tensor *const *fed,
+                          size_t num_feeds, int64_t deadline, wc_reply *reply,
+                          weft_status *status) {
+  wc_buffer meta = {0};
+  uint64_t timeout = deadline == WC_NEVER ? 0 : wc_milliseconds_until(deadline);
+  put_u64(&meta, WC_STEP_VERSION);
+  put_u64(&meta, session->number);
+  put_u64(&meta, signature);
+  put_u64(&meta, timeout);
+  wc_put_zeros(&meta, 1); /* not traced */
+  weft_code code = wc_call(session->client->connection, WC_RUN_STEP, &meta, fed, num_feeds,
+                           with_grace(deadline), reply, status);
+  wc_buffer_free(&meta);
+  return code;
+}
+
+static weft_code take_fetches(wc_reply *reply, char **fetches, weft_tensor **fetched,
+                              size_t num_fetches, weft_status *status) {
+  if (reply->num_values != num_fetches) return bad_reply(status);
+  for (size_t i = 0; i < num_fetches; i++)
+    if (!reply->values[i])
+      return wc_fail(status, WEFT_INVALID_ARGUMENT, "%s has no value: its branch was not taken",
+                     fetches[i]);
+  for (size_t i = 0; i < num_fetches; i++) {
+    fetched[i] = reply->values[i];
+    reply->values[i] = NULL;
+  }
+  return WEFT_OK;
+}
+
+weft_code weft_session_run(weft_session *session, const char *const *feeds,
+                           weft_tensor *const *fed, size_t num_feeds, const char *const *fetches,
+                           weft_tensor **fetched, size_t num_fetches, const char *const *targets,
+                           size_t num_targets, int64_t timeout_ms, weft_status *status) {
+  int64_t deadline = wc_deadline(timeout_ms, session->client->timeout_ms);
+  uint64_t signature = 0;
+  wc_reply reply = {0};
+  for (size_t i = 0; i < num_fetches; i++) fetched[i] = NULL;
+  for (size_t i = 0; i < num_feeds; i++)
+    if (!fed[i]) return wc_fail(status, WEFT_INVALID_ARGUMENT, "%s is fed no value", feeds[i]);
+  char **feed_names = wc_with_ports(feeds, num_feeds);
+  char **fetch_names = wc_with_ports(fetches, num_fetches);
+  weft_code code = feed_names && fetch_names ? wc_session_extend(session, deadline, status)
+                                             : wc_no_memory(status);
+  if (!code)
+    code = plan(session, feed_names, num_feeds, fetch_names, num_fetches, targets, num_targets,
+                deadline, &signature, status);
+  if (!code) code = run_step(session, signature, fed, num_feeds, deadline, &reply, status);
+  if (!code) code = take_fetches(&reply, fetch_names, fetched, num_fetches, status);
+  wc_reply_free(&reply);
+  wc_free_ports(feed_names, num_feeds);
+  wc_free_ports(fetch_names, num_fetches);
+  return code;
+}

@@ -1,0 +1,98 @@
+"""Programs over the client library, built once for all tests, and servers for them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import weft as wf
+
+PROGRAMS = Path(__file__).parent / "programs"
+TOOLS = ("cmake", "gcc", "g++")
+MISSING = [tool for tool in TOOLS if shutil.which(tool) is None]
+COMMAND = [sys.executable, "-m", "weft"]
+
+
+@pytest.fixture(scope="session")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of the programs and of the installed library; workers share one build."""
+    if MISSING:
+        pytest.skip(f"{', '.join(MISSING)} not installed")
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    folder = shared / "client-build"
+    with (shared / "client-build.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "complete").exists():
+            _build(folder)
+            (folder / "complete").touch()
+    return folder
+
+
+def _build(folder: Path) -> None:
+    call("cmake", "-S", PROGRAMS, "-B", folder, f"-DCMAKE_INSTALL_PREFIX={folder}/installed")
+    call("cmake", "--build", folder, "--parallel", "2")
+    call("cmake", "--install", folder)
+
+
+def call(*command: str | Path, **options: object) -> str:
+    done = subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def run(
+    program: Path, *arguments: str | Path, env: Mapping[str, str] | None = None, timeout: int = 120
+) -> str:
+    """What a program prints; it must succeed, and its sanitizers must find nothing."""
+    done = subprocess.run(
+        [program, *map(str, arguments)],
+        env=os.environ | environment() | dict(env or {}),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=timeout,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-4000:]}"
+    return done.stdout
+
+
+def environment() -> dict[str, str]:
+    """Lets programs start servers of this checkout."""
+    return {"WEFT_COMMAND": str(PROGRAMS / "weft.sh"), "WEFT_PYTHON": sys.executable}
+
+
+@contextmanager
+def servers(tasks: Sequence[str], **options: object) -> Iterator[list[wf.train.Server]]:
+    """Servers of a cluster in this process; a job has one task for each time that it is named."""
+    made: list[wf.train.Server] = []
+    jobs: dict[str, list[str]] = {}
+    for task in tasks:
+        jobs.setdefault(task, []).append("localhost:0")
+    try:
+        for job, addresses in jobs.items():
+            for index in range(len(addresses)):
+                made.append(wf.train.Server(jobs, job, index, **options))
+        yield made
+    finally:
+        for server in made:
+            server.close()
+
+
+@pytest.fixture(scope="module")
+def target() -> Iterator[str]:
+    """The value target of a server of one task."""
+    server = wf.train.Server.create_local_server()
+    yield server.value_target
+    server.close()
