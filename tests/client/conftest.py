@@ -7,8 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ import weft as wf
 PROGRAMS = Path(__file__).parent / "programs"
 TOOLS = ("cmake", "gcc", "g++")
 MISSING = [tool for tool in TOOLS if shutil.which(tool) is None]
-COMMAND = [sys.executable, "-m", "weft"]
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +42,7 @@ def _build(folder: Path) -> None:
     call("cmake", "--install", folder)
 
 
-def call(*command: str | Path, **options: object) -> str:
+def call(*command: str | Path) -> str:
     done = subprocess.run(
         list(map(str, command)), capture_output=True, text=True, check=False, timeout=300
     )
@@ -71,23 +69,6 @@ def run(
 def environment() -> dict[str, str]:
     """Lets programs start servers of this checkout."""
     return {"WEFT_COMMAND": str(PROGRAMS / "weft.sh"), "WEFT_PYTHON": sys.executable}
-
-
-@contextmanager
-def servers(tasks: Sequence[str], **options: object) -> Iterator[list[wf.train.Server]]:
-    """Servers of a cluster in this process; a job has one task for each time that it is named."""
-    made: list[wf.train.Server] = []
-    jobs: dict[str, list[str]] = {}
-    for task in tasks:
-        jobs.setdefault(task, []).append("localhost:0")
-    try:
-        for job, addresses in jobs.items():
-            for index in range(len(addresses)):
-                made.append(wf.train.Server(jobs, job, index, **options))
-        yield made
-    finally:
-        for server in made:
-            server.close()
 
 
 @pytest.fixture(scope="module")

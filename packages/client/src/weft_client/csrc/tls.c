@@ -209,10 +209,12 @@ weft_code wc_tls_receive(wc_tls *tls, void *data, size_t size, size_t *received,
   pthread_mutex_lock(&tls->lock);
   ERR_clear_error();
   *received = 0;
+  pipe_signal signals = block_pipe_signal(); /* it may answer with an alert */
   int result = SSL_read_ex(tls->ssl, data, size, received);
   bool is_end = result <= 0 && SSL_get_error(tls->ssl, result) == SSL_ERROR_ZERO_RETURN;
   *events = 0;
   weft_code code = is_end ? WEFT_OK : check(tls, result, events, status);
+  unblock_pipe_signal(&signals);
   pthread_mutex_unlock(&tls->lock);
   return code;
 }

@@ -21,6 +21,7 @@ from weft_tensor.dtypes import DType
 COUNTS: Final = "_input_counts"
 """Attribute by which a client states the number of tensors of each argument; it is removed."""
 
+_WITH_CONDITION: Final = ("If", "StatelessIf")
 _BRANCHES: Final = ("body", "then_branch", "branches")
 """Attributes of functional conditionals and loops, of which the functions have their results."""
 
@@ -41,6 +42,8 @@ def infer_attributes(
     types: dict[str, _OutputTypes | _ResultTypes] = {}
     for node_def in graph_def.node:
         signature = _signature(_called(node_def), functions, library)
+        if node_def.op in _WITH_CONDITION and node_def.input:
+            _set_type(node_def, "Tcond", _type_of(node_def.input[0], types, external))
         if signature is not None:
             types[node_def.name] = _ResultTypes(signature)
             continue

@@ -1,0 +1,288 @@
+/// Variables, optimizers and checkpoints.
+#ifndef WEFT_TRAIN_HPP
+#define WEFT_TRAIN_HPP
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "session.hpp"
+
+namespace weft {
+
+/// A variable, with the operation that gives it its initial value.
+///
+///     Variable weights(root.WithOpName("weights"), {784, 10}, WEFT_FLOAT32, 0.0f);
+///     session.Run(InitializeVariables(root));
+class Variable {
+ public:
+  /// `initial` has the shape of the variable, or one that broadcasts to it.
+  Variable(const Scope& scope, const Shape& shape, DataType dtype, const Input& initial)
+      : shape_(shape), dtype_(dtype) {
+    NodeBuilder builder(scope.HasOpName() ? scope : scope.WithOpName("Variable"), "VariableV2");
+    ref_ = Output(builder.Attr("shape", PartialShape(shape)).Attr("dtype", dtype).Finish(), 0);
+    const Scope inner = scope.WithoutPrefix();
+    const Output value(initial.Name(inner.WithOpName(name() + "/initial")));
+    NodeBuilder full(inner.WithOpName(name() + "/initial/full"), "BroadcastTo");
+    full.Add(value).Add(Input(shape));
+    NodeBuilder assign(inner.WithOpName(name() + "/Assign").ColocateWith(ref_.operation()),
+                       "Assign");
+    initializer_ = assign.Add(ref_).Add(Output(full.Finish(), 0)).Finish();
+    scope.state()->initializers.push_back(initializer_);
+  }
+
+  operator Output() const { return ref_; }
+  operator Input() const { return Input(ref_); }
+  const Output& ref() const { return ref_; }
+  std::string name() const { return ref_.operation().name(); }
+  const Operation& initializer() const { return initializer_; }
+  const Shape& shape() const { return shape_; }
+  DataType dtype() const { return dtype_; }
+
+  /// A variable of the same shape and type on the same device, such as an optimizer keeps.
+  Variable Slot(const Scope& scope, const std::string& slot, const Input& initial) const {
+    const Scope place = scope.WithoutPrefix().ColocateWith(ref_.operation());
+    return Variable(place.WithOpName(name() + "/" + slot), shape_, dtype_, initial);
+  }
+
+ private:
+  Output ref_;
+  Operation initializer_;
+  Shape shape_;
+  DataType dtype_;
+};
+
+/// An operation that runs after others.
+inline Operation Group(const Scope& scope, const std::vector<Operation>& operations) {
+  return NodeBuilder(scope.WithControlDependencies(operations), "NoOp").Finish();
+}
+
+/// An operation that gives all variables so far their initial values.
+inline Operation InitializeVariables(const Scope& scope) {
+  return Group(scope.WithNoControlDependencies().WithOpName("init"), scope.state()->initializers);
+}
+
+/// The base of optimizers, which add update ops to the graph.
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+
+  /// Add gradients of the sum of a loss and updates of variables; returns the training step.
+  Operation Minimize(const Session& session, const Scope& scope, const Output& loss,
+                     const std::vector<Variable>& variables) {
+    std::vector<Output> references;
+    for (const Variable& variable : variables) references.push_back(variable);
+    return Apply(scope, session.AddSparseGradients({loss}, references), variables);
+  }
+
+  /// Add updates of variables by their gradients; variables without a gradient are left alone.
+  Operation Apply(const Scope& scope, const std::vector<Gradient>& gradients,
+                  const std::vector<Variable>& variables) {
+    std::vector<Operation> updates;
+    const Scope inner = scope.NewSubScope(name());
+    begin(inner, variables);
+    for (std::size_t i = 0; i < variables.size(); i++) {
+      const Scope place = inner.ColocateWith(variables[i].ref().operation());
+      if (!gradients[i].values) continue;
+      updates.push_back(gradients[i].indices ? update_rows(place, gradients[i], variables[i])
+                                             : update(place, gradients[i].values, variables[i]));
+    }
+    return finish(inner, updates);
+  }
+
+ protected:
+  virtual const char* name() const = 0;
+  virtual Operation update(const Scope& scope, const Output& gradient, const Variable& variable) = 0;
+  /// The gradient of a gather has rows; by default they are added to zeros.
+  virtual Operation update_rows(const Scope& scope, const Gradient& gradient,
+                                const Variable& variable) {
+    NodeBuilder builder(scope, "UnsortedSegmentSum");
+    builder.Add(gradient.values).Add(gradient.indices);
+    builder.Add(Input(static_cast<std::int32_t>(variable.shape()[0])));
+    return update(scope, Output(builder.Finish(), 0), variable);
+  }
+  virtual void begin(const Scope&, const std::vector<Variable>&) {}
+  virtual Operation finish(const Scope& scope, const std::vector<Operation>& updates) {
+    return Group(scope.WithOpName("step"), updates);
+  }
+
+  /// A scalar of the type of a variable.
+  static Input number(const Scope& scope, double value, const Variable& variable) {
+    NodeBuilder builder(scope, "Cast");
+    builder.Add(Input(value)).Attr("DstT", variable.dtype());
+    return Output(builder.Finish(), 0);
+  }
+};
+
+/// variable -= rate * gradient
+class GradientDescent : public Optimizer {
+ public:
+  explicit GradientDescent(double rate) : rate_(rate) {}
+
+ protected:
+  const char* name() const override { return "GradientDescent"; }
+  Operation update(const Scope& scope, const Output& gradient, const Variable& variable) override {
+    NodeBuilder builder(scope, "ApplyGradientDescent");
+    return builder.Add(variable).Add(number(scope, rate_, variable)).Add(gradient).Finish();
+  }
+  Operation update_rows(const Scope& scope, const Gradient& gradient,
+                        const Variable& variable) override {
+    NodeBuilder scaled(scope, "Mul"), builder(scope, "ScatterSub");
+    scaled.Add(gradient.values).Add(number(scope, rate_, variable));
+    return builder.Add(variable).Add(gradient.indices).Add(Output(scaled.Finish(), 0)).Finish();
+  }
+
+ private:
+  double rate_;
+};
+
+/// Gradient descent with a momentum, or with Nesterov's.
+class Momentum : public Optimizer {
+ public:
+  Momentum(double rate, double momentum, bool use_nesterov = false)
+      : rate_(rate), momentum_(momentum), use_nesterov_(use_nesterov) {}
+
+ protected:
+  const char* name() const override { return "Momentum"; }
+  Operation update(const Scope& scope, const Output& gradient, const Variable& variable) override {
+    NodeBuilder builder(scope, "ApplyMomentum");
+    builder.Add(variable).Add(variable.Slot(scope, "Momentum", number(scope, 0, variable)));
+    builder.Add(number(scope, rate_, variable)).Add(gradient);
+    builder.Add(number(scope, momentum_, variable)).Attr("use_nesterov", use_nesterov_);
+    return builder.Finish();
+  }
+
+ private:
+  double rate_, momentum_;
+  bool use_nesterov_;
+};
+
+/// Duchi, Hazan & Singer 2011.
+class Adagrad : public Optimizer {
+ public:
+  explicit Adagrad(double rate, double initial_accumulator = 0.1)
+      : rate_(rate), initial_(initial_accumulator) {}
+
+ protected:
+  const char* name() const override { return "Adagrad"; }
+  Operation update(const Scope& scope, const Output& gradient, const Variable& variable) override {
+    NodeBuilder builder(scope, "ApplyAdagrad");
+    builder.Add(variable).Add(variable.Slot(scope, "Adagrad", number(scope, initial_, variable)));
+    return builder.Add(number(scope, rate_, variable)).Add(gradient).Finish();
+  }
+
+ private:
+  double rate_, initial_;
+};
+
+/// Tieleman & Hinton 2012.
+class RMSProp : public Optimizer {
+ public:
+  explicit RMSProp(double rate, double decay = 0.9, double momentum = 0, double epsilon = 1e-10)
+      : rate_(rate), decay_(decay), momentum_(momentum), epsilon_(epsilon) {}
+
+ protected:
+  const char* name() const override { return "RMSProp"; }
+  Operation update(const Scope& scope, const Output& gradient, const Variable& variable) override {
+    NodeBuilder builder(scope, "ApplyRMSProp");
+    builder.Add(variable).Add(variable.Slot(scope, "RMSProp", number(scope, 1, variable)));
+    builder.Add(variable.Slot(scope, "Momentum", number(scope, 0, variable)));
+    for (double value : {rate_, decay_, momentum_, epsilon_})
+      builder.Add(number(scope, value, variable));
+    return builder.Add(gradient).Finish();
+  }
+
+ private:
+  double rate_, decay_, momentum_, epsilon_;
+};
+
+/// Kingma & Ba 2015.
+class Adam : public Optimizer {
+ public:
+  explicit Adam(double rate = 0.001, double beta1 = 0.9, double beta2 = 0.999,
+                double epsilon = 1e-8)
+      : rate_(rate), betas_{beta1, beta2}, epsilon_(epsilon) {}
+
+ protected:
+  const char* name() const override { return "Adam"; }
+  void begin(const Scope& scope, const std::vector<Variable>& variables) override {
+    powers_.clear();
+    if (variables.empty()) return;
+    const Scope place = scope.ColocateWith(variables[0].ref().operation());
+    for (int i = 0; i < 2; i++)
+      powers_.emplace_back(place.WithOpName(i ? "beta2_power" : "beta1_power"), Shape{},
+                           variables[0].dtype(), number(scope, betas_[i], variables[0]));
+  }
+  Operation update(const Scope& scope, const Output& gradient, const Variable& variable) override {
+    NodeBuilder builder(scope, "ApplyAdam");
+    builder.Add(variable).Add(variable.Slot(scope, "Adam", number(scope, 0, variable)));
+    builder.Add(variable.Slot(scope, "Adam_1", number(scope, 0, variable)));
+    builder.Add(powers_[0]).Add(powers_[1]);
+    for (double value : {rate_, betas_[0], betas_[1], epsilon_})
+      builder.Add(number(scope, value, variable));
+    return builder.Add(gradient).Finish();
+  }
+  Operation finish(const Scope& scope, const std::vector<Operation>& updates) override {
+    std::vector<Operation> last = updates;
+    const Scope after = scope.WithControlDependencies(updates);
+    for (std::size_t i = 0; i < powers_.size(); i++) {
+      NodeBuilder product(after, "Mul"), assign(after, "Assign");
+      product.Add(powers_[i]).Add(number(scope, betas_[i], powers_[i]));
+      last.push_back(assign.Add(powers_[i]).Add(Output(product.Finish(), 0)).Finish());
+    }
+    return Group(scope.WithOpName("step"), last);
+  }
+
+ private:
+  double rate_, betas_[2], epsilon_;
+  std::vector<Variable> powers_;
+};
+
+/// Saves variables to checkpoints, which Python's `Saver` reads and writes too. The paths are those
+/// of the server, below its file roots.
+class Saver {
+ public:
+  Saver(const Scope& scope, const std::vector<Variable>& variables) {
+    const Scope inner = scope.NewSubScope("save");
+    path_ = placeholder(inner);
+    std::vector<std::string> names, slices(variables.size());
+    std::vector<DataType> dtypes;
+    InputList values;
+    for (const Variable& variable : variables) {
+      names.push_back(variable.name());
+      dtypes.push_back(variable.dtype());
+      values.push_back(variable);
+    }
+    NodeBuilder save(inner, "SaveV2"), restore(inner, "RestoreV2");
+    save_ = save.Add(path_).Add(Input(names)).Add(Input(slices)).Add(values).Finish();
+    restore.Add(path_).Add(Input(names)).Add(Input(slices)).Attr("dtypes", dtypes);
+    const Operation restored = restore.Finish();
+    std::vector<Operation> assigned;
+    for (std::size_t i = 0; i < variables.size(); i++) {
+      NodeBuilder assign(inner.ColocateWith(variables[i].ref().operation()), "Assign");
+      assign.Add(variables[i]).Add(Output(restored, static_cast<int>(i)));
+      assigned.push_back(assign.Finish());
+    }
+    restore_ = Group(inner.WithOpName("restore_all"), assigned);
+  }
+
+  void Save(const Session& session, const std::string& path) const {
+    session.Run(save_, {{path_, Tensor(path)}});
+  }
+  void Restore(const Session& session, const std::string& path) const {
+    session.Run(restore_, {{path_, Tensor(path)}});
+  }
+
+ private:
+  static Output placeholder(const Scope& scope) {
+    NodeBuilder builder(scope.WithOpName("path"), "Placeholder");
+    return Output(builder.Attr("dtype", WEFT_STRING).Attr("shape", PartialShape{}).Finish(), 0);
+  }
+
+  Output path_;
+  Operation save_, restore_;
+};
+
+}  // namespace weft
+
+#endif
