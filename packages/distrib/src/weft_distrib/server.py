@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weft_graph import proto
+
 __all__ = ["Server"]
 
 import atexit
@@ -204,8 +206,6 @@ class Server:
     @property
     def server_def(self) -> Any:
         """The definition of the server as a ServerDef."""
-        from weft_graph import proto
-
         return proto.ServerDef(
             cluster=self._cluster.as_cluster_def(),
             job_name=self._task.job,

@@ -7,6 +7,7 @@ versions 0 and 1).
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import ml_dtypes
@@ -90,8 +91,6 @@ class _Relay:
 
 def _retype(capsule: Any, old: int, new: int) -> bool:
     """Change a 16-bit type code in a capsule's descriptor; return whether it was `old`."""
-    import ctypes
-
     get_name = ctypes.pythonapi.PyCapsule_GetName
     get_name.restype, get_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
     get_pointer = ctypes.pythonapi.PyCapsule_GetPointer

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from weft_autodiff.registry import RegisterGradient
 from weft_graph.ir.builder import constant_of, out
 from weft_graph.ir.node import Node, Output
@@ -15,8 +17,6 @@ def _with_default(op: Node, grad: Output) -> Output:
 
 def all_axes(value: Output) -> Output:
     """Return all axes of a tensor as a vector."""
-    import numpy as np
-
     if value.dims is not None:
         return constant_of(np.arange(len(value.dims), dtype=np.int32))
     return out("Range", [0, rank(value), 1])

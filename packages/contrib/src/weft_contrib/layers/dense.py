@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weft_contrib.utils import add_to_variable_collections
+
 __all__ = [
     "bias_add",
     "dropout",
@@ -143,8 +145,6 @@ def bias_add(
 
 
 def _list(role: str, variable: Any, collections: Any) -> None:
-    from weft_contrib.utils import add_to_variable_collections
-
     add_to_variable_collections(variable, collections, role)
 
 

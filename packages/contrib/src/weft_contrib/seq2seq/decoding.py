@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weft_graph.ir.constant_value import constant_value
+
 __all__ = ["Decoder", "dynamic_decode"]
 
 from typing import Any
@@ -141,8 +143,6 @@ def _invariant(value: Any) -> TensorShape:
 
 
 def _static(batch_size: Any) -> int | None:
-    from weft_graph.ir.constant_value import constant_value
-
     static = constant_value(convert_to_tensor(batch_size))
     return None if static is None else int(static)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weft_autodiff.clipping import global_norm
+
 __all__ = [
     "add_gradients_summaries",
     "clip_gradient_norms",
@@ -83,8 +85,6 @@ def add_gradients_summaries(grads_and_vars: Any) -> list[Any]:
     Args:
       grads_and_vars: pairs of gradient and variable.
     """
-    from weft_autodiff.clipping import global_norm
-
     written = []
     for gradient, variable in grads_and_vars:
         if gradient is None:

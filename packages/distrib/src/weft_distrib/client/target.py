@@ -35,6 +35,7 @@ from weft_exec.devices.device import DeviceAttributes
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.runner import closed_error
 from weft_exec.resources.resources import ResourceManager
+from weft_exec.session.partial import PartialPlan, PartialRun
 from weft_exec.session.target import Backend, register_target
 from weft_graph import proto
 from weft_graph.ir.interrupts import uninterrupted
@@ -157,8 +158,6 @@ class ClusterBackend(Backend):
 
     def begin_partial(self, signature: PartialSignature) -> PartialRun:
         """As in the base class. A fetch that an update has to wait for is waited for."""
-        from weft_exec.session.partial import PartialPlan, PartialRun
-
         with self._calling():
             if not hasattr(signature, "plan"):
                 outputs, targets = signature.outputs, signature.targets

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weft_graph import proto
+
 __all__ = ["ClusterSpec"]
 
 from collections.abc import Iterable, Mapping
@@ -113,8 +115,6 @@ class ClusterSpec:
 
     def as_cluster_def(self) -> Any:
         """Return the cluster as a ClusterDef."""
-        from weft_graph import proto
-
         cluster_def = proto.ClusterDef()
         for job in self.jobs:
             item = cluster_def.job.add(name=job)

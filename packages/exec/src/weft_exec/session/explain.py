@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError
 from weft_exec.placement import PlacementReport
 from weft_exec.placement.picture import timeline
 from weft_exec.placement.report import NodePlacement
+from weft_graph import proto
 from weft_graph.ir.code_generators import NotGenerated, generators
 from weft_graph.ir.compiled_function import CompiledFunction, Roofline
 from weft_graph.ir.node import Node
@@ -144,8 +145,6 @@ class StepReport:
 
         Raises: DataLossError: it is not an encoded report.
         """
-        from weft_graph import proto
-
         step_report = StepReport()
         try:
             first, *stages = [np.asarray(array, np.uint8).tobytes() for array in arrays]

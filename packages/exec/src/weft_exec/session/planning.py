@@ -27,6 +27,7 @@ from weft_graph.ops.step import EXTEND, TRUNCATE
 from weft_graph.passes.caller import meet_caller
 from weft_graph.passes.compression import lossy_where_asked
 from weft_graph.passes.late_fetches import read_last
+from weft_graph.passes.memory import MemoryLimits
 from weft_graph.passes.partition import partition
 from weft_tensor import errors
 
@@ -268,7 +269,6 @@ class PartPlanner:
         """Add control edges to nodes that could exceed a memory limit by running ahead."""
         if not self.limited or (assigned is None and self._overlap is Overlap.NOTHING):
             return 0
-        from weft_graph.passes.memory import MemoryLimits
         from weft_graph.passes.run_ahead import limit_run_ahead
 
         options = self._memory_options(None if assigned is None else assigned.places)
@@ -288,7 +288,6 @@ class PartPlanner:
         ]  # others would go far
         if not any(self._known[name].memory_limit for name in home_nodes):
             return 0
-        from weft_graph.passes.memory import MemoryLimits
         from weft_graph.passes.swap import swap_to_host
 
         options = self._memory_options(assigned.places)

@@ -6,6 +6,8 @@ pruned, optimized and placed, and an executable is derived from it.
 
 from __future__ import annotations
 
+from weft_graph import proto
+
 __all__ = ["InteractiveSession", "Session"]
 
 import logging
@@ -123,8 +125,6 @@ class BaseSession:
     @property
     def _config(self) -> Any:
         """The ConfigProto, under the name that TensorFlow programs use."""
-        from weft_graph import proto
-
         config = self._settings.proto
         return proto.ConfigProto() if config is None else config
 

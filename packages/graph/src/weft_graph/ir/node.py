@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from linecache import getline
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -130,8 +131,6 @@ class Node(GraphElement):
         """
         if self._code is None:
             return []
-        from linecache import getline
-
         code, line = self._code, self._line
         text = getline(code.co_filename, line).strip() or None
         return [(code.co_filename, line, code.co_name, text)]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import sys
+
 __all__ = [
     "Assert",
     "Print",
@@ -366,9 +369,6 @@ def _is_line(value: Any) -> bool:
 
 
 def _stream_name(stream: Any) -> str:
-    import logging
-    import sys
-
     if stream is None or stream is sys.stderr:
         return "stderr"
     if stream is sys.stdout:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 __all__ = ["fused_batch_norm", "local_response_normalization", "lrn"]
 
 from collections.abc import Sequence
@@ -180,8 +182,6 @@ def fused_batch_norm(
     scale = convert_to_tensor(scale)
     empty = None
     if mean is None or variance is None:
-        import numpy as np
-
         empty = constant_of(np.empty(0, scale.dtype.base_dtype.numpy))
     node = create(
         "FusedBatchNormV3",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import numpy as np
+from google.protobuf.message import DecodeError
 
 from weft_graph import proto
 from weft_graph.control_flow.records import ContextRecord, restore
@@ -484,8 +485,6 @@ def _canonical_device(text: str) -> str:
 
 
 def _parse_function(data: bytes, name: str) -> LazyFunction:
-    from google.protobuf.message import DecodeError
-
     try:
         definition = proto.FunctionDef.FromString(data)
     except DecodeError as cause:

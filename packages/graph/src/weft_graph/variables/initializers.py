@@ -6,6 +6,8 @@ values take a seed; see `weft_graph.ir.random_seed`.
 
 from __future__ import annotations
 
+import inspect
+
 __all__ = [
     "constant",
     "glorot_normal",
@@ -75,8 +77,6 @@ def call_initializer(initializer: Any, shape: list[int], dtype: DType, partition
 
 
 def _accepts_partition_info(function: Callable[..., Any]) -> bool:
-    import inspect
-
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):

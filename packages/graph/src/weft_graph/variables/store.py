@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -301,8 +302,6 @@ def _default_initializer(name: str, dtype: Any) -> Any:
 
 
 def _has_no_parameters(function: Callable[..., Any]) -> bool:
-    import inspect
-
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

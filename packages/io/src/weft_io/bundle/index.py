@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from weft_graph import proto
 from weft_io.bundle.checksum import crc32c
 from weft_io.bundle.coding import Extents, slice_key
 from weft_io.bundle.table import TableReader, table_bytes
@@ -144,8 +145,6 @@ class BundleIndex:
 
     def to_bytes(self) -> bytes:
         """Return the file."""
-        from weft_graph import proto
-
         header = proto.BundleHeaderProto(num_shards=self.shards, endianness=int(self.big_endian))
         header.version.producer = VERSION
         items = {_HEADER: header.SerializeToString()}
@@ -169,8 +168,6 @@ class BundleIndex:
 
 
 def _to_proto(dtype: DType, shape: Shape) -> proto.BundleEntryProto:
-    from weft_graph import proto
-
     message = proto.BundleEntryProto(dtype=dtype.as_datatype_enum)
     message.shape.SetInParent()
     for size in shape:
@@ -203,8 +200,6 @@ class _UnknownVersionError(Exception):
 
 
 def _header(item: tuple[bytes, bytes] | None) -> proto.BundleHeaderProto:
-    from weft_graph import proto
-
     if item is None or item[0] != _HEADER:
         raise _MalformedError("a bundle's index begins with its header, under an empty key")
     header: proto.BundleHeaderProto = _parsed(proto.BundleHeaderProto, item[1], "its header")
@@ -230,8 +225,6 @@ def _parsed(kind: Any, data: bytes, label: str) -> Any:
 
 
 def _entry_proto(key: bytes, value: bytes) -> proto.BundleEntryProto:
-    from weft_graph import proto
-
     message: proto.BundleEntryProto = _parsed(proto.BundleEntryProto, value, f"the entry {key!r}")
     return message
 
@@ -290,8 +283,6 @@ def disjoint(boxes: Iterable[Region]) -> bool:
 
 
 def _dtype(number: int, label: str) -> Any:
-    from weft_graph import proto
-
     try:
         dtype = DType(number)
     except errors.InvalidTypeError:

@@ -6,6 +6,8 @@ with a checksum. Files without that comment can be read as well.
 
 from __future__ import annotations
 
+from weft_graph import proto
+
 __all__ = [
     "checkpoint_exists",
     "generate_checkpoint_state_proto",
@@ -70,8 +72,6 @@ def generate_checkpoint_state_proto(
       >>> state.model_checkpoint_path
       'model-2'
     """
-    from weft_graph import proto
-
     prefixes = list(all_model_checkpoint_paths or ())
     if not prefixes or prefixes[-1] != model_checkpoint_path:
         prefixes.append(model_checkpoint_path)
@@ -168,8 +168,6 @@ def _to_bytes(message: proto.CheckpointState) -> bytes:
 
 def _from_bytes(data: bytes, path: str) -> proto.CheckpointState:
     from google.protobuf import text_format
-
-    from weft_graph import proto
 
     checked.TEXT.begins(data, path)
     message = proto.CheckpointState()

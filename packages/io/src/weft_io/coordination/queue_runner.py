@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weft_graph import proto
+
 __all__ = ["QueueRunner", "add_queue_runner", "start_queue_runners"]
 
 import logging
@@ -127,8 +129,6 @@ class QueueRunner:
         self._ended = exception_types
 
     def _init_from_proto(self, message: Any, import_scope: str | None) -> None:
-        from weft_graph import proto
-
         if not isinstance(message, proto.QueueRunnerDef):
             raise errors.InvalidTypeError(
                 f"queue_runner_def must be a QueueRunnerDef, got {message!r}"
@@ -279,8 +279,6 @@ class QueueRunner:
         Args:
           export_scope: removed from the names; None is returned for a runner outside.
         """
-        from weft_graph import proto
-
         queue = self._queue
         node = queue.queue_ref.op if isinstance(queue, QueueBase) else _node(queue)
         prefix = f"{export_scope}/" if export_scope else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeVar
 
+from weft_graph import proto
 from weft_io.files import checked, paths
 from weft_tensor import errors
 from weft_tensor.os_errors import reported
@@ -21,8 +22,6 @@ class _Types:
     """The descriptor pool for the messages that an `Any` in text format holds."""
 
     def FindMessageTypeByName(self, name: str) -> Any:  # noqa: N802 - protobuf's name
-        from weft_graph import proto
-
         if name.startswith(_THEIRS):
             name = _OURS + name.removeprefix(_THEIRS)
         return proto.descriptor_pool().FindMessageTypeByName(name)
@@ -113,8 +112,6 @@ def write_message(path: str, message: Any, as_text: bool = False) -> None:
 
 def pack(message: Any) -> Any:
     """Return an `Any` that holds a message, under TensorFlow's name for it."""
-    from weft_graph import proto
-
     kind = proto.descriptor_pool().FindMessageTypeByName("google.protobuf.Any")
     from google.protobuf import message_factory
 

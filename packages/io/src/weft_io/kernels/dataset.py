@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_exec.resources.resources import Done
+from weft_exec.resources.resources import Done, ResourceHandle
 from weft_graph.ops.control import py_function_of
 from weft_io.records.fixed import FixedLengthSource
 from weft_io.records.lines import LineSource
@@ -380,8 +380,6 @@ def _to_string(node: Node, device: Device) -> KernelFunction:
 
 @kernel("IteratorFromStringHandleV2")
 def _from_string(node: Node, device: Device) -> KernelFunction:
-    from weft_exec.resources.resources import ResourceHandle
-
     types, shapes = node.attrs["output_types"], node.attrs["output_shapes"]
 
     def run(text: Any) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from google.protobuf.message import DecodeError
 
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_graph import proto
@@ -374,8 +375,6 @@ def parsed_tensor(data: bytes, dtype: DType) -> np.ndarray[Any, Any]:
 
     Raises: InvalidArgumentError: it is none, or of another type.
     """
-    from google.protobuf.message import DecodeError
-
     try:
         message = proto.TensorProto.FromString(data)
     except DecodeError as cause:

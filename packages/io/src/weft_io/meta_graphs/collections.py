@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from weft_graph import proto
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.node import Node, Output
 from weft_graph.messages.collection_items import (
@@ -142,8 +143,6 @@ class CollectionReader:
 
     def _message(self, name: str, data: bytes, where: str) -> Any:
         from google.protobuf.message import DecodeError
-
-        from weft_graph import proto
 
         try:
             message = getattr(proto, name).FromString(data)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weft_graph import proto
+
 __all__ = ["export_meta_graph"]
 
 from collections.abc import Callable, Sequence
@@ -62,7 +64,6 @@ def export_meta_graph(
       >>> len(meta.graph_def.node) > 0
       True
     """
-    from weft_graph import proto
     from weft_graph.messages.op_def_proto import stripped_op_list
     from weft_io.meta_graphs import graph_def_edits
     from weft_io.meta_graphs.tensorflow_ops import use_tensorflow_ops
@@ -112,8 +113,6 @@ def _cut_scope(message: proto.MetaGraphDef, scope: str) -> None:
 
 def _remove_savers(message: proto.MetaGraphDef) -> None:
     """Leave no savers in the collection but the one whose nodes are there."""
-    from weft_graph import proto
-
     name = message.saver_def.save_tensor_name
     for key in {GraphKeys.SAVERS} & set(message.collection_def):
         values = message.collection_def[key].bytes_list.value
@@ -128,8 +127,6 @@ def renamed_saver(
     message: proto.SaverDef, rename: Callable[[str], str], required: str = ""
 ) -> proto.SaverDef | None:
     """Return a copy with other names; None unless all names begin with `required`."""
-    from weft_graph import proto
-
     copy = proto.SaverDef()
     copy.CopyFrom(message)
     for field in ("filename_tensor_name", "save_tensor_name", "restore_op_name"):

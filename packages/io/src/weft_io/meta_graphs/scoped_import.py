@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from weft_graph import proto
 from weft_graph.ir.default_graph import get_default_graph
 from weft_io.files.message_files import read_message
 from weft_io.meta_graphs.collections import CollectionReader
@@ -120,15 +121,11 @@ def read_meta_graph_file(filename: str) -> proto.MetaGraphDef:
       NotFoundError: the file does not exist.
       DataLossError: it does not contain a MetaGraphDef.
     """
-    from weft_graph import proto
-
     return read_message(filename, proto.MetaGraphDef)
 
 
 def as_meta_graph(meta_graph_or_file: Any) -> proto.MetaGraphDef:
     """Return a `MetaGraphDef` that is given as such, or as the path of a file."""
-    from weft_graph import proto
-
     if isinstance(meta_graph_or_file, proto.MetaGraphDef):
         return meta_graph_or_file
     if isinstance(meta_graph_or_file, str | bytes | os.PathLike):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weft_graph import proto
+
 __all__ = [
     "audio",
     "get_summary_description",
@@ -251,8 +253,6 @@ def text(name: str, tensor: Any, collections: Iterable[Any] | None = None) -> Ou
       >>> wf.Summary.FromString(text).value[0].tag
       'note'
     """
-    from weft_graph import proto
-
     value = convert_to_tensor(tensor)
     if value.dtype.base_dtype is not dtypes.string:
         raise errors.InvalidTypeError(f"a text summary requires strings, got {value!r}")
@@ -289,8 +289,6 @@ def tensor_summary(
       array([[9, 1],
              [2, 8]], dtype=int32)
     """
-    from weft_graph import proto
-
     metadata = proto.SummaryMetadata()
     if summary_metadata is not None:
         metadata.CopyFrom(summary_metadata)
@@ -367,8 +365,6 @@ def get_summary_description(node_def: proto.NodeDef) -> proto.SummaryDescription
       'matrix'
     """
     from google.protobuf import json_format
-
-    from weft_graph import proto
 
     if node_def.op != "TensorSummary":
         raise errors.InvalidArgumentError(f"a TensorSummary is required, got {node_def.op}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from weft_graph import proto
 from weft_graph.ir.node import Output
 from weft_graph.ir.traits import Role
 from weft_io.files import gfile
@@ -14,8 +15,6 @@ from weft_io.saved_model.files import asset_path
 from weft_tensor import dtypes, errors
 
 if TYPE_CHECKING:
-    from weft_graph import proto
-
 _CHUNK = 1 << 20
 
 
@@ -40,8 +39,6 @@ class AssetFiles:
           InvalidArgumentError, InvalidTypeError: a tensor is not such a constant.
           NotFoundError: a file does not exist.
         """
-        from weft_graph import proto
-
         messages = []
         for tensor, source in [(tensor, _path(tensor)) for tensor in tensors]:
             name = self._name(source)
@@ -113,8 +110,6 @@ def asset_feeds(export_dir: str, message: proto.MetaGraphDef, scope: str = "") -
 
 
 def _read_collection(collections: Mapping[str, Any]) -> list[proto.AssetFileDef]:
-    from weft_graph import proto
-
     if constants.ASSETS_KEY not in collections:
         return []
     items = collections[constants.ASSETS_KEY].any_list.value

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weft_graph import proto
+
 __all__ = ["SavedModelBuilder", "simple_save"]
 
 import logging
@@ -64,8 +66,6 @@ class SavedModelBuilder:
     """
 
     def __init__(self, export_dir: Any) -> None:
-        from weft_graph import proto
-
         self._export_dir = paths.as_path(export_dir)
         self._message = proto.SavedModel(
             saved_model_schema_version=constants.SAVED_MODEL_SCHEMA_VERSION

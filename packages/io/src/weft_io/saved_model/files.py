@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from weft_graph import proto
 from weft_io.files import paths
 from weft_io.files.message_files import read_message
 from weft_io.saved_model import constants
@@ -55,8 +56,6 @@ def read_saved_model(export_dir: str) -> tuple[proto.SavedModel, bool]:
       NotFoundError: there is none in the directory.
       DataLossError: it is damaged.
     """
-    from weft_graph import proto
-
     for as_text in (False, True):
         path = saved_model_path(export_dir, as_text)
         if paths.exists(path):

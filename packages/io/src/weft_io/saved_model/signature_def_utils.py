@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weft_graph import proto
+
 __all__ = [
     "build_signature_def",
     "classification_signature_def",
@@ -56,8 +58,6 @@ def build_signature_def(
       >>> signature.inputs["x"].name, signature.method_name
       ('x:0', 'tensorflow/serving/predict')
     """
-    from weft_graph import proto
-
     message = proto.SignatureDef(method_name=method_name or "")
     for name, info in (inputs or {}).items():
         message.inputs[name].CopyFrom(info)

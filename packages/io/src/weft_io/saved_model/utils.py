@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weft_graph import proto
+
 __all__ = ["build_tensor_info", "get_tensor_from_tensor_info"]
 
 from typing import TYPE_CHECKING, Any
@@ -33,8 +35,6 @@ def build_tensor_info(tensor: Any) -> proto.TensorInfo:
       >>> info.name, [dim.size for dim in info.tensor_shape.dim]
       ('x:0', [-1, 3])
     """
-    from weft_graph import proto
-
     if not isinstance(tensor, Output | SparseTensor | Variable):
         raise errors.InvalidTypeError(f"a tensor is required for a TensorInfo, got {tensor!r}")
     message = proto.TensorInfo(dtype=tensor.dtype.base_dtype.as_datatype_enum)
@@ -50,8 +50,6 @@ def build_tensor_info(tensor: Any) -> proto.TensorInfo:
 
 def build_tensor_info_from_op(op: Node | Output) -> proto.TensorInfo:
     """Return a message that names an operation, which has no type and no shape."""
-    from weft_graph import proto
-
     return proto.TensorInfo(name=op.name, tensor_shape=proto.TensorShapeProto(unknown_rank=True))
 
 
@@ -102,16 +100,12 @@ def get_tensor_from_tensor_info(
 
 
 def _encoding(tensor_info: Any) -> str | None:
-    from weft_graph import proto
-
     if not isinstance(tensor_info, proto.TensorInfo):
         raise errors.InvalidTypeError(f"a TensorInfo is required, got {tensor_info!r}")
     return tensor_info.WhichOneof("encoding")
 
 
 def _sparse_names(message: Any) -> tuple[str, str, str]:
-    from weft_graph import proto
-
     kind = message.type_spec.type_spec_class
     if kind != proto.TypeSpecProto.SPARSE_TENSOR_SPEC or len(message.components) != 3:
         name = proto.TypeSpecProto.TypeSpecClass.Name(kind)

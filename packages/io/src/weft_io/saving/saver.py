@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weft_graph import proto
+
 __all__ = ["Saver"]
 
 import logging
@@ -565,8 +567,6 @@ def _parse_step_count(step: Any) -> int:
 
 
 def _check_saver_def(saver_def: Any) -> None:
-    from weft_graph import proto
-
     if not isinstance(saver_def, proto.SaverDef):
         raise errors.InvalidTypeError(f"saver_def must be a SaverDef, got {saver_def!r}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from weft_graph import proto
 from weft_graph.ir import builder
 from weft_graph.ir.node import Node, Output
 from weft_graph.ops.array import placeholder_with_default
@@ -42,8 +43,6 @@ class SaverBuilder:
 
         Returns: the names of the nodes, and the settings.
         """
-        from weft_graph import proto
-
         saveables = saveables_for(names_to_saveables)
         graph = _graph_of(saveables)
         with (

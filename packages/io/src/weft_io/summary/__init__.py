@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from weft_graph import proto
 from weft_io.ops.summary import (
     audio,
     get_summary_description,
@@ -54,6 +55,4 @@ _MESSAGES = frozenset(name for name in __all__ if name[0].isupper() and "Writer"
 def __getattr__(name: str) -> Any:
     if name not in _MESSAGES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from weft_graph import proto
-
     return getattr(proto, name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weft_graph import proto
+
 __all__ = ["CheckpointSaverHook", "CheckpointSaverListener"]
 
 import logging
@@ -156,8 +158,6 @@ class CheckpointSaverHook(SessionRunHook):
 
     def _save(self, session: Any, step: int) -> bool:
         """Save; whether a listener asks for the end."""
-        from weft_graph import proto
-
         progress.log.info("Saving checkpoints for %d into %s.", step, self._path)
         for listener in self._listeners:
             listener.before_save(session, step)

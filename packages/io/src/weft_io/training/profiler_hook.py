@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weft_graph import proto
+
 __all__ = ["ProfilerHook"]
 
 from typing import Any
@@ -64,8 +66,6 @@ class ProfilerHook(SessionRunHook):
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
         """Ask for a trace, if it is time."""
-        from weft_graph import proto
-
         if self._next_step is None:
             self._next_step = int(run_context.session.run(self._global_step)) + 1
         self._traces = self._timer.should_trigger_for_step(self._next_step)

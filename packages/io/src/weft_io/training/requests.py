@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from weft_graph import proto
 from weft_graph.ir.graph import Graph
 from weft_io.training.hook import SessionRunArgs, SessionRunContext, SessionRunHook
 from weft_tensor import errors
@@ -107,8 +108,6 @@ class _Feeds:
 
 def merged_options(options: Any, more: Any) -> Any:
     """Merge two RunOptions: the larger value of each field, and all watches."""
-    from weft_graph import proto
-
     result = proto.RunOptions()
     if options is not None:
         result.CopyFrom(options)

@@ -7,6 +7,7 @@ import time
 from typing import Any, Protocol
 
 from weft_autodiff.optimizers.training_util import global_step as value_of_step
+from weft_graph import proto
 from weft_io import progress
 from weft_io.coordination.coordinator import Coordinator, LooperThread
 
@@ -89,8 +90,6 @@ class StepCounterThread(LooperThread):
 
     def run_loop(self) -> None:
         """Say how fast it went since the last time."""
-        from weft_graph import proto
-
         now, step = time.monotonic(), self._step()
         seconds, steps = now - self._last[0], step - self._last[1]
         self._last = (now, step)
@@ -119,8 +118,6 @@ class CheckpointThread(LooperThread):
         step = supervisor.global_step
         supervisor.saver.save(self._session, supervisor.save_path, global_step=step)
         if supervisor.summary_writer is not None and step is not None:
-            from weft_graph import proto
-
             status = proto.SessionLog(
                 status=proto.SessionLog.CHECKPOINT, checkpoint_path=supervisor.save_path
             )

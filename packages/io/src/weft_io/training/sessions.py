@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from weft_graph import proto
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.graph import Graph
 from weft_io.coordination.coordinator import Coordinator
@@ -76,8 +77,6 @@ class HookedSession:
         run_metadata: Any = None,
     ) -> Any:
         """Run one step with hooks. Raises: as `Session.run`, and errors of hooks."""
-        from weft_graph import proto
-
         if self._stop:
             raise errors.FailedPreconditionError("Run called even after should_stop requested.")
         context = SessionRunContext(SessionRunArgs(fetches, feed_dict), self._session)

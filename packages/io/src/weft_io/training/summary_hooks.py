@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weft_graph import proto
+
 __all__ = ["StepCounterHook", "SummarySaverHook"]
 
 import logging
@@ -89,8 +91,6 @@ class StepCounterHook(SessionRunHook):
 
     def _record(self, steps_per_sec: float, step: int) -> None:
         if self._writer is not None:
-            from weft_graph import proto
-
             value = proto.Summary.Value(tag=self._tag, simple_value=steps_per_sec)
             self._writer.add_summary(proto.Summary(value=[value]), step)
         progress.log.info("%s: %g", self._tag, steps_per_sec)
@@ -170,8 +170,6 @@ class SummarySaverHook(SessionRunHook):
         if self._due:
             step = int(run_context.session.run(self._global_step))
         if self._next_step is None:
-            from weft_graph import proto
-
             self._writer.add_session_log(proto.SessionLog(status=proto.SessionLog.START), step)
         if self._due:
             self._timer.update_last_triggered_step(step)

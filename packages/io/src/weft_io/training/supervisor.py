@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weft_graph import proto
+
 __all__ = ["Supervisor"]
 
 import logging
@@ -381,8 +383,6 @@ class Supervisor:
             self._coord.join(threads, self._grace, ignore_live_threads)
         finally:
             if close_summary_writer and self._writer is not None:
-                from weft_graph import proto
-
                 self._writer.add_session_log(proto.SessionLog(status=proto.SessionLog.STOP))
                 self._writer.close()
                 self._graph_is_written = False
@@ -423,8 +423,6 @@ class Supervisor:
     def _log_start(self, session: Any) -> None:
         if self.global_step is None or self._writer is None:
             return
-        from weft_graph import proto
-
         status = proto.SessionLog(status=proto.SessionLog.START)
         self._writer.add_session_log(status, value_of_step(session, self.global_step))
 

@@ -18,7 +18,7 @@ from weft_graph.ops import sequence
 from weft_graph.ops.array import placeholder, zeros
 from weft_graph.ops.comparison import less, logical_and
 from weft_graph.ops.identity import ensure_shape
-from weft_graph.ops.join import concat
+from weft_graph.ops.join import concat, stack, unstack
 from weft_graph.ops.permutation import reverse, transpose
 from weft_graph.ops.shapes import rank, reshape, shape
 from weft_io.onnx.operation import Operation, cast
@@ -178,8 +178,6 @@ def _scan(operation: Operation) -> list[Output]:
 
 def _scan_of_batch(operation: Operation) -> list[Output]:
     """Version 8: the same for each member of a batch, all of one length here."""
-    from weft_graph.ops.join import stack, unstack
-
     if operation.get(0) is not None:
         raise errors.UnimplementedError("sequence_lens of Scan are not taken")
     values = [operation[i] for i in range(1, len(operation.inputs))]

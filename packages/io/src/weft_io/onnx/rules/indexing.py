@@ -15,8 +15,8 @@ from weft_graph.ops.join import concat, stack
 from weft_graph.ops.masks import where_v2
 from weft_graph.ops.permutation import transpose
 from weft_graph.ops.reduction import cumprod, reduce_prod, reduce_sum
-from weft_graph.ops.search import argsort, unique_with_counts
-from weft_graph.ops.segments import unsorted_segment_prod
+from weft_graph.ops.search import argsort, unique, unique_with_counts
+from weft_graph.ops.segments import unsorted_segment_min, unsorted_segment_prod
 from weft_graph.ops.sequence import range as sequence
 from weft_graph.ops.shapes import reshape, shape, size
 from weft_io.onnx.export_graph import Value
@@ -168,8 +168,6 @@ def _rows(x: Output, axis: int) -> Output:
 
 def _row_codes(rows: Output) -> Output:
     """Return a number for each row, equal for equal rows, made column by column."""
-    from weft_graph.ops.search import unique
-
     width = rows.dims[1] if rows.dims else None
     assert width is not None, "the sizes beside the axis are known"
     code = ones_like(cast(rows[:, 0], dtypes.int64)) * 0
@@ -181,8 +179,6 @@ def _row_codes(rows: Output) -> Output:
 
 def _first_places(inverse: Output, number: Output) -> Output:
     """Return the first position of each of `number` values."""
-    from weft_graph.ops.segments import unsorted_segment_min
-
     return unsorted_segment_min(sequence(shape64(inverse)[0]), inverse, number)
 
 

@@ -19,6 +19,7 @@ from weft_graph.ops.reduction import reduce_all, reduce_any, reduce_sum
 from weft_graph.ops.sequence import range as sequence
 from weft_graph.ops.shapes import expand_dims, reshape
 from weft_graph.ops.sparse import sparse_tensor_to_dense
+from weft_graph.ops.strings import string_split_v2
 from weft_io.onnx.operation import Operation, cast
 from weft_io.onnx.registry import importer
 from weft_io.onnx.rules.array import shape64
@@ -70,8 +71,6 @@ def _normalize(operation: Operation) -> Output:
 @importer("StringSplit")
 def _split(operation: Operation) -> list[Output]:
     """Return the pieces of each text, padded with empty ones, and how many there are."""
-    from weft_graph.ops.strings import string_split_v2
-
     x = operation[0]
     sizes = shape64(x)
     flat = reshape(x, [-1])
