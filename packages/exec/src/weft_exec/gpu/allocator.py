@@ -52,7 +52,7 @@ class GpuAllocator:
         Raises: ResourceExhaustedError: as `malloc`.
         """
         try:
-            found = self._pool.malloc(size)
+            result = self._pool.malloc(size)
         except MemoryError as cause:
             raise self._exhausted(size) from cause
         with self._lock:
@@ -60,7 +60,7 @@ class GpuAllocator:
             self._largest = max(self._largest, size)
         if size >= _OBSERVED:
             self._observe()
-        return found
+        return result
 
     def empty(self, shape: tuple[int, ...], dtype: Any, label: str | None = None) -> Any:
         """Return an uninitialised array on the GPU, for work on the current stream.

@@ -105,17 +105,17 @@ class CapturedGraph:
 
     def _holding(self, array: Any) -> Shadow | None:
         """Return the variable whose value an array is."""
-        found = [s for s in self._shadows.values() if self._has_place(s, array)]
-        return found[0] if found and array.size else None
+        result = [s for s in self._shadows.values() if self._has_place(s, array)]
+        return result[0] if result and array.size else None
 
     def _shadow(self, state: VariableState) -> Shadow:
-        found = self._shadows.get(id(state))
-        if found is None:
+        result = self._shadows.get(id(state))
+        if result is None:
             array: Any = state.read() if state.is_initialized else None
             if not self._device.is_own(array) or not array.flags.c_contiguous:
                 raise NotCaptured(f"variable {state.name} has no value on the GPU")
-            found = self._shadows[id(state)] = Shadow(state, array, self._device.new_array)
-        return found
+            result = self._shadows[id(state)] = Shadow(state, array, self._device.new_array)
+        return result
 
     def _captured(
         self, line: Segment, mine: Slots, wanted: Sequence[int], multiplies: bool
@@ -160,12 +160,12 @@ class CapturedGraph:
                 if isinstance(state, VariableState):
                     function = self._shadow(state).read
                 mine[slot] = function(*take(mine))
-            for each in dead:
-                mine[each] = None
+            for item in dead:
+                mine[item] = None
 
     def _given(self, mine: Slots, wanted: Sequence[int]) -> dict[int, Any]:
         """Return the results: arrays of the graph, or values that are the same in each launch."""
-        device, found = self._device, {}
+        device, result = self._device, {}
         changed = [shadow for shadow in self._shadows.values() if shadow.changed]
         for slot in wanted:
             value = mine[slot]
@@ -178,8 +178,8 @@ class CapturedGraph:
                 value = leading_to(value, value.resource.of)
             elif value is not None:
                 raise NotCaptured("it gives a value of the host")
-            found[slot] = value
-        return found
+            result[slot] = value
+        return result
 
     # ------------------------------------------------------------------ launching
 
@@ -238,12 +238,12 @@ class CapturedGraph:
 
         Returns: weak references to the values, in case they have other owners.
         """
-        found = {}
+        result = {}
         for slot in self._dead.intersection((*self._inputs, *self._snapshots)):
             if self._device.is_own(slots[slot]):
-                found[slot] = weakref.ref(slots[slot])
+                result[slot] = weakref.ref(slots[slot])
                 slots[slot] = None
-        return found
+        return result
 
     def _remember(self, slots: Slots, forgotten: Mapping[int, weakref.ref[Any]]) -> None:
         """Undo `_forget`; values without other owners are restored from copies."""

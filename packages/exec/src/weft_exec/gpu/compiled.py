@@ -98,7 +98,7 @@ class GpuFunction:
             return
         with device.active():
             dense = [device.xp.ascontiguousarray(device.own(array)) for array in arrays]
-            whole = [each.reshape(array.shape) for each, array in zip(dense, arrays, strict=True)]
+            whole = [item.reshape(array.shape) for item, array in zip(dense, arrays, strict=True)]
             with self._lock:  # calls share the arena, and must not interleave their kernels
                 self._enqueue([*self._constants, *whole])
                 self._raise_what_failed()
@@ -128,9 +128,9 @@ class GpuFunction:
         capture.kept.append(self)
 
     def _launch(self, arrays: Sequence[Any], arena: Any, flag: Any) -> None:
-        for function, each in self._launches:
-            given = [arrays[at] for at in each.arrays]
-            function((each.blocks,), (each.threads,), (arena, flag, *given))
+        for function, item in self._launches:
+            given = [arrays[at] for at in item.arrays]
+            function((item.blocks,), (item.threads,), (arena, flag, *given))
 
     def _enqueue(self, arrays: Sequence[Any]) -> None:
         launch = partial(self._launch, arrays, self._arena, self._flag)
@@ -167,11 +167,11 @@ class GpuFunction:
             launches = [
                 partial(
                     function,
-                    (each.blocks,),
-                    (each.threads,),
-                    (self._arena, self._flag, *[arrays[at] for at in each.arrays]),
+                    (item.blocks,),
+                    (item.threads,),
+                    (self._arena, self._flag, *[arrays[at] for at in item.arrays]),
                 )
-                for function, each in self._launches
+                for function, item in self._launches
             ]
             seconds = fastest(device, launches)
             self._raise_what_failed()
@@ -272,13 +272,13 @@ class GpuGenerator:
 
     def explain(self, request: Request, given: Sequence[Any]) -> CompiledFunction:
         """Explain the kernels of some nodes, with the time of each by the GPU's clock."""
-        code, found = self._inner.explain(_region(request), *self._ways())
+        code, result = self._inner.explain(_region(request), *self._ways())
         seconds = GpuFunction(code, self._device).measured([np.asarray(array) for array in given])
         kernels = [
-            replace(kernel, seconds=each)
-            for kernel, each in zip(found.kernels, seconds, strict=True)
+            replace(kernel, seconds=item)
+            for kernel, item in zip(result.kernels, seconds, strict=True)
         ]
-        return replace(found, kernels=kernels, seconds=sum(seconds), limits=self.roofline())
+        return replace(result, kernels=kernels, seconds=sum(seconds), limits=self.roofline())
 
     def _ways(self) -> tuple[tuple[int, int], bool]:
         """Return the compute capability, and whether all runs must give the same bits."""
@@ -305,9 +305,9 @@ def launched(device: BaseGpuDevice, function: Callable[..., Any]) -> Callable[..
 
     def run(*inputs: Any) -> Any:
         with device.active():
-            found = function(*inputs)
-            if isinstance(found, tuple):
-                return tuple([settled(device, each, each.dtype) for each in found])
-            return settled(device, found, found.dtype) if device.is_own(found) else found
+            result = function(*inputs)
+            if isinstance(result, tuple):
+                return tuple([settled(device, item, item.dtype) for item in result])
+            return settled(device, result, result.dtype) if device.is_own(result) else result
 
     return run

@@ -51,10 +51,10 @@ class Cudnn:
     ) -> None:
         """Execute the graph of a key on arrays by the names of its tensors."""
         with self.lock:
-            found = self._graphs.get(key)
-            if found is None:
-                found = self._graphs[key] = self._built(build)
-            graph, tensors, size = found
+            result = self._graphs.get(key)
+            if result is None:
+                result = self._graphs[key] = self._built(build)
+            graph, tensors, size = result
             workspace = self.cupy.empty(max(size, 1), np.uint8)
             pack = {tensors[name]: value for name, value in values.items()}
             with self._captured():
@@ -119,8 +119,8 @@ def library_of(device: Device) -> Cudnn | None:
     with _lock:
         if hardware.index not in _chosen:
             _chosen[hardware.index] = _choose(hardware)
-        found: Cudnn | None = _chosen[hardware.index]
-        return found
+        result: Cudnn | None = _chosen[hardware.index]
+        return result
 
 
 def forget() -> None:
@@ -135,12 +135,12 @@ def _choose(hardware: Any) -> Cudnn | None:
     else:
         try:
             with hardware.active():
-                found = Cudnn(importlib.import_module("cudnn"), hardware)
+                result = Cudnn(importlib.import_module("cudnn"), hardware)
         except (ImportError, OSError, RuntimeError, AttributeError) as error:
             why = str(error)
         else:
             _log.info("%s: convolutions by cuDNN", hardware.name)
-            return found
+            return result
     _log.info("%s: convolutions as products of matrices: %s", hardware.name, why)
     return None
 

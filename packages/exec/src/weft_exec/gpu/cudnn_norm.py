@@ -52,14 +52,14 @@ class _Gradients:
         named = {name: graph.tensor(name=name, **images) for name in ("grad", "x")}
         for name in ("scale", "mean", "inverse"):
             named[name] = graph.tensor(name=name, **vectors)
-        found = graph.batchnorm_backward(
+        result = graph.batchnorm_backward(
             grad=named["grad"],
             input=named["x"],
             scale=named["scale"],
             mean=named["mean"],
             inv_variance=named["inverse"],
         )
-        for name, tensor in zip(("by_x", "by_scale", "by_offset"), found, strict=True):
+        for name, tensor in zip(("by_x", "by_scale", "by_offset"), result, strict=True):
             of = images if name == "by_x" else vectors
             tensor.set_output(True).set_data_type(of["data_type"])
             tensor.set_dim(of["dim"]).set_stride(of["stride"])

@@ -30,8 +30,8 @@ def modules() -> tuple[Any, Any] | None:
         with _lock:
             _state.setdefault("count", count)
             _state.setdefault("modules", modules)
-    found: tuple[Any, Any] | None = _state["modules"]
-    return found
+    result: tuple[Any, Any] | None = _state["modules"]
+    return result
 
 
 def nccl_module() -> Any:
@@ -88,9 +88,9 @@ def count() -> int:
 
 def details(index: int) -> dict[str, Any]:
     """Return the name and compute capability of a GPU."""
-    found = modules()
-    assert found is not None
-    known = read_properties(found[0], index)
+    result = modules()
+    assert result is not None
+    known = read_properties(result[0], index)
     return {"device_name": known.name, "compute_capability": known.compute_capability}
 
 
@@ -127,9 +127,9 @@ def gpu(index: int, options: GpuOptions) -> Gpu:
 
     Raises: ResourceExhaustedError: it has less memory than the options request.
     """
-    found = modules()
-    assert found is not None
-    cupy, cupyx = found
+    result = modules()
+    assert result is not None
+    cupy, cupyx = result
     with _lock:
         made = _gpus.get(index)
         if made is None:

@@ -48,7 +48,7 @@ _INDICES: Final = ("int32", "int64")
 def text_of(file: str) -> str:
     """Return a source of `cuda/` with its includes."""
     text = (_FOLDER / file).read_text(encoding="utf-8")
-    return _INCLUDE.sub(lambda found: text_of(found[1]), text)
+    return _INCLUDE.sub(lambda result: text_of(result[1]), text)
 
 
 def _wide(types: Sequence[str]) -> str:

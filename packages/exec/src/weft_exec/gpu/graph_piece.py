@@ -97,7 +97,7 @@ class GraphPiece:
         """Return True if a graph was launched for the slots."""
         if not self._line.instructions:
             return False  # closed; the caller reports it
-        graph = next((each for each in list(self._graphs) if each.fits(slots)), None)
+        graph = next((item for item in list(self._graphs) if item.fits(slots)), None)
         if graph is None:
             graph = self._new(slots)
         if graph is None:
@@ -118,12 +118,12 @@ class GraphPiece:
             if self._tries > TRIES:
                 return None
             self._note_varying(slots)
-            found = tuple(map(partial(_description, self._device), self._values(slots)))
+            result = tuple(map(partial(_description, self._device), self._values(slots)))
             fixed = [s for s in self._taken if self._same(s, slots[s])]
             arrays = {s: slots[s] for s in self._taken if self._device.is_own(slots[s])}
             self._arrays = {slot: weakref.ref(array) for slot, array in arrays.items()}
-            again = found == self._last
-            self._last = found
+            again = result == self._last
+            self._last = result
             self._tries += _COST if again else 1
             if self._tries > TRIES:
                 what = f"{len(self._ats)} instructions before {self._line.nodes[-1].name}"
@@ -183,12 +183,12 @@ def _is_bringable(value: Any) -> bool:
 
 def _known_by_value(lines: Sequence[Instruction], run: Sequence[InstructionTrace]) -> set[int]:
     """Return the slots whose values, on the host, instructions of a GPU depend on."""
-    found: set[int] = set()
+    result: set[int] = set()
     for trace in run:
         if trace.kind is Kind.DEVICE:
             function = lines[trace.position][0]
-            found |= function.deciding if isinstance(function, RegionCall) else trace.reads.keys()
-    return found
+            result |= function.deciding if isinstance(function, RegionCall) else trace.reads.keys()
+    return result
 
 
 def _segment(inner: Segment, instructions: Iterable[Any], ats: Sequence[int]) -> Segment:

@@ -64,7 +64,7 @@ def launching(
 
 def host_inputs(node: Node, names: Collection[str]) -> frozenset[int]:
     """Return the positions of the inputs of a node that belong to arguments of its op."""
-    found: list[int] = []
+    result: list[int] = []
     start = 0
     for arg in node.op_def.inputs:
         count = 1
@@ -73,9 +73,9 @@ def host_inputs(node: Node, names: Collection[str]) -> frozenset[int]:
         elif arg.list_attr is not None:
             count = len(node.attrs[arg.list_attr])
         if arg.name in names:
-            found += range(start, start + count)
+            result += range(start, start + count)
         start += count
-    return frozenset(found)
+    return frozenset(result)
 
 
 def _results(node: Node) -> list[np.dtype[Any] | None]:

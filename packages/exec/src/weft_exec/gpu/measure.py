@@ -59,14 +59,14 @@ def roofline(device: BaseGpuDevice) -> Roofline:
 
 
 def _roofline(device: BaseGpuDevice) -> Roofline:
-    xp, found = device.xp, device.properties
+    xp, result = device.xp, device.properties
     free = int(xp.cuda.runtime.memGetInfo()[0])
     count = max(1, min(_COPIED, free // 8) // 4)
     with device.active():
         source, target = xp.zeros(count, np.float32), xp.empty(count, np.float32)
         (seconds,) = fastest(device, [lambda: xp.copyto(target, source)])
-    single, double = peak(found)
-    said = f"{found.name}, bandwidth measured by a copy, operations by its clock"
+    single, double = peak(result)
+    said = f"{result.name}, bandwidth measured by a copy, operations by its clock"
     return Roofline(2 * source.nbytes / max(seconds, 1e-9), single, double, said)
 
 

@@ -47,17 +47,17 @@ class GpuProperties(NamedTuple):
 
 def read_properties(cupy: Any, index: int) -> GpuProperties:
     """Return the properties of a GPU; CUDA 13 reports clocks only as device attributes."""
-    found = cupy.cuda.runtime.getDeviceProperties(index)
+    result = cupy.cuda.runtime.getDeviceProperties(index)
     attributes = cupy.cuda.Device(index).attributes
-    name = found["name"]
+    name = result["name"]
     return GpuProperties(
         name.decode() if isinstance(name, bytes) else str(name),
-        (int(found["major"]), int(found["minor"])),
-        int(found["totalGlobalMem"]),
-        int(found["multiProcessorCount"]),
-        1e3 * (found.get("clockRate") or attributes.get("ClockRate", 0)),
-        1e3 * (found.get("memoryClockRate") or attributes.get("MemoryClockRate", 0)),
-        int(found.get("memoryBusWidth", 0)),
+        (int(result["major"]), int(result["minor"])),
+        int(result["totalGlobalMem"]),
+        int(result["multiProcessorCount"]),
+        1e3 * (result.get("clockRate") or attributes.get("ClockRate", 0)),
+        1e3 * (result.get("memoryClockRate") or attributes.get("MemoryClockRate", 0)),
+        int(result.get("memoryBusWidth", 0)),
     )
 
 

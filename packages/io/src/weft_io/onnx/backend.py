@@ -31,7 +31,7 @@ class Prepared(onnx.backend.base.BackendRep):
     def __init__(self, proto: ModelProto, model: ImportedModel) -> None:
         self.model = model
         self.session = Session(graph=model.graph)
-        self._types = {each.name: each.type for each in proto.graph.input}
+        self._types = {item.name: item.type for item in proto.graph.input}
 
     def run(self, inputs: Any, **_: Any) -> tuple[Any, ...]:
         """Run the model.
@@ -43,7 +43,7 @@ class Prepared(onnx.backend.base.BackendRep):
         Raises: InvalidArgumentError: another number of inputs than the model has.
         """
         outputs = self.session.run(list(self.model.outputs.values()), self.feeds(inputs))
-        return tuple(_taken(each) for each in outputs)
+        return tuple(_taken(item) for item in outputs)
 
     def feeds(self, inputs: Any) -> dict[Any, Any]:
         """Return the feed dictionary of `Session.run` for `inputs`.
@@ -120,7 +120,7 @@ def _given(value: Any, kind: TypeProto) -> Any:
             return OptionalValue(None)
         return OptionalValue((_given(value, kind.optional_type.elem_type),))
     if isinstance(value, (list, tuple)) and kind.HasField("sequence_type"):
-        return TensorSequence([array_of(each) for each in value])
+        return TensorSequence([array_of(item) for item in value])
     return value if isinstance(value, TensorSequence) else array_of(value)
 
 
@@ -128,7 +128,7 @@ def _taken(value: Any) -> Any:
     if isinstance(value, OptionalValue):
         return None if value.element is None else _taken(value.element[0])
     if isinstance(value, TensorSequence):
-        return [_taken(each) for each in value]
+        return [_taken(item) for item in value]
     if isinstance(value, bytes):  # text of rank 0
         value = np.array(value, object)
     is_text = isinstance(value, np.ndarray) and value.dtype.hasobject
@@ -137,9 +137,9 @@ def _taken(value: Any) -> Any:
 
 def _text(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Convert bytes to str, the type of strings in ONNX."""
-    found = np.empty(value.size, object)
-    found[:] = [each.decode("utf-8", "replace") for each in value.reshape(-1)]
-    return found.reshape(value.shape)
+    result = np.empty(value.size, object)
+    result[:] = [item.decode("utf-8", "replace") for item in value.reshape(-1)]
+    return result.reshape(value.shape)
 
 
 def array_of(value: Any) -> np.ndarray[Any, Any]:
@@ -147,7 +147,7 @@ def array_of(value: Any) -> np.ndarray[Any, Any]:
     array = np.asarray(value)
     if array.dtype.kind not in "UO":
         return array
-    flat = [each.encode() if isinstance(each, str) else each for each in array.reshape(-1)]
+    flat = [item.encode() if isinstance(item, str) else item for item in array.reshape(-1)]
     made = np.empty(len(flat), object)
     made[:] = flat
     return made.reshape(array.shape)

@@ -35,14 +35,14 @@ def number(value: Value | None) -> Number:
 def _key(value: Value | None, depth: int = _DEEP) -> Any:
     """Return a key that is equal for sizes computed in the same way, or else the value itself."""
     node = None if value is None else value.producer
-    if value is not None and (found := _axis(value)) is not None:
-        return found
+    if value is not None and (result := _axis(value)) is not None:
+        return result
     if value is not None and value.array is not None:
         return value.dtype.name, value.array.shape, value.array.tobytes()
     if node is None or node.op not in _OF_SHAPES or not depth:
         return value
-    attributes = tuple((name, repr(each)) for name, each in sorted(node.attributes.items()))
-    return node.op, attributes, *(_key(each, depth - 1) for each in node.inputs)
+    attributes = tuple((name, repr(item)) for name, item in sorted(node.attributes.items()))
+    return node.op, attributes, *(_key(item, depth - 1) for item in node.inputs)
 
 
 def size(value: Value, axis: int) -> Number:
@@ -73,7 +73,7 @@ def _axis(value: Value) -> tuple[str, Value, int] | None:
     picked = value.producer
     if picked is None or picked.op not in ("Gather", "Slice"):
         return None
-    bounds = [_known(each) for each in picked.inputs[1:] if each is not None]
+    bounds = [_known(item) for item in picked.inputs[1:] if item is not None]
     axis = bounds[0] if bounds else None
     if axis is None or axis < 0 or picked.attributes.get("axis", 0):
         return None
@@ -96,7 +96,9 @@ def _is_integer(value: Value | None) -> bool:
 
 def _known(value: Value) -> int | None:
     """Return a single integer that is known."""
-    found = value.array
+    result = value.array
     return (
-        int(found.item()) if found is not None and found.size == 1 and _is_integer(value) else None
+        int(result.item())
+        if result is not None and result.size == 1 and _is_integer(value)
+        else None
     )

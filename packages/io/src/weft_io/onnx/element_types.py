@@ -44,9 +44,9 @@ def weft_type(number: int) -> DType:
 
     Raises: UnimplementedError: weft has no such type. InvalidArgumentError: nor has ONNX.
     """
-    found = _NUMBERS.get(number)
-    if found is not None:
-        return found
+    result = _NUMBERS.get(number)
+    if result is not None:
+        return result
     names: dict[int, str] = {value: name for name, value in TensorProto.DataType.items()}
     if number in names and number != TensorProto.UNDEFINED:
         raise errors.UnimplementedError(f"elements of ONNX's type {names[number]} are not taken")
@@ -58,7 +58,7 @@ def onnx_type(dtype: DType) -> int:
 
     Raises: UnimplementedError: ONNX has no such type.
     """
-    found = _OF_WEFT.get(dtype.base_dtype)
-    if found is None:
+    result = _OF_WEFT.get(dtype.base_dtype)
+    if result is None:
         raise errors.UnimplementedError(f"ONNX has no element type {dtype.name}")
-    return found
+    return result

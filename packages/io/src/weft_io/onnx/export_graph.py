@@ -84,7 +84,7 @@ class ExportedNode:
 
     def subgraphs(self) -> list[Subgraph]:
         """Return the graphs among its attributes."""
-        return [each for each in self.attributes.values() if isinstance(each, Subgraph)]
+        return [item for item in self.attributes.values() if isinstance(item, Subgraph)]
 
 
 @dataclass(eq=False)
@@ -138,35 +138,35 @@ class Body:
         return _live(self.nodes, set(results))
 
 
-def _live(nodes: Sequence[ExportedNode], wanted: set[Value]) -> list[ExportedNode]:
-    """Return the nodes that some values need, and add their inputs to `wanted`."""
-    kept = []
+def _live(nodes: Sequence[ExportedNode], needed: set[Value]) -> list[ExportedNode]:
+    """Return the nodes that some values need, and add their inputs to `needed`."""
+    live = []
     for node in reversed(nodes):
-        if any(each in wanted for each in node.outputs):
-            wanted.update(each for each in node.inputs if each is not None)
+        if any(item in needed for item in node.outputs):
+            needed.update(item for item in node.inputs if item is not None)
             for graph in node.subgraphs():
-                wanted.update(graph.outputs)
-                graph.nodes = _live(graph.nodes, wanted)
-            kept.append(node)
-    return kept[::-1]
+                needed.update(graph.outputs)
+                graph.nodes = _live(graph.nodes, needed)
+            live.append(node)
+    return live[::-1]
 
 
 def as_sequence(body: Body, value: Value, name: str) -> Value:
     """Return a value that can be passed on: a sequence itself, not the tensor of its rows."""
     if value.rows is None:
         return value
-    found = Value(value.dtype, sequence=True)
+    result = Value(value.dtype, sequence=True)
     attributes = {"axis": 0, "keepdims": 0}
-    body.nodes.append(ExportedNode("SplitToSequence", [value.rows], [found], attributes, name))
-    return found
+    body.nodes.append(ExportedNode("SplitToSequence", [value.rows], [result], attributes, name))
+    return result
 
 
 def to_proto(node: ExportedNode) -> NodeProto:
     """Return an ONNX node, when all values have names; its own is that of its first result."""
-    inputs = ["" if each is None else each.name for each in node.inputs]
+    inputs = ["" if item is None else item.name for item in node.inputs]
     while inputs and not inputs[-1]:
         inputs.pop()
-    names = [each.name for each in node.outputs]
+    names = [item.name for item in node.outputs]
     attributes: dict[str, Any] = {
         name: _graph(value, names[0]) if isinstance(value, Subgraph) else value
         for name, value in node.attributes.items()
@@ -192,5 +192,5 @@ def num_bytes(value: Value) -> int:
     if value.array is None:
         return 0
     if value.array.dtype.kind == "O":
-        return sum(len(each) for each in value.array.flat)
+        return sum(len(item) for item in value.array.flat)
     return int(value.array.nbytes)

@@ -211,19 +211,19 @@ class _Export:
         if not missing:
             return
         try:
-            found = self._values_of(node)
+            result = self._values_of(node)
         except errors.UnimplementedError as error:
             self._note(node, error.message)
-            found = []
+            result = []
         for output in missing:
-            value = found[output.index] if output.index < len(found) else None
+            value = result[output.index] if output.index < len(result) else None
             # A missing value has no type, but its users are examined all the same.
             values[output] = value or Value(output.dtype.base_dtype)
             if value is not None and value.dims is None and not value.sequence:
                 value.dims = output.dims
             if value is not None and not value.name and value.array is None:
                 value.name = _plain_name(output)
-        if found and (lost := self._used_and_lost(node, found)):
+        if result and (lost := self._used_and_lost(node, result)):
             self._note(node, f"ONNX cannot give its output {lost}")
 
     def _refuse(self) -> None:
@@ -259,8 +259,8 @@ class _Export:
         rule = export_rule(node.type)
         if rule is None:
             raise errors.UnimplementedError(_NO_RULE)
-        found = rule(NodeExport(node, self.body))
-        return [found] if isinstance(found, Value) else list(found)
+        result = rule(NodeExport(node, self.body))
+        return [result] if isinstance(result, Value) else list(result)
 
     def _used_and_lost(self, node: Node, found: Sequence[Value | None]) -> str:
         """Return the name of an output that is used but that a rule could not export, or ""."""
@@ -277,8 +277,8 @@ class _Export:
         """Note that a node has no form."""
         line = self.session.graph.find_node(node.name)
         where = (line or node).line
-        found = f"{node.name} ({node.type}): {why}" + (f"; made at {where}" if where else "")
-        self._refused[found] = None
+        result = f"{node.name} ({node.type}): {why}" + (f"; made at {where}" if where else "")
+        self._refused[result] = None
 
     # ------------------------------------------------------------------------- the message
 
@@ -325,26 +325,26 @@ class _Export:
 def _named(wanted: Any, graph: Graph, what: str) -> dict[str, Output]:
     """Return the outputs of a graph that an argument means, by name in the model."""
     if isinstance(wanted, Mapping):
-        found = {str(name): _output(each, graph) for name, each in wanted.items()}
+        result = {str(name): _output(item, graph) for name, item in wanted.items()}
     else:
         several = wanted if isinstance(wanted, (list, tuple)) else [wanted]
-        outputs = [_output(each, graph) for each in several]
-        found = {_plain_name(each): each for each in outputs}
-        if len(found) < len(outputs):
+        outputs = [_output(item, graph) for item in several]
+        result = {_plain_name(item): item for item in outputs}
+        if len(result) < len(outputs):
             raise errors.InvalidArgumentError(f"{what} must differ, got {shown(wanted)}")
-    if what == "fetches" and not found:
+    if what == "fetches" and not result:
         raise errors.InvalidArgumentError("fetches must name at least one tensor")
-    if len(set(found.values())) < len(found) and what == "feeds":
+    if len(set(result.values())) < len(result) and what == "feeds":
         raise errors.InvalidArgumentError(f"{what} must differ, got {shown(wanted)}")
-    return found
+    return result
 
 
 def _output(wanted: Any, graph: Graph) -> Output:
     if isinstance(wanted, str) and ":" not in wanted:
         wanted = f"{wanted}:0"
-    found = graph.as_graph_element(wanted, allow_operation=False)
-    assert isinstance(found, Output)
-    return found
+    result = graph.as_graph_element(wanted, allow_operation=False)
+    assert isinstance(result, Output)
+    return result
 
 
 def _checked_axes(
@@ -395,13 +395,13 @@ def _needed(fetches: Sequence[Output], feeds: Sequence[Output]) -> list[Node]:
     """Return the nodes whose data some outputs need, in topological order."""
     fed = set(feeds)
     waiting = [output for output in fetches if output not in fed]
-    found: set[Node] = set()
+    result: set[Node] = set()
     while waiting:
         node = waiting.pop().node
-        if node not in found:
-            found.add(node)
+        if node not in result:
+            result.add(node)
             waiting += [source for source in node.inputs if source not in fed]
-    return ordered(found, fed)
+    return ordered(result, fed)
 
 
 def _needs_step(node: Node) -> bool:
@@ -414,8 +414,8 @@ def _follows_update(node: Node) -> bool:
     """Return True if a node reads a variable after an update, which a model cannot express."""
     read = {source.node for source in node.inputs if source.node.role is Role.VARIABLE}
     return bool(read and node.controls) and any(
-        each.traits.state is State.WRITES and each.inputs and each.inputs[0].node in read
-        for each in reachable(node.controls)
+        item.traits.state is State.WRITES and item.inputs and item.inputs[0].node in read
+        for item in reachable(node.controls)
     )
 
 
@@ -468,7 +468,7 @@ def _values(nodes: Iterable[ExportedNode]) -> Iterator[tuple[ExportedNode, Value
 def _unused(name: str, used: set[str]) -> str:
     if name not in used:
         return name
-    return next(found for found in _numbered(name) if found not in used)
+    return next(result for result in _numbered(name) if result not in used)
 
 
 def _numbered(name: str) -> Iterator[str]:
@@ -510,7 +510,7 @@ def _check(model: ModelProto | str | bytes) -> None:
 def _check_ranks(model: ModelProto) -> None:
     """Raise UnimplementedError if a rank that ONNX requires is unknown."""
     ends = (*model.graph.input, *model.graph.output)
-    if open_ones := [each.name for each in ends if not each.type.tensor_type.HasField("shape")]:
+    if open_ones := [item.name for item in ends if not item.type.tensor_type.HasField("shape")]:
         raise errors.UnimplementedError(
             f"ONNX requires the ranks of inputs and outputs, those of {open_ones} are not known; "
             "set_shape can tell them"

@@ -87,10 +87,10 @@ class FlowExport:
     # --------------------------------------------------------------------- conditions
 
     def _write_sides(self, branch: Branch, conditionals: dict[Output, _Conditional]) -> None:
-        found = conditionals.get(branch.pred)
-        if found is None or found.node is not None:
-            found = conditionals[branch.pred] = _Conditional()
-        for side, block in zip(found.sides, branch.sides, strict=True):
+        result = conditionals.get(branch.pred)
+        if result is None or result.node is not None:
+            result = conditionals[branch.pred] = _Conditional()
+        for side, block in zip(result.sides, branch.sides, strict=True):
             with self._body.into(side):
                 self._write(block)
 
@@ -102,17 +102,17 @@ class FlowExport:
         if len(differs) != 1 or not isinstance(pred, Output) or node.outputs[1].consumers():
             self._refuse(node, "it joins no branches of one condition")
             return Value(node.outputs[0].dtype.base_dtype)
-        found = conditionals.setdefault(pred, _Conditional())
-        if found.node is None:
-            branches = dict(zip(("else_branch", "then_branch"), found.sides, strict=True))
-            found.node = ExportedNode("If", [self._body.values[pred]], [], branches, node.name)
-            self._body.nodes.append(found.node)
+        match = conditionals.setdefault(pred, _Conditional())
+        if match.node is None:
+            branches = dict(zip(("else_branch", "then_branch"), match.sides, strict=True))
+            match.node = ExportedNode("If", [self._body.values[pred]], [], branches, node.name)
+            self._body.nodes.append(match.node)
         sources = [self._body.values[source] for source in node.inputs]
-        for index, branch in enumerate(found.sides):
+        for index, branch in enumerate(match.sides):
             with self._body.into(branch):
                 self._give(branch, sources[1] if index == side else sources[0], node.name)
         result = Value(sources[0].dtype, sequence=sources[0].sequence)
-        found.node.outputs.append(result)
+        match.node.outputs.append(result)
         return result
 
     def _give(self, graph: Subgraph, value: Value, name: str) -> None:
@@ -141,8 +141,8 @@ class FlowExport:
         with self._body.into(body):
             turn, first = Value(dtypes.int64, dims=()), Value(dtypes.bool_, dims=())
             carried = [
-                Value(each.dtype, sequence=each.sequence, dims=merge.outputs[0].dims)
-                for each, merge in zip(inputs, merges, strict=True)
+                Value(item.dtype, sequence=item.sequence, dims=merge.outputs[0].dims)
+                for item, merge in zip(inputs, merges, strict=True)
             ]
             body.inputs += [turn, first, *carried]
             self._tested(loop, merges, carried)
@@ -152,27 +152,27 @@ class FlowExport:
             for value in (self._tested(loop, merges, new), *new):
                 self._give(body, value, frame.name)
 
-        results = [Value(each.dtype, sequence=each.sequence) for each in inputs]
+        results = [Value(item.dtype, sequence=item.sequence) for item in inputs]
         states = [
-            State(*each)
-            for each in zip(
+            State(*item)
+            for item in zip(
                 merges, inputs, fillings, carried, body.outputs[1:], results, strict=True
             )
         ]
         stacking = Stacking(frame.name, goes_on, body, states, self._body.opset)
         stacking.add(NodeExport(frame.cond, self._body))
-        found = dict(zip(merges, results, strict=True))
+        result = dict(zip(merges, results, strict=True))
         for leave in frame.exits:
             merge = leave.inputs[0].node.inputs[0].node
-            if merge in found:
-                values[leave.outputs[0]] = found[merge]
+            if merge in result:
+                values[leave.outputs[0]] = result[merge]
 
     def _source(self, merge: Node, back: bool) -> Value:
         """Return the first value of a loop variable, or the one of the next iteration."""
-        (source,) = (each for each in merge.inputs if is_back_edge(merge, each) == back)
-        found = source.node.inputs[0]
-        self._add_constant(found)
-        return self._body.values[found]
+        (source,) = (item for item in merge.inputs if is_back_edge(merge, item) == back)
+        result = source.node.inputs[0]
+        self._add_constant(result)
+        return self._body.values[result]
 
     def _add_constant(self, source: Output) -> None:
         """Add a constant that enters a loop: it may come after the loop in the order of nodes."""

@@ -43,9 +43,9 @@ def defaults(domain: str, op: str, version: int) -> Mapping[str, Any]:
         return {}
     read = Values(None)
     return {
-        name: read.attribute(each.default_value)
-        for name, each in schema.attributes.items()
-        if each.default_value.name
+        name: read.attribute(item.default_value)
+        for name, item in schema.attributes.items()
+        if item.default_value.name
     }
 
 
@@ -64,7 +64,7 @@ def _types(domain: str, op: str, version: int) -> Mapping[str, str]:
     schema = _schema(domain, op, version)
     if schema is None:
         return {}
-    return {name: each.type.name for name, each in schema.attributes.items()}
+    return {name: item.type.name for name, item in schema.attributes.items()}
 
 
 def _is_of(value: Any, kind: str) -> bool:
@@ -72,7 +72,7 @@ def _is_of(value: Any, kind: str) -> bool:
     if kind in _KINDS:
         return isinstance(value, _KINDS[kind])
     if isinstance(value, list) and kind[:-1] in _KINDS:
-        return all(isinstance(each, _KINDS[kind[:-1]]) for each in value[:1])
+        return all(isinstance(item, _KINDS[kind[:-1]]) for item in value[:1])
     return False
 
 
@@ -100,7 +100,7 @@ def body(
     function = FunctionProto()
     if schema.has_context_dependent_function:
         at = _newest(schema.context_dependent_function_opset_versions, version)
-        types = [each.SerializeToString() for each in inputs]
+        types = [item.SerializeToString() for item in inputs]
         data = schema.get_context_dependent_function_with_opset_version(
             at, _resolved(node, attributes).SerializeToString(), types
         )
@@ -109,15 +109,15 @@ def body(
         at = _newest(schema.function_opset_versions, version)
         function.ParseFromString(schema.get_function_with_opset_version(at))
     if not function.node:
-        shapes = ", ".join(_shape_text(each) for each in inputs)
+        shapes = ", ".join(_shape_text(item) for item in inputs)
         raise errors.UnimplementedError(
             f"{node.op_type} is not defined for these inputs; its definition may require known "
             f"shapes, got {shapes}"
         )
-    known = {each.name for each in function.attribute_proto}
-    for name, each in schema.attributes.items():
-        if name not in known and each.default_value.name:
-            function.attribute_proto.append(each.default_value)
+    known = {item.name for item in function.attribute_proto}
+    for name, item in schema.attributes.items():
+        if name not in known and item.default_value.name:
+            function.attribute_proto.append(item.default_value)
     return function
 
 
@@ -131,15 +131,15 @@ def _shape_text(kind: TypeProto) -> str:
 
 def _resolved(node: NodeProto, attributes: Mapping[str, Any]) -> NodeProto:
     """Return the node with the values of attributes that it has by reference."""
-    if not any(each.ref_attr_name for each in node.attribute):
+    if not any(item.ref_attr_name for item in node.attribute):
         return node
-    found = NodeProto()
-    found.CopyFrom(node)
-    del found.attribute[:]
-    found.attribute.extend(onnx.helper.make_attribute(*each) for each in attributes.items())
-    return found
+    result = NodeProto()
+    result.CopyFrom(node)
+    del result.attribute[:]
+    result.attribute.extend(onnx.helper.make_attribute(*item) for item in attributes.items())
+    return result
 
 
 def _newest(versions: Sequence[int], limit: int) -> int:
     """Return the newest version up to a limit; the first one if all are above it."""
-    return max((each for each in versions if each <= limit), default=min(versions, default=limit))
+    return max((item for item in versions if item <= limit), default=min(versions, default=limit))

@@ -30,7 +30,7 @@ def fold_batch_normalizations(
       fixed: weights and constants that never change, by name.
     """
     survey, rewrites = context.survey, context.rewrites
-    inputs = {each.name for each in graph.input}
+    inputs = {item.name for item in graph.input}
     for index in survey.positions["BatchNormalization"]:
         after = graph.node[index]
         conv_index = survey.producers.get(after.input[0]) if after.input else None
@@ -64,10 +64,10 @@ def _fits(conv: NodeProto, after: NodeProto, fixed: Mapping[str, TensorProto]) -
         return False
     if not after.output or any(after.output[1:]):
         return False
-    if not all(_is_plain(each) for each in after.attribute):
+    if not all(_is_plain(item) for item in after.attribute):
         return False
     weights = [fixed.get(name) for name in [*conv.input[1:], *after.input[1:]]]
-    kinds = {None if each is None else each.data_type for each in weights}
+    kinds = {None if item is None else item.data_type for item in weights}
     return len(kinds) == 1 and not kinds.isdisjoint(_TYPES)
 
 
@@ -86,11 +86,11 @@ def _weights(
 ) -> tuple[Array, Array] | None:
     """Return weights and bias of both ops; None if their shapes do not match."""
     w, *vectors = (values.array(fixed[name]) for name in [*conv.input[1:], *after.input[1:]])
-    if any(each.shape != w.shape[:1] for each in vectors):
+    if any(item.shape != w.shape[:1] for item in vectors):
         return None
     scale, offset, mean, variance = vectors[-4:]
     bias = vectors[0] if len(vectors) > 4 else w.dtype.type(0)
-    epsilon = next((each.f for each in after.attribute if each.name == "epsilon"), 1e-5)
+    epsilon = next((item.f for item in after.attribute if item.name == "epsilon"), 1e-5)
     with np.errstate(all="ignore"):  # a division by 0 is infinite, as in a step
         factor = scale / np.sqrt(variance + w.dtype.type(epsilon))
         moved = offset + (bias - mean) * factor

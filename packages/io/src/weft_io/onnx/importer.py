@@ -136,9 +136,9 @@ def _add_model(
     frozen = _statistics(survey) if trainable else frozenset()
     context = ImportContext(values, survey, ExpansionLimits(survey, graph.node), frozen)
     scope = Scope(context, None, survey.versions or {"": 1})
-    weights = {each.name for each in graph.initializer}
-    weights |= {each.values.name for each in graph.sparse_initializer}
-    infos = [each for each in graph.input if each.name not in weights]
+    weights = {item.name for item in graph.initializer}
+    weights |= {item.values.name for item in graph.sparse_initializer}
+    infos = [item for item in graph.input if item.name not in weights]
     _check_inputs(graph, infos, {*replacements, *shapes} - weights)
     scope.add_weights(graph)
     tensors = _tensors(graph, survey, replacements)
@@ -156,9 +156,9 @@ def _add_model(
     scope.add_arrays(context.rewrites.weights)
     scope.add_nodes(context.rewrites.applied(graph.node))
     outputs = {}
-    for each in graph.output:
-        value = scope.find(each.name, "the model's output")
-        outputs[each.name] = identity(value, name=plain_name(each.name) or None)
+    for item in graph.output:
+        value = scope.find(item.name, "the model's output")
+        outputs[item.name] = identity(value, name=plain_name(item.name) or None)
     return ImportedModel(get_default_graph(), inputs, outputs, context.variables, _metadata(model))
 
 
@@ -170,7 +170,7 @@ def _add_variables(
 ) -> None:
     """Create variables of weights, also in place of constant nodes."""
     parameters = _parameters(context.survey)
-    scope.add_variables({k: each for k, each in tensors.items() if k not in parameters})
+    scope.add_variables({k: item for k, item in tensors.items() if k not in parameters})
     for index in context.survey.positions["Constant"]:
         node = graph.node[index]
         if _is_tensor(node) and node.output[0] in context.variables:
@@ -181,7 +181,7 @@ def _tensors(
     graph: GraphProto, survey: Survey, replacements: Mapping[str, Any]
 ) -> dict[str, TensorProto]:
     """Return the weights without replacement, and constants, which are weights for some tools."""
-    tensors = {each.name: each for each in graph.initializer if each.name not in replacements}
+    tensors = {item.name: item for item in graph.initializer if item.name not in replacements}
     constants = [graph.node[index] for index in survey.positions["Constant"]]
     tensors.update({node.output[0]: node.attribute[0].t for node in constants if _is_tensor(node)})
     return tensors
@@ -189,7 +189,7 @@ def _tensors(
 
 def _is_tensor(node: NodeProto) -> bool:
     """Return True if a Constant has a dense tensor."""
-    names = [each.name for each in node.attribute if each.type == AttributeProto.TENSOR]
+    names = [item.name for item in node.attribute if item.type == AttributeProto.TENSOR]
     return names == ["value"] and len(node.output) == 1
 
 
@@ -199,30 +199,33 @@ def _is_fusible(survey: Survey) -> bool:
     return not has_standard_names and survey.versions.get("", 1) >= _INFERENCE
 
 
-def _check_inputs(graph: GraphProto, wanted: Sequence[ValueInfoProto], given: set[str]) -> None:
-    """Raise InvalidArgumentError if input names are repeated, or a given name is unknown."""
-    names = [each.name for each in wanted]
+def _check_inputs(graph: GraphProto, infos: Sequence[ValueInfoProto], replaced: set[str]) -> None:
+    """Raise InvalidArgumentError if input names are repeated, or a name is unknown."""
+    names = [item.name for item in infos]
     if len(set(names)) < len(names):
         raise errors.InvalidArgumentError(f"the model has two inputs of one name: {names}")
-    if unknown := sorted(given - {each.name for each in graph.input}):
+    if unknown := sorted(replaced - {item.name for item in graph.input}):
         raise errors.InvalidArgumentError(f"the model has inputs {names}, got {unknown}")
 
 
 def _input(
-    info: ValueInfoProto, given: Any, shape: Sequence[int | None] | None, context: ImportContext
+    info: ValueInfoProto,
+    replacement: Any,
+    shape: Sequence[int | None] | None,
+    context: ImportContext,
 ) -> Output:
     try:
         dtype, sizes = type_and_shape(info.type)
         dims = merge_dims(None if sizes is None else tuple(sizes), as_dims(shape))
     except errors.OpError as error:
         raise type(error)(f"the model's input {info.name!r}: {error.message}") from error
-    if given is not None:
-        found = convert_to_tensor(given, dtype=dtype)
+    if replacement is not None:
+        value = convert_to_tensor(replacement, dtype=dtype)
     else:
-        found = placeholder(dtype, dims, name=plain_name(info.name) or None)
+        value = placeholder(dtype, dims, name=plain_name(info.name) or None)
     if dtype is dtypes.variant:
-        context.kinds[found] = info.type
-    return found
+        context.kinds[value] = info.type
+    return value
 
 
 def _parameters(survey: Survey) -> set[str]:
@@ -242,10 +245,10 @@ def _statistics(survey: Survey) -> frozenset[str]:
 
 
 def _metadata(model: ModelProto) -> dict[str, str]:
-    found = {each.key: each.value for each in model.metadata_props}
+    result = {item.key: item.value for item in model.metadata_props}
     for key in ("producer_name", "producer_version", "domain", "doc_string"):
         if value := getattr(model, key):
-            found.setdefault(key, value)
+            result.setdefault(key, value)
     if model.model_version:
-        found.setdefault("model_version", str(model.model_version))
-    return found
+        result.setdefault("model_version", str(model.model_version))
+    return result

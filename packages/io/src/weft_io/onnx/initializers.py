@@ -43,7 +43,7 @@ def place(constants: Sequence[Value], path: Path | None) -> Place:
       path: of the model, if large constants go into a file next to it.
     Raises: ResourceExhaustedError: they are too large for one message.
     """
-    total = sum(num_bytes(each) for each in constants)
+    total = sum(num_bytes(item) for item in constants)
     if path is None:
         if total > MOST_BYTES:
             raise errors.ResourceExhaustedError(
@@ -51,12 +51,12 @@ def place(constants: Sequence[Value], path: Path | None) -> Place:
                 "write it with external_data=True"
             )
         return Place()
-    found, end = Place(path.name + ".data"), 0
+    result, end = Place(path.name + ".data"), 0
     for value in constants:
         if num_bytes(value) > _SMALL and not _is_text(value):
-            found.offsets[value] = end
+            result.offsets[value] = end
             end += -(-num_bytes(value) // _ALIGNMENT) * _ALIGNMENT
-    return found
+    return result
 
 
 def _is_text(value: Value) -> bool:
@@ -69,12 +69,12 @@ def to_proto(value: Value, where: Place) -> TensorProto:
     if value not in where.offsets:
         return numpy_helper.from_array(value.array, value.name)
     kind = onnx_type(value.dtype)
-    found = TensorProto(name=value.name, data_type=kind, dims=value.array.shape)
-    found.data_location = TensorProto.EXTERNAL
+    result = TensorProto(name=value.name, data_type=kind, dims=value.array.shape)
+    result.data_location = TensorProto.EXTERNAL
     entries = {"location": where.name, "offset": where.offsets[value], "length": len(_raw(value))}
     for key, entry in entries.items():
-        found.external_data.add(key=key, value=str(entry))
-    return found
+        result.external_data.add(key=key, value=str(entry))
+    return result
 
 
 def _raw(value: Value) -> bytes:

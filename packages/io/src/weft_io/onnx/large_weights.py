@@ -87,25 +87,27 @@ def _aligned(
 
 def _replaced(data: bytes | memoryview) -> tuple[bytes, dict[bytes, tuple[int, int]]]:
     """Return the model with keys, and the range of bytes that each replaces, in order."""
-    graphs = [each for each in _fields(data, 0, len(data)) if each.number == _GRAPH]
+    graphs = [item for item in _fields(data, 0, len(data)) if item.number == _GRAPH]
     if len(graphs) != 1 or graphs[0].wire != _BYTES:
         raise _UnclearError
     view, key, graph = memoryview(data), secrets.token_bytes(16), graphs[0]
     places: dict[bytes, tuple[int, int]] = {}
     parts: list[bytes | memoryview] = []
     done = graph.begin
-    for each in _fields(data, graph.begin, graph.end):
-        if each.number != _INITIALIZER or each.wire != _BYTES or each.end - each.begin < _LARGE:
+    for item in _fields(data, graph.begin, graph.end):
+        if item.number != _INITIALIZER or item.wire != _BYTES or item.end - item.begin < _LARGE:
             continue
-        raw = [found for found in _fields(data, each.begin, each.end) if found.number == _RAW_DATA]
+        raw = [
+            result for result in _fields(data, item.begin, item.end) if result.number == _RAW_DATA
+        ]
         if len(raw) != 1 or raw[0].wire != _BYTES or raw[0].end - raw[0].begin < _LARGE:
             continue
         word = key + len(places).to_bytes(4, "big")
         places[word] = raw[0].begin, raw[0].end
-        before, after = view[each.begin : raw[0].at], view[raw[0].end : each.end]
+        before, after = view[item.begin : raw[0].at], view[raw[0].end : item.end]
         value: list[bytes | memoryview] = [before, _tagged(_RAW_DATA, len(word)), word, after]
-        parts += [view[done : each.at], _tagged(_INITIALIZER, sum(map(len, value))), *value]
-        done = each.end
+        parts += [view[done : item.at], _tagged(_INITIALIZER, sum(map(len, value))), *value]
+        done = item.end
     parts.append(view[done : graph.end])
     size = sum(map(len, parts))
     rest = b"".join([view[: graph.at], _tagged(_GRAPH, size), *parts, view[graph.end :]])
@@ -150,9 +152,9 @@ def _integer(data: bytes | memoryview, at: int, end: int) -> tuple[int, int]:
 
 def _tagged(number: int, size: int) -> bytes:
     """Return the tag and length of a field of `size` bytes."""
-    found = bytearray([number << 3 | _BYTES])
+    result = bytearray([number << 3 | _BYTES])
     while size >= 0x80:
-        found.append(size & 0x7F | 0x80)
+        result.append(size & 0x7F | 0x80)
         size >>= 7
-    found.append(size)
-    return bytes(found)
+    result.append(size)
+    return bytes(result)

@@ -88,15 +88,15 @@ def opsets(imports: Iterable[Any], what: str) -> dict[str, int]:
 
     Raises: InvalidArgumentError: a domain has two, or one that is no version.
     """
-    found: dict[str, int] = {}
-    for each in imports:
-        domain = plain_domain(each.domain)
-        if not 1 <= each.version < 2**31 or found.setdefault(domain, each.version) != each.version:
+    result: dict[str, int] = {}
+    for item in imports:
+        domain = plain_domain(item.domain)
+        if not 1 <= item.version < 2**31 or result.setdefault(domain, item.version) != item.version:
             raise errors.InvalidArgumentError(
-                f"{what} imports version {each.version} of the domain {domain or 'ai.onnx'!r}"
-                + (f" and {found[domain]}" if domain in found else "")
+                f"{what} imports version {item.version} of the domain {domain or 'ai.onnx'!r}"
+                + (f" and {result[domain]}" if domain in result else "")
             )
-    return found
+    return result
 
 
 def plain_domain(domain: str) -> str:

@@ -60,8 +60,8 @@ class NodeExport:
 
     def value(self, index: int) -> np.ndarray[Any, Any] | None:
         """Return the constant value of an input if it is known, else None."""
-        found = self[index].array
-        return constant_value(self.node.inputs[index]) if found is None else found
+        result = self[index].array
+        return constant_value(self.node.inputs[index]) if result is None else result
 
     def of(self, output: Output) -> np.ndarray[Any, Any] | None:
         """Return the constant value of any output of the graph if it is known, else None."""
@@ -73,10 +73,10 @@ class NodeExport:
 
     def empty_sequence(self, dtype: DType) -> Value:
         """Return a sequence of no tensors."""
-        found = Value(dtype, sequence=True)
+        result = Value(dtype, sequence=True)
         attributes = {"dtype": onnx_type(dtype)}
-        self.append(ExportedNode("SequenceEmpty", [], [found], attributes, self.node.name))
-        return found
+        self.append(ExportedNode("SequenceEmpty", [], [result], attributes, self.node.name))
+        return result
 
     def filled(self, value: Any, sizes: Value, dtype: DType) -> Value:
         """Return a tensor of one number, of sizes in int64."""
@@ -88,10 +88,10 @@ class NodeExport:
 
         Raises: UnimplementedError: it is known only when a step runs.
         """
-        found = self.value(index)
-        if found is None:
+        result = self.value(index)
+        if result is None:
             raise errors.UnimplementedError(f"{what} must be a constant")
-        return found
+        return result
 
     def dims(self, index: int = 0) -> list[int | None]:
         """Return the shape of an input, whose rank must be known.
@@ -178,10 +178,10 @@ class NodeExport:
 
     def narrow(self, value: Value, dtype: DType) -> Value:
         """Convert sizes or positions, int64 in ONNX, to the integer type of the graph's node."""
-        found = self.cast(value, dtype)
-        if found is not value:
-            found.wide = value
-        return found
+        result = self.cast(value, dtype)
+        if result is not value:
+            result.wide = value
+        return result
 
     def cast(self, value: Value, dtype: DType) -> Value:
         """Return the elements as another type."""
@@ -211,11 +211,11 @@ class NodeExport:
             return value
         if (value, order) not in self._body.transposed:
             if value.array is not None:
-                found = Value(value.dtype, array=value.array.transpose(order))
+                result = Value(value.dtype, array=value.array.transpose(order))
             else:
-                found = self.add("Transpose", value, perm=list(order))
-                found.untransposed = (value, order)
-            self._body.transposed[value, order] = found
+                result = self.add("Transpose", value, perm=list(order))
+                result.untransposed = (value, order)
+            self._body.transposed[value, order] = result
         return self._body.transposed[value, order]
 
     def elementwise(
@@ -255,7 +255,7 @@ def _allowed(op: str, opset: int) -> tuple[list[frozenset[str]], list[frozenset[
     """Return the types that ONNX has for each input and each output of an op."""
     schema = defs.get_schema(op, opset)
     both = (schema.inputs, schema.outputs)
-    taken, given = ([frozenset(each.types) for each in formal] for formal in both)
+    taken, given = ([frozenset(item.types) for item in formal] for formal in both)
     return taken, given
 
 

@@ -49,22 +49,22 @@ def older(op: str, opset: int, inputs: Sequence[Value | None], given: Mapping[st
 
     Raises: UnimplementedError: an attribute would have to be a tensor.
     """
-    found, attributes = list(inputs), {k: v for k, v in given.items() if v is not None}
+    result, attributes = list(inputs), {k: v for k, v in given.items() if v is not None}
     since, name = _NEWER.get(op, (0, ""))
     if opset < since:
         attributes.pop(name, None)
     since, names = _ATTRIBUTES.get(op, (0, ()))
     if opset < since:
-        for name, value in zip(names, found[1:], strict=False):
+        for name, value in zip(names, result[1:], strict=False):
             if value is not None:
                 attributes[name] = _attribute(op, opset, name, value)
-        found = found[:1]
+        result = result[:1]
         if np.any(np.asarray(attributes.pop("steps", 1)) != 1):
             raise errors.UnimplementedError(f"opset {opset} of ONNX has no steps of slices")
     if op == "Resize" and opset < 13:
         nothing = Value(dtypes.float32, array=np.zeros(0, np.float32))
-        found = [nothing if each is None else each for each in found]
-    return found, attributes
+        result = [nothing if item is None else item for item in result]
+    return result, attributes
 
 
 def _attribute(op: str, opset: int, name: str, value: Value) -> Any:

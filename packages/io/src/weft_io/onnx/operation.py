@@ -102,10 +102,10 @@ class Operation:
 
         Raises: InvalidArgumentError: it is left out.
         """
-        found = self.get(index)
-        if found is None:
+        result = self.get(index)
+        if result is None:
             raise errors.InvalidArgumentError(f"{self.op} requires its input {index}")
-        return found
+        return result
 
     def get(self, index: int) -> Output | None:
         """Return an input that may be left out."""
@@ -113,8 +113,8 @@ class Operation:
 
     def value(self, index: int) -> np.ndarray[Any, Any] | None:
         """Return the value of an input if it is known at graph construction, else None."""
-        found = self.get(index)
-        return None if found is None else constant_value(found)
+        result = self.get(index)
+        return None if result is None else constant_value(result)
 
     def known(self, index: int, what: str) -> np.ndarray[Any, Any]:
         """Return the value of an input on which the form of the graph depends.
@@ -122,10 +122,10 @@ class Operation:
         Raises: UnimplementedError: it is known only when a step runs.
         """
         self[index]
-        found = self.value(index)
-        if found is None:
+        result = self.value(index)
+        if result is None:
             raise errors.UnimplementedError(f"{what} of {self.op} must be a constant of the model")
-        return found
+        return result
 
     def rank(self, index: int = 0) -> int:
         """Return the rank of an input, on which the form of the graph depends.
@@ -189,10 +189,10 @@ class Operation:
 
     def plain(self, index: int = 0) -> tuple[Output, list[int]]:
         """Return the value that an input is a transposition of, or itself, and its axes in that."""
-        found = self._scope.axes.source(self[index])
-        if found is None:
+        result = self._scope.axes.source(self[index])
+        if result is None:
             return self[index], list(range(self.rank(index)))
-        return found[0], list(found[1])
+        return result[0], list(result[1])
 
     def channels_last(self, index: int = 0) -> Output:
         """Return an input (N, C, ...) as (N, ..., C)."""
@@ -214,9 +214,9 @@ class Operation:
 
     def in_integers(self, x: Output, dtype: DType) -> Output:
         """Convert integers stored as floats; a conversion back returns the original floats."""
-        found = cast(x, dtype)
-        self._scope.floats[found] = x
-        return found
+        result = cast(x, dtype)
+        self._scope.floats[result] = x
+        return result
 
     def in_floats(self, x: Output, dtype: DType) -> Output:
         """Integers in floats of a type that has them all."""
@@ -239,10 +239,10 @@ class Operation:
 
         Raises: InvalidArgumentError: it is not.
         """
-        found = self.attributes.get(name)
-        if found is None:
+        result = self.attributes.get(name)
+        if result is None:
             raise errors.InvalidArgumentError(f"{self.op} requires its attribute {name}")
-        return found
+        return result
 
     def dtype_of(self, name: str, default: DType) -> DType:
         """Return the element type in an attribute.
@@ -268,16 +268,16 @@ class Operation:
         """
         if self.get(index) is not None:
             return self.known(index, name)
-        found = self.attributes.get(name)
-        return None if found is None else np.asarray(found)
+        result = self.attributes.get(name)
+        return None if result is None else np.asarray(result)
 
     def tensor(self, index: int, name: str, dtype: DType = dtypes.int64) -> Output | None:
         """Return an input, or the attribute that replaces it as a constant of `dtype`."""
         given = self.get(index)
         if given is not None:
             return given
-        found = self.attributes.get(name)
-        return None if found is None else constant(np.asarray(found), dtype)
+        result = self.attributes.get(name)
+        return None if result is None else constant(np.asarray(result), dtype)
 
     def axis(self, default: int = 0, of: int = 0, name: str = "axis") -> int:
         """Return the attribute `axis`, counted from the front.
@@ -336,11 +336,11 @@ class Operation:
 
     def declared(self, graph: GraphProto) -> list[tuple[DType | None, list[int | None] | None]]:
         """Return the declared types and shapes of a subgraph's inputs; None for missing ones."""
-        return [declared_type(each) for each in graph.input]
+        return [declared_type(item) for item in graph.input]
 
     def results(self, graph: GraphProto) -> list[tuple[DType | None, list[int | None] | None]]:
         """Return the same of its results."""
-        return [declared_type(each) for each in graph.output]
+        return [declared_type(item) for item in graph.output]
 
 
 def like(value: Any, x: Output) -> Output:
@@ -350,8 +350,8 @@ def like(value: Any, x: Output) -> Output:
 
 def cast(x: Output, dtype: DType) -> Output:
     """Return the elements as another type."""
-    found: Output = casting.cast(x, dtype)
-    return found
+    result: Output = casting.cast(x, dtype)
+    return result
 
 
 def rank_of(x: Output) -> Any:

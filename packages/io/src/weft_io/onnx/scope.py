@@ -64,10 +64,10 @@ class Scope:
 
         Raises: InvalidArgumentError: no earlier node defines the name.
         """
-        found = self._look_up(name, user)
-        if found is None:
+        result = self._look_up(name, user)
+        if result is None:
             raise errors.InvalidArgumentError(f"{user} {name!r} was left out")
-        return found
+        return result
 
     def _look_up(self, name: str, user: str) -> Output | None:
         scope: Scope | None = self
@@ -100,8 +100,8 @@ class Scope:
 
         Raises: InvalidArgumentError: two have one name.
         """
-        for each in graph.initializer:
-            self._note(each.name, each)
+        for item in graph.initializer:
+            self._note(item.name, item)
         for sparse in graph.sparse_initializer:
             self._note(sparse.values.name, sparse)
 
@@ -142,8 +142,8 @@ class Scope:
                 raise placed(errors.ResourceExhaustedError(str(error)), node) from error
             except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
                 # because rules compute with numbers of the file, which may contradict each other
-                found = errors.InvalidArgumentError(f"its attributes do not fit: {error}")
-                raise placed(found, node) from error
+                result = errors.InvalidArgumentError(f"its attributes do not fit: {error}")
+                raise placed(result, node) from error
 
     def _add(self, node: NodeProto) -> None:
         domain, op = plain_domain(node.domain), node.op_type
@@ -175,7 +175,7 @@ class Scope:
         version = self._versions.get(domain, 1)
         rule = import_rule(domain, node.op_type)
         if rule is None:
-            types = [TypeProto() if each is None else self.type_of(each) for each in inputs]
+            types = [TypeProto() if item is None else self.type_of(item) for item in inputs]
             body = functions.body(node, domain, version, types, attributes)
             return self._call(body, node, inputs, attributes)
         return self._ruled(rule, domain, node, inputs, attributes)
@@ -204,16 +204,16 @@ class Scope:
             max(named, default=0),
             self,
         )
-        found = rule(operation)
-        results = [found] if isinstance(found, Output) else list(found)
+        result = rule(operation)
+        results = [result] if isinstance(result, Output) else list(result)
         if before is not None:
             order = before[1]
             results = [
-                None if each is None else self.axes.transposed(each, order) for each in results
+                None if item is None else self.axes.transposed(item, order) for item in results
             ]
-        for each in results:
-            _check_size(each)
-            self._pass_kind(each, inputs)
+        for item in results:
+            _check_size(item)
+            self._pass_kind(item, inputs)
         return results
 
     def apply(
@@ -261,20 +261,20 @@ class Scope:
         """Record that a forwarded value, such as by Identity, has the type of its input."""
         if result is None or result.dtype is not dtypes.variant or result in self._context.kinds:
             return
-        for each in inputs:
-            if each is not None and each in self._context.kinds:
-                self._context.kinds[result] = self._context.kinds[each]
+        for item in inputs:
+            if item is not None and item in self._context.kinds:
+                self._context.kinds[result] = self._context.kinds[item]
                 return
 
     def _read_attributes(self, node: NodeProto) -> dict[str, Any]:
         """Return attributes by name, with references replaced by the enclosing function's."""
-        found = {}
-        for each in node.attribute:
-            if not each.ref_attr_name:
-                found[each.name] = self._context.values.attribute(each)
-            elif each.ref_attr_name in self._attributes:
-                found[each.name] = self._attributes[each.ref_attr_name]
-        return found
+        result = {}
+        for item in node.attribute:
+            if not item.ref_attr_name:
+                result[item.name] = self._context.values.attribute(item)
+            elif item.ref_attr_name in self._attributes:
+                result[item.name] = self._attributes[item.ref_attr_name]
+        return result
 
     def _call(
         self,
@@ -309,8 +309,8 @@ class Scope:
 
         Raises: InvalidArgumentError: the number of its inputs differs.
         """
-        weights = {each.name for each in graph.initializer}
-        names = [each.name for each in graph.input if each.name not in weights]
+        weights = {item.name for item in graph.initializer}
+        names = [item.name for item in graph.input if item.name not in weights]
         if len(names) != len(inputs):
             raise errors.InvalidArgumentError(
                 f"the graph {graph.name!r} takes {len(names)} inputs, got {len(inputs)}"
@@ -319,7 +319,7 @@ class Scope:
         scope.add_weights(graph)
         scope.known.update(zip(names, inputs, strict=True))
         scope.add_nodes(graph.node)
-        return [scope.find(each.name, "the result") for each in graph.output]
+        return [scope.find(item.name, "the result") for item in graph.output]
 
 
 def _check_size(result: Output | None) -> None:

@@ -69,7 +69,7 @@ def join_products(
 
 
 def _attribute(node: NodeProto, name: str, default: int) -> int:
-    return next((int(each.i) for each in node.attribute if each.name == name), default)
+    return next((int(item.i) for item in node.attribute if item.name == name), default)
 
 
 def _slice(node: NodeProto, values: Values, fixed: Mapping[str, TensorProto]) -> _Slice | None:
@@ -80,7 +80,7 @@ def _slice(node: NodeProto, values: Values, fixed: Mapping[str, TensorProto]) ->
         return None
     if place.data_type not in (TensorProto.INT32, TensorProto.INT64):
         return None
-    if any(each.name != "axis" or each.ref_attr_name for each in node.attribute):
+    if any(item.name != "axis" or item.ref_attr_name for item in node.attribute):
         return None
     return _Slice(node.input[0], axis, int(values.array(place)))
 
@@ -92,10 +92,10 @@ def _fits(node: NodeProto, fixed: Mapping[str, TensorProto]) -> bool:
     if not all(map(_is_plain, node.attribute)):
         return False
     weights = [fixed.get(name) for name in node.input[1:] if name]
-    kinds = {None if each is None else each.data_type for each in weights}
+    kinds = {None if item is None else item.data_type for item in weights}
     if len(kinds) != 1 or kinds.isdisjoint(_TYPES):
         return False
-    ranks = [len(each.dims) for each in weights if each is not None]
+    ranks = [len(item.dims) for item in weights if item is not None]
     return ranks[0] == 2 and all(rank <= 1 for rank in ranks[1:])
 
 

@@ -86,35 +86,35 @@ class Stacking:
         self._name, self._goes_on, self._body, self._opset = name, goes_on, body, opset
         self._states = states
         self._uses = Counter(_used(body))
-        self._steps = {each.value: step for each in states if (step := _step(each))}
-        self._firsts = {each.value: each.first for each in states}
+        self._steps = {item.value: step for item in states if (step := _step(item))}
+        self._firsts = {item.value: item.first for item in states}
         self._turns = self._bound()
-        self._arrays = [found for each in states if (found := self._array(each)) is not None]
+        self._arrays = [result for item in states if (result := self._array(item)) is not None]
         self._inside = {value for made in body.nodes for value in made.outputs} | {*body.inputs}
 
     def add(self, export: NodeExport) -> None:
         """Add the loop, and set the results of its variables."""
-        arrays = [each.state for each in self._arrays]
-        kept = [each for each in self._states if each not in arrays]
+        arrays = [item.state for item in self._arrays]
+        kept = [item for item in self._states if item not in arrays]
         rows = self._rows(kept)
-        stacks = [Value(each.element.dtype) for each in self._arrays]
+        stacks = [Value(item.element.dtype) for item in self._arrays]
         with export.into(self._body):
-            elements = [export.add("Identity", each.element) for each in self._arrays]
+            elements = [export.add("Identity", item.element) for item in self._arrays]
         for array, element in zip(self._arrays, elements, strict=True):
             element.dims = array.dims
-        results = [*(each.result for each in kept), *stacks]
-        body, values = self._body, [each.value for each in kept]
-        new = [*(each.new for each in kept), *elements]
+        results = [*(item.result for item in kept), *stacks]
+        body, values = self._body, [item.value for item in kept]
+        new = [*(item.new for item in kept), *elements]
         if rows:
-            body.nodes = [each for each in body.nodes if each not in rows]
-            body.inputs, body.outputs = [*values, *(each.outputs[0] for each in rows)], new
+            body.nodes = [item for item in body.nodes if item not in rows]
+            body.inputs, body.outputs = [*values, *(item.outputs[0] for item in rows)], new
             self._add_scan(export, kept, rows, results)
         else:
             body.inputs, body.outputs = [*body.inputs[:2], *values], [body.outputs[0], *new]
-            inputs = [None, self._goes_on, *(each.first for each in kept)]
+            inputs = [None, self._goes_on, *(item.first for item in kept)]
             export.append(ExportedNode("Loop", inputs, results, {"body": body}, self._name))
-        for each, stack in zip(self._arrays, stacks, strict=True):
-            each.state.result.rows = self._whole(export, each, stack, not rows)
+        for item, stack in zip(self._arrays, stacks, strict=True):
+            item.state.result.rows = self._whole(export, item, stack, not rows)
 
     # --------------------------------------------------------------------------- arrays
 
@@ -175,10 +175,10 @@ class Stacking:
         """Return all rows of an array, of which the loop computed some."""
         filling = array.state.filling
         assert filling is not None
-        before = [export.add("Unsqueeze", each, export.ints([0])) for _, each in filling.writes]
+        before = [export.add("Unsqueeze", item, export.ints([0])) for _, item in filling.writes]
         if array.step == -1:
             if is_loop:
-                bounds = (export.ints([each]) for each in (-1, -_FAR, 0, -1))
+                bounds = (export.ints([item]) for item in (-1, -_FAR, 0, -1))
                 stack = export.add("Slice", stack, *bounds)
             parts = [stack, *reversed(before)]
         else:
@@ -218,21 +218,21 @@ class Stacking:
             attributes["scan_input_directions"] = [1] * len(rows)
             # Arrays of another counter may be written from the first row on all the same.
             attributes["scan_output_directions"] = [int(a.step < 0) for a in self._arrays]
-        first = [each.first for each in kept]
+        first = [item.first for item in kept]
         if self._has_turns():
-            taken = [self._taken(export, each) for each in rows]
+            taken = [self._taken(export, item) for item in rows]
             export.append(ExportedNode("Scan", [*first, *taken], results, attributes, self._name))
             return
         some, none = Subgraph("then"), Subgraph("else")
         with export.into(some):
-            taken = [self._taken(export, each) for each in rows]
-            some.outputs = [Value(each.dtype) for each in results]
+            taken = [self._taken(export, item) for item in rows]
+            some.outputs = [Value(item.dtype) for item in results]
             export.append(
                 ExportedNode("Scan", [*first, *taken], some.outputs, attributes, self._name)
             )
         with export.into(none):
-            copies = [export.add("Identity", each) for each in first]
-            none.outputs = [*copies, *(self._nothing(export, each) for each in self._arrays)]
+            copies = [export.add("Identity", item) for item in first]
+            none.outputs = [*copies, *(self._nothing(export, item) for item in self._arrays)]
         branches = {"then_branch": some, "else_branch": none}
         export.append(ExportedNode("If", [self._goes_on], results, branches, self._name))
 
@@ -263,16 +263,16 @@ class Stacking:
 
     def _rows(self, kept: Sequence[State]) -> list[ExportedNode]:
         """Return the nodes that read the row of each iteration; empty if this cannot be a Scan."""
-        if self._turns is None or self._opset < _SCAN or any(each.value.sequence for each in kept):
+        if self._turns is None or self._opset < _SCAN or any(item.value.sequence for item in kept):
             return []
         shapes: list[Dims] = [
-            each.node.outputs[0].dims for each in kept
+            item.node.outputs[0].dims for item in kept
         ]  # a state of a Scan keeps its shape
         (base, first), (other, last) = self._range()
         if base is not None or first < 0 or (other is None and first >= last):
             return []
         if not self._has_turns():  # another node must define the shape of an empty result
-            shapes += [each.dims for each in self._arrays]
+            shapes += [item.dims for item in self._arrays]
         if any(dims is None or None in dims for dims in shapes):
             return []
         return [made for made in self._body.nodes if self._is_row(made)]
@@ -299,13 +299,13 @@ class Stacking:
             return rows
         # A bound below a computed size is counted from the end.
         bounds = (first, _FAR if whole else last[1], 0)
-        return export.add("Slice", rows, *(export.ints([each]) for each in bounds))
+        return export.add("Slice", rows, *(export.ints([item]) for item in bounds))
 
 
 def _used(graph: Subgraph) -> Iterator[Value]:
     """Yield the inputs of nodes, and the outputs of their subgraphs."""
     for made in graph.nodes:
-        yield from (each for each in made.inputs if each is not None)
+        yield from (item for item in made.inputs if item is not None)
         for inner in made.subgraphs():
             yield from _used(inner)
             yield from inner.outputs

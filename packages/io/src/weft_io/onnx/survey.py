@@ -69,11 +69,11 @@ class Survey:
     """
 
     def __init__(self, model: ModelProto) -> None:
-        for each in model.opset_import:
-            _check_name(each.domain)
+        for item in model.opset_import:
+            _check_name(item.domain)
         self.versions = opsets(model.opset_import, "the model")
         self.functions: Mapping[Op, FunctionProto] = {
-            (plain_domain(each.domain), each.name): each for each in model.functions
+            (plain_domain(item.domain), item.name): item for item in model.functions
         }
         self.bodies: list[GraphProto | FunctionProto] = []
         self.num_nodes = 0

@@ -35,19 +35,19 @@ class Transpositions:
 
     def constant(self, value: Order | int) -> Output:
         """Return axes as a constant of int32, one node for all equal ones."""
-        found = self._constants.get(value)
-        if found is None:
-            found = self._constants[value] = constant_of(np.array(value, np.int32), name="axes")
-        return found
+        result = self._constants.get(value)
+        if result is None:
+            result = self._constants[value] = constant_of(np.array(value, np.int32), name="axes")
+        return result
 
     def source(self, x: Output) -> tuple[Output, Order] | None:
         """Return the value that a value is a transposition of, and the permutation, or None."""
-        found = self._sources.get(x)
-        return self._around.source(x) if found is None and self._around is not None else found
+        result = self._sources.get(x)
+        return self._around.source(x) if result is None and self._around is not None else result
 
     def _known(self, x: Output, order: Order) -> Output | None:
-        found = self._made.get((x, order))
-        return self._around._known(x, order) if found is None and self._around else found
+        result = self._made.get((x, order))
+        return self._around._known(x, order) if result is None and self._around else result
 
     def transposed(self, x: Output, order: Sequence[int]) -> Output:
         """Permute axes; transposing back returns the original value."""
@@ -56,25 +56,25 @@ class Transpositions:
             x, order = before[0], tuple(before[1][axis] for axis in order)
         if order == tuple(range(len(order))):
             return x
-        found = self._known(x, order)
-        if found is None:
-            found = transpose(x, self.constant(order))
-            self._made[x, order] = found
-            self._sources[found] = (x, order)
-        return found
+        result = self._known(x, order)
+        if result is None:
+            result = transpose(x, self.constant(order))
+            self._made[x, order] = result
+            self._sources[result] = (x, order)
+        return result
 
     def before(self, values: Sequence[Output | None]) -> tuple[list[Output | None], Order] | None:
         """Return untransposed values that broadcast, and the permutation of their transposition.
 
         Returns: None if that would cost as much as it saves.
         """
-        known = (self.source(each) for each in values if each is not None)
-        order = next((each[1] for each in known if each is not None), None)
+        known = (self.source(item) for item in values if item is not None)
+        order = next((item[1] for item in known if item is not None), None)
         if order is None:
             return None
-        found = [None if each is None else self._one_before(each, order) for each in values]
-        lost = any(a is None and b is not None for a, b in zip(found, values, strict=True))
-        return None if lost else (found, order)
+        result = [None if item is None else self._one_before(item, order) for item in values]
+        lost = any(a is None and b is not None for a, b in zip(result, values, strict=True))
+        return None if lost else (result, order)
 
     def _one_before(self, x: Output, order: Order) -> Output | None:
         known = self.source(x)

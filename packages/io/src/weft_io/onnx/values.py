@@ -68,12 +68,12 @@ class Values:
             flat[:] = list(tensor.string_data)
             return _shaped(flat, tensor, what)
         try:
-            found = self._numbers(tensor, dtype)
+            result = self._numbers(tensor, dtype)
         except (ValueError, TypeError) as error:
             raise errors.InvalidArgumentError(
                 f"{what} of shape {list(tensor.dims)} and type {dtype.name} is damaged: {error}"
             ) from error
-        return found
+        return result
 
     def _numbers(self, tensor: TensorProto, dtype: DType) -> np.ndarray[Any, Any]:
         raw = self._apart.get(tensor.raw_data) if self._apart else None
@@ -209,8 +209,8 @@ def type_and_shape(declared: TypeProto) -> tuple[DType, list[int | None] | None]
         dims = None
         if tensor.HasField("shape"):
             dims = [
-                each.dim_value if each.HasField("dim_value") and each.dim_value >= 0 else None
-                for each in tensor.shape.dim
+                item.dim_value if item.HasField("dim_value") and item.dim_value >= 0 else None
+                for item in tensor.shape.dim
             ]
         return weft_type(tensor.elem_type), dims
     if declared.HasField("sequence_type") or declared.HasField("optional_type"):

@@ -19,8 +19,8 @@ _TYPES: Final = {"T": ("float16", "float32")}
 
 def _by_library(library: Callable[..., Any], plain: KernelFactory) -> KernelFactory:
     def make(node: Node, device: Device) -> KernelFunction:
-        found = library(conv.Convolution(node, device), device)
-        return cudnn.either(found, plain(node, device))
+        result = library(conv.Convolution(node, device), device)
+        return cudnn.either(result, plain(node, device))
 
     return make
 

@@ -119,8 +119,8 @@ _SPECIAL: Final = {
 
 def _is_known(part: Scalar) -> bool:
     name = part.name
-    found = _BY_KIND.get((name, kind(part.args[-1].dtype)))
-    return bool(found or name in _NAMED or name in _COMPUTED or name in _SPECIAL or name == "cast")
+    result = _BY_KIND.get((name, kind(part.args[-1].dtype)))
+    return bool(result or name in _NAMED or name in _COMPUTED or name in _SPECIAL or name == "cast")
 
 
 def _function(part: Scalar, xp: Any) -> Callable[..., Any]:
@@ -133,11 +133,11 @@ def _function(part: Scalar, xp: Any) -> Callable[..., Any]:
             importlib.import_module("cupyx.scipy.special"), _SPECIAL[name]
         )
         return made
-    found = _BY_KIND.get((name, kind(source))) or _NAMED.get(name) or _COMPUTED[name]
-    if isinstance(found, str):
-        named: Callable[..., Any] = getattr(xp, found)
+    result = _BY_KIND.get((name, kind(source))) or _NAMED.get(name) or _COMPUTED[name]
+    if isinstance(result, str):
+        named: Callable[..., Any] = getattr(xp, result)
         return named
-    compute = found
+    compute = result
     return lambda *args: compute(xp, *args)
 
 
@@ -250,16 +250,16 @@ def _expressions(op_def: OpDef) -> Iterator[tuple[dict[str, DType], list[DType],
 
 
 def _rule(op: str, definition: Definition) -> Kernel | None:
-    found: dict[str, set[DType]] = {}
+    result: dict[str, set[DType]] = {}
     possible = False
     for types, _, expression in _expressions(lookup_op(op)):
         if all(map(_is_known, applications(expression))):
             possible = True
             for name, dtype in types.items():
-                found.setdefault(name, set()).add(dtype)
+                result.setdefault(name, set()).add(dtype)
     if not possible:
         return None
-    allowed = {name: frozenset(chosen) for name, chosen in found.items()}
+    allowed = {name: frozenset(chosen) for name, chosen in result.items()}
     return Kernel(op, "GPU", derived(definition), allowed, alias=may_alias(definition))
 
 

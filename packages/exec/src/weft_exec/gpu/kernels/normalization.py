@@ -53,12 +53,12 @@ def _statistics(
     program: Program, name: str, xp: Any, layout: _Layout, width: int, *arrays: Any
 ) -> Any:
     """Return the partial statistics of each block and channel, `width` numbers each."""
-    found = xp.empty((layout.parts, layout.channels, width), program.wide)
+    result = xp.empty((layout.parts, layout.channels, width), program.wide)
     if layout.channels:
         grid = (-(-layout.channels // layout.lanes), layout.parts)
         sizes = (layout.channels, layout.inner, layout.count, layout.lanes)
-        program.launch(name, grid, THREADS, *arrays, found, *sizes)
-    return found
+        program.launch(name, grid, THREADS, *arrays, result, *sizes)
+    return result
 
 
 class _BatchNorm:
@@ -95,10 +95,10 @@ def _batch_norm(node: Node, device: Device) -> KernelFunction:
         center, factor = way.vectors(2, channels, program.wide)
         unbiased, tail = variance, (center, factor, way.epsilon)
         if training:
-            found = _statistics(program, "moments_of_parts", xp, layout, 3, x)
+            result = _statistics(program, "moments_of_parts", xp, layout, 3, x)
             mean, variance, unbiased = way.vectors(3, channels, way.kind)
             to = (scale, mean, variance, unbiased)
-            program.over("moments", channels, found, *to, *tail, layout.count, layout.parts)
+            program.over("moments", channels, result, *to, *tail, layout.count, layout.parts)
         else:
             check_vectors(op, channels, mean, variance)
             program.over("given_moments", channels, scale, mean, variance, *tail)
@@ -118,8 +118,8 @@ class _BatchNormGrad(_BatchNorm):
         self.op = node.type
         self.training = bool(node.attrs["is_training"])
         dtype = node.attrs["T"].numpy
-        found = cudnn_norm.gradients(device, self.data_format, dtype, self.kind)
-        self.library = found if self.training else None
+        result = cudnn_norm.gradients(device, self.data_format, dtype, self.kind)
+        self.library = result if self.training else None
 
     def check(self, grad: Any, x: Any, *vectors: Any) -> tuple[Any, Any, _Layout]:
         """Return the images in C order, and the layout of their channels."""
@@ -154,11 +154,11 @@ class _BatchNormGrad(_BatchNorm):
             none = self.xp.zeros(layout.channels, self.kind)
             return self.xp.empty(x.shape, x.dtype), none, none.copy(), *self.nothing(2)
         program, channels = self.program, layout.channels
-        found = _statistics(program, "sums_of_parts", self.xp, layout, 2, grad, x, mean)
+        match = _statistics(program, "sums_of_parts", self.xp, layout, 2, grad, x, mean)
         by_scale, by_offset = self.vectors(2, channels, self.kind)
         rates = self.vectors(3, channels, program.wide)
         to = (scale, variance, by_scale, by_offset, *rates, self.epsilon)
-        program.over("sums", channels, found, *to, layout.count, layout.parts)
+        program.over("sums", channels, match, *to, layout.count, layout.parts)
         result, where = self.xp.empty(x.shape, x.dtype), (self.training, channels, layout.inner)
         program.over("by_input", x.size, grad, x, mean, *rates, result, *where)
         return result, by_scale, by_offset, *self.nothing(2)

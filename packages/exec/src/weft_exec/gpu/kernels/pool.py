@@ -132,10 +132,10 @@ def _max_pool_grad_with_argmax(node: Node, device: Device) -> KernelFunction:
         where = (0, 0) if with_batch else (prod(x.shape[1:]), prod(fit.counts[1:]))
         way.run("collect", fit, size, grad, places, result, *where)
         blocks = -(-count // THREADS)
-        found = xp.empty(blocks, np.uint8)
-        way.run("look_for_strangers", fit, count, places, found, *where, size)
+        match = xp.empty(blocks, np.uint8)
+        way.run("look_for_strangers", fit, count, places, match, *where, size)
         numbers = (blocks, THREADS, *where, size, *_numbers(fit), count)
-        args = (grad, places, found, result, *numbers)
+        args = (grad, places, match, result, *numbers)
         way.program.launch("add_strangers", (1,), THREADS, *args)
         return result
 

@@ -142,7 +142,7 @@ def _over(op: str, x: Output, axis: int) -> Output:
 
 def _with_one_more(x: Output, axis: int) -> Output:
     """With one more element at the end of an axis, which is the largest one where there is none."""
-    sides = [(0, int(each == axis)) for each in range(len(x.dims or ()))]
+    sides = [(0, int(item == axis)) for item in range(len(x.dims or ()))]
     return pad(x, sides, constant_values=like(float("-inf"), x))
 
 
@@ -182,9 +182,9 @@ def _constant(operation: Operation) -> Output:
         "value_strings": dtypes.string,
     }
     for name, dtype in kinds.items():
-        found = operation.attribute(name)
-        if found is not None:
-            return constant(found, dtype)
+        result = operation.attribute(name)
+        if result is not None:
+            return constant(result, dtype)
     raise errors.InvalidArgumentError(f"Constant requires one of {', '.join(kinds)}")
 
 

@@ -134,7 +134,7 @@ def _squeeze(operation: Operation) -> Output:
     if operation.get(1) is None:
         known = np.asarray(operation.attribute("axes"))
     if known is not None:
-        return squeeze(x, [int(each) for each in known.reshape(-1)]) if known.size else x
+        return squeeze(x, [int(item) for item in known.reshape(-1)]) if known.size else x
     kept = _others(axes, cast(rank_of(x), dtypes.int64))
     return reshape(x, gather(shape64(x), kept))
 
@@ -147,7 +147,7 @@ def _unsqueeze(operation: Operation) -> Output:
     known = operation.value(1) if operation.get(1) is not None else operation.attribute("axes")
     if known is not None and x.dims is None and _one_sided(np.asarray(known)):
         order = sorted(np.asarray(known).reshape(-1).tolist(), key=abs)
-        return reduce(lambda found, axis: expand_dims(found, operation.shared(axis)), order, x)
+        return reduce(lambda result, axis: expand_dims(result, operation.shared(axis)), order, x)
     if known is not None and x.dims is not None:
         places = np.asarray(known).reshape(-1)
         count = len(x.dims) + len(places)
@@ -155,7 +155,7 @@ def _unsqueeze(operation: Operation) -> Output:
             raise errors.InvalidArgumentError(
                 f"axes of Unsqueeze must be among {count}, got {places.tolist()}"
             )
-        for axis in sorted(int(each) % count for each in places):
+        for axis in sorted(int(item) % count for item in places):
             x = expand_dims(x, operation.shared(axis))
         return x
     axes = reshape(axes, [-1])
@@ -204,11 +204,11 @@ def _concat(operation: Operation) -> Output:
     axis = operation.attribute("axis", 1)
     if len(values) == 1:
         return values[0]
-    if any(each.dims is None for each in values):
+    if any(item.dims is None for item in values):
         return concat(values, axis)
     sources = [operation.plain(index) for index in range(len(values))]
     order = sources[0][1]
-    if any(each[1] != order for each in sources) or order == sorted(order):
+    if any(item[1] != order for item in sources) or order == sorted(order):
         return concat(values, axis)
     return operation.transposed(concat([x for x, _ in sources], order[operation.axis()]), order)
 
@@ -216,7 +216,7 @@ def _concat(operation: Operation) -> Output:
 @importer("Split")
 def _split(operation: Operation) -> list[Output]:
     x, order = operation.plain()
-    return [operation.transposed(each, order) for each in _pieces(operation, x, order)]
+    return [operation.transposed(item, order) for item in _pieces(operation, x, order)]
 
 
 def _pieces(operation: Operation, x: Output, order: Sequence[int]) -> list[Output]:
@@ -460,8 +460,8 @@ def _write_shape(export: NodeExport) -> list[Value | None]:
 
 @exporter("Size")
 def _write_size(export: NodeExport) -> Value:
-    found = export.add("Size", export[0], dtype=dtypes.int64)
-    return export.narrow(found, export.node.outputs[0].dtype)
+    result = export.add("Size", export[0], dtype=dtypes.int64)
+    return export.narrow(result, export.node.outputs[0].dtype)
 
 
 @exporter("Rank")
@@ -531,7 +531,7 @@ def _write_reverse(export: NodeExport) -> Value:
         return export[0]
     far = np.iinfo(np.int64)
     starts, ends = [far.max] * len(axes), [far.min] * len(axes)
-    parts = (export.ints(each) for each in (starts, ends, axes, [-1] * len(axes)))
+    parts = (export.ints(item) for item in (starts, ends, axes, [-1] * len(axes)))
     return export.add("Slice", export[0], *parts)
 
 

@@ -61,8 +61,8 @@ def _split(
         parts[1:] = [concat([past[i], parts[1 + i]], 2) for i in range(2)]
     if operation.num_outputs > 1:
         present = stack(parts[1:])
-    found = _attended(operation, parts, mask, more, before)
-    return [found, present][: max(operation.num_outputs, 1)]
+    result = _attended(operation, parts, mask, more, before)
+    return [result, present][: max(operation.num_outputs, 1)]
 
 
 @importer("MultiHeadAttention", domain=RUNTIME)
@@ -75,10 +75,10 @@ def _multi_head_attention(operation: Operation) -> Sequence[Output | None]:
         past = operation.get(6 + i)
         if past is not None:
             heads[1 + i] = concat([past, heads[1 + i]], 2)
-    found = _attended(
+    result = _attended(
         operation, heads, operation.get(4), operation.get(5), shape(heads[1])[2] - own
     )
-    return [found, *heads[1:]][: max(operation.num_outputs, 1)]
+    return [result, *heads[1:]][: max(operation.num_outputs, 1)]
 
 
 def _given_heads(operation: Operation) -> list[Output]:
@@ -93,7 +93,7 @@ def _given_heads(operation: Operation) -> list[Output]:
     if (ranks[-1], count) in ((5, 1), (5, 2)) and ranks[0] in (3, 5) and bias is None:
         parts = unstack(given[-1], 4 - count, axis=3)
         plain = [_heads(operation, given[0])] if count == 2 else []
-        return [*plain, *(transpose(each, [0, 2, 1, 3]) for each in parts)]
+        return [*plain, *(transpose(item, [0, 2, 1, 3]) for item in parts)]
     if ranks == [3, 4, 4] and bias is None:
         return [_heads(operation, given[0]), *given[1:]]
     if ranks != [3, 3, 3]:
@@ -102,10 +102,10 @@ def _given_heads(operation: Operation) -> list[Output]:
             f"{'without' if bias is None else 'with'} a bias is not taken"
         )
     if bias is not None:
-        sizes = [shape(each)[-1] for each in given]
+        sizes = [shape(item)[-1] for item in given]
         parts = split(bias, stack(sizes), 0, 3)
         given = [value + part for value, part in zip(given, parts, strict=True)]
-    return [_heads(operation, each) for each in given]
+    return [_heads(operation, item) for item in given]
 
 
 def _heads(operation: Operation, x: Output) -> Output:
@@ -146,9 +146,9 @@ def _attended(
         seen = greater_equal(own, expand_dims(sequence(whole), 0))
         lowest = like(scores.dtype.min, scores)
         scores = where_v2(seen, scores, lowest)
-    found = transpose(matmul(softmax(scores), value), [0, 2, 1, 3])
-    sizes = shape(found)
-    return reshape(found, stack([sizes[0], sizes[1], sizes[2] * sizes[3]]))
+    result = transpose(matmul(softmax(scores), value), [0, 2, 1, 3])
+    sizes = shape(result)
+    return reshape(result, stack([sizes[0], sizes[1], sizes[2] * sizes[3]]))
 
 
 def _hidden(seen: Output, scores: Output, filled: float) -> Output:

@@ -89,7 +89,7 @@ def _one_hot_encoder(operation: Operation) -> Output:
     x = operation[0]
     text = operation.attribute("cats_strings")
     if text:
-        known = constant(np.array([each.encode() for each in text], object))
+        known = constant(np.array([item.encode() for item in text], object))
     else:
         known = constant(operation.required("cats_int64s"), dtypes.int64)
         x = cast(x, dtypes.int64)
@@ -112,7 +112,7 @@ def _label_encoder(operation: Operation) -> Output:
 def _category_mapper(operation: Operation) -> Output:
     x = operation[0]
     numbers = np.array(operation.required("cats_int64s"), np.int64)
-    texts = np.array([each.encode() for each in operation.required("cats_strings")], object)
+    texts = np.array([item.encode() for item in operation.required("cats_strings")], object)
     if len(numbers) != len(texts):
         raise errors.InvalidArgumentError("CategoryMapper requires as many strings as integers")
     keys, values, default = texts, numbers, np.array(operation.attribute("default_int64", -1))
@@ -130,7 +130,7 @@ def _looked_up(same: Output, values: Any, default: Any) -> Output:
 
 def _mapping(operation: Operation) -> tuple[Any, Any, Any]:
     """Return keys, values and the default for unknown keys."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     kinds = {"strings": object, "int64s": np.int64, "floats": np.float32, "tensor": None}
     for part in ("keys", "values"):
         for kind, dtype in kinds.items():
@@ -138,13 +138,17 @@ def _mapping(operation: Operation) -> tuple[Any, Any, Any]:
             if given is None:
                 continue
             if dtype is object:
-                given = [each.encode() for each in given]
-            found[part] = np.asarray(given) if dtype is None else np.array(given, dtype)
-            found[f"{part}_kind"] = kind
-    if "keys" not in found or "values" not in found or len(found["keys"]) != len(found["values"]):
+                given = [item.encode() for item in given]
+            result[part] = np.asarray(given) if dtype is None else np.array(given, dtype)
+            result[f"{part}_kind"] = kind
+    if (
+        "keys" not in result
+        or "values" not in result
+        or len(result["keys"]) != len(result["values"])
+    ):
         raise errors.InvalidArgumentError("LabelEncoder requires as many keys as values")
     default = operation.attribute("default_tensor")
-    values = found["values"]
+    values = result["values"]
     if default is None:
         if values.dtype == object:
             default = operation.attribute("default_string", "_Unused").encode()
@@ -152,18 +156,18 @@ def _mapping(operation: Operation) -> tuple[Any, Any, Any]:
             default = operation.attribute("default_float", -0.0)
         else:
             default = operation.attribute("default_int64", -1)
-    return found["keys"], values, np.asarray(default, values.dtype).reshape(())
+    return result["keys"], values, np.asarray(default, values.dtype).reshape(())
 
 
 @importer("LinearRegressor", domain=_ML)
 def _linear_regressor(operation: Operation) -> Output:
     targets = operation.attribute("targets", 1)
     weights = np.array(operation.required("coefficients"), np.float32).reshape(targets, -1)
-    found = matmul(floats(operation[0]), constant(weights.T.copy()))
+    result = matmul(floats(operation[0]), constant(weights.T.copy()))
     offset = operation.attribute("intercepts")
     if offset:
-        found = found + constant(offset, dtypes.float32)
-    return transformed(found, operation.attribute("post_transform", "NONE"))
+        result = result + constant(offset, dtypes.float32)
+    return transformed(result, operation.attribute("post_transform", "NONE"))
 
 
 @importer("LinearClassifier", domain=_ML)

@@ -43,13 +43,13 @@ def _if(operation: Operation) -> list[Output]:
 
     def noted(graph: GraphProto) -> list[Output]:
         results = operation.run(graph, [])
-        kinds.append([operation.kind(each) for each in results])
+        kinds.append([operation.kind(item) for item in results])
         return results
 
-    found = cond(reshape(operation[0], []), lambda: noted(then), lambda: noted(otherwise))
-    results = list(found) if isinstance(found, (list, tuple)) else [found]
+    match = cond(reshape(operation[0], []), lambda: noted(then), lambda: noted(otherwise))
+    results = list(match) if isinstance(match, (list, tuple)) else [match]
     for index, result in enumerate(results):
-        given = [each[index] for each in kinds if each[index] is not None]
+        given = [item[index] for item in kinds if item[index] is not None]
         if result.dtype is dtypes.variant and given:
             operation.typed(result, reduce(common, given))
     return results
@@ -60,16 +60,16 @@ def _shapes(
 ) -> list[TensorShape]:
     """Return static shapes of carried values for all iterations, as the subgraph declares."""
     declared = operation.declared(graph)[first:]
-    found = []
+    result = []
     for (_, dims), value in zip(declared, values, strict=False):
         if value.dtype is dtypes.variant:
-            found.append(TensorShape([]))
+            result.append(TensorShape([]))
         elif dims is None or value.dims is None or len(value.dims) != len(dims):
-            found.append(TensorShape(None))
+            result.append(TensorShape(None))
         else:
             pairs = zip(dims, value.dims, strict=True)
-            found.append(TensorShape([a if a == b else None for a, b in pairs]))
-    return found
+            result.append(TensorShape([a if a == b else None for a, b in pairs]))
+    return result
 
 
 def _arrays(
@@ -84,10 +84,10 @@ def _arrays(
     types = operation.results(graph)
     if any(dtype is None for dtype, _ in types[first:]):
         types = _tried(operation, graph, inputs)
-    found = []
+    result = []
     for dtype, dims in types[first:]:
         element = None if dims is None else TensorShape(dims)
-        found.append(
+        result.append(
             TensorArray(
                 dtype,
                 0 if size is None else size,
@@ -96,14 +96,14 @@ def _arrays(
                 element_shape=element,
             )
         )
-    return found
+    return result
 
 
 def _tried(operation: Operation, graph: GraphProto, inputs: Sequence[Any]) -> list[Any]:
     """Return the types of a subgraph's results, by nodes that no step runs."""
     with name_scope("types"):
         made = [placeholder(dtype, dims) for dtype, dims in inputs]
-        return [(each.dtype.base_dtype, each.dims) for each in operation.run(graph, made)]
+        return [(item.dtype.base_dtype, item.dims) for item in operation.run(graph, made)]
 
 
 @importer("Loop")
@@ -125,8 +125,8 @@ def _loop(operation: Operation) -> list[Output]:
         _pass_kinds(operation, carried, state)
         results = operation.run(body, [turn, go_on, *state[:count]])
         kept = [
-            ensure_shape(each, shape) if each.dtype is not dtypes.variant else each
-            for each, shape in zip(results[1 : 1 + count], shapes, strict=True)
+            ensure_shape(item, shape) if item.dtype is not dtypes.variant else item
+            for item, shape in zip(results[1 : 1 + count], shapes, strict=True)
         ]
         index = cast(turn, dtypes.int32)
         written = [
@@ -137,18 +137,18 @@ def _loop(operation: Operation) -> list[Output]:
 
     scalars = [TensorShape([]), TensorShape([])]
     flows = [TensorShape([])] * len(arrays)
-    found = while_loop(
+    result = while_loop(
         more,
         step,
         [constant(0, dtypes.int64), go_on, *carried, *arrays],
         shape_invariants=[*scalars, *shapes, *flows],
         parallel_iterations=1,
     )[2:]
-    _pass_kinds(operation, carried, found)
+    _pass_kinds(operation, carried, result)
     turns = operation.value(0), True if condition is None else operation.value(1)
-    if all(each is not None and np.all(each) for each in turns):
-        return [*found[:count], *(array.stack() for array in found[count:])]
-    return [*found[:count], *(_stacked(array) for array in found[count:])]
+    if all(item is not None and np.all(item) for item in turns):
+        return [*result[:count], *(array.stack() for array in result[count:])]
+    return [*result[:count], *(_stacked(array) for array in result[count:])]
 
 
 def _stacked(array: TensorArray) -> Output:
@@ -157,8 +157,8 @@ def _stacked(array: TensorArray) -> Output:
     if dims is not None and None not in dims:
         return array.stack()
     sizes = [0, *(size or 0 for size in dims or ())]
-    found: Output = cond(array.size() > 0, array.stack, lambda: zeros(sizes, array.dtype))
-    return found
+    result: Output = cond(array.size() > 0, array.stack, lambda: zeros(sizes, array.dtype))
+    return result
 
 
 def _pass_kinds(operation: Operation, values: Sequence[Output], others: Sequence[Any]) -> None:
@@ -186,8 +186,8 @@ def _scan_of_batch(operation: Operation) -> list[Output]:
     if batch is None:
         raise operation.unknown("known size at axis 0, the batch", 1)
     rows = [unstack(value, batch) for value in values]
-    results = [_scanned(operation, list(each)) for each in zip(*rows, strict=True)]
-    return [stack(list(each)) for each in zip(*results, strict=True)]
+    results = [_scanned(operation, list(item)) for item in zip(*rows, strict=True)]
+    return [stack(list(item)) for item in zip(*results, strict=True)]
 
 
 def _scanned(operation: Operation, values: Sequence[Output]) -> list[Output]:
@@ -215,13 +215,13 @@ def _scanned(operation: Operation, values: Sequence[Output]) -> list[Output]:
         pairs = zip(loop[count:], results[count:], strict=True)
         return [turn + 1, *kept, *(array.write(turn, value) for array, value in pairs)]
 
-    found = while_loop(
+    result = while_loop(
         lambda turn, *_: less(turn, turns),
         step,
         [constant(0), *state, *outputs],
         shape_invariants=[TensorShape([]), *shapes, *[TensorShape([])] * len(outputs)],
     )[1:]
-    return [*found[:count], *_collected(operation, found[count:])]
+    return [*result[:count], *_collected(operation, result[count:])]
 
 
 def _types(values: Sequence[Output], shapes: Sequence[TensorShape]) -> list[Any]:
@@ -258,14 +258,14 @@ def _places(value: Output, axis: int) -> tuple[Output, Output]:
 def _collected(operation: Operation, arrays: Sequence[TensorArray]) -> list[Output]:
     directions = operation.attribute("scan_output_directions")
     axes = operation.attribute("scan_output_axes")
-    found = []
+    result = []
     for index, array in enumerate(arrays):
         value = array.stack()
         if directions and directions[index]:
             value = reverse(value, [0])
         axis = axes[index] if axes else 0
-        found.append(_first_to(value, axis))
-    return found
+        result.append(_first_to(value, axis))
+    return result
 
 
 def _first_to(value: Output, axis: int) -> Output:

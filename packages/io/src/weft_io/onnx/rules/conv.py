@@ -42,8 +42,8 @@ from weft_tensor.shape import format_dims
 def _conv(operation: Operation) -> Output:
     w, bias = operation[1], operation.vector(2)
     operation.of_rank(operation.rank(1))
-    found = convolution(operation, operation.channels_last(), w)
-    return operation.channels_first(found if bias is None else found + bias)
+    result = convolution(operation, operation.channels_last(), w)
+    return operation.channels_first(result if bias is None else result + bias)
 
 
 class Images(NamedTuple):
@@ -65,7 +65,7 @@ def slides_whole(operation: Operation, w: Output) -> bool:
     """Return True for a convolution of images (or lines) with known margins."""
     kernel = _kernel(operation, w)
     pads = windows(operation, kernel).pads
-    return len(kernel) <= 2 and all(not isinstance(each, Output) for pair in pads for each in pair)
+    return len(kernel) <= 2 and all(not isinstance(item, Output) for pair in pads for item in pair)
 
 
 def convolution(operation: Operation, x: Output, w: Output, images: Images = _FLOATS) -> Output:
@@ -79,17 +79,17 @@ def convolution(operation: Operation, x: Output, w: Output, images: Images = _FL
     Raises: UnimplementedError: there are more than three axes behind.
     """
     kernel = _kernel(operation, w)
-    found = windows(operation, kernel)
+    result = windows(operation, kernel)
     spatial, group = len(kernel), operation.attribute("group", 1)
     if spatial > 3:
         raise errors.UnimplementedError(f"{operation.op} over {spatial} axes; up to 3 are taken")
-    known = all(not isinstance(each, Output) for pair in found.pads for each in pair)
+    known = all(not isinstance(item, Output) for pair in result.pads for item in pair)
     if spatial == 3 or not known:
-        x, found = with_margins(x, found), found._replace(pads=[])
+        x, result = with_margins(x, result), result._replace(pads=[])
     if spatial > 1:
-        return _grouped(operation, x, w, found, group, images)
-    pads: list[Any] = [(0, 0), *found.pads] if found.pads else []
-    line = Windows([1, *kernel], [1, *found.strides], [1, *found.dilations], pads, [])
+        return _grouped(operation, x, w, result, group, images)
+    pads: list[Any] = [(0, 0), *result.pads] if result.pads else []
+    line = Windows([1, *kernel], [1, *result.strides], [1, *result.dilations], pads, [])
     x, w = expand_dims(x, operation.shared(1)), expand_dims(w, operation.shared(2))
     return squeeze(_grouped(operation, x, w, line, group, images), [1])
 
@@ -166,8 +166,8 @@ def _conv_transpose(operation: Operation) -> Output:
         whole = _spread(x, w, strides, dilations, kernel, group)
     else:
         raise errors.UnimplementedError(f"ConvTranspose over {spatial} axes; up to 3 are taken")
-    found = _cut(operation, whole, strides, dilations, kernel)
-    return operation.channels_first(found if bias is None else found + bias)
+    result = _cut(operation, whole, strides, dilations, kernel)
+    return operation.channels_first(result if bias is None else result + bias)
 
 
 def _spread(
@@ -246,7 +246,7 @@ def grouped_filters(export: NodeExport) -> tuple[Value, list[int], int]:
     if not export.node.type.startswith("Depthwise"):
         return export.transposed(export[1], [count + 1, count, *range(count)]), kernel, 1
     sizes = export.dims()[places.channels], export.dims(1)[count]
-    depth = next((each for each in sizes if each is not None), None)
+    depth = next((item for item in sizes if item is not None), None)
     if depth is None:
         raise errors.UnimplementedError("the number of channels must be known")
     w = export.transposed(export[1], [2, 3, 0, 1])
@@ -254,10 +254,10 @@ def grouped_filters(export: NodeExport) -> tuple[Value, list[int], int]:
 
 
 def _known_kernel(export: NodeExport, count: int) -> list[int]:
-    found = [size for size in export.dims(1)[:count] if size is not None]
-    if len(found) < count:
+    result = [size for size in export.dims(1)[:count] if size is not None]
+    if len(result) < count:
         raise errors.UnimplementedError("the shape of the filter must be known")
-    return found
+    return result
 
 
 def write_slid(
@@ -279,8 +279,8 @@ def write_slid(
     attributes = slide(export, places, kernel, [sizes[axis] for axis in places.spatial])
     x = export.transposed(export[0], places.order)
     dtype = x.dtype if op == "Conv" else dtypes.int32
-    found = export.add(op, x, w, *more, dtype=dtype, group=group, **attributes)
-    return export.transposed(found, inverse(places.order))
+    result = export.add(op, x, w, *more, dtype=dtype, group=group, **attributes)
+    return export.transposed(result, inverse(places.order))
 
 
 @exporter("Conv2DBackpropInput", "Conv3DBackpropInputV2")
@@ -306,5 +306,5 @@ def _write_conv_transpose(export: NodeExport) -> Value:
         more.append(size - (turns * stride + extent - margin))
     w = export.transposed(export[1], [count + 1, count, *range(count)])
     x = export.transposed(export[2], places.order)
-    found = export.add("ConvTranspose", x, w, output_padding=more, **attributes)
-    return export.transposed(found, inverse(places.order))
+    result = export.add("ConvTranspose", x, w, output_padding=more, **attributes)
+    return export.transposed(result, inverse(places.order))

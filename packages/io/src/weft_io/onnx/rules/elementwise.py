@@ -183,12 +183,12 @@ def _bit_shift(operation: Operation) -> Output:
 @importer("IsInf", elementwise=True)
 def _is_inf(operation: Operation) -> Output:
     x = operation[0]
-    found = elementary.is_inf(x)
+    result = elementary.is_inf(x)
     if not operation.attribute("detect_negative", 1):
-        found = comparison.logical_and(found, comparison.greater(x, like(0, x)))
+        result = comparison.logical_and(result, comparison.greater(x, like(0, x)))
     if not operation.attribute("detect_positive", 1):
-        found = comparison.logical_and(found, comparison.less(x, like(0, x)))
-    return found
+        result = comparison.logical_and(result, comparison.less(x, like(0, x)))
+    return result
 
 
 @importer("Where", elementwise=True)
@@ -203,9 +203,9 @@ def _size(operation: Operation) -> Output:
 
 @importer("Shape")
 def _shape(operation: Operation) -> Output:
-    found = _sizes(operation)
+    result = _sizes(operation)
     start, end = operation.attribute("start", 0), operation.attribute("end")
-    return found[start:end] if start or end is not None else found
+    return result[start:end] if start or end is not None else result
 
 
 def _sizes(operation: Operation) -> Output:
@@ -213,8 +213,8 @@ def _sizes(operation: Operation) -> Output:
     if operation[0].dims is None:
         return shape(operation[0], out_type=dtypes.int64)
     x, order = operation.plain()
-    found = shape(x, out_type=dtypes.int64)
-    return found if order == sorted(order) else gather(found, constant(order))
+    result = shape(x, out_type=dtypes.int64)
+    return result if order == sorted(order) else gather(result, constant(order))
 
 
 # -------------------------------------------------------------------------------- export
@@ -281,11 +281,11 @@ def _write_div(export: NodeExport) -> Value:
 
 @exporter("TruncateDiv")
 def _write_truncate_div(export: NodeExport) -> Value:
-    found = export.elementwise("Div", export[0], export[1])
-    if not found.dtype.is_floating:
-        return found
-    size = export.elementwise("Floor", export.elementwise("Abs", found))
-    return export.elementwise("Mul", export.elementwise("Sign", found), size)
+    result = export.elementwise("Div", export[0], export[1])
+    if not result.dtype.is_floating:
+        return result
+    size = export.elementwise("Floor", export.elementwise("Abs", result))
+    return export.elementwise("Mul", export.elementwise("Sign", result), size)
 
 
 @exporter("FloorDiv")
@@ -305,7 +305,7 @@ def _write_floor_mod(export: NodeExport) -> Value:
         return export.elementwise("Mod", x, y)
     rest = export.elementwise("Mod", x, y, fmod=1)
     zero = export.like(0, y)
-    signs = [export.elementwise("Less", each, zero, dtype=dtypes.bool_) for each in (rest, y)]
+    signs = [export.elementwise("Less", item, zero, dtype=dtypes.bool_) for item in (rest, y)]
     differ = export.elementwise("Xor", *signs)
     exact = export.elementwise("Equal", rest, zero, dtype=dtypes.bool_)
     wrong = export.elementwise("And", differ, export.elementwise("Not", exact))
@@ -391,8 +391,8 @@ def _write_where_not_zero(export: NodeExport) -> Value:
     is_zero = export.elementwise("Equal", asked, zero, dtype=dtypes.bool_)
     if op == "Xlogy":
         y = export.elementwise("Log", y)
-    found = export.elementwise("Mul" if op in ("MulNoNan", "Xlogy") else "Div", x, y)
-    return export.elementwise("Where", is_zero, zero, found, dtype=x.dtype)
+    result = export.elementwise("Mul" if op in ("MulNoNan", "Xlogy") else "Div", x, y)
+    return export.elementwise("Where", is_zero, zero, result, dtype=x.dtype)
 
 
 @exporter("LeftShift", "RightShift")

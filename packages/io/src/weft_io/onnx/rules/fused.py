@@ -43,20 +43,20 @@ def _fast_gelu(operation: Operation) -> Output:
     x, bias = operation[0], operation.get(1)
     x = x if bias is None else x + bias
     cube = x * (like(0.7978845608028654, x) + like(0.035677408136300125, x) * x * x)
-    found: Output = like(0.5, x) * x * (like(1, x) + tanh(cube))
-    return found
+    result: Output = like(0.5, x) * x * (like(1, x) + tanh(cube))
+    return result
 
 
 @importer("QuickGelu", domain=RUNTIME, elementwise=True)
 def _quick_gelu(operation: Operation) -> Output:
     x = operation[0]
-    found: Output = x * sigmoid(x * like(operation.attribute("alpha", 1.702), x))
-    return found
+    result: Output = x * sigmoid(x * like(operation.attribute("alpha", 1.702), x))
+    return result
 
 
 def _gelu_of(x: Output) -> Output:
-    found: Output = like(0.5, x) * x * (like(1, x) + erf(x * like(np.sqrt(0.5), x)))
-    return found
+    result: Output = like(0.5, x) * x * (like(1, x) + erf(x * like(np.sqrt(0.5), x)))
+    return result
 
 
 _PARAMETERS: Final = {"LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta"), "Elu": ("alpha",)}
@@ -80,26 +80,26 @@ def _activated(operation: Operation, x: Output, values: Sequence[float]) -> Outp
 def _fused_conv(operation: Operation) -> Output:
     own = ("activation", "activation_params")
     attributes = {k: v for k, v in operation.attributes.items() if k not in own}
-    found = operation.of("Conv", *operation.inputs[:3], **attributes)
+    result = operation.of("Conv", *operation.inputs[:3], **attributes)
     more = operation.get(3)
-    found = found if more is None else operation.of("Add", found, more)
-    return _activated(operation, found, operation.attribute("activation_params") or ())
+    result = result if more is None else operation.of("Add", result, more)
+    return _activated(operation, result, operation.attribute("activation_params") or ())
 
 
 @importer("FusedGemm", domain=RUNTIME)
 def _fused_gemm(operation: Operation) -> Output:
     names = ("alpha", "beta", "transA", "transB")
     attributes = {k: v for k, v in operation.attributes.items() if k in names}
-    found = operation.of("Gemm", *operation.inputs, **attributes)
+    result = operation.of("Gemm", *operation.inputs, **attributes)
     given = (operation.attribute(f"activation_{name}") for name in ("alpha", "beta", "gamma"))
-    return _activated(operation, found, [value for value in given if value is not None])
+    return _activated(operation, result, [value for value in given if value is not None])
 
 
 @importer("FusedMatMul", "TransposeMatMul", domain=RUNTIME)
 def _fused_matmul(operation: Operation) -> Output:
     a, b = (_turned(operation, index, name) for index, name in enumerate("AB"))
-    found = operation.of("MatMul", a, b)
-    return found * like(operation.attribute("alpha", 1.0), found)
+    result = operation.of("MatMul", a, b)
+    return result * like(operation.attribute("alpha", 1.0), result)
 
 
 def _turned(operation: Operation, index: int, name: str) -> Output:
@@ -124,8 +124,8 @@ def _skip_layer_normalization(operation: Operation) -> Sequence[Output | None]:
     total, bias = operation[0] + operation[1], operation.get(4)
     total = total if bias is None else total + bias
     epsilon = operation.attribute("epsilon", 1e-12)
-    found, mean, factor = _normal(total, operation[2], operation.get(3), epsilon)
-    return [found, mean, factor, total][: max(operation.num_outputs, 1)]
+    result, mean, factor = _normal(total, operation[2], operation.get(3), epsilon)
+    return [result, mean, factor, total][: max(operation.num_outputs, 1)]
 
 
 @importer("SimplifiedLayerNormalization")
@@ -149,8 +149,8 @@ def _normal(x: Output, scale: Output, bias: Output | None, epsilon: float) -> li
     """Return the normalization over the last axis, the means, and the factors."""
     mean = reduce_mean(x, [-1], True)
     factor = _factor(x - mean, [-1], epsilon)
-    found = (x - mean) * factor * scale
-    return [found if bias is None else found + bias, mean, factor]
+    result = (x - mean) * factor * scale
+    return [result if bias is None else result + bias, mean, factor]
 
 
 def _factor(x: Output, axes: Sequence[int], epsilon: float) -> Output:
@@ -168,7 +168,7 @@ def _embed_layer_normalization(operation: Operation) -> Sequence[Output | None]:
     total = gather(operation[2], ids) + gather(operation[3], places)
     if segments is not None and operation.get(4) is not None:
         total = total + gather(operation[4], segments)
-    found = _normal(total, operation[5], operation[6], operation.attribute("epsilon", 1e-12))[0]
+    result = _normal(total, operation[5], operation[6], operation.attribute("epsilon", 1e-12))[0]
     counts = cast(equal(cast(ids if mask is None else mask, dtypes.int32), 1), dtypes.int32)
     lengths = reduce_sum(counts if mask is not None else counts * 0, [1])
-    return [found, lengths, total][: max(operation.num_outputs, 1)]
+    return [result, lengths, total][: max(operation.num_outputs, 1)]

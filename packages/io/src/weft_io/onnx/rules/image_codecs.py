@@ -16,7 +16,7 @@ from weft_io.onnx.operation import Operation, cast
 from weft_io.onnx.registry import importer
 from weft_tensor import dtypes, errors
 
-_BYTES: Final = np.array([bytes([each]) for each in range(256)], object)
+_BYTES: Final = np.array([bytes([item]) for item in range(256)], object)
 _LUMA: Final = np.array([19595, 38470, 7471], np.int32)
 """ITU-R BT.601, of 65536 in all."""
 

@@ -74,11 +74,11 @@ def _places(x: Output, indices: Output, axis: int) -> Output:
     indices = from_front(cast(indices, dtypes.int64), shape64(x)[axis])
     sizes, count = shape64(indices), len(x.dims or ())
     parts = []
-    for each in range(count):
-        if each == axis:
+    for item in range(count):
+        if item == axis:
             parts.append(indices)
             continue
-        line = reshape(sequence(sizes[each]), [-1 if i == each else 1 for i in range(count)])
+        line = reshape(sequence(sizes[item]), [-1 if i == item else 1 for i in range(count)])
         parts.append(broadcast_to(line, sizes))
     return stack(parts, axis=-1)
 
@@ -214,13 +214,13 @@ def _tensor_scatter(operation: Operation) -> Output:
 
 def _two(form: list[int], axis: int, sizes: Output, single: bool) -> Any:
     """Return a rank-2 shape with the batch first and the axis in its place."""
-    found: list[Any] = [1] * len(form)
-    found[axis] = sizes[axis]
-    found[0] = constant(1, dtypes.int64) if single else sizes[0]
+    result: list[Any] = [1] * len(form)
+    result[axis] = sizes[axis]
+    result[0] = constant(1, dtypes.int64) if single else sizes[0]
     return stack(
         [
-            cast(each, dtypes.int64) if isinstance(each, Output) else constant(each, dtypes.int64)
-            for each in found
+            cast(item, dtypes.int64) if isinstance(item, Output) else constant(item, dtypes.int64)
+            for item in result
         ]
     )
 
@@ -288,7 +288,7 @@ def _write_one_hot(export: NodeExport) -> Value:
     places, depth = export.int64(places), export.int64(depth)
     negative = export.elementwise("Less", places, export.ints(0), dtype=dtypes.bool_)
     places = export.elementwise("Where", negative, depth, places, dtype=dtypes.int64)
-    values = [export.reshape(each, [1]) for each in (off, on)]
+    values = [export.reshape(item, [1]) for item in (off, on)]
     pair = export.add("Concat", *values, axis=0)
     axis = int(export.attribute("axis"))
     if export.rank():
@@ -304,7 +304,7 @@ def _write_top_k(export: NodeExport) -> list[Value | None]:
     else:
         count = export.vector(export[1])
     order = int(export.attribute("sorted", True))
-    found = export.add_many(
+    result = export.add_many(
         "TopK", export[0], count, dtypes=[None, dtypes.int64], axis=-1, sorted=order
     )
-    return [found[0], export.narrow(found[1], export.node.outputs[1].dtype)]
+    return [result[0], export.narrow(result[1], export.node.outputs[1].dtype)]

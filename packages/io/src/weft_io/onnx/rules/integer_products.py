@@ -51,14 +51,14 @@ def _centred(
     Args:
       shape: of the zero point where it is a vector.
     """
-    found, offset = operation.in_floats(value, dtype), operation.get(zero)
+    result, offset = operation.in_floats(value, dtype), operation.get(zero)
     if offset is None:
-        return found
+        return result
     known = operation.value(zero)
     if known is not None and not known.any():
-        return found
+        return result
     given = operation.in_floats(offset, dtype)
-    return found - _point(operation, given, zero, shape)
+    return result - _point(operation, given, zero, shape)
 
 
 def _point(operation: Operation, value: Output, at: int, shape: Sequence[int]) -> Output:
@@ -150,8 +150,8 @@ def _called(
     with graph.functions.reserved(name) as unique:
         function, _ = trace(traced, arguments, unique, graph, ordered=False, attrs=marks)
         graph.functions.add(function)
-    found: Output = add_call(function, list(values))[1][0]
-    return found
+    result: Output = add_call(function, list(values))[1][0]
+    return result
 
 
 # ---------------------------------------------------------------------------- matrices
@@ -185,9 +185,9 @@ def product_with_weights(
         b, b_zero = operation[second[0]], _zero_point(operation, second[1], [1, -1])
     row = a.dims is not None and len(a.dims) == 1
     a, b = expand_dims(a, 0) if row else a, expand_dims(b, -1) if vector else b
-    found = integer_product(operation.op, [a, b, a_zero, b_zero], wide)
-    gone = [axis for axis, each in ((-2, row), (-1, vector)) if each]
-    return cast(squeeze(found, gone) if gone else found, wide)
+    result = integer_product(operation.op, [a, b, a_zero, b_zero], wide)
+    gone = [axis for axis, item in ((-2, row), (-1, vector)) if item]
+    return cast(squeeze(result, gone) if gone else result, wide)
 
 
 def integer_product(name: str, values: Sequence[Output], wide: DType) -> Output:
@@ -209,8 +209,8 @@ def integer_product(name: str, values: Sequence[Output], wide: DType) -> Output:
 
 @importer("MatMulInteger")
 def _matmul_integer(operation: Operation) -> Output:
-    found = exact_product(operation, (0, 2), (1, 3))
-    return operation.in_integers(found, dtypes.int32)
+    result = exact_product(operation, (0, 2), (1, 3))
+    return operation.in_integers(result, dtypes.int32)
 
 
 # ------------------------------------------------------------------------- convolutions
@@ -252,8 +252,8 @@ def _images(name: str, zero: Output, wide: DType) -> Images:
         def call(x: Output, w: Output, strides: Any, padding: Any, dilations: Any) -> Output:
             def body(a: Output, b: Output, a_zero: Output) -> Output:
                 centred = cast(a, wide) - cast(a_zero, wide)
-                found = floats(centred, cast(b, wide), strides, padding, dilations=dilations)
-                return cast(found, dtypes.int32)
+                result = floats(centred, cast(b, wide), strides, padding, dilations=dilations)
+                return cast(result, dtypes.int32)
 
             types = {"Ta": x.dtype.base_dtype, "Tb": w.dtype.base_dtype}
             windows = {"strides": strides, "dilations": dilations, "data_format": "NHWC"}
@@ -269,8 +269,8 @@ def _images(name: str, zero: Output, wide: DType) -> Images:
 
 @importer("ConvInteger")
 def _conv_integer(operation: Operation) -> Output:
-    found = exact_convolution(operation, 2, 1, 3)
-    return operation.channels_first(operation.in_integers(found, dtypes.int32))
+    result = exact_convolution(operation, 2, 1, 3)
+    return operation.channels_first(operation.in_integers(result, dtypes.int32))
 
 
 # -------------------------------------------------------------------------------- export

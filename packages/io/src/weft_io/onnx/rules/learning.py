@@ -27,8 +27,8 @@ def _each(operation: Operation, states: int, update: Update) -> list[Output]:
             f"{operation.op} requires {2 + states} inputs for each variable, got {len(values)}"
         )
     groups = [values[count * i : count * (i + 1)] for i in range(2 + states)]
-    found = [update(operation, x, g, rest) for x, g, *rest in zip(*groups, strict=True)]
-    return [result for group in zip(*found, strict=True) for result in group]
+    match = [update(operation, x, g, rest) for x, g, *rest in zip(*groups, strict=True)]
+    return [result for group in zip(*match, strict=True) for result in group]
 
 
 def _decayed(operation: Operation, x: Output, gradient: Output) -> Output:

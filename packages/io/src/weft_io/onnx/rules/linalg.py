@@ -42,21 +42,21 @@ def product(x: Output, y: Output) -> Output:
     if x.dims is None or y.dims is None:
         return _of_any_rank(x, y)
     row, column = len(x.dims) == 1, len(y.dims) == 1
-    found = matmul(expand_dims(x, 0) if row else x, expand_dims(y, 1) if column else y)
+    result = matmul(expand_dims(x, 0) if row else x, expand_dims(y, 1) if column else y)
     gone = [axis for axis, there in ((-2, row), (-1, column)) if there]
-    return squeeze(found, gone) if gone else found
+    return squeeze(result, gone) if gone else result
 
 
 def _of_any_rank(x: Output, y: Output) -> Output:
     """Return the product where only a step knows which of the two is a vector, if any."""
-    (row, x_sizes), (column, y_sizes) = ((_is_vector(each), shape(each)) for each in (x, y))
-    found = matmul(
+    (row, x_sizes), (column, y_sizes) = ((_is_vector(item), shape(item)) for item in (x, y))
+    result = matmul(
         reshape(x, concat([ones(row, dtypes.int32), x_sizes], 0)),
         reshape(y, concat([y_sizes, ones(column, dtypes.int32)], 0)),
     )
-    sizes = shape(found)
+    sizes = shape(result)
     rows, columns = sizes[-2:-1], sizes[-1:]
-    return reshape(found, concat([sizes[:-2], rows[row[0] :], columns[column[0] :]], 0))
+    return reshape(result, concat([sizes[:-2], rows[row[0] :], columns[column[0] :]], 0))
 
 
 def _is_vector(x: Output) -> Output:
@@ -76,13 +76,13 @@ def _gemm(operation: Operation) -> Output:
     if turn_b and b.node.role is Role.CONSTANT and b.node.attrs["value"].nbytes <= _FOLDED:
         # Folded once: a few rows times a matrix take half as long in this order.
         b, turn_b = transpose(b, operation.shared((1, 0))), False
-    found = matmul(a, b, turn_a, turn_b)
+    result = matmul(a, b, turn_a, turn_b)
     alpha, beta = operation.attribute("alpha", 1.0), operation.attribute("beta", 1.0)
     if alpha != 1.0:
-        found = found * like(alpha, found)
+        result = result * like(alpha, result)
     if c is not None:
-        found = found + (c if beta == 1.0 else c * like(beta, c))
-    return found
+        result = result + (c if beta == 1.0 else c * like(beta, c))
+    return result
 
 
 @importer("Einsum")

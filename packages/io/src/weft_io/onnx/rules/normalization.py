@@ -50,8 +50,8 @@ def _batch_normalization(operation: Operation) -> list[Output]:
         old * like(momentum, old) + new * like(1 - momentum, old)
         for old, new in ((mean, now), (variance, spread))
     ]
-    found = _turned(operation, _scaled(x, scale, bias, now, spread, epsilon))
-    return [found, *running, *running][: max(operation.num_outputs, 1)]
+    result = _turned(operation, _scaled(x, scale, bias, now, spread, epsilon))
+    return [result, *running, *running][: max(operation.num_outputs, 1)]
 
 
 def _scaled(
@@ -93,8 +93,8 @@ def _layer_normalization(operation: Operation) -> list[Output]:
     centred = wide - mean
     variance = reduce_mean(square(centred), axes, True)
     factor = rsqrt(variance + like(operation.attribute("epsilon", 1e-5), variance))
-    found = cast(centred * factor, x.dtype) * scale
-    whole = found if bias is None else found + bias
+    result = cast(centred * factor, x.dtype) * scale
+    whole = result if bias is None else result + bias
     return [whole, mean, factor][: max(operation.num_outputs, 1)]
 
 
@@ -137,9 +137,9 @@ def _write_batch_normalization(export: NodeExport) -> list[Value | None]:
     order = channels_first(rank) if export.attribute("data_format")[-1] == "C" else [*range(rank)]
     x = export.transposed(export[0], order)
     epsilon = float(export.attribute("epsilon"))
-    found = export.add("BatchNormalization", x, *export.inputs()[1:], epsilon=epsilon)
+    result = export.add("BatchNormalization", x, *export.inputs()[1:], epsilon=epsilon)
     rest: list[Value | None] = [None] * (len(export.node.outputs) - 1)
-    return [export.transposed(found, inverse(order)), *rest]
+    return [export.transposed(result, inverse(order)), *rest]
 
 
 @exporter("LRN")
@@ -147,7 +147,7 @@ def _write_lrn(export: NodeExport) -> Value:
     """ONNX divides alpha by the number of channels that are summed."""
     order = channels_first(4)
     size = 2 * int(export.attribute("depth_radius")) + 1
-    found = export.add(
+    result = export.add(
         "LRN",
         export.transposed(export[0], order),
         size=size,
@@ -155,7 +155,7 @@ def _write_lrn(export: NodeExport) -> Value:
         beta=float(export.attribute("beta")),
         bias=float(export.attribute("bias")),
     )
-    return export.transposed(found, inverse(order))
+    return export.transposed(result, inverse(order))
 
 
 @exporter("BiasAdd")

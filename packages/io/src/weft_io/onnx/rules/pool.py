@@ -32,18 +32,18 @@ from weft_tensor import dtypes, errors
 
 @importer("MaxPool")
 def _max_pool(operation: Operation) -> list[Output]:
-    found = windows(operation, operation.required("kernel_shape"))
+    result = windows(operation, operation.required("kernel_shape"))
     x = operation.channels_last()
     lowest = float("-inf") if x.dtype.is_floating else x.dtype.min
     if operation.num_outputs > 1:
-        results = _with_places(operation, x, found, lowest)
+        results = _with_places(operation, x, result, lowest)
     else:
-        whole = with_margins(x, found, lowest)
-        if found.is_dilated or len(found.kernel) > 3 or not x.dtype.is_floating:
-            results = [_maxima(whole, found)]
+        whole = with_margins(x, result, lowest)
+        if result.is_dilated or len(result.kernel) > 3 or not x.dtype.is_floating:
+            results = [_maxima(whole, result)]
         else:
-            results = [_slid(whole, found, "max")]
-    return [operation.channels_first(each) for each in results]
+            results = [_slid(whole, result, "max")]
+    return [operation.channels_first(item) for item in results]
 
 
 def _maxima(x: Output, found: Windows) -> Output:
@@ -89,9 +89,9 @@ def _with_places(operation: Operation, x: Output, found: Windows, lowest: Any) -
 
 @importer("AveragePool")
 def _average_pool(operation: Operation) -> Output:
-    found = windows(operation, operation.required("kernel_shape"))
+    result = windows(operation, operation.required("kernel_shape"))
     x = operation.channels_last()
-    return operation.channels_first(_averages(operation, x, found))
+    return operation.channels_first(_averages(operation, x, result))
 
 
 def _averages(operation: Operation, x: Output, found: Windows) -> Output:
@@ -115,9 +115,9 @@ def _sums(x: Output, found: Windows) -> Output:
 
 @importer("LpPool")
 def _lp_pool(operation: Operation) -> Output:
-    found, p = windows(operation, operation.required("kernel_shape")), operation.attribute("p", 2)
+    result, p = windows(operation, operation.required("kernel_shape")), operation.attribute("p", 2)
     x = operation.channels_last()
-    sums = _sums(pow(absolute(x), like(p, x)), found)
+    sums = _sums(pow(absolute(x), like(p, x)), result)
     return operation.channels_first(pow(sums, like(1 / p, x)))
 
 
@@ -147,11 +147,11 @@ def _max_unpool(operation: Operation) -> Output:
     ]
     own = stack([sizes[0], sizes[1], *outer])
     flat = scatter_nd(reshape(places, [-1, 1]), reshape(x, [-1]), reshape(reduce_prod(own), [1]))
-    found = reshape(flat, own)
+    result = reshape(flat, own)
     if wanted is None:
-        return found
+        return result
     rest = expand_dims(wanted - own, 1)
-    return padded(found, _pair(rest))
+    return padded(result, _pair(rest))
 
 
 def _pair(after: Output) -> Output:
@@ -171,11 +171,11 @@ _TO_ONNX = {
 @exporter(*_TO_ONNX)
 def _write_pool(export: NodeExport) -> Value:
     places, sizes = layout(export), export.dims()
-    ksize = [int(each) for each in export.attribute("ksize")]
+    ksize = [int(item) for item in export.attribute("ksize")]
     if ksize[0] != 1 or ksize[places.channels] != 1:
         raise errors.UnimplementedError("ONNX has no pools over examples or channels")
     kernel = [ksize[axis] for axis in places.spatial]
     attributes = slide(export, places, kernel, [sizes[axis] for axis in places.spatial])
     x = export.transposed(export[0], places.order)
-    found = export.add(_TO_ONNX[export.node.type], x, **attributes)
-    return export.transposed(found, inverse(places.order))
+    result = export.add(_TO_ONNX[export.node.type], x, **attributes)
+    return export.transposed(result, inverse(places.order))

@@ -84,17 +84,17 @@ def _dequantize(operation: Operation) -> Output:
     rows = cast(x, dtypes.float32)
     if zero is not None:
         rows = rows - cast(_aligned(operation, zero, x), dtypes.float32)
-    found = rows * cast(_aligned(operation, scale, x), dtypes.float32)
-    return cast(found, target)
+    result = rows * cast(_aligned(operation, scale, x), dtypes.float32)
+    return cast(result, target)
 
 
 @importer("QLinearMatMul")
 def _q_linear_matmul(operation: Operation) -> Output:
-    found = cast(exact_product(operation, (0, 2), (3, 5)), dtypes.float32)
+    result = cast(exact_product(operation, (0, 2), (3, 5)), dtypes.float32)
     scale = cast(operation[1], dtypes.float32)
     if operation.rank(1) == 1 and scale.dims != (1,):
         scale = reshape(scale, [-1, 1] if operation.rank(0) > 1 else [])
-    return requantized(found, scale * cast(operation[4], dtypes.float32), operation, 6)
+    return requantized(result, scale * cast(operation[4], dtypes.float32), operation, 6)
 
 
 def requantized(found: Output, scale: Output, operation: Operation, at: int) -> Output:
@@ -106,19 +106,19 @@ def requantized(found: Output, scale: Output, operation: Operation, at: int) -> 
 
 @importer("QLinearConv")
 def _q_linear_conv(operation: Operation) -> Output:
-    found, bias = exact_convolution(operation, 2, 3, 5), operation.get(8)
+    result, bias = exact_convolution(operation, 2, 3, 5), operation.get(8)
     if bias is not None:
-        found = found + cast(bias, found.dtype)
-    scale = cast(operation[1], found.dtype) * cast(operation[4], found.dtype)
-    return operation.channels_first(requantized(found, scale, operation, 6))
+        result = result + cast(bias, result.dtype)
+    scale = cast(operation[1], result.dtype) * cast(operation[4], result.dtype)
+    return operation.channels_first(requantized(result, scale, operation, 6))
 
 
 @importer("DynamicQuantizeLinear")
 def _dynamic_quantize(operation: Operation) -> list[Output]:
     x, order = (operation[0], []) if operation[0].dims is None else operation.plain()
     rows, scale, zero = in_8_bits(x)
-    found, point = (operation.in_integers(each, dtypes.uint8) for each in (rows, zero))
-    return [operation.transposed(found, order), scale, point]
+    result, point = (operation.in_integers(item, dtypes.uint8) for item in (rows, zero))
+    return [operation.transposed(result, order), scale, point]
 
 
 def in_8_bits(x: Output) -> tuple[Output, Output, Output]:

@@ -57,8 +57,8 @@ def _activation(operation: Operation) -> Output:
 @importer("QLinearSoftmax", domain=RUNTIME)
 def _softmax(operation: Operation) -> Output:
     axis, version = operation.attribute("axis", -1), operation.attribute("opset", 13)
-    found = operation.of("Softmax", _real(operation, 0), version=version, axis=axis)
-    return _stored(operation, found, 3)
+    result = operation.of("Softmax", _real(operation, 0), version=version, axis=axis)
+    return _stored(operation, result, 3)
 
 
 @importer("QLinearGlobalAveragePool", "QLinearAveragePool", domain=RUNTIME)
@@ -68,23 +68,23 @@ def _pool(operation: Operation) -> Output:
         count = operation.rank()
         x = operation.transposed(x, [0, count - 1, *range(1, count - 1)])
     attributes = {k: v for k, v in operation.attributes.items() if k != "channels_last"}
-    found = operation.of(operation.op.removeprefix("QLinear"), x, **attributes)
+    result = operation.of(operation.op.removeprefix("QLinear"), x, **attributes)
     if last:
-        found = operation.transposed(found, [0, *range(2, count), 1])
-    return _stored(operation, found, 3)
+        result = operation.transposed(result, [0, *range(2, count), 1])
+    return _stored(operation, result, 3)
 
 
 @importer("QLinearConcat", domain=RUNTIME)
 def _concat(operation: Operation) -> Output:
     parts = [_real(operation, at) for at in range(2, len(operation.inputs), 3)]
-    found = operation.of("Concat", *parts, axis=operation.required("axis"))
-    return _stored(operation, found, 0, like=2)
+    result = operation.of("Concat", *parts, axis=operation.required("axis"))
+    return _stored(operation, result, 0, like=2)
 
 
 @importer("QLinearWhere", domain=RUNTIME)
 def _where(operation: Operation) -> Output:
-    found = operation.of("Where", operation[0], _real(operation, 1), _real(operation, 4))
-    return _stored(operation, found, 7, like=1)
+    result = operation.of("Where", operation[0], _real(operation, 1), _real(operation, 4))
+    return _stored(operation, result, 7, like=1)
 
 
 @importer("QLinearReduceMean", domain=RUNTIME)
@@ -100,15 +100,15 @@ def _q_gemm(operation: Operation) -> Output:
     for at, name in ((0, "transA"), (3, "transB")):
         if operation.attribute(name, 0):
             operation.inputs[at] = _turned(operation, at)
-    found = cast(exact_product(operation, (0, 2), (3, 5)), dtypes.float64)
+    result = cast(exact_product(operation, (0, 2), (3, 5)), dtypes.float64)
     bias = operation.get(6)
     if bias is not None:
-        found = found + cast(bias, dtypes.float64)
-    scale = cast(operation[1], found.dtype) * cast(operation[4], found.dtype)
+        result = result + cast(bias, dtypes.float64)
+    scale = cast(operation[1], result.dtype) * cast(operation[4], result.dtype)
     scale = scale * operation.attribute("alpha", 1.0)
     if operation.get(7) is None:
-        return cast(found * scale, dtypes.float32)
-    return requantized(found, scale, operation, 7)
+        return cast(result * scale, dtypes.float32)
+    return requantized(result, scale, operation, 7)
 
 
 def _turned(operation: Operation, at: int) -> Output:
@@ -118,16 +118,16 @@ def _turned(operation: Operation, at: int) -> Output:
 
 @importer("MatMulIntegerToFloat", domain=RUNTIME)
 def _to_float(operation: Operation) -> Output:
-    found = cast(exact_product(operation, (0, 4), (1, 5)), dtypes.float32)
-    return _biased(operation, found * (operation[2] * operation[3]), 6)
+    result = cast(exact_product(operation, (0, 4), (1, 5)), dtypes.float32)
+    return _biased(operation, result * (operation[2] * operation[3]), 6)
 
 
 @importer("DynamicQuantizeMatMul", domain=RUNTIME)
 def _dynamic(operation: Operation) -> Output:
     rows, scale, zero = in_8_bits(operation[0])
     x, point = cast(rows, dtypes.uint8), cast(zero, dtypes.int32)
-    found = cast(product_with_weights(operation, x, point, (1, 3)), dtypes.float32)
-    return _biased(operation, found * (scale * operation[2]), 4)
+    result = cast(product_with_weights(operation, x, point, (1, 3)), dtypes.float32)
+    return _biased(operation, result * (scale * operation[2]), 4)
 
 
 @importer("MatMulNBits", domain=RUNTIME)
@@ -156,8 +156,8 @@ def _of_few_bits(operation: Operation) -> Output:
 def _unpacked(packed: np.ndarray[Any, Any], bits: int) -> np.ndarray[Any, Any]:
     """Return the numbers in the bytes of each row, the low bits first."""
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    found = packed[..., None] >> shifts & np.uint8(2**bits - 1)
-    return found.reshape(len(packed), -1)
+    result = packed[..., None] >> shifts & np.uint8(2**bits - 1)
+    return result.reshape(len(packed), -1)
 
 
 def _biased(operation: Operation, found: Output, at: int) -> Output:

@@ -62,7 +62,7 @@ def _activation(name: str, alpha: float | None, beta: float | None) -> Activatio
     key = name.lower()
     a = _ALPHA.get(key, 1.0) if alpha is None else alpha
     b = (0.5 if key == "hardsigmoid" else 1.0) if beta is None else beta
-    found: dict[str, Activation] = {
+    result: dict[str, Activation] = {
         "affine": lambda x: x * like(a, x) + like(b, x),
         "elu": lambda x: selu_of(x, a, 1.0),
         "hardsigmoid": lambda x: clip_by_value(x * like(a, x) + like(b, x), 0.0, 1.0),
@@ -75,9 +75,9 @@ def _activation(name: str, alpha: float | None, beta: float | None) -> Activatio
         "tanh": trigonometry.tanh,
         "thresholdedrelu": lambda x: where_v2(x > like(a, x), x, like(0, x)),
     }
-    if key not in found:
+    if key not in result:
         raise errors.InvalidArgumentError(f"no activation is called {name!r}")
-    return found[key]
+    return result[key]
 
 
 class _Activations(NamedTuple):
@@ -96,7 +96,7 @@ def _activations(operation: Operation, directions: int) -> list[_Activations]:
             f"{operation.op} requires {len(default) * directions} activations, got {names}"
         )
     alphas, betas = (
-        iter(operation.attribute(f"activation_{each}") or ()) for each in ("alpha", "beta")
+        iter(operation.attribute(f"activation_{item}") or ()) for item in ("alpha", "beta")
     )
     made = [
         _activation(
@@ -136,7 +136,7 @@ def _recurrent(operation: Operation) -> list[Output]:
     whole, *states = kind(operation, backward).run(x)
     if batch_first:
         whole = transpose(whole, [2, 0, 1, 3])
-        states = [transpose(each, [1, 0, 2]) for each in states]
+        states = [transpose(item, [1, 0, 2]) for item in states]
     return [whole, *states][: max(operation.num_outputs, 1)]
 
 
@@ -238,8 +238,8 @@ class _Layer:
 
     def product(self, x: Output, weights: Output) -> Output:
         """Rows times weights."""
-        found: Output = matmul(x, weights)
-        return found
+        result: Output = matmul(x, weights)
+        return result
 
     def start(self, at: int, batch: Any, dtype: Any) -> Output:
         """Return an initial state, zeros by default."""
@@ -269,7 +269,7 @@ class _Layer:
             whole, *lasts = self._steps(rows, r, self.inner_bias, given, states)
         else:
             whole, *lasts = self._called(kind, rows, given, states)
-        return [whole, *(self._last(each, 5 + i, given) for i, each in enumerate(lasts))]
+        return [whole, *(self._last(item, 5 + i, given) for i, item in enumerate(lasts))]
 
     def _last(self, state: Output, at: int, lengths: Output | None) -> Output:
         """Return a last state, 0 for sequences without steps, as in ONNX Runtime."""
@@ -288,21 +288,21 @@ class _Layer:
     ) -> list[Output]:
         """Return one loop for each direction."""
         parts = split(rows, len(self.backward), -1)
-        found = []
+        result = []
         for at, turned in enumerate(self.backward):
             bias = None if inner_bias is None else inner_bias[at]
             cell = _Cell(self, at, r[at], bias)
             part = _turned(parts[at], lengths) if turned else parts[at]
-            every, *last = cell.loop(part, lengths, [each[at] for each in states])
-            found.append([_turned(every, lengths) if turned else every, *last])
-        whole, *lasts = zip(*found, strict=True)
-        return [stack(list(whole), axis=1), *[stack(list(each)) for each in lasts]]
+            every, *last = cell.loop(part, lengths, [item[at] for item in states])
+            result.append([_turned(every, lengths) if turned else every, *last])
+        whole, *lasts = zip(*result, strict=True)
+        return [stack(list(whole), axis=1), *[stack(list(item)) for item in lasts]]
 
     # ------------------------------------------------------------------ as one kernel
 
     def _kind(self) -> str | None:
         """Return the kind of cell that a kernel supports, or None for rare ones."""
-        names = [[name.lower() for name in each.names] for each in self.activations]
+        names = [[name.lower() for name in item.names] for item in self.activations]
         attribute = self.operation.attribute
         plain = set(names[0]) <= _OF_KERNELS and names[0] == names[-1]
         peep = self.operation.get(7) if self.operation.op == "LSTM" else None
@@ -369,8 +369,8 @@ class _QuantizedLayer(_Layer):
     def of_inputs(self, x: Output) -> Output:
         columns = [len(self.backward), 1, _sizes(self.r)[2]]
         scales, points = (
-            side_by_side(broadcast_to(expand_dims(each, 1), stack(columns)))
-            for each in self._scale(8)
+            side_by_side(broadcast_to(expand_dims(item, 1), stack(columns)))
+            for item in self._scale(8)
         )
         small, scale, point = in_8_bits(x)
         values = [cast(small, dtypes.uint8), self.w, cast(point, dtypes.int32), points]
@@ -386,8 +386,8 @@ class _QuantizedLayer(_Layer):
         return scales, reshape(cast(point, dtypes.int32), places)
 
     def floats(self, r: Output, scales: Output, points: Output) -> Output:
-        found = cast(r, scales.dtype) - expand_dims(cast(points, scales.dtype), 1)
-        return found * expand_dims(scales, 1)
+        result = cast(r, scales.dtype) - expand_dims(cast(points, scales.dtype), 1)
+        return result * expand_dims(scales, 1)
 
     def product(self, x: Output, weights: Output) -> Output:
         return super().product(through_8_bits(x), weights)
@@ -440,17 +440,17 @@ class _Cell:
                 there = expand_dims(less(turn, lengths), 1)
                 new = [where_v2(there, a, b) for a, b in zip(new, old, strict=True)]
                 shown = where_v2(there, shown, like(0, shown))
-            for each, before in zip(new, old, strict=True):
-                each.set_shape(before.shape)
+            for item, before in zip(new, old, strict=True):
+                item.set_shape(before.shape)
             return [turn + 1, results.write(turn, shown), *new]
 
-        found = while_loop(
+        result = while_loop(
             lambda turn, *_: less(turn, steps), body, [constant(0), results, *states]
         )
-        every = found[1].stack()
+        every = result[1].stack()
         sizes = (None, None) if rows.dims is None else rows.dims[:2]
         every.set_shape([*sizes, None if self.r.dims is None else self.r.dims[0]])
-        return [every, *found[2:]]
+        return [every, *result[2:]]
 
     def _seen(
         self, old: Sequence[Output], turn: Output, lengths: Output | None

@@ -32,8 +32,8 @@ _Reduce = Callable[..., Output]
 def _l2(x: Output, axis: Any, keepdims: bool) -> Output:
     if x.dtype.is_integer:
         return cast(_l2(cast(x, dtypes.float64), axis, keepdims), x.dtype)
-    found: Output = sqrt(reduction.reduce_sum(square(x), axis, keepdims))
-    return found
+    result: Output = sqrt(reduction.reduce_sum(square(x), axis, keepdims))
+    return result
 
 
 _REDUCE: Final[dict[str, _Reduce]] = {
@@ -82,11 +82,11 @@ def _rule(operation: Operation, x: Output) -> _Reduce:
 def _over_axes(operation: Operation, axes: Sequence[int], keep: bool) -> Output:
     """Reduce over known axes of the untransposed input."""
     x, order = operation.plain()
-    found = _rule(operation, x)(x, sorted(order[axis] for axis in axes), keep)
+    result = _rule(operation, x)(x, sorted(order[axis] for axis in axes), keep)
     if keep:
-        return operation.transposed(found, order)
+        return operation.transposed(result, order)
     rest = [place for axis, place in enumerate(order) if axis not in axes]
-    return operation.transposed(found, [sorted(rest).index(place) for place in rest])
+    return operation.transposed(result, [sorted(rest).index(place) for place in rest])
 
 
 @importer("ArgMax", "ArgMin")
@@ -95,10 +95,10 @@ def _extreme(operation: Operation) -> Output:
     rule = reduction.argmax if operation.op == "ArgMax" else reduction.argmin
     if operation.attribute("select_last_index", 0):
         count = shape(x, out_type=dtypes.int64)[axis]
-        found = count - 1 - rule(reverse(x, [axis]), axis)
+        result = count - 1 - rule(reverse(x, [axis]), axis)
     else:
-        found = rule(x, axis)
-    return expand_dims(found, axis) if operation.attribute("keepdims", 1) else found
+        result = rule(x, axis)
+    return expand_dims(result, axis) if operation.attribute("keepdims", 1) else result
 
 
 @importer("CumSum", "CumProd")
@@ -166,8 +166,8 @@ def _write_logical(export: NodeExport) -> Value:
     """Export a logical reduction as a count of true values, since ONNX does not reduce bools."""
     asked = export[0] if export.node.type == "Any" else export.elementwise("Not", export[0])
     count = export.elementwise("Cast", asked, dtype=dtypes.int64, to=onnx_type(dtypes.int64))
-    found = export.cast(_reduced(export, "ReduceSum", count), dtypes.bool_)
-    return found if export.node.type == "Any" else export.elementwise("Not", found)
+    result = export.cast(_reduced(export, "ReduceSum", count), dtypes.bool_)
+    return result if export.node.type == "Any" else export.elementwise("Not", result)
 
 
 def _reduced(export: NodeExport, op: str, x: Value) -> Value:
@@ -183,17 +183,17 @@ def _reduced(export: NodeExport, op: str, x: Value) -> Value:
     if x.untransposed is not None:
         source, order = x.untransposed
         gone = {axis % len(order) for axis in flat}
-        left = order if keep else [each for axis, each in enumerate(order) if axis not in gone]
-        found = export.add(op, source, export.ints([order[axis] for axis in gone]), keepdims=keep)
-        return export.transposed(found, [sorted(left).index(each) for each in left])
+        left = order if keep else [item for axis, item in enumerate(order) if axis not in gone]
+        result = export.add(op, source, export.ints([order[axis] for axis in gone]), keepdims=keep)
+        return export.transposed(result, [sorted(left).index(item) for item in left])
     return export.add(op, x, export.ints(flat), keepdims=keep)
 
 
 @exporter("ArgMax", "ArgMin")
 def _write_place(export: NodeExport) -> Value:
     axis = int(export.known(1, "the axis"))
-    found = export.add(export.node.type, export[0], dtype=dtypes.int64, axis=axis, keepdims=0)
-    return export.narrow(found, export.node.outputs[0].dtype)
+    result = export.add(export.node.type, export[0], dtype=dtypes.int64, axis=axis, keepdims=0)
+    return export.narrow(result, export.node.outputs[0].dtype)
 
 
 @exporter("Cumsum")
@@ -205,5 +205,5 @@ def _write_cumsum(export: NodeExport) -> Value:
 
 @exporter("L2Loss")
 def _write_l2_loss(export: NodeExport) -> Value:
-    found = export.add("ReduceSumSquare", export[0], keepdims=0)
-    return export.add("Mul", found, export.like(0.5, found))
+    result = export.add("ReduceSumSquare", export[0], keepdims=0)
+    return export.add("Mul", result, export.like(0.5, result))

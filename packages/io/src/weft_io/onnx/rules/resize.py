@@ -109,13 +109,13 @@ class _Resizing:
         """Return the scale and the new size of each axis."""
         lengths = [self.lengths[axis] for axis in self.axes]
         if scales is not None:
-            each = [cast(scales, _wide)[i] for i in range(len(self.axes))]
+            item = [cast(scales, _wide)[i] for i in range(len(self.axes))]
             parts = [self._part(i) for i in range(len(self.axes))]
             outer = [
                 cast(floor(n * s if p is None else n * s * p), dtypes.int64)
-                for n, s, p in zip(lengths, each, parts, strict=True)
+                for n, s, p in zip(lengths, item, parts, strict=True)
             ]
-            return each, outer
+            return item, outer
         assert sizes is not None
         wanted = [cast(sizes, _wide)[i] for i in range(len(self.axes))]
         policy = self.operation.attribute("keep_aspect_ratio_policy", "stretch")
@@ -124,7 +124,7 @@ class _Resizing:
             rule = reduce_min if policy == "not_larger" else reduce_max
             ratios = [rule(stack(ratios))] * len(ratios)
             wanted = [floor(s * n + 0.5) for s, n in zip(ratios, lengths, strict=True)]
-        return ratios, [cast(each, dtypes.int64) for each in wanted]
+        return ratios, [cast(item, dtypes.int64) for item in wanted]
 
     def _part(self, index: int) -> Output | None:
         """Return the fraction of an axis covered by the region of interest."""
@@ -144,8 +144,10 @@ class _Resizing:
         if how == "asymmetric":
             return i / scale
         if how in ("half_pixel", "pytorch_half_pixel"):
-            found = (i + 0.5) / scale - 0.5
-            return found if how == "half_pixel" else where_v2(last > like(0, last), found, i * 0.0)
+            result = (i + 0.5) / scale - 0.5
+            return (
+                result if how == "half_pixel" else where_v2(last > like(0, last), result, i * 0.0)
+            )
         if how == "half_pixel_symmetric":
             shrunk = cast(out, _wide) / (scale * n)
             return n / 2.0 * (1.0 - shrunk) + (i + 0.5) / scale - 0.5
@@ -168,15 +170,15 @@ class _Resizing:
         """Return the image."""
         dtype = self.x.dtype.base_dtype
         exact = self.mode == "nearest" or dtype in (dtypes.float32, dtypes.float64)
-        found = self.x if exact else cast(self.x, dtypes.float32)
+        result = self.x if exact else cast(self.x, dtypes.float32)
         for index, axis in enumerate(self.axes):
             if not self._stays(index):
-                found = self._along(found, index, axis)
+                result = self._along(result, index, axis)
         if self.roi is not None:
-            found = self._extrapolated(found)
+            result = self._extrapolated(result)
         if not exact:
-            found = saturated(found, dtype) if dtype.is_integer else cast(found, dtype)
-        return self.operation.transposed(found, self.order)
+            result = saturated(result, dtype) if dtype.is_integer else cast(result, dtype)
+        return self.operation.transposed(result, self.order)
 
     def _stays(self, index: int) -> bool:
         """Return True if an axis is unchanged."""
@@ -250,11 +252,11 @@ def _write_resize(export: NodeExport) -> Value:
         mode, x = "linear", export.cast(x, export.node.outputs[0].dtype)
     else:
         mode, rounding = "nearest", "round_prefer_ceil" if corners or centers else "floor"
-    found = export.add(
+    result = export.add(
         "Resize", x, None, None, _whole_sizes(export), mode=mode,
         coordinate_transformation_mode=where, nearest_mode=rounding,
     )  # fmt: skip
-    return export.transposed(found, inverse(order))
+    return export.transposed(result, inverse(order))
 
 
 def _whole_sizes(export: NodeExport) -> Value:

@@ -64,8 +64,8 @@ def _affine_grid(operation: Operation) -> Output:
     points = stack([*axes, ones_like(axes[0])], axis=-1)
     rows = reshape(points, [1, -1, count + 1])
     many = broadcast_to(rows, concat([size[:1], shape64(rows)[1:]], 0))
-    found = matmul(many, theta, transpose_b=True)
-    return reshape(found, concat([size[:1], whole, [constant(count, dtypes.int64)]], 0))
+    result = matmul(many, theta, transpose_b=True)
+    return reshape(result, concat([size[:1], whole, [constant(count, dtypes.int64)]], 0))
 
 
 # ------------------------------------------------------------------------- grid sampling
@@ -93,8 +93,8 @@ def _grid_sample(operation: Operation) -> Output:
         if mode != "cubic" and padding != "zeros":
             place = _inside(place, n, padding, align)
         places.append(place)
-    found = _sampled(operation, last, places, sizes, mode, padding, align)
-    return transpose(found, [0, count + 1, *range(1, count + 1)])
+    result = _sampled(operation, last, places, sizes, mode, padding, align)
+    return transpose(result, [0, count + 1, *range(1, count + 1)])
 
 
 def _inside(place: Output, n: Output, padding: str, align: bool) -> Output:
@@ -107,8 +107,8 @@ def _inside(place: Output, n: Output, padding: str, align: bool) -> Output:
     turned = absolute(place - low)
     extra = floormod(turned, span)
     even = less(floormod(floor(turned / span), like(2, span)), like(1, span))
-    found = where_v2(even, extra + low, span - extra + low)
-    kept: Output = clip_by_value(found, like(0, place), n - 1.0)
+    result = where_v2(even, extra + low, span - extra + low)
+    kept: Output = clip_by_value(result, like(0, place), n - 1.0)
     return kept
 
 
@@ -202,14 +202,14 @@ def _roi_align(operation: Operation) -> Output:
     mode = operation.attribute("mode", "avg")
     if mode == "max":
         best = reduce(maximum, [reshape(v * w, form) for v, w in zip(values, weights, strict=True)])
-        found = reduce_max(where_v2(there, best, like(float("-inf"), best)), [2, 4])
+        result = reduce_max(where_v2(there, best, like(float("-inf"), best)), [2, 4])
     else:
         total = reshape(
             reduce(lambda a, b: a + b, [v * w for v, w in zip(values, weights, strict=True)]), form
         )
         number = reduce_sum(cast(there, total.dtype), [2, 4])
-        found = reduce_sum(where_v2(there, total, like(0, total)), [2, 4]) / number
-    return transpose(found, [0, 3, 1, 2])
+        result = reduce_sum(where_v2(there, total, like(0, total)), [2, 4]) / number
+    return transpose(result, [0, 3, 1, 2])
 
 
 def _samples(
@@ -229,8 +229,8 @@ def _samples(
     first = reshape(start, [-1, 1, 1]) + reshape(cast(sequence(cells), size.dtype), [1, -1, 1]) * (
         reshape(cell, [-1, 1, 1])
     )
-    each = reshape(cell / number, [-1, 1, 1])
-    places = first + (reshape(steps, [1, 1, -1]) + 0.5) * each
+    item = reshape(cell / number, [-1, 1, 1])
+    places = first + (reshape(steps, [1, 1, -1]) + 0.5) * item
     there = less(reshape(steps, [1, 1, -1]), reshape(number, [-1, 1, 1]))
     return places, broadcast_to(there, shape(places))
 
@@ -291,9 +291,9 @@ def _max_roi_pool(operation: Operation) -> Output:
     return where_v2(less_equal(images, low), like(0, x), images)
 
 
-def _sizes(*each: Any) -> Output:
+def _sizes(*item: Any) -> Output:
     """Return a shape of known sizes and tensors of int32."""
-    return stack([size if isinstance(size, Output) else constant(size) for size in each])
+    return stack([size if isinstance(size, Output) else constant(size) for size in item])
 
 
 # --------------------------------------------------------------------- windows and blocks
@@ -337,10 +337,10 @@ def _deform_conv(operation: Operation) -> Output:
         )
     rows = reshape(columns, _sizes(sizes[0], group, -1, sizes[2] * sizes[3]))
     filters = reshape(w, [1, group, filters_count // group, -1])
-    found = reshape(
+    result = reshape(
         matmul(filters, rows), stack([sizes[0], constant(filters_count), sizes[2], sizes[3]])
     )
-    return found if bias is None else found + reshape(bias, [-1, 1, 1])
+    return result if bias is None else result + reshape(bias, [-1, 1, 1])
 
 
 def _moved_columns(
@@ -348,7 +348,7 @@ def _moved_columns(
 ) -> Output:
     """Return the inputs of all taps: (N, groups, C / groups, taps, H', W')."""
     images = split(x, groups, 1)
-    found = []
+    result = []
     for index, image in enumerate(images):
         last = transpose(image, [0, 2, 3, 1])
         n, height, width = shape(last)[0], shape(last)[1], shape(last)[2]
@@ -373,8 +373,8 @@ def _moved_columns(
                 total = value if total is None else total + value
         depth = shape(last)[3]
         form = stack([n, constant(count), sizes[2], sizes[3], depth])
-        found.append(transpose(reshape(total, form), [0, 4, 1, 2, 3]))
-    return stack(found, axis=1)
+        result.append(transpose(reshape(total, form), [0, 4, 1, 2, 3]))
+    return stack(result, axis=1)
 
 
 @importer("Col2Im")
@@ -396,7 +396,7 @@ def _col2im(operation: Operation) -> Output:
     numbers = [minimum(number, windows) for number in numbers]
     numbers = _once(reduce(multiply, numbers), windows, "windows of Col2Im's image_shape", numbers)
     rest = floormod(blocks, maximum(reduce(multiply, taps), like(1, blocks)))
-    taps = [minimum(each, blocks) for each in taps]
+    taps = [minimum(item, blocks) for item in taps]
     taps = _once(rest, like(0, rest), "rows of Col2Im's input over its block_shape", taps)
     # The place of each tap of each window in the image laid flat; -1 in the margins.
     flat = constant([[0]], dtypes.int64)
@@ -456,7 +456,7 @@ def _non_max_suppression(operation: Operation) -> Output:
         )
         return [turn + 1, rows.write(turn, kept)]
 
-    found: Output = while_loop(lambda turn, _: less(turn, turns), body, [constant(0), rows])[
+    result: Output = while_loop(lambda turn, _: less(turn, turns), body, [constant(0), rows])[
         1
     ].concat()
-    return found
+    return result

@@ -50,7 +50,7 @@ def labels_of(operation: Operation) -> np.ndarray[Any, Any]:
     """
     text = operation.attribute("classlabels_strings")
     if text:
-        return np.array([each.encode() for each in text], object)
+        return np.array([item.encode() for item in text], object)
     for name in ("classlabels_int64s", "classlabels_ints"):
         if operation.attribute(name):
             return np.array(operation.attribute(name), np.int64)

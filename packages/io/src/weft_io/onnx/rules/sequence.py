@@ -17,9 +17,9 @@ from weft_tensor import dtypes, errors
 
 
 def _sequence_of(element: TypeProto) -> TypeProto:
-    found = TypeProto()
-    found.sequence_type.elem_type.CopyFrom(element)
-    return found
+    result = TypeProto()
+    result.sequence_type.elem_type.CopyFrom(element)
+    return result
 
 
 def _tensors(element: TypeProto, dims: Sequence[int | None] | None) -> TypeProto:
@@ -32,10 +32,10 @@ def common(one: TypeProto, other: TypeProto) -> TypeProto:
     if one.HasField("sequence_type") and other.HasField("sequence_type"):
         return _sequence_of(common(one.sequence_type.elem_type, other.sequence_type.elem_type))
     if one.HasField("optional_type") and other.HasField("optional_type"):
-        found = TypeProto()
+        result = TypeProto()
         inner = common(one.optional_type.elem_type, other.optional_type.elem_type)
-        found.optional_type.elem_type.CopyFrom(inner)
-        return found
+        result.optional_type.elem_type.CopyFrom(inner)
+        return result
     if not (one.HasField("tensor_type") and other.HasField("tensor_type")):
         return one
     a, b = type_and_shape(one)[1], type_and_shape(other)[1]
@@ -46,12 +46,12 @@ def common(one: TypeProto, other: TypeProto) -> TypeProto:
 
 def shapeless(kind: TypeProto) -> TypeProto:
     """Return a type without the shapes in it."""
-    found = TypeProto()
+    result = TypeProto()
     if kind.HasField("sequence_type"):
         return _sequence_of(shapeless(kind.sequence_type.elem_type))
     if kind.HasField("optional_type"):
-        found.optional_type.elem_type.CopyFrom(shapeless(kind.optional_type.elem_type))
-        return found
+        result.optional_type.elem_type.CopyFrom(shapeless(kind.optional_type.elem_type))
+        return result
     return _tensors(kind, None) if kind.HasField("tensor_type") else kind
 
 
@@ -60,11 +60,11 @@ def _element(operation: Operation, index: int = 0) -> TypeProto:
 
     Raises: UnimplementedError: nothing says it.
     """
-    found = operation.type(index)
-    if found.HasField("sequence_type"):
-        return found.sequence_type.elem_type
-    if found.HasField("optional_type"):
-        return found.optional_type.elem_type
+    result = operation.type(index)
+    if result.HasField("sequence_type"):
+        return result.sequence_type.elem_type
+    if result.HasField("optional_type"):
+        return result.optional_type.elem_type
     raise errors.UnimplementedError(f"{operation.op} requires input {index} of a known type")
 
 
@@ -93,11 +93,11 @@ def _position(operation: Operation, index: int) -> Output:
 def _insert(operation: Operation) -> Output:
     sequence, given = operation[0], operation.get(2)
     at = out("SequenceLength", [sequence]) if given is None else _position(operation, 2)
-    found = out("SequenceInsert", [sequence, operation[1], at])
+    result = out("SequenceInsert", [sequence, operation[1], at])
     member = operation.type(1)
     known = operation.type(0).sequence_type
     element = common(member, known.elem_type) if known.HasField("elem_type") else member
-    return operation.typed(found, _sequence_of(element))
+    return operation.typed(result, _sequence_of(element))
 
 
 @importer("SequenceErase")
@@ -124,13 +124,13 @@ def _split(operation: Operation) -> Output:
     axis = operation.attribute("axis", 0)
     squeeze = sizes is None and not operation.attribute("keepdims", 1)
     given = constant(1, dtypes.int64) if sizes is None else cast(sizes, dtypes.int64)
-    found = out("SequenceSplit", [x, given], {"axis": axis, "squeeze": squeeze})
+    result = out("SequenceSplit", [x, given], {"axis": axis, "squeeze": squeeze})
     dims = None if x.dims is None else list(x.dims)
     if dims is not None and squeeze:
         del dims[axis]
     elif dims is not None:
         dims[axis] = None
-    return operation.typed(found, _sequence_of(_tensors(operation.type(0), dims)))
+    return operation.typed(result, _sequence_of(_tensors(operation.type(0), dims)))
 
 
 @importer("ConcatFromSequence")
@@ -155,12 +155,12 @@ def _concat(operation: Operation) -> Output:
 @importer("Optional")
 def _optional(operation: Operation) -> Output:
     value = operation.get(0)
-    found = TypeProto()
+    result = TypeProto()
     if value is None:
-        found.optional_type.elem_type.CopyFrom(operation.required("type"))
-        return operation.typed(out("OptionalNone"), found)
-    found.optional_type.elem_type.CopyFrom(operation.type(0))
-    return operation.typed(out("OptionalFromValue", [[value]]), found)
+        result.optional_type.elem_type.CopyFrom(operation.required("type"))
+        return operation.typed(out("OptionalNone"), result)
+    result.optional_type.elem_type.CopyFrom(operation.type(0))
+    return operation.typed(out("OptionalFromValue", [[value]]), result)
 
 
 def _is_optional(operation: Operation) -> bool:
@@ -183,5 +183,5 @@ def _get(operation: Operation) -> Output:
     element = _element(operation)
     dtype, dims = type_and_shape(element)
     attrs = {"output_types": [dtype], "output_shapes": [None if dims is None else tuple(dims)]}
-    found = create("OptionalGetValue", [value], attrs).outputs[0]
-    return operation.typed(found, element) if dtype is dtypes.variant else found
+    result = create("OptionalGetValue", [value], attrs).outputs[0]
+    return operation.typed(result, element) if dtype is dtypes.variant else result

@@ -67,14 +67,14 @@ def _dft(operation: Operation) -> Output:
     back = invert_permutation(order)
     if inverse and onesided:
         length = 2 * (size - 1) if given is None else as_int32(reshape(given, []))
-        found = transpose(irfftnd(rows, [length], axes=[count - 1]), back)
-        return cast(expand_dims(found, -1), dtype)
+        result = transpose(irfftnd(rows, [length], axes=[count - 1]), back)
+        return cast(expand_dims(result, -1), dtype)
     length = size if given is None else as_int32(reshape(given, []))
     rule = ifftnd if inverse else fftnd
-    found = rule(rows, [length], axes=[count - 1])
+    result = rule(rows, [length], axes=[count - 1])
     if onesided:
-        found = gather(found, sequence(length // 2 + 1), axis=count - 1)
-    return _pairs(transpose(found, back), dtype)
+        result = gather(result, sequence(length // 2 + 1), axis=count - 1)
+    return _pairs(transpose(result, back), dtype)
 
 
 @importer("STFT")
@@ -92,10 +92,10 @@ def _stft(operation: Operation) -> Output:
     frames = gather(_complex(x), places, axis=1)
     if window is not None:
         frames = frames * cast(window, frames.dtype)
-    found = fftnd(frames, axes=[2])
+    result = fftnd(frames, axes=[2])
     if operation.attribute("onesided", 1):
-        found = found[:, :, : size // 2 + 1]
-    return _pairs(found, x.dtype.base_dtype)
+        result = result[:, :, : size // 2 + 1]
+    return _pairs(result, x.dtype.base_dtype)
 
 
 @importer("MelWeightMatrix")
@@ -105,7 +105,7 @@ def _mel_weights(operation: Operation) -> Output:
     low, high = (cast(reshape(operation[i], []), dtypes.float64) for i in (3, 4))
     count = cast(bins, dtypes.int64)
     edges = sequence(count + 2)
-    bottom, top = (_mel(each) for each in (low, high))
+    bottom, top = (_mel(item) for item in (low, high))
     steps = bottom + cast(edges, dtypes.float64) * ((top - bottom) / (bins + 2.0))
     hertz = 700.0 * (exp(steps / 2595.0 * log(like(10.0, steps))) - 1.0)
     at = floor((size + 1.0) * hertz / rate)
@@ -119,8 +119,8 @@ def _mel_weights(operation: Operation) -> Output:
         less_equal(rows, centre), where_v2(greater_equal(rows, lower), rising, none), none
     )
     flat = where_v2(rows - centre < none, up, where_v2(rows < upper, falling, none))
-    found = where_v2(floormod(rows - centre, like(1e30, rows)) <= none, like(1, flat), flat)
-    return cast(found, operation.dtype_of("output_datatype", dtypes.float32))
+    result = where_v2(floormod(rows - centre, like(1e30, rows)) <= none, like(1, flat), flat)
+    return cast(result, operation.dtype_of("output_datatype", dtypes.float32))
 
 
 def _mel(hertz: Output) -> Output:

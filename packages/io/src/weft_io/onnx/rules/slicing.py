@@ -49,14 +49,14 @@ def _slice(operation: Operation) -> Output:
     if axes is None and operation.tensor(3, "axes") is None:  # the first ones
         operation.inputs[3:4] = [sequence(size(starts, out_type=dtypes.int64))]
     if axes is None:
-        found = _ranges_of_computed_axes(operation, x, order, starts, ends)
+        result = _ranges_of_computed_axes(operation, x, order, starts, ends)
     elif any(not -len(order) <= axis < len(order) for axis in axes):
         raise errors.InvalidArgumentError(
             f"axes of Slice must be among {len(order)}, got {list(axes)}"
         )
     else:
-        found = _ranges(operation, x, [order[axis] for axis in axes], starts, ends)
-    return operation.transposed(found, order)
+        result = _ranges(operation, x, [order[axis] for axis in axes], starts, ends)
+    return operation.transposed(result, order)
 
 
 def _sliced_axes(operation: Operation, starts: Output) -> list[int] | None:
@@ -77,10 +77,10 @@ def _ranges(
     if not axes:
         return x
     steps = operation.get(4)
-    for name, each in (("starts", starts), ("ends", ends), ("steps", steps)):
-        if each is not None and each.dims not in (None, (None,), (len(axes),)):
+    for name, item in (("starts", starts), ("ends", ends), ("steps", steps)):
+        if item is not None and item.dims not in (None, (None,), (len(axes),)):
             raise errors.InvalidArgumentError(
-                f"Slice requires {len(axes)} {name}, got shape {list(each.dims or ())}"
+                f"Slice requires {len(axes)} {name}, got shape {list(item.dims or ())}"
             )
     if steps is not None:
         starts = _in_front(x, axes, starts, steps)
@@ -187,23 +187,23 @@ class _Part:
 @exporter("StridedSlice")
 def _write_strided_slice(export: NodeExport) -> Value:
     part = _part(export)
-    found = export[0]
+    result = export[0]
     if part.fronts:
         bounds = [0] * len(part.fronts), list(part.fronts.values()), list(part.fronts)
-        found = export.add("Slice", found, *map(export.ints, bounds))
+        result = export.add("Slice", result, *map(export.ints, bounds))
     if part.axes:
         starts, ends = _vector(export, part.starts), _vector(export, part.ends)
-        found = export.add(
-            "Slice", found, starts, ends, export.ints(part.axes), export.ints(part.steps)
+        result = export.add(
+            "Slice", result, starts, ends, export.ints(part.axes), export.ints(part.steps)
         )
     if part.gone:
-        found = export.add("Squeeze", found, export.ints(part.gone))
+        result = export.add("Squeeze", result, export.ints(part.gone))
     for axis, index in reversed(part.picked):
-        place = axis - sum(each < axis for each in part.gone)
-        found = export.add("Gather", found, export.reshape(index, []), axis=place)
+        place = axis - sum(item < axis for item in part.gone)
+        result = export.add("Gather", result, export.reshape(index, []), axis=place)
     if part.new:
-        found = export.add("Unsqueeze", found, export.ints(part.new))
-    return found
+        result = export.add("Unsqueeze", result, export.ints(part.new))
+    return result
 
 
 def _part(export: NodeExport) -> _Part:
@@ -212,7 +212,7 @@ def _part(export: NodeExport) -> _Part:
         name: int(export.attribute(f"{name}_mask"))
         for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
     }
-    count, found, axis, place = len(steps), _Part(), 0, 0
+    count, result, axis, place = len(steps), _Part(), 0, 0
     for i in range(count):
         bit = 1 << i
         if masks["ellipsis"] & bit:
@@ -220,17 +220,17 @@ def _part(export: NodeExport) -> _Part:
             skipped = export.rank() - axis - later
             axis, place = axis + skipped, place + skipped
         elif masks["new_axis"] & bit:
-            found.new.append(place)
+            result.new.append(place)
             place += 1
         else:
             if masks["shrink_axis"] & bit:
-                _shrink(export, found, i, axis)
+                _shrink(export, result, i, axis)
             else:
                 is_open = (bool(masks["begin"] & bit), bool(masks["end"] & bit))
-                _cut(export, found, i, axis, int(steps[i]), is_open)
+                _cut(export, result, i, axis, int(steps[i]), is_open)
                 place += 1
             axis += 1
-    return found
+    return result
 
 
 def _shrink(export: NodeExport, found: _Part, i: int, axis: int) -> None:
@@ -288,8 +288,8 @@ def _entry(export: NodeExport, index: int, i: int) -> int | Value:
 
 
 def _vector(export: NodeExport, entries: list[int | Value]) -> Value:
-    known = [each for each in entries if isinstance(each, int)]
+    known = [item for item in entries if isinstance(item, int)]
     if len(known) == len(entries):
         return export.ints(known)
-    parts = [export.ints([each]) if isinstance(each, int) else each for each in entries]
+    parts = [export.ints([item]) if isinstance(item, int) else item for item in entries]
     return parts[0] if len(parts) == 1 else export.add("Concat", *parts, axis=0)

@@ -47,17 +47,17 @@ class Windows(NamedTuple):
     @property
     def is_dilated(self) -> bool:
         """True if taps are not adjacent."""
-        return any(each != 1 for each in self.dilations)
+        return any(item != 1 for item in self.dilations)
 
     @property
     def has_margins(self) -> bool:
         """True if the input must be padded."""
-        return any(not _is(each, 0) for pair in self.pads for each in pair) or self.has_extra
+        return any(not _is(item, 0) for pair in self.pads for item in pair) or self.has_extra
 
     @property
     def has_extra(self) -> bool:
         """True if `ceil_mode` requires additional padding."""
-        return any(not _is(each, 0) for each in self.extra)
+        return any(not _is(item, 0) for item in self.extra)
 
     def sides(self, with_extra: bool = True) -> Output:
         """Return the margins of all axes, int64, shape (rank, 2)."""
@@ -68,7 +68,7 @@ class Windows(NamedTuple):
 
     def extra_sides(self) -> Output:
         """Return the padding of `ceil_mode`, as margins of all axes."""
-        return stacked([[0, 0], *([0, each] for each in self.extra), [0, 0]])
+        return stacked([[0, 0], *([0, item] for item in self.extra), [0, 0]])
 
     def along(self, axis: int) -> Windows:
         """Return the windows along one axis, with a single tap along the others."""
@@ -87,12 +87,12 @@ class Windows(NamedTuple):
                 f"windows of this kind have up to {_MOST_TAPS} taps, got {self.kernel}"
             )
         sizes, count = shape64(x), len(self.kernel)
-        found = []
+        result = []
         extents = [(k - 1) * d for k, d in zip(self.kernel, self.dilations, strict=True)]
         for tap in product(*(range(k) for k in self.kernel)):
             begin = [t * d for t, d in zip(tap, self.dilations, strict=True)]
             end = [sizes[1 + i] - (extents[i] - begin[i]) for i in range(count)]
-            found.append(
+            result.append(
                 strided_slice(
                     x,
                     constant([0, *begin, 0], dtypes.int64),
@@ -100,7 +100,7 @@ class Windows(NamedTuple):
                     constant([1, *self.strides, 1], dtypes.int64),
                 )
             )
-        return found
+        return result
 
 
 def _is(size: Size, number: int) -> bool:
@@ -109,9 +109,9 @@ def _is(size: Size, number: int) -> bool:
 
 def stacked(rows: Sequence[Sequence[Size]]) -> Output:
     """Return margins of all axes as a tensor, int64, (rank, 2); a constant if all are known."""
-    if all(not isinstance(each, Output) for row in rows for each in row):
+    if all(not isinstance(item, Output) for row in rows for item in row):
         return constant([list(row) for row in rows], dtypes.int64)
-    return stack([stack([_int64(each) for each in row]) for row in rows])
+    return stack([stack([_int64(item) for item in row]) for row in rows])
 
 
 def _int64(size: Size) -> Output:
@@ -170,7 +170,7 @@ def _check_margins(operation: Operation, x: Output, pads: Sequence[tuple[Size, S
     Raises: ResourceExhaustedError: the result has more than 1000 times the known input size.
     """
     sizes = [size or 1 for size in (x.dims or ())[1:-1]]
-    margins = [sum(each for each in pair if isinstance(each, int)) for pair in pads]
+    margins = [sum(item for item in pair if isinstance(item, int)) for pair in pads]
     whole = prod(size + margin for size, margin in zip(sizes, margins, strict=True))
     if whole > _LEAST_WHOLE + 1000 * prod(sizes):
         raise errors.ResourceExhaustedError(
@@ -249,24 +249,24 @@ def slide(
     strides = [int(export.attribute("strides")[axis]) for axis in places.spatial]
     given = export.attribute("dilations") or [1] * (len(places.spatial) + 2)
     dilations = [int(given[axis]) for axis in places.spatial]
-    found: dict[str, Any] = {"kernel_shape": [*kernel], "strides": strides}
-    if any(each != 1 for each in dilations):
-        found["dilations"] = dilations
+    result: dict[str, Any] = {"kernel_shape": [*kernel], "strides": strides}
+    if any(item != 1 for item in dilations):
+        result["dilations"] = dilations
     padding = export.attribute("padding")
     if padding == "EXPLICIT":
         pairs = [export.attribute("explicit_paddings")[2 * axis :][:2] for axis in places.spatial]
-        found["pads"] = [int(pair[side]) for side in (0, 1) for pair in pairs]
+        result["pads"] = [int(pair[side]) for side in (0, 1) for pair in pairs]
     elif padding == "SAME":
         totals = [
             _margin(size, (k - 1) * d + 1, s)
             for size, k, d, s in zip(sizes, kernel, dilations, strides, strict=True)
         ]
-        known = [each for each in totals if each is not None]
+        known = [item for item in totals if item is not None]
         if len(known) == len(totals):
-            found["pads"] = [each // 2 for each in known] + [each - each // 2 for each in known]
+            result["pads"] = [item // 2 for item in known] + [item - item // 2 for item in known]
         else:
-            found["auto_pad"] = "SAME_UPPER"
-    return found
+            result["auto_pad"] = "SAME_UPPER"
+    return result
 
 
 def _margin(size: int | None, extent: int, stride: int) -> int | None:

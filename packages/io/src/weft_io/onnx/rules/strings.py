@@ -55,8 +55,8 @@ def _normalize(operation: Operation) -> Output:
             words = strings.lower(x, encoding="utf-8")
             stops = [word.decode().lower().encode() for word in stops]
         flat = reshape(words, [-1])
-        found = reduce_any(equal(expand_dims(flat, 1), constant(stops)), 1)
-        kept = boolean_mask(reshape(x, [-1]), logical_not(found))
+        result = reduce_any(equal(expand_dims(flat, 1), constant(stops)), 1)
+        kept = boolean_mask(reshape(x, [-1]), logical_not(result))
         x = kept if operation.rank() == 1 else reshape(kept, [1, -1])
     if change in cases:
         x = cases[change](x, encoding="utf-8")
@@ -107,8 +107,8 @@ def _tokenizer(operation: Operation) -> Output:
     if separators == [""]:
         expression = "(?s)."
     elif separators:
-        for each in separators:
-            text = strings.regex_replace(text, each, _BETWEEN)
+        for item in separators:
+            text = strings.regex_replace(text, item, _BETWEEN)
         expression = f"[^{_BETWEEN}]+"
     outside = f"[^{_BEGIN}{_END}]"
     text = strings.regex_replace(text, expression, rf"{_BEGIN}\0{_END}")
@@ -116,8 +116,8 @@ def _tokenizer(operation: Operation) -> Output:
     text = strings.regex_replace(text, rf"\A{outside}*", "")
     text = strings.regex_replace(text, f"{_BEGIN}{outside}{{0,{least - 1}}}{_END}", "")
     tokens = strings.string_split(strings.regex_replace(text, _END, ""), _BEGIN)
-    found = sparse_tensor_to_dense(tokens, operation.required("pad_value"))
-    return reshape(found, concat([shape64(x), shape64(found)[1:]], 0))
+    result = sparse_tensor_to_dense(tokens, operation.required("pad_value"))
+    return reshape(result, concat([shape64(x), shape64(result)[1:]], 0))
 
 
 _MOST_SKIPS: Final = 1000
@@ -131,7 +131,7 @@ def _tf_idf(operation: Operation) -> Output:
     x = operation[0]
     rows = expand_dims(x, 0) if operation.rank() == 1 else x
     pool = operation.attribute("pool_strings") or operation.attribute("pool_int64s")
-    pool = [each.encode() if isinstance(each, str) else each for each in pool or []]
+    pool = [item.encode() if isinstance(item, str) else item for item in pool or []]
     starts, places = operation.required("ngram_counts"), operation.required("ngram_indexes")
     shortest, longest = operation.required("min_gram_length"), operation.required("max_gram_length")
     if min(places, default=-1) < 0 or max(places) >= _LEAST_COLUMNS + 1000 * len(places):
@@ -181,8 +181,8 @@ def _occurrences(rows: Output, grams: list[list[object]], length: int, skips: in
         first = sequence(where_v2(last > 0, last, constant(0, dtypes.int64)))
         windows = stack([gather(rows, first + (skip + 1) * i, axis=1) for i in range(length)], 2)
         same = reduce_all(equal(expand_dims(windows, 2), wanted), 3)
-        found = reduce_sum(cast(same, dtypes.float32), 1)
-        total = found if total is None else total + found
+        result = reduce_sum(cast(same, dtypes.float32), 1)
+        total = result if total is None else total + result
     assert total is not None
     return total
 

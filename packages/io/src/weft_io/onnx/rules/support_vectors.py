@@ -37,13 +37,13 @@ def _table(operation: Operation, name: str, *dims: int) -> Array:
 
     Raises: InvalidArgumentError: they do not fill it.
     """
-    found = np.array(operation.required(name), np.float32)
-    known = int(np.prod([each for each in dims if each != -1]))
-    if not found.size or found.size % known or (-1 not in dims and found.size != known):
+    result = np.array(operation.required(name), np.float32)
+    known = int(np.prod([item for item in dims if item != -1]))
+    if not result.size or result.size % known or (-1 not in dims and result.size != known):
         raise errors.InvalidArgumentError(
-            f"{operation.op}: {name} of {found.size} numbers does not have the shape {list(dims)}"
+            f"{operation.op}: {name} of {result.size} numbers does not have the shape {list(dims)}"
         )
-    return found.reshape(dims)
+    return result.reshape(dims)
 
 
 def _kernels(operation: Operation, x: Output, vectors: Array) -> Output:
@@ -63,8 +63,8 @@ def _kernels(operation: Operation, x: Output, vectors: Array) -> Output:
     if kind == "POLY":
         return power(gamma * dots + offset, degree)
     if kind == "SIGMOID":
-        found: Output = tanh(gamma * dots + offset)
-        return found
+        result: Output = tanh(gamma * dots + offset)
+        return result
     raise errors.InvalidArgumentError(f"{operation.op}: kernel_type is {kind!r}")
 
 
@@ -86,10 +86,10 @@ def _regressor(operation: Operation) -> Output:
     if count > 0:
         weights = _table(operation, "coefficients", count, 1)
         x = _kernels(operation, x, _table(operation, "support_vectors", count, -1))
-    found = matmul(x, constant(weights)) + constant(_table(operation, "rho", 1))
+    result = matmul(x, constant(weights)) + constant(_table(operation, "rho", 1))
     if operation.attribute("one_class", 0):
-        return where_v2(greater(found, 0.0), constant(1.0), constant(-1.0))
-    return transformed(found, operation.attribute("post_transform", "NONE"))
+        return where_v2(greater(result, 0.0), constant(1.0), constant(-1.0))
+    return transformed(result, operation.attribute("post_transform", "NONE"))
 
 
 # --------------------------------------------------------------------------- classification
@@ -162,7 +162,7 @@ def _probabilities(operation: Operation, scores: Output, table: _Pairs) -> Outpu
     pairs = table.count * (table.count - 1) // 2
     slope, offset = (_table(operation, name, pairs) for name in ("prob_a", "prob_b"))
     won = clip_by_value(sigmoid(-(scores * slope + offset)), 1e-7, 1 - 1e-7)
-    return _coupled(table.both(won, lambda each: 1.0 - each), table.count)
+    return _coupled(table.both(won, lambda item: 1.0 - item), table.count)
 
 
 def _coupled(won: Output, count: int) -> Output:
@@ -198,8 +198,8 @@ def _coupled(won: Output, count: int) -> Output:
     even = fill(stack([rows, count]), constant(1.0 / count, dtypes.float32))
     begin = [constant(0), even, fill(reshape(rows, [1]), constant(True))]
     limit = max(100, count)
-    _, found, _ = while_loop(
+    _, match, _ = while_loop(
         lambda turn, _, running: less(turn, limit) & reduce_any(running), step, begin
     )
-    result: Output = found
+    result: Output = match
     return result

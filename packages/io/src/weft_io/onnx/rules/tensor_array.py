@@ -22,11 +22,11 @@ def _write_array(export: NodeExport) -> list[Value | None]:
     handle = export.constant(0, dtypes.int32)  # only the flow counts
     alike = bool(export.attribute("identical_element_shapes"))
     if _grows(export.node):
-        found = export.empty_sequence(dtype)
-        found.filling = (
+        result = export.empty_sequence(dtype)
+        result.filling = (
             Filling(None, dims) if alike and export.of(export.node.inputs[0]) == 0 else None
         )
-        return [handle, found]
+        return [handle, result]
     known = dims is not None and None not in dims
     inner = export.ints(dims if known else [0])
     sizes = export.add("Concat", export.vector(export[0]), inner, axis=0)
@@ -95,7 +95,7 @@ def _is_all(export: NodeExport, index: int) -> bool:
     if node.type != "Range":
         return False
     bounds = [export.of(source) for source in (node.inputs[0], node.inputs[2])]
-    return [None if each is None else int(each) for each in bounds] == [0, 1]
+    return [None if item is None else int(item) for item in bounds] == [0, 1]
 
 
 @exporter("TensorArraySizeV3")

@@ -135,14 +135,14 @@ class Trees:
         for _ in range(self.depth()):
             value = gather(x, gather(feature, at), batch_dims=1, axis=1)
             passed: Any = None
-            for each in used:
-                if each == len(TESTS):
+            for item in used:
+                if item == len(TESTS):
                     members = gather(constant(self.members), at)
                     test = reduce_any(equal(members, expand_dims(value, -1)), -1)
                 else:
-                    test = _COMPARISONS[each](value, gather(split, at))
+                    test = _COMPARISONS[item](value, gather(split, at))
                 mode = None if passed is None else gather(constant(self.mode), at)
-                passed = test if mode is None else where_v2(equal(mode, each), test, passed)
+                passed = test if mode is None else where_v2(equal(mode, item), test, passed)
             if self.missing.any():
                 lost = logical_and(not_equal(value, value), gather(missing, at))
                 passed = logical_or(passed, lost)
@@ -158,10 +158,10 @@ class Trees:
         nothing = {"MIN": np.inf, "MAX": -np.inf}.get(aggregate, 0)
         weights = np.where(said, self.weights, self.weights.dtype.type(nothing))
         leaves = self.leaves(x)
-        found = rule[aggregate](gather(constant(weights), leaves), 1)
+        result = rule[aggregate](gather(constant(weights), leaves), 1)
         if not nothing or said[self.mode == _LEAF].all():
-            return found
-        return where_v2(reduce_any(gather(constant(said), leaves), 1), found, like(0, found))
+            return result
+        return where_v2(reduce_any(gather(constant(said), leaves), 1), result, like(0, result))
 
 
 def _members(values: Sequence[float], mode: Array, dtype: Any) -> Array:
@@ -172,11 +172,11 @@ def _members(values: Sequence[float], mode: Array, dtype: Any) -> Array:
             lists.append([])
         else:
             lists[-1].append(value)
-    width = max((len(each) for each in lists), default=0)
-    found = np.full((len(mode), max(width, 1)), np.nan, dtype)
-    for row, each in zip(np.flatnonzero(mode == _MODES.index("MEMBER")), lists, strict=False):
-        found[row, : len(each)] = each
-    return found
+    width = max((len(item) for item in lists), default=0)
+    result = np.full((len(mode), max(width, 1)), np.nan, dtype)
+    for row, item in zip(np.flatnonzero(mode == _MODES.index("MEMBER")), lists, strict=False):
+        result[row, : len(item)] = item
+    return result
 
 
 @importer("TreeEnsemble", domain="ai.onnx.ml")
@@ -234,19 +234,19 @@ def _former(operation: Operation, prefix: str, targets: int) -> Trees:
     """Trees as the ops before TreeEnsemble have them."""
     read = operation.required
     ids = list(zip(read("nodes_treeids"), read("nodes_nodeids"), strict=True))
-    row_of: Mapping[tuple[int, int], int] = {each: row for row, each in enumerate(ids)}
+    row_of: Mapping[tuple[int, int], int] = {item: row for row, item in enumerate(ids)}
     names = [text.removeprefix("BRANCH_") for text in read("nodes_modes")]
-    mode = np.array([_LEAF if each == "LEAF" else _MODES.index(each) for each in names])
+    mode = np.array([_LEAF if item == "LEAF" else _MODES.index(item) for item in names])
     values = operation.attribute("nodes_values_as_tensor")
     split = np.asarray(read("nodes_values") if values is None else values)
     split = split if split.dtype == np.float64 and values is not None else split.astype(np.float32)
 
     def along(name: str) -> Array:
-        found = [
+        result = [
             row if mode[row] == _LEAF else row_of.get((tree, to), -1)
             for row, ((tree, _), to) in enumerate(zip(ids, read(name), strict=True))
         ]
-        return np.array(found, np.int64)
+        return np.array(result, np.int64)
 
     table = np.full((len(ids), targets), np.nan, split.dtype)
     weights = operation.attribute(f"{prefix}_weights_as_tensor")
@@ -288,8 +288,8 @@ def _rows(operation: Operation, trees: Trees) -> Output:
 def _regressor(operation: Operation) -> Output:
     trees = _former(operation, "target", operation.required("n_targets"))
     scores = trees.scores(_rows(operation, trees), operation.attribute("aggregate_function", "SUM"))
-    found = transformed(_base(operation, scores), operation.attribute("post_transform", "NONE"))
-    return cast(found, dtypes.float32)
+    result = transformed(_base(operation, scores), operation.attribute("post_transform", "NONE"))
+    return cast(result, dtypes.float32)
 
 
 @importer("TreeEnsembleClassifier", domain="ai.onnx.ml")
@@ -300,8 +300,8 @@ def _classifier(operation: Operation) -> list[Output]:
     scores = trees.scores(_rows(operation, trees), "SUM")
     if len(set(operation.required("class_ids"))) == 1 and len(labels or ()) == 2:
         return _binary(operation, _base_of_one(operation, scores))
-    found = transformed(_base(operation, scores), operation.attribute("post_transform", "NONE"))
-    return [labelled(operation, argmax(found, 1)), cast(found, dtypes.float32)]
+    result = transformed(_base(operation, scores), operation.attribute("post_transform", "NONE"))
+    return [labelled(operation, argmax(result, 1)), cast(result, dtypes.float32)]
 
 
 def _base_of_one(operation: Operation, scores: Output) -> Output:
@@ -320,5 +320,5 @@ def _binary(operation: Operation, score: Output) -> list[Output]:
     shares = kind in ("NONE", "PROBIT")
     both = stack([1.0 - score if shares else -score, score], axis=1)
     chosen = cast(greater(score, like(0.5 if shares else 0.0, score)), dtypes.int64)
-    found = both if kind == "NONE" else transformed(both, kind)
-    return [labelled(operation, chosen), cast(found, dtypes.float32)]
+    result = both if kind == "NONE" else transformed(both, kind)
+    return [labelled(operation, chosen), cast(result, dtypes.float32)]
