@@ -183,7 +183,7 @@ class Server:
         if start:
             self.start()
 
-    def _listen(self, host: str, port: int, opening: Opening, lease: float) -> Listener:
+    def _listen(self, host: str, port: int, opening: ConnectionOptions, lease: float) -> Listener:
         incarnation = self._worker.incarnation
         try:
             return Listener(host, opening, incarnation, self._serve, lease, port)

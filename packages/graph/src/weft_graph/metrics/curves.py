@@ -351,7 +351,7 @@ def _area(counts: Any, curve: str, method: str, name: str) -> Output:
 
 
 def _interpolated(tp: Output, fn: Output, fp: Output, name: str) -> Output:
-    """Return the area under precision over recall: between thresholds false positives grow linearly."""
+    """Return the area under precision over recall; false positives are interpolated linearly."""
     step = tp[:-1] - tp[1:]
     p = tp + fp
     slope = out("DivNoNan", [step, out("Maximum", [p[:-1] - p[1:], 0.0])])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft_graph import proto
 from weft_graph.ir.node import Output
@@ -14,7 +14,6 @@ from weft_io.saved_model import constants
 from weft_io.saved_model.files import asset_path
 from weft_tensor import dtypes, errors
 
-if TYPE_CHECKING:
 _CHUNK = 1 << 20
 
 
