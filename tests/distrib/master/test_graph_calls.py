@@ -14,7 +14,7 @@ from weft_distrib.protocol.tables import decode, encode
 from weft_distrib.security.roles import Role
 from weft_distrib.wire import methods
 from weft_distrib.wire.address import address_of
-from weft_distrib.wire.hello import ANY_INCARNATION, Opening
+from weft_distrib.wire.hello import ANY_INCARNATION, ConnectionOptions
 from weft_distrib.wire.listener import ask, dial
 from weft_distrib.wire.methods import RunStep
 from weft_graph import proto
@@ -25,7 +25,7 @@ class Client:
 
     def __init__(self, server: wf.train.Server) -> None:
         address = address_of(server.value_target.removeprefix("weft://"))
-        opening = Opening(messages.VERSION, role=Role.CLIENT, local=False)
+        opening = ConnectionOptions(messages.VERSION, role=Role.CLIENT, local=False)
         self.channel = dial(address, "the server", opening, ANY_INCARNATION, 30)
         reply = self.call(methods.CREATE_SESSION, messages.OpenSession())[1]
         self.session = decode(messages.Session, reply).session
@@ -319,4 +319,4 @@ def test_what_is_no_graph_def_is_refused(client: Client, values: list[Any]) -> N
 def test_a_peer_has_to_know_the_task(server: wf.train.Server) -> None:
     address = address_of(server.value_target.removeprefix("weft://"))
     with pytest.raises(wf.errors.AbortedError):
-        dial(address, "the server", Opening(messages.VERSION, local=False), ANY_INCARNATION, 30)
+        dial(address, "the server", ConnectionOptions(messages.VERSION, local=False), ANY_INCARNATION, 30)

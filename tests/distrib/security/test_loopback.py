@@ -267,7 +267,7 @@ import weft as wf
 from weft_distrib.client.target import ClusterBackend
 from weft_distrib.protocol import messages
 from weft_distrib.protocol.service import RESET, STATUS, ControlClient
-from weft_distrib.wire.hello import Opening
+from weft_distrib.wire.hello import ConnectionOptions
 from weft_distrib.wire.listener import dial
 
 target, wire_port, incarnation, directory, user = sys.argv[1:]
@@ -284,12 +284,12 @@ def attempt(name, call):
     except Exception as error:
         outcomes[name] = type(error).__name__
 
-control = ControlClient(address, "it", Opening(messages.VERSION))
+control = ControlClient(address, "it", ConnectionOptions(messages.VERSION))
 attempt("session", lambda: wf.Session(target))
 attempt("status", lambda: control.call(STATUS, messages.Empty(), 30))
 attempt("reset", lambda: control.call(RESET, messages.Reset(True), 30))
 to = ("localhost", int(wire_port))
-attempt("socket", lambda: dial(to, "it", Opening(messages.VERSION), int(incarnation), 30))
+attempt("socket", lambda: dial(to, "it", ConnectionOptions(messages.VERSION), int(incarnation), 30))
 attempt("token", lambda: os.listdir(directory))
 print(json.dumps(outcomes), flush=True)
 os._exit(0)
