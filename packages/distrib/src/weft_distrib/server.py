@@ -299,7 +299,7 @@ class Server:
             pass
 
     def begin_drain(self, seconds: float = DRAIN_SECONDS) -> None:
-        """Drain in a thread of its own; a second time closes at once."""
+        """Drain in a separate thread; close immediately if already draining."""
         was_draining, self._draining = self._draining, True
         end = self.close if was_draining else partial(self.drain, seconds)
         threading.Thread(target=end, name="weft-drain").start()

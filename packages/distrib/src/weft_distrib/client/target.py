@@ -1,4 +1,4 @@
-"""The target `grpc://host:port`: sessions whose steps a server's master plans and runs."""
+"""The session target `grpc://host:port`, whose steps a server's master plans and runs."""
 
 from __future__ import annotations
 
@@ -284,7 +284,7 @@ class ClusterBackend(Backend):
     def _carry_out(
         self, request: RunStep, slots: list[Any], reply: Reply, left: float | None
     ) -> None:
-        """Run a step, and wait until `reply` is there."""
+        """Run a step and wait for `reply`."""
         started = mine = None
         try:
             with uninterrupted():  # else the step could not be cancelled

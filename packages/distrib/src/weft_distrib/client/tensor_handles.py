@@ -90,7 +90,7 @@ def _keeper(handle: str) -> str:
 
 @contextmanager
 def _adding_to(graph: Graph) -> Iterator[None]:
-    """Add nodes outside of whatever the caller's program is in the middle of."""
+    """Add nodes outside the program's current scopes."""
     with (
         graph.as_default(),
         graph.control_dependencies(None),

@@ -54,7 +54,7 @@ class _Left(NamedTuple):
 
 
 class ClusterTransport:
-    """Between devices of several tasks.
+    """Transport between devices of several tasks.
 
     Args:
       worker: of this task.
@@ -111,7 +111,7 @@ class ClusterTransport:
         return self._worker.rendezvous_of(key)
 
     def drain(self, seconds: float) -> None:
-        """Wait until the others have read what members that left have sent."""
+        """Wait until the peers have read the messages of members that left."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             with self._lock:
@@ -184,5 +184,5 @@ class Collectives:
         return True
 
     def close(self, seconds: float) -> None:
-        """Wait, for some time at most, until the others have what this task has sent."""
+        """Wait for a limited time until the peers have read what this task sent."""
         self._transport.drain(seconds)

@@ -1,4 +1,4 @@
-"""One device's part in a group: it meets the others, agrees with them, and computes with them."""
+"""A device's membership in a group: joining, agreeing on operations, and running them."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ class Membership:
             self.members = members
 
     def _agree(self, operation: Operation, device: Device) -> dict[str, Any]:
-        """Return the agreement about an instance, which is made in the first run."""
+        """Return the verdict on an instance, which the first run decides."""
         instance = self._instances[operation.instance]
         with instance.lock:
             if not instance.verdict:

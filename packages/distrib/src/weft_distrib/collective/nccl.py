@@ -136,7 +136,7 @@ class Communicator:
             self._ends.destroy()
 
     def abort(self) -> None:
-        """Abort pending operations, whose events then complete."""
+        """Abort pending operations; their events then complete."""
         with self._gpu.active():
             self._ends.abort()
 

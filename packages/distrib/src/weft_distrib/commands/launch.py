@@ -24,7 +24,7 @@ _COLOURS = ("cyan", "magenta", "blue", "yellow", "green")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Start a cluster for a program, here or by Slurm, or write what Kubernetes needs."""
+    """Start a cluster locally or in a Slurm step, or write manifests for Kubernetes."""
     parser.description = (
         "Runs a program in every task of a cluster, each with its own TF_CONFIG; without a "
         "program, plain servers. The cluster ends when all tasks but parameter servers are done."
@@ -149,7 +149,7 @@ def run_local(launch: Launch, grace: float) -> int:
 
 
 class _Output:
-    """Writes lines with the names of their tasks, above the table if there is one."""
+    """Writer of output lines with their task's name, above the status table."""
 
     def __init__(self, launch: Launch) -> None:
         self._console = console()

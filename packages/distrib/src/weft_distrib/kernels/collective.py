@@ -1,4 +1,4 @@
-"""Kernels of collective ops: asynchronous, as they wait for other devices, tasks and sessions."""
+"""Asynchronous kernels of collective ops, which wait for other devices, tasks and sessions."""
 
 from __future__ import annotations
 

@@ -213,7 +213,7 @@ def _environment(launch: Launch, job: Job, cluster: ClusterSpec) -> list[dict[st
 
 
 def _escape_variables(text: str) -> str:
-    """Kubernetes would put variables into "$(NAME)", which no shell and no other launcher does."""
+    """Escape "$(NAME)", which Kubernetes would replace by a variable."""
     return text.replace("$", "$$")
 
 

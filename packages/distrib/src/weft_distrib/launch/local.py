@@ -181,7 +181,7 @@ class LocalCluster:
 
 
 class _Task:
-    """One process, whose output is split into lines."""
+    """One process whose output is split into lines."""
 
     def __init__(self, process: subprocess.Popen[bytes], line: Callable[[str], None]) -> None:
         assert process.stdout is not None
@@ -225,7 +225,7 @@ class _Task:
 
 
 def _ready(file: IO[bytes]) -> bool:
-    """Return True if there is something to read, or the end of file."""
+    """Return True if output, or its end, can be read."""
     with selectors.DefaultSelector() as selector:
         selector.register(file, selectors.EVENT_READ)
         return bool(selector.select(0))

@@ -146,7 +146,7 @@ class RayCluster:
         return self._lives[Place(job, number)][1]
 
     def incarnation(self, job: str, number: int = 0) -> int:
-        """Return the number of a task's life, as it was last seen."""
+        """Return the last observed incarnation of a task."""
         return self._lives[Place(job, number)][0]
 
     def _serve(self, place: Place) -> None:

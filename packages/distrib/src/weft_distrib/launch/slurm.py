@@ -204,7 +204,7 @@ def layout(counts: list[int], distribution: str) -> Iterator[tuple[int, int]]:
 
 
 def _first_port(environment: _Environment, count: int) -> int:
-    """Return the first of as many ports in a row as a node has tasks."""
+    """Return the first of a node's consecutive ports, one per task."""
     reserved = environment.get("SLURM_STEP_RESV_PORTS", "")
     if reserved:
         match = _RANGE.fullmatch(reserved)

@@ -1,4 +1,4 @@
-"""The process beside a server that says how the server is. It needs no package, not even weft's.
+"""The probe process beside a server, which reports the server's state. Imports no package.
 
 Arguments: the descriptors of a listening socket and of the memory with the server's count, the
 server's process, and the files of its certificate, key and authority, if it has any. It ends with

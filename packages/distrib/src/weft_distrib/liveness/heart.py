@@ -1,4 +1,4 @@
-"""A server's own side: it counts, and keeps the process running that tells others."""
+"""The server's side of heartbeats: a counter, and the probe process that reports it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PROGRAM = Path(__file__).with_name("answerer.py")
 
 
 class Heart:
-    """Counts for as long as the interpreter can, and answers in a process of its own.
+    """Counter that advances while the interpreter runs, reported by a process of its own.
 
     Args:
       host: to answer on.

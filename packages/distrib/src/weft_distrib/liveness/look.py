@@ -1,4 +1,4 @@
-"""One look at a task that does not answer itself, by way of the process beside it."""
+"""A probe of an unresponsive task through the process beside it."""
 
 from __future__ import annotations
 

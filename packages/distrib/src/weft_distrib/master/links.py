@@ -1,4 +1,4 @@
-"""Workers as called by a master: that of its own task, and those of others."""
+"""A master's links to workers: that of its own task and those of other tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The master of a task: it opens sessions for clients, and plans and runs their steps."""
+"""The master of a task: opens sessions for clients, and plans and runs their steps."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ Fail = Callable[[errors.OpError], None]
 
 
 class PartialStep:
-    """One partial run as its master sees it.
+    """A master's state of one partial run.
 
     Args:
       rendezvous: of the master's own task, where the client takes part in the step.
@@ -58,7 +58,7 @@ class PartialStep:
     def advance(
         self, request: messages.Advance, values: Sequence[Any], reply: Reply, fail: Fail
     ) -> None:
-        """Take some feeds, and reply with some fetches once they are there.
+        """Accept feeds, and reply with fetches when they are available.
 
         Raises:
           DataLossError: the feeds or fetches are none.
@@ -141,7 +141,7 @@ class FetchCollector:
             rendezvous.receive(key, _FetchSlot(self, index))
 
     def take(self, place: int, value: Any) -> None:
-        """Take a fetched value that arrived; its arrays belong to the client from now on."""
+        """Store a fetched value, whose arrays the client now owns."""
         if isinstance(value, np.ndarray):
             value = copied(np.asarray(value)) if value.ndim else value[()]
         with self._lock:

@@ -396,7 +396,7 @@ class MasterSession:
 
 
 class _Replies:
-    """Replies of tasks to registrations; the first error is reported at once."""
+    """Replies of tasks to registrations; reports the first error immediately."""
 
     def __init__(self) -> None:
         self._waiting: set[DeviceParts] = set()
@@ -434,7 +434,7 @@ class _Replies:
 
 
 def _describe_waits(parts: dict[str, Part]) -> str:
-    """Name the nodes that may wait for something besides inputs and other partitions."""
+    """Describe the nodes that may block on something besides inputs and other partitions."""
     result = [
         f"{node.name!r} (op {node.type})"
         for part in parts.values()

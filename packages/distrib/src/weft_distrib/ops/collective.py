@@ -1,4 +1,4 @@
-"""Collective ops: nodes of several devices, sessions or graphs that compute one result together.
+"""Collective ops: nodes on several devices, sessions or graphs that compute one result together.
 
 The members of a group are as many devices as its size says, each with a node of the same group key
 and instance key, in one graph or in several. The n-th run of one meets the n-th of the others.
@@ -187,7 +187,7 @@ def broadcast_send(
     timeout: float = 0,
     name: str | None = None,
 ) -> Output:
-    """Give a tensor to all other members of a group, which have a `broadcast_receive` each.
+    """Send a tensor to all other members of a group, each of which runs `broadcast_receive`.
 
     Args:
       t: any number or bool.

@@ -1,4 +1,4 @@
-"""gRPC's health service, by which cluster managers ask whether a task takes work.
+"""gRPC's health service, which tells cluster managers whether a task accepts work.
 
 Its messages have one field each, so they are read and written here.
 """
@@ -36,7 +36,7 @@ class Serving(IntEnum):
 
 
 class Health:
-    """Answers whether a server takes work.
+    """Health service that reports whether a server accepts work.
 
     Args:
       services: that it knows; "" is the server as a whole.
@@ -52,13 +52,13 @@ class Health:
         self._refusing = ThreadPoolExecutor(1, "weft-health-refuse")
 
     def stop(self) -> None:
-        """Say from now on that it takes no more work."""
+        """Report from now on that the server accepts no work."""
         with self._changed:
             self._serving = False
             self._changed.notify_all()
 
     def handler(self) -> Any:
-        """Return what gRPC calls: few calls at a time, on few threads, as any caller may call."""
+        """Return the gRPC handler, which limits calls and threads since any caller may use it."""
 
         def check(requests: Iterator[bytes], context: Any) -> bytes:
             return self._check(self._request_of(requests, context), context)
@@ -82,7 +82,7 @@ class Health:
         return _Handlers(methods, grpc.stream_unary_rpc_method_handler(refuse), self._begin)
 
     def _begin(self) -> bool:
-        """Count a call whose request has not come; return False if there are too many."""
+        """Count a call whose request has not arrived; return False if there are too many."""
         with self._changed:
             if self._pending >= _MAX_PENDING:
                 return False
@@ -90,7 +90,7 @@ class Health:
             return True
 
     def _request_of(self, requests: Iterator[bytes], context: Any) -> bytes:
-        """Return the one request of a call; end a call whose request does not come."""
+        """Return the single request of a call; end the call if none arrives in time."""
         timer = call_at(time.monotonic() + _REQUEST_SECONDS, context.cancel)
         try:
             request = next(requests, None)

@@ -103,7 +103,7 @@ class Planned:
 
 @dataclass
 class SessionRequest:
-    """A request about one session, such as to close it.
+    """A request that concerns one session, such as closing it.
 
     `timeout` is the number of milliseconds that an extension may wait; 0 for the session's.
     """
@@ -194,7 +194,7 @@ class Reports:
 
 @dataclass
 class Advance:
-    """Feed a partial run, and wait for some of its fetches.
+    """Request to feed a partial run and wait for some of its fetches.
 
     Feeds and fetches have the names under which the step sends and receives them. `complete`
     announces that nothing will follow, so that the reply is sent at the end of the step; `ends`

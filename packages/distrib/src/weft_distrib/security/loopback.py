@@ -66,7 +66,7 @@ class PublishedToken:
         self.release()
 
     def release(self) -> None:
-        """Close the files, whose locks stay with the processes that have them open as well."""
+        """Close the files; their locks remain with other processes that have them open."""
         for _, file in self._entries:
             os.close(file)
         self._entries.clear()
@@ -76,7 +76,7 @@ _published: Final[weakref.WeakSet[PublishedToken]] = weakref.WeakSet()
 
 
 def _release_in_child() -> None:
-    """Leave the locks of this process's servers to the parent: they end with it."""
+    """Forget the locks of this process's servers in a forked child: the parent owns them."""
     for token in list(_published):
         token.release()
 

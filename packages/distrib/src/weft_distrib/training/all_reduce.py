@@ -145,7 +145,7 @@ class AllReduceOptimizer(Optimizer):
         return all_reduce(value, *self._keys(), "Add", "Div", **self._how)
 
     def _gathered(self, grad: IndexedSlices) -> IndexedSlices:
-        """Return the rows of all replicas, which must be as many in each."""
+        """Return the rows of all replicas, which must have equally many."""
         rows = all_gather(grad.values / self._replicas, *self._keys(), **self._how)
         indices = all_gather(grad.indices, *self._keys(), **self._how)
         return IndexedSlices(rows, indices, grad.dense_shape)
@@ -155,7 +155,7 @@ class AllReduceOptimizer(Optimizer):
         return self._replicas, self._group, self._instances
 
     def make_session_run_hook(self, is_chief: bool) -> SessionRunHook:
-        """Return a hook that gives the chief's variables to all replicas whenever a session begins.
+        """Return a hook that broadcasts the chief's variables whenever a session starts.
 
         Args:
           is_chief: whether this replica is the one whose variables all get, as of its initializers
@@ -172,7 +172,7 @@ class AllReduceOptimizer(Optimizer):
         return _BroadcastHook(self, is_chief)
 
     def share_variables(self, is_chief: bool) -> Node:
-        """Return a node that gives the chief's variables to all replicas; each runs its own.
+        """Return a node that broadcasts the chief's variables; each replica runs its own.
 
         Args:
           is_chief: as for `make_session_run_hook`.
@@ -206,7 +206,7 @@ class AllReduceOptimizer(Optimizer):
 
 
 class _BroadcastHook(SessionRunHook):
-    """Gives the chief's variables to all replicas."""
+    """Hook that broadcasts the chief's variables to all replicas."""
 
     def __init__(self, optimizer: AllReduceOptimizer, is_chief: bool) -> None:
         self._optimizer, self._is_chief = optimizer, is_chief

@@ -50,7 +50,7 @@ class _RoundRobin:
 
 
 def byte_size_load_fn(op: Node) -> float:
-    """Return the bytes of a variable, as the load that it puts on its server.
+    """Return the size of a variable in bytes, as its load on a parameter server.
 
     Args:
       op: the node of a variable, whose shape is known.
@@ -66,7 +66,7 @@ def byte_size_load_fn(op: Node) -> float:
 
 
 class GreedyLoadBalancingStrategy:
-    """Gives each variable to the parameter server that has the least load so far.
+    """Strategy that assigns each variable to the parameter server with the least load.
 
     Args:
       num_tasks: how many servers there are.

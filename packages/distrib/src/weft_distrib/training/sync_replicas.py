@@ -108,7 +108,7 @@ class SyncReplicasOptimizer(Optimizer):
     def apply_gradients(
         self, grads_and_vars: Iterable[Any], global_step: Any = None, name: str | None = None
     ) -> Node:
-        """Add the nodes by which this replica gives its gradients and waits for the next step.
+        """Add the nodes that send this replica's gradients and wait for the next step.
 
         Args:
           grads_and_vars: as `compute_gradients` returns; pairs with None are left out.
@@ -223,7 +223,7 @@ class SyncReplicasOptimizer(Optimizer):
     # ------------------------------------------------------------------------- chief
 
     def get_chief_queue_runner(self) -> QueueRunner:
-        """Return the runner of the thread in which the chief makes updates and gives out tokens.
+        """Return the queue runner with which the chief applies updates and distributes tokens.
 
         Raises: FailedPreconditionError: `apply_gradients` has not been called.
         """
@@ -231,7 +231,7 @@ class SyncReplicasOptimizer(Optimizer):
         return queue_runner
 
     def get_init_tokens_op(self, num_tokens: int = -1) -> Node:
-        """Return a node by which the chief gives out the first tokens.
+        """Return a node with which the chief distributes the first tokens.
 
         Args:
           num_tokens: how many; by default as many as replicas that may wait for nothing.
@@ -303,7 +303,7 @@ class SyncReplicasOptimizer(Optimizer):
 
 
 class _SyncReplicasHook(SessionRunHook):
-    """Initialises a replica; on the chief starts the thread that gives out tokens."""
+    """Hook that initializes a replica; on the chief also starts the token thread."""
 
     def __init__(self, optimizer: SyncReplicasOptimizer, is_chief: bool, num_tokens: int) -> None:
         self._optimizer = optimizer

@@ -243,7 +243,7 @@ class Channel:
         return self._error
 
     def when_lost(self, key: Any, listener: OnLost) -> None:
-        """Call `listener` with the error when the connection ends; at once if it has ended.
+        """Call `listener` with the error when the connection ends, immediately if it has ended.
 
         Args:
           key: a later listener with the same key replaces it.
@@ -301,7 +301,7 @@ class Channel:
         counters.shared += packed.shared
 
     def _send(self) -> None:
-        """Send as much as the socket accepts at once; leave the rest to the writer."""
+        """Send as much as the socket accepts now; leave the rest to the writer."""
         with uninterrupted():  # else the sent part of a frame would be unknown
             self._send_at_once()
 

@@ -76,7 +76,7 @@ class Outbox:
         self._frame: list[memoryview] = []
 
     def add(self, message: Message) -> Packed:
-        """Add a message, whose head is sent after earlier heads.
+        """Queue a message; its head is sent after earlier heads.
 
         Returns: the layout of its values.
         Raises: InvalidArgumentError: a value cannot leave its process, or the head is too long.

@@ -70,7 +70,7 @@ def _split(data: bytes, sizes: list[Any]) -> tuple[bytes, bytes]:
 
 
 class ConnectionOptions:
-    """The part of a process in handshakes: how it identifies itself, and whom it admits.
+    """Handshake options of a process: how it identifies itself and whom it accepts.
 
     Args:
       version: of the protocol.
@@ -95,7 +95,7 @@ class ConnectionOptions:
         self.role = role
 
     def hello(self, incarnation: int, token: bytes = b"", offer: bytes = b"") -> Hello:
-        """Return what this process says first to a task.
+        """Return this process's handshake for a task.
 
         Args:
           token: as for `token_for`.
@@ -132,7 +132,7 @@ class ConnectionOptions:
         return min(hello.role, role, certified)
 
     def connect(self, address: tuple[str, int], peer: str, timeout: float) -> socket.socket:
-        """Return a socket to a task, whose address is resolved anew.
+        """Return a socket to a task, resolving its address again.
 
         Raises: UnavailableError: no server answers there.
         """

@@ -48,7 +48,7 @@ class _Pipe:
             raise BrokenPipeError("the other end is closed")
 
     def _hold(self, buffers: Sequence[memoryview]) -> int:
-        """Take a copy of what there is room for."""
+        """Copy as much as the buffer has room for."""
         num_held = 0
         for buffer in buffers:
             chunk = bytes(buffer[: self._room])

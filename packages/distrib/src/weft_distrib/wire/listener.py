@@ -1,4 +1,4 @@
-"""Accepting and making connections, whose first call identifies the caller."""
+"""Accepting and opening connections, whose first call identifies the caller."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _BYTE = np.dtype(np.uint8)
 
 
 class SharedValue(NamedTuple):
-    """An array whose bytes are in a block, as described in messages."""
+    """An array stored in a shared block, as described in messages."""
 
     block: int
     dtype: np.dtype[Any]
@@ -76,7 +76,7 @@ class Budget:
             return fits
 
     def give_back(self, nbytes: int) -> None:
-        """Give back a block that is no longer used."""
+        """Return an unused block to the pool."""
         with self._lock:
             self._used -= nbytes
             self._count -= 1
@@ -164,7 +164,7 @@ class Pool:
         return block
 
     def give_back(self, number: int) -> None:
-        """Take back a block that the other end does not need any more.
+        """Reclaim a block that the peer no longer needs.
 
         Raises: DataLossError: it has none of that number.
         """
@@ -296,7 +296,7 @@ class Mapped:
 
 
 def _checked_size(file: int) -> int:
-    """Return the size of a file that is memory and can be read as long as it is mapped.
+    """Return the size of a memory file that cannot shrink while it is mapped.
 
     Raises: OSError, ValueError: it is none.
     """

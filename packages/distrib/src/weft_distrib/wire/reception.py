@@ -211,7 +211,7 @@ class _Newcomer:
         return self._admit(Hello.unpack(message.meta), certified)
 
     def _refuse(self, error: errors.OpError) -> None:
-        """Send why, and give the caller a moment to read it: closing at once could discard it."""
+        """Send the reason and let the caller read it before the connection closes."""
         if self.call:  # else the caller's protocol is unknown
             box = Outbox()
             meta = json.dumps(error.to_dict(), default=str).encode()

@@ -26,7 +26,7 @@ class Reply:
         self._queue.put((None, b"", error))
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait for the result, on one thread; return True if there is one."""
+        """Wait for the result on one thread; return True if it arrived."""
         if self._told is None:
             try:
                 self._told = taken(self._queue, seconds)

@@ -136,7 +136,7 @@ def _limit_piece(data: bytes) -> bytes:
 
 
 class SocketStream(_NonBlockingSocket):
-    """A socket as it is.
+    """A plain socket.
 
     Args:
       sock: connected, blocking; the stream closes it.
@@ -368,7 +368,7 @@ class TlsStream(_NonBlockingSocket):
             self._wait(events)
 
     def _wait_for(self, certain: int) -> None:
-        """Wait for bytes, for many at once if many are certain to come.
+        """Wait for bytes, for many together if many are certain to arrive.
 
         OpenSSL may already have a part of the record that it waits for.
         """

@@ -82,7 +82,7 @@ class Scopes:
 
 
 class _Guard:
-    """Restricts sessions whose client is in another process."""
+    """Guard that restricts sessions whose client is in another process."""
 
     def __init__(self, task: str, roots: FileRoots) -> None:
         self._task = task

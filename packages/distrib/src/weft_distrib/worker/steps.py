@@ -1,4 +1,4 @@
-"""The steps in which a task takes part: a plain object driven by events in any order."""
+"""The steps of a task: a plain object driven by events in any order."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Steps(Generic[S]):
             self._sessions.setdefault(session, _Session())
 
     def has_session(self, session: int) -> bool:
-        """Return True if a session may have steps here: it was added, and not removed since."""
+        """Return True if a session was added and not yet removed, so that it may run steps."""
         with self._lock:
             return session in self._sessions
 

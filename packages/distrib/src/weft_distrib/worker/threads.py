@@ -1,4 +1,4 @@
-"""Threads for work that may wait: as many as there is of it, kept for a while."""
+"""Threads for blocking work, one per call, kept idle for a while."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _IDLE_SECONDS = 10.0
 
 
 class WaitingThreads:
-    """Runs each call at once, on an idle thread or a new one.
+    """Pool that runs each call immediately, on an idle thread or a new one.
 
     A pool of fixed size will not do: steps may wait for other steps.
 

@@ -1,4 +1,4 @@
-"""Traces of steps over several tasks: each task's own, put on the clock of the master."""
+"""Traces of steps over several tasks, aligned to the master's clock."""
 
 from __future__ import annotations
 

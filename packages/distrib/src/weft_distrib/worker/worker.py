@@ -1,4 +1,4 @@
-"""The worker of a task: it keeps parts of its devices, and runs them when a master says so."""
+"""The worker of a task: stores partitions and runs them for masters."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ class Worker:
         return self._steps.open(key).rendezvous
 
     def close_rendezvous(self, key: StepKey, error: errors.OpError) -> None:
-        """Abort a rendezvous made by `open_rendezvous`; does nothing if there is none."""
+        """Abort a rendezvous made by `open_rendezvous`, if it exists."""
         self._steps.remove_session(key.session, error)
 
     def rendezvous_of(self, key: StepKey) -> StepRendezvous:
