@@ -1,4 +1,4 @@
-"""Numbers of variable length, and keys whose bytes sort like the values that they encode.
+"""Varints, and keys whose bytes sort like the values that they encode.
 
 The first are LevelDB's and protobuf's varints. The second are the keys of the slices of partitioned
 variables: 0, the name, the number of axes, and start and length for each of them.

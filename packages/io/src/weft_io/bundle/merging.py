@@ -27,7 +27,7 @@ def temporary_place() -> str:
 
 
 def is_part(prefix: str) -> bool:
-    """Return True if a path is such a prefix, of weft or of TensorFlow's savers."""
+    """Return True if a path is the prefix of a shard written by weft or TensorFlow."""
     return _PART_PREFIX.search(prefix) is not None
 
 
@@ -37,7 +37,7 @@ def merge_bundles(
     delete_old_dirs: bool = True,
     allow_missing_files: bool = False,
 ) -> None:
-    """Make one bundle of several, which are gone afterwards: their files are renamed.
+    """Merge bundles into one by renaming their files; the originals no longer exist.
 
     Args:
       prefixes: of the bundles, in one file system with `destination`.

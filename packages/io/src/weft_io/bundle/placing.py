@@ -72,7 +72,7 @@ class NewBundle:
         system.link(systems.locate(source)[1], target)
 
     def finish(self, tensors: Mapping[str, Entry], big_endian: bool) -> BundleIndex:
-        """Put the bundle in place, and remove the previous one."""
+        """Move the bundle into place and remove the previous one."""
         for number in sorted(self._missing):
             with self.create(number):
                 pass

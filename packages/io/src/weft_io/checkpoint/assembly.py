@@ -1,4 +1,4 @@
-"""Boxes of tensors, put together from the parts that are stored; each part is read once."""
+"""Assembly of tensor boxes from stored parts; each part is read once."""
 
 from __future__ import annotations
 

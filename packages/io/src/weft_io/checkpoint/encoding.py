@@ -1,4 +1,4 @@
-"""Element types on disk: what safetensors calls them, and how strings become bytes.
+"""Element types on disk: their names in safetensors, and the encoding of strings.
 
 Numbers are stored as they are, least significant byte first. safetensors has no complex numbers and
 no strings: these are stored as bytes, and the index holds the true type and shape. A string tensor
@@ -48,7 +48,7 @@ _ENDS: Final = np.dtype("<u8")
 
 
 def check_saveable(dtype: DType, name: str) -> None:
-    """Raise InvalidTypeError for what cannot be stored: handles."""
+    """Raise InvalidTypeError for types that cannot be stored, such as handles."""
     if not dtype.is_numpy_compatible:
         raise errors.InvalidTypeError(
             f"{name} cannot be saved: a {dtype.name} is valid only inside its process"

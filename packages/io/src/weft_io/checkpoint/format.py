@@ -81,7 +81,7 @@ class Checked(NamedTuple):
 
 
 class CheckpointFormat(Protocol):
-    """A format of checkpoints. Each has an index, whose file makes a checkpoint complete.
+    """A checkpoint format. Its index file makes a checkpoint complete.
 
     `index` is a result of `parse`.
     """

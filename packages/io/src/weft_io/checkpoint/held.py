@@ -1,4 +1,4 @@
-"""Tensors that are held for a save: what HoldForSave took, until the saver takes it over.
+"""Tensors held for an asynchronous save, from HoldForSave until the saver takes them.
 
 A variable's snapshot never changes: whoever updates the variable while the snapshot is held works
 on a copy. So holding costs nothing by itself, and the copies are made by those updates that come

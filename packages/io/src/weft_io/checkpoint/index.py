@@ -51,7 +51,7 @@ _LARGEST: Final = 2**63
 
 
 def index_path(prefix: str) -> str:
-    """Return the path of the index, whose presence makes a checkpoint complete."""
+    """Return the path of the index; a checkpoint is complete once it exists."""
     return prefix + INDEX_SUFFIX
 
 

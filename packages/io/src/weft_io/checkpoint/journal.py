@@ -127,7 +127,7 @@ def is_part_name(base: str, name: str) -> bool:
 
 
 def names_of(prefix: str) -> set[str]:
-    """Return the files beside the index that a checkpoint consists of; none when there is no index.
+    """Return the files of a checkpoint besides its index; none if the index is missing.
 
     Raises: DataLossError: the index cannot be read.
     """

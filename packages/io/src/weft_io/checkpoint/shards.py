@@ -127,7 +127,7 @@ def _write_large(file: Writing, blob: memoryview) -> str:
 
 
 class ShardReader:
-    """An open shard whose size and header are as the index says.
+    """An open shard whose size and header match the index.
 
     Raises: DataLossError: size or header differ from the index.
     """

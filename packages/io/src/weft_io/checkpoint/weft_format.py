@@ -1,4 +1,4 @@
-"""Reading weft's own format: safetensors shards beside an index in JSON."""
+"""Reader of weft's checkpoint format: safetensors shards with a JSON index."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class WeftFormat:
     """The format that a `Saver` writes by default."""
 
     def recognizes(self, data: bytes) -> bool:
-        """Return True if the bytes begin as such an index; a bundle's begins with a zero."""
+        """Return True if the bytes begin like this format's index; a bundle's begins with zero."""
         return b"weft-checkpoint" in data[:40] and not data.startswith(b"\0")
 
     def parse(self, data: bytes, path: str) -> Index:

@@ -21,7 +21,7 @@ from weft_tensor.os_errors import reported
 
 
 def write_checkpoint(prefix: str, items: Sequence[Item]) -> Index:
-    """Save tensors under `prefix`, replacing the checkpoint that is there.
+    """Save tensors under `prefix`, replacing an existing checkpoint.
 
     On return all of it would survive a loss of power. On failure, and after a crash, what was
     there before is there still.
@@ -63,7 +63,7 @@ def write_checkpoint(prefix: str, items: Sequence[Item]) -> Index:
 
 
 def remove_checkpoint(prefix: str, others: Iterable[str] = ()) -> None:
-    """Remove a checkpoint, if there is one: its index first, so that none is left in part.
+    """Remove a checkpoint if it exists, its index first, so that no partial one remains.
 
     Args:
       others: names of further files that go with it.

@@ -1,4 +1,4 @@
-"""Checks of what the bytes of an image claim, and what decoders raise."""
+"""Checks of image headers against the data, and translation of decoder errors."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def check_size(kind: str, width: int, height: int, depth: int, available: int | 
 
 @contextmanager
 def decoding(kind: str, size: int) -> Iterator[None]:
-    """Whatever a decoder raises inside is an error of the bytes."""
+    """Convert any decoder exception inside the block to an error about the bytes."""
     try:
         yield
     except (errors.OpError, MemoryError):

@@ -187,7 +187,7 @@ def _kind(entry: Any) -> str:
 
 
 def verify(arguments: argparse.Namespace) -> int:
-    """Compare every checksum of a checkpoint, and that of the graph beside it."""
+    """Verify all checksums of a checkpoint and of its graph file."""
     output = Output(arguments.plain)
     reader = _reader(arguments.path)
     total = sum([_size(entry) for entry in reader.index.tensors.values()])

@@ -161,7 +161,7 @@ def _value(text: str, place: Any) -> Any:
 
 
 def _parse_integer(text: str) -> int:
-    """Return an integer with all its digits, also one that is written as a float such as 1e3.
+    """Parse an integer exactly, including forms like 1e3.
 
     Raises: ValueError: it is none. OverflowError: it is infinite.
     """

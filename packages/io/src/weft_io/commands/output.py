@@ -38,7 +38,7 @@ class Output:
     def table(
         self, header: Sequence[str], rows: Iterable[Sequence[str]], numbers: str = ""
     ) -> None:
-        """Write rows as they come, or as a table.
+        """Write rows as fields or as a table.
 
         Args:
           numbers: the headings of the columns that are set to the right, with spaces between.

@@ -324,7 +324,7 @@ def _check_coordinator(coord: Any) -> None:
 
 
 def add_queue_runner(qr: QueueRunner, collection: str = GraphKeys.QUEUE_RUNNERS) -> None:
-    """Put a runner into a collection of the default graph, for `start_queue_runners`.
+    """Add a runner to a collection of the default graph, for `start_queue_runners`.
 
     Args:
       qr: a QueueRunner.

@@ -1,4 +1,4 @@
-"""The methods of datasets that put elements into batches, and take batches apart."""
+"""Dataset methods that batch and unbatch elements."""
 
 from __future__ import annotations
 

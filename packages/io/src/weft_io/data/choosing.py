@@ -1,4 +1,4 @@
-"""Elements of several datasets in turns, by numbers or by chance."""
+"""Datasets that interleave several datasets, by index or at random."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def Counter(  # noqa: N802 (TensorFlow's name)
 def choose_from_datasets(
     datasets: Sequence[Dataset], choice_dataset: Dataset, stop_on_empty_dataset: bool = False
 ) -> Dataset:
-    """Return the next element of the dataset whose number comes next.
+    """Return the next element of the dataset that the next index selects.
 
     Args:
       datasets: of elements of one structure and the same types.

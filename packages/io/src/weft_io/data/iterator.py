@@ -1,4 +1,4 @@
-"""Iterators: where steps take the elements of a dataset from."""
+"""Iterators, from which steps take the elements of a dataset."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class Iterator(specs.Elements):
             return create("MakeIterator", [variant, self._iterator_resource], name=name)
 
     def get_next(self, name: str | None = None) -> Any:
-        """Return the next element: each step that uses it takes one.
+        """Return the next element; each step that uses it consumes one.
 
         Returns: a structure of tensors.
         Raises (when it runs): OutOfRangeError: "End of sequence"; FailedPreconditionError: it was
@@ -173,7 +173,7 @@ def initializable(dataset: Any, shared_name: str | None) -> Iterator:
 
 
 def one_shot(dataset: Any) -> Iterator:
-    """Return an iterator over a dataset that begins by itself."""
+    """Return an iterator over a dataset that needs no initializer."""
     _check_dataset(dataset)
     variant = dataset._variant_tensor
     with variant.graph.as_default():

@@ -1,4 +1,4 @@
-"""Options of datasets, as far as they say something beside the elements."""
+"""Options of datasets beyond those that change the elements."""
 
 from __future__ import annotations
 

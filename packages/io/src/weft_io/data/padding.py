@@ -17,7 +17,7 @@ from weft_tensor.shape import Dims, as_dims
 
 
 def padded_form(form: Any, padded_shapes: Any) -> tuple[list[Output], list[Dims]]:
-    """Return the padded shape of each component, as a tensor and as far as it is known.
+    """Return the padded shape of each component: as a tensor, and the statically known part.
 
     Args:
       form: of the elements.

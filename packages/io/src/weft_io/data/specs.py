@@ -131,7 +131,7 @@ class Spec:
         return mine == (other.dtype, other.dims, other.cls, other.ragged)
 
     def like(self, other: Spec) -> bool:
-        """Return True if both are of one class and type, and so are the elements of datasets."""
+        """Return True if both have the same class and dtype, and so do elements of datasets."""
         if self.dtype is not other.dtype or self.cls is not other.cls:
             return False
         if self.element is not None:
@@ -147,7 +147,7 @@ class Spec:
 
 
 class Elements:
-    """Base of datasets and iterators, whose elements have one form."""
+    """Base of datasets and iterators, whose elements share one structure."""
 
     _element: Any
 
@@ -221,7 +221,7 @@ class NestedVariant(Elements):
 
 
 class ElementsSpec(TypeSpec):
-    """The spec of an object whose elements have one form.
+    """The spec of an object whose elements share one structure.
 
     Args:
       element_spec: a structure of specs.

@@ -295,7 +295,7 @@ def parallel_interleave(
 
 
 def copy_to_device(target_device: str, source_device: str = "/cpu:0") -> Transformation:
-    """Return a transformation that keeps the elements as they are.
+    """Return a transformation that leaves the elements unchanged.
 
     It exists for compatibility: a step copies values to the device that needs them anyway.
 
@@ -382,7 +382,7 @@ def take_while(predicate: Callable[..., Any]) -> Transformation:
 
 
 def unbatch() -> Transformation:
-    """Return the rows of the elements, each as an element of its own.
+    """Return the rows of the elements as separate elements.
 
     Returns: a function for `Dataset.apply`.
 

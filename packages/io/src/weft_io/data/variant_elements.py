@@ -21,7 +21,7 @@ from weft_tensor import dtypes
 
 
 def any_variant(form: Any) -> bool:
-    """Return True if some tensor in elements of a form is such a variant."""
+    """Return True if a tensor in elements of this structure is a dataset variant."""
     return any(_transport_form(spec) for spec in nest.flatten(form))
 
 

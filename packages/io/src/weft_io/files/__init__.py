@@ -1,1 +1,1 @@
-"""File systems: the local one, and through fsspec whatever a URL names."""
+"""File systems: local files, and URLs through fsspec."""

@@ -98,7 +98,7 @@ def Exists(filename: PathLike) -> bool:  # noqa: N802
 
 
 def Glob(filename: PathLike | Iterable[PathLike]) -> list[str]:  # noqa: N802
-    """Return the paths that match a pattern, or any of several; see `glob`.
+    """Return the paths that match one of several patterns; see `glob`.
 
     Args:
       filename: a pattern, or several.

@@ -130,7 +130,7 @@ def _entries(name: str) -> list[tuple[str, bool]]:
 
 
 def glob(pattern: PathLike | Iterable[PathLike]) -> list[str]:
-    r"""Return the paths that match a pattern, or any of several, sorted.
+    r"""Return the sorted paths that match one of several patterns.
 
     Args:
       pattern: `*` any characters but "/", `?` one, `[a-z]` one of a set, `[^a]` one of the rest,
@@ -397,12 +397,12 @@ class GFile:
 
     @property
     def name(self) -> Any:
-        """The path, as it was given."""
+        """The path passed to the constructor."""
         return self._given
 
     @property
     def mode(self) -> str:
-        """The mode, as it was given."""
+        """The mode passed to the constructor."""
         return self._mode
 
     def _open(self, doing: str = "opening") -> BinaryIO:

@@ -292,7 +292,7 @@ class LocalStorage:
         return Saving(directory, base)
 
     def abandoned(self, directory: str) -> Iterator[LocalAbandoned]:
-        """Yield the notes and partial files in a directory whose writers died."""
+        """Yield the notes and partial files in a directory whose writers no longer run."""
         for name in sorted(os.listdir(directory)):
             match = SAVING.match(name)
             if match is None:

@@ -98,7 +98,7 @@ def message_bytes(message: Any, as_text: bool = False) -> bytes:
 
 
 def write_message(path: str, message: Any, as_text: bool = False) -> None:
-    """Write a message to a file, atomically; its directory is made if it is missing."""
+    """Write a message to a file atomically, creating its directory if needed."""
     path = paths.as_path(path)
     data = message_bytes(message, as_text)
     with reported("writing", path):

@@ -34,7 +34,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class RemoteError(ConnectionError):
-    """A store failed in a way of its own; the message says how."""
+    """A store-specific failure; the message describes it."""
 
 
 def _asking(function: F) -> F:
@@ -119,7 +119,7 @@ class RemoteReading:
 
 
 class RemoteNote:
-    """A note as an object, written anew when something is added."""
+    """A note as an object, rewritten on every change."""
 
     def __init__(self, storage: RemoteStorage, directory: str, base: str) -> None:
         self._storage = storage
@@ -297,7 +297,7 @@ class RemoteStorage:
         return RemoteNote(self, directory, base)
 
     def abandoned(self, directory: str) -> Iterator[RemoteAbandoned]:
-        """Yield the notes and partial objects in a directory whose writers are dead."""
+        """Yield the notes and partial objects in a directory whose writers no longer run."""
         for name in sorted(self.names(directory)):
             match = SAVING.match(name)
             path = join(directory, name)

@@ -1,4 +1,4 @@
-"""Files beside a program: `tf.resource_loader`."""
+"""Files next to a program's modules: `tf.resource_loader`."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def get_root_dir_with_all_resources() -> str:
 
 
 def get_path_to_datafile(path: str) -> str:
-    """Return the path of a file beside the module that calls this.
+    """Return the path of a file next to the calling module.
 
     Args:
       path: relative to that module's directory.

@@ -163,5 +163,5 @@ class Storage(Protocol):
         ...
 
     def abandoned(self, directory: str) -> Iterator[Abandoned]:
-        """Yield the notes and partial files in a directory whose writers died."""
+        """Yield the notes and partial files in a directory whose writers no longer run."""
         ...

@@ -1,4 +1,4 @@
-"""Images out of files of any format, and what JPEG does to them."""
+"""Decoding of image files in any format, and simulation of JPEG artifacts."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def decode_image(
 def adjust_jpeg_quality(
     image: Any, jpeg_quality: Any, dct_method: str = "", name: str | None = None
 ) -> Output:
-    """Return an image as it looks when it was stored as JPEG.
+    """Return an image after a JPEG round trip.
 
     Args:
       image: real numbers, shape (height, width, 1 or 3), floats from 0 to 1.

@@ -1,4 +1,4 @@
-"""Batches of examples that are alike, such as sentences of about the same length."""
+"""Batches of similar examples, such as sentences of similar length."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def _fill_buckets(
     capacities: Sequence[int],
     padded: bool,
 ) -> tuple[list[QueueBase], Node, Sequence[SparseInfo | None]]:
-    """Return the queues of the buckets, and what puts the example into one of them.
+    """Return the queues of the buckets, and the op that enqueues the example into one of them.
 
     The example is a batch of one for its bucket, and of none, which never waits, for the others.
     """
@@ -231,7 +231,7 @@ def _collect(
     smaller: bool,
     shared_name: str | None,
 ) -> tuple[QueueBase, list[Node]]:
-    """Return the queue of batches, and what moves a batch from each bucket into it."""
+    """Return the queue of batches, and the ops that move a batch from each bucket into it."""
     batches = []
     for queue, size in zip(queues, sizes, strict=True):
         dequeue_up = queue.dequeue_up_to(size) if smaller else queue.dequeue_many(size)

@@ -30,7 +30,7 @@ from weft_tensor.values import to_array
 
 
 class EagerTensor(Output):
-    """A tensor of a call, whose value Python can read."""
+    """A tensor of a call whose value Python can read."""
 
     __slots__ = ()
 

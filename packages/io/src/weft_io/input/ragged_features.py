@@ -33,7 +33,7 @@ class RowSplits(NamedTuple):
 
 
 class RowLengths(NamedTuple):
-    """Rows by their lengths: a feature of as many numbers."""
+    """Row partition by lengths: a feature with one number per row."""
 
     key: str
 
@@ -51,7 +51,7 @@ class RowLimits(NamedTuple):
 
 
 class ValueRowIds(NamedTuple):
-    """Rows by the one that each value is in: a feature of as many numbers as values."""
+    """Row partition by row ids: a feature with one number per value."""
 
     key: str
 

@@ -1,4 +1,4 @@
-"""Readers as used by programs: records of files whose names are in a queue."""
+"""Readers: records of files whose names come from a queue."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class ReaderBase:
         return ops.reader_restore_state(self._reader_ref, state, name)
 
     def reset(self, name: str | None = None) -> Node:
-        """Make it as it was in the beginning; a file that it is in is left."""
+        """Reset the reader to its initial state, abandoning its current file."""
         return ops.reader_reset(self._reader_ref, name)
 
 

@@ -24,7 +24,7 @@ class SparseInfo(NamedTuple):
 
 
 def converted(tensors: Sequence[Any]) -> list[Tensor]:
-    """Return the tensors of one example, sparse ones as they are."""
+    """Return the tensors of one example, leaving sparse ones unchanged."""
     return [convert_to_tensor_or_sparse_tensor(tensor) for tensor in tensors]
 
 
@@ -86,7 +86,7 @@ def _select_sparse(tensor: SparseTensor, keep: Output) -> SparseTensor:
 def stored(
     tensors: Sequence[Tensor], rows: bool, shared: Sequence[SparseInfo | None] | None = None
 ) -> tuple[list[Output], list[SparseInfo | None]]:
-    """Replace each sparse tensor by the number, or with `rows` the numbers, it is stored under.
+    """Replace each sparse tensor by its number in the map, or by numbers of its rows with `rows`.
 
     Args:
       shared: infos of the example whose numbers were enqueued before.

@@ -185,7 +185,7 @@ class _Wrapped:
         self._done(OptionalValue(value))
 
     def fail(self, error: BaseException) -> None:
-        """Hand an error on, unless it says that the end was there."""
+        """Pass an error on, unless it reports the end."""
         if isinstance(error, errors.OutOfRangeError):
             self._done(OptionalValue(None))
         else:

@@ -62,7 +62,7 @@ def _names(names: Any, count: int) -> list[bytes]:
 
 
 class _Parsers:
-    """The parser of a node whose keys are inputs; created at first use or when the keys change."""
+    """Parser of a node whose keys are inputs, created when the keys change."""
 
     def __init__(self, node: Node, empty: Empty) -> None:
         attrs = node.attrs

@@ -1,4 +1,4 @@
-"""Lookup tables as programs use them; what runs is in `weft_io.resources.table`.
+"""Public lookup tables; their kernels use `weft_io.resources.table`.
 
 - `initializers.py` says where static tables have their content from.
 - `tables.py` has the tables, `vocabulary.py` those that give ids to all words.

@@ -113,7 +113,7 @@ class KeyValueTensorInitializer(TableInitializerBase):
 
 
 class TextFileIndex:
-    """Parts of a line, besides columns, that keys or values can be.
+    """Parts of a line other than columns that can be keys or values.
 
     Attributes:
       WHOLE_LINE: the line: any type.

@@ -31,7 +31,7 @@ _log = logging.getLogger("weft")
 def add_collections(
     message: proto.MetaGraphDef, graph: Graph, names: Sequence[str] | None, scope: str
 ) -> None:
-    """Put the collections of a graph into a message.
+    """Add the collections of a graph to a message.
 
     What SAVEABLE_OBJECTS holds is there as the nodes of a saver.
 
@@ -51,7 +51,7 @@ def add_collections(
 
 
 def _add(message: proto.MetaGraphDef, name: str, items: Sequence[Any], scope: str) -> None:
-    """Put one collection in, in the form that all its items share."""
+    """Add one collection, in the form that all its items support."""
     if not items:
         return
     try:
@@ -86,7 +86,7 @@ def _converted(collection: str, items: Sequence[Any], scope: str) -> tuple[str, 
 
 
 class CollectionReader:
-    """Makes the items of collections whose nodes were just imported.
+    """Builder of the items of collections whose nodes were just imported.
 
     Args:
       scope: the name scope that the nodes are under, without a closing slash; "" for none.

@@ -195,7 +195,7 @@ def apply_gradient(handle: Output, local_step: Any, gradient: Any, name: str | N
 
 
 def take_gradient(handle: Output, num_required: Any, dtype: Any, name: str | None = None) -> Output:
-    """Wait for gradients and take their mean or sum.
+    """Wait for gradients, then remove and return their mean or sum.
 
     Args:
       num_required: int32, shape ().
@@ -239,7 +239,7 @@ def apply_sparse_gradient(
 def take_sparse_gradient(
     handle: Output, num_required: Any, dtype: Any, name: str | None = None
 ) -> tuple[Output, Output, Output]:
-    """Wait for sparse gradients and take their mean or sum: indices, values, shape."""
+    """Wait for sparse gradients, then return their mean or sum: indices, values, shape."""
     node = create("SparseAccumulatorTakeGradient", [handle, num_required], {"dtype": dtype}, name)
     indices, values, shape = node.outputs
     return indices, values, shape

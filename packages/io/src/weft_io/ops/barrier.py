@@ -1,4 +1,4 @@
-"""Barriers: tables of elements whose components come one by one."""
+"""Barriers: tables of elements whose components arrive one by one."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def barrier(
 def barrier_insert_many(
     handle: Any, component_index: int, keys: Any, values: Any, name: str | None = None
 ) -> Node:
-    """Give elements one of their components.
+    """Add one component to elements.
 
     Args:
       component_index: which.
@@ -141,7 +141,7 @@ def barrier_take_many(
     timeout_ms: int = -1,
     name: str | None = None,
 ) -> tuple[Output, ...]:
-    """Wait for complete elements and take them.
+    """Wait for complete elements and remove them.
 
     Args:
       num_elements: int32, shape (): how many.

@@ -83,7 +83,7 @@ def merge_v2_checkpoints(
     allow_missing_files: bool = False,
     name: str | None = None,
 ) -> Node:
-    """Make one bundle of several, which are gone afterwards.
+    """Merge several bundles into one; the originals no longer exist.
 
     Args:
       checkpoint_prefixes: string, rank 1; in one file system with the destination.

@@ -113,7 +113,7 @@ def hold_for_save(
     shards: Sequence[int] | None = None,
     name: str | None = None,
 ) -> Output:
-    """Hold tensors as they are now; `weft_io.checkpoint.held.take` returns them to the writer.
+    """Hold the current values of tensors; `weft_io.checkpoint.held.take` returns them.
 
     Variables are not copied: whoever updates one before it is written works on a copy.
 

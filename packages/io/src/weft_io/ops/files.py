@@ -84,7 +84,7 @@ def read_file(filename: Any, name: str | None = None) -> Output:
 
 
 def write_file(filename: Any, contents: Any, name: str | None = None) -> Node:
-    """Write a file, replacing one that is there; directories above it are created.
+    """Write a file, replacing an existing one and creating missing directories.
 
     Args:
       filename: string, shape (); a path, or a URL that fsspec knows.

@@ -21,7 +21,7 @@ from weft_tensor.shape import Dims
 
 
 def sizes_of(size: Output, label: str) -> tuple[int | None, int | None]:
-    """Return a height and a width, as far as they are known.
+    """Return the statically known height and width.
 
     Raises: InvalidArgumentError: they are no two numbers of at least 1; the message names `label`.
     """

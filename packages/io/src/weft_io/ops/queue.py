@@ -233,7 +233,7 @@ def _attrs(
 def queue_enqueue(
     handle: Any, components: Sequence[Any], timeout_ms: int = -1, name: str | None = None
 ) -> Node:
-    """Put one element in.
+    """Enqueue one element.
 
     Args:
       components: a tensor per component.
@@ -245,7 +245,7 @@ def queue_enqueue(
 def queue_enqueue_many(
     handle: Any, components: Sequence[Any], timeout_ms: int = -1, name: str | None = None
 ) -> Node:
-    """Put the rows of a batch in.
+    """Enqueue the rows of a batch.
 
     Args:
       components: a tensor per component, all of one size along the first axis.

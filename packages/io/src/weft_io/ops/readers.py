@@ -1,4 +1,4 @@
-"""Readers: records of files whose names are in a queue (paper, section 4.5).
+"""Readers: records of files whose names come from a queue (paper, section 4.5).
 
 Programs use the classes of `weft_io.input.readers`; this module makes their nodes.
 """

@@ -97,7 +97,7 @@ def take_many_sparse_from_tensors_map(
     rank: int | None = None,
     name: str | None = None,
 ) -> SparseTensor:
-    """Take sparse tensors out of the map that they are kept in.
+    """Remove sparse tensors from the map that stores them.
 
     Args:
       sparse_map_op: a node that puts into that map.

@@ -1,4 +1,4 @@
-"""Staging areas: tensors put aside in one step for another, in order or by key.
+"""Staging areas: tensors that one step stores for a later one, in order or by key.
 
 As in TensorFlow an area has no handle: the nodes with one `shared_name` share one.
 """
@@ -163,7 +163,7 @@ class AreaAttrs(dict[str, Any]):
 
 
 def stage(values: Sequence[Any], area: AreaAttrs, name: str | None = None) -> Node:
-    """Put a tuple of tensors in."""
+    """Add a tuple of tensors."""
     return create("Stage", [list(values)], area, name)
 
 
@@ -190,7 +190,7 @@ def area_clear(op: str, area: AreaAttrs, name: str | None = None) -> Node:
 def map_stage(
     op: str, key: Any, indices: Any, values: Sequence[Any], area: AreaAttrs, name: str | None = None
 ) -> Node:
-    """Put components of a key in.
+    """Add components of a key.
 
     Args:
       op: MapStage or OrderedMapStage.

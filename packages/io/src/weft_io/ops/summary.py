@@ -1,4 +1,4 @@
-"""Summaries: nodes whose value is a serialized `Summary` message, for event files (section 9.1)."""
+"""Summary nodes, whose value is a serialized `Summary` message for event files (section 9.1)."""
 
 from __future__ import annotations
 
@@ -307,7 +307,7 @@ def tensor_summary(
 def merge(
     inputs: Sequence[Any], collections: Iterable[Any] | None = None, name: str | None = None
 ) -> Output:
-    """Return one summary with the values of several.
+    """Return one summary with the values of several summaries.
 
     Args:
       inputs: strings, serialized `Summary` messages.

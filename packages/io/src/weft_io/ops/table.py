@@ -1,4 +1,4 @@
-"""Lookup tables as nodes. The classes of `weft_io.lookup` are what programs use."""
+"""Lookup tables as nodes; the public classes are in `weft_io.lookup`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sequences of tensors, of shapes of their own, as values on the edges of a graph."""
+"""Sequences of tensors with individual shapes, as values of graph edges."""
 
 from __future__ import annotations
 

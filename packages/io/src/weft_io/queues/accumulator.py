@@ -132,7 +132,7 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
         return ops.apply_gradient(self._accumulator_ref, _step(local_step), value, name)
 
     def take_grad(self, num_required: Any, name: str | None = None) -> Output:
-        """Wait until `num_required` gradients have been added up, and take their mean or sum.
+        """Wait for `num_required` gradients, then remove and return their mean or sum.
 
         The accumulator is reset, with the next step's number.
 
@@ -231,7 +231,7 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
         )
 
     def take_grad(self, num_required: Any, name: str | None = None) -> SparseGradient:
-        """Wait until `num_required` gradients have been added up, and take their mean or sum.
+        """Wait for `num_required` gradients, then remove and return their mean or sum.
 
         The accumulator is reset, with the next step's number.
 
@@ -243,7 +243,7 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
         return SparseGradient(*parts)
 
     def take_indexed_slices_grad(self, num_required: Any, name: str | None = None) -> IndexedSlices:
-        """Take the gradient as `take_grad` does, as IndexedSlices.
+        """Return the result of `take_grad` as IndexedSlices.
 
         Args:
           num_required: int32, shape (), positive.

@@ -115,7 +115,7 @@ class Barrier:
         timeout: int | None = None,
         name: str | None = None,
     ) -> BarrierTaken:
-        """Wait until `num_elements` elements are complete, and take them, the oldest keys first.
+        """Wait until `num_elements` elements are complete, then remove them, oldest keys first.
 
         Args:
           num_elements: int32, shape ().

@@ -1,4 +1,4 @@
-"""Elements of several components, as queues and staging areas have them."""
+"""Elements with several components, as used by queues and staging areas."""
 
 from __future__ import annotations
 

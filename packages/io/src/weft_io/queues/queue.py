@@ -111,7 +111,7 @@ class QueueBase(HasComponents):
     # ------------------------------------------------------------------ putting in
 
     def enqueue(self, vals: Components, name: str | None = None) -> Node:
-        """Put one element in; waits while the queue is full.
+        """Enqueue one element; waits while the queue is full.
 
         Args:
           vals: a tensor, a list of a tensor per component, or a dict by name.
@@ -125,7 +125,7 @@ class QueueBase(HasComponents):
             return ops.queue_enqueue(self._queue_ref, tensors, name=scope)
 
     def enqueue_many(self, vals: Components, name: str | None = None) -> Node:
-        """Put the rows of a batch in; waits while the queue is full, perhaps after some of them.
+        """Enqueue the rows of a batch; waits while the queue is full, possibly between rows.
 
         Args:
           vals: as for `enqueue`, with a first axis of one size for all components.
@@ -182,7 +182,7 @@ class QueueBase(HasComponents):
         return self._structured(outputs)
 
     def dequeue_many(self, n: Any, name: str | None = None) -> Any:
-        """Dequeue `n` elements together; waits until there are as many.
+        """Dequeue `n` elements together; waits until that many are available.
 
         Args:
           n: int32, shape ().
@@ -242,7 +242,7 @@ class QueueBase(HasComponents):
 
 
 class FIFOQueue(QueueBase):
-    """A queue whose elements leave in the order they came in.
+    """A queue that returns elements in first-in-first-out order.
 
     Args:
       capacity: maximum number of elements; unbounded if negative.
@@ -279,7 +279,7 @@ class FIFOQueue(QueueBase):
 
 
 class RandomShuffleQueue(QueueBase):
-    """A queue whose elements leave in a random order.
+    """A queue that returns elements in random order.
 
     Args:
       capacity: maximum number of elements; unbounded if negative.
@@ -321,7 +321,7 @@ class RandomShuffleQueue(QueueBase):
 
 
 class PaddingFIFOQueue(QueueBase):
-    """A FIFO queue whose elements may differ in size: a batch is padded to the largest.
+    """A FIFO queue for elements of different sizes, padded to the largest in a batch.
 
     Numbers are padded with zeros, strings with empty ones, at the end of each axis.
 
@@ -359,7 +359,7 @@ class PaddingFIFOQueue(QueueBase):
 
 
 class PriorityQueue(QueueBase):
-    """A queue whose elements leave in the order of a number, the lowest first.
+    """A queue that returns the element with the lowest priority number first.
 
     The number, int64 of shape (), is the first component of an element. Elements of one number
     leave in the order they came in.
@@ -462,7 +462,7 @@ def _check_length(label: str, items: Sequence[Any], types: Sequence[DType]) -> N
 
 
 def _shared_seeds(seed: int | None, shared_name: str | None) -> tuple[int, int]:
-    """Return the two seeds of a queue; with a graph's seed, they are the same for all users."""
+    """Return the two seeds of a queue; with a graph-level seed they are the same for all users."""
     first, second = get_seed(seed)
     if first is None or second is None:
         return 0, 0

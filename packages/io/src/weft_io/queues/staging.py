@@ -1,4 +1,4 @@
-"""Staging areas as programs use them: a step puts tensors aside for a later one."""
+"""Staging areas: one step stores tensors for a later one."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class BaseStagingArea(HasComponents):
         return self._memory_limit
 
     def _checked(self, vals: Any, indices: Sequence[int] | None) -> tuple[list[Output], list[int]]:
-        """Return the tensors of a tuple, or of some of its components, and which these are."""
+        """Return the tensors of a tuple or of some of its components, and their indices."""
         if isinstance(vals, dict):
             if self._names is None:
                 raise errors.InvalidArgumentError(
@@ -120,7 +120,7 @@ class BaseStagingArea(HasComponents):
 
 
 class StagingArea(BaseStagingArea):
-    """Tuples of tensors that a step puts aside for a later one, taken in the order they came.
+    """FIFO of tensor tuples that one step stores for a later one.
 
     Args:
       dtypes: element type of each component.
@@ -144,7 +144,7 @@ class StagingArea(BaseStagingArea):
     """
 
     def put(self, values: Any, name: str | None = None) -> Node:
-        """Put a tuple in; waits for space.
+        """Add a tuple; waits for space.
 
         Args:
           values: a tensor, a list of a tensor per component, or a dict by name.
@@ -187,7 +187,7 @@ class StagingArea(BaseStagingArea):
 
 
 class MapStagingArea(BaseStagingArea):
-    """Tuples of tensors by key, whose components may be added and removed one by one.
+    """Tensor tuples by key, whose components can be added and removed individually.
 
     Args:
       dtypes, shapes, names, shared_name, capacity, memory_limit: as for `StagingArea`; incomplete
@@ -226,7 +226,7 @@ class MapStagingArea(BaseStagingArea):
         indices: Sequence[int] | None = None,
         name: str | None = None,
     ) -> Node:
-        """Put components of a key in; waits for space.
+        """Add components of a key; waits for space.
 
         Args:
           key: int64, shape ().

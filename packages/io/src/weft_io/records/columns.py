@@ -100,7 +100,7 @@ def strings_of(values: Sequence[Any]) -> Array:
 
 
 def sparse(rows: Rows, kind: int, empty: Empty) -> tuple[Array, Array, Array]:
-    """Return a feature as a sparse matrix: a row per example, as many columns as the longest needs.
+    """Return a feature as a sparse matrix with a row per example.
 
     Returns: indices int64 (total, 2), values (total,), dense shape int64 (2,).
     """
@@ -172,7 +172,7 @@ _MOST_KNOWN: Final = 1 << 14
 
 
 def _known_integers(rows: Rows) -> Array | None:
-    """Return single integers, such as labels, if all of them are in the cache."""
+    """Return single integers, such as labels, if all of them are cached."""
     numbers = list(map(_known.get, rows))
     return None if None in numbers else np.array(numbers, NUMPY[INTEGERS])
 

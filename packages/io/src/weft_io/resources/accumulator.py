@@ -66,7 +66,7 @@ class _Accumulator(Resource):
         return True
 
     def take(self, required: int, done: Done, cancellation: Cancellation | None = None) -> None:
-        """Hand the result out as soon as it is of `required` gradients, and begin another.
+        """Deliver the result once `required` gradients are summed, and start the next one.
 
         Raises: InvalidArgumentError: `required` is not positive.
         """

@@ -21,7 +21,7 @@ _MISSING: Final = object()
 
 
 class _Element:
-    """A key, the number of the batch that brought it, and its components so far."""
+    """A key, its insertion number, and the components received so far."""
 
     __slots__ = ("index", "key", "missing", "values")
 
@@ -67,7 +67,7 @@ class Barrier(Resource):
         return len(self._incomplete)
 
     def pending(self) -> int:
-        """Return the number of operations that wait to take elements."""
+        """Return the number of operations waiting for elements."""
         return len(self._takes)
 
     # ------------------------------------------------------------------ putting in
@@ -151,7 +151,7 @@ class Barrier(Resource):
         cancellation: Cancellation | None = None,
         deadline: float | None = None,
     ) -> None:
-        """Take complete elements, in order of their first insertion.
+        """Remove complete elements, in order of their first insertion.
 
         Args:
           count: number of elements.

@@ -28,7 +28,7 @@ _AHEAD: Final = 64
 
 
 class _RowOwner:
-    """Owner of a row's memory, for NumPy: not an array, since nobody else uses that memory."""
+    """Owner of a row's memory, for NumPy; not an array, since the memory has no other user."""
 
     __slots__ = ("__array_interface__", "_array")
 
@@ -155,7 +155,7 @@ _here: Final = _Here()
 
 
 def computed_in(row: Row | None, call: Callable[[Any], T], argument: Any) -> T:
-    """Return `call(argument)`, whose kernels may take a row for a result."""
+    """Return `call(argument)`, whose kernels may use a row as their result."""
     before, _here.row = _here.row, row
     try:
         return call(argument)

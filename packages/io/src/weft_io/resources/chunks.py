@@ -62,7 +62,7 @@ class ChunkStore:
         return values
 
     def take_many(self, count: int, empty: Empty) -> Finish:
-        """Remove the first `count` elements; there are at least as many.
+        """Remove the first `count` elements, which must exist.
 
         What allocates does so before anything is removed.
 
@@ -104,7 +104,7 @@ class ChunkStore:
             self._pieces[0] = (values, start + count, stop)
 
     def _targets(self, pieces: Sequence[Piece], count: int, empty: Empty) -> Sequence[Array] | None:
-        """Return arrays to join the pieces in; None when one piece holds everything as it is."""
+        """Return arrays to join the pieces in; None if one piece already holds the result."""
         if len(pieces) == 1 and pieces[0][2]:
             return None
         return [
@@ -122,7 +122,7 @@ def _rows(batch: Array, start: int, stop: int) -> Array:
 
 
 class PaddingStore(ChunkStore):
-    """A line of pieces whose elements differ in size; a batch is padded to the largest."""
+    """FIFO of pieces whose elements differ in size; batches are padded to the largest."""
 
     def _targets(self, pieces: Sequence[Piece], count: int, empty: Empty) -> Sequence[Array] | None:
         targets = super()._targets(pieces, count, empty)

@@ -1,4 +1,4 @@
-"""One component of many elements at numbered places, for stores that take them in another order."""
+"""One component of many elements at numbered positions, for stores with random access."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Column(Protocol):
     """Values at places from 0 on."""
 
     def resize(self, size: int) -> None:
-        """Have `size` places; what lies beyond is lost."""
+        """Resize to `size` positions, dropping the elements beyond."""
 
     def put(self, place: int, value: Any) -> None:
         """Store one element."""
@@ -51,7 +51,7 @@ class PackedColumn:
         self._rows = np.empty((0, *shape), dtype.numpy)
 
     def resize(self, size: int) -> None:
-        """Have `size` places; what lies beyond is lost."""
+        """Resize to `size` positions, dropping the elements beyond."""
         rows = np.empty((size, *self._rows.shape[1:]), self._rows.dtype)
         num_kept = min(size, len(self._rows))
         rows[:num_kept] = self._rows[:num_kept]
@@ -94,7 +94,7 @@ class ObjectColumn:
         self._rows: list[Any] = []
 
     def resize(self, size: int) -> None:
-        """Have `size` places; what lies beyond is lost."""
+        """Resize to `size` positions, dropping the elements beyond."""
         del self._rows[size:]
         self._rows.extend([None] * (size - len(self._rows)))
 
@@ -103,7 +103,7 @@ class ObjectColumn:
         self._rows[place] = value
 
     def put_many(self, places: Places, batch: Array, start: int, stop: int) -> None:
-        """Store the rows of `batch` from `start` to `stop`, each by itself.
+        """Store the rows of `batch` from `start` to `stop` separately.
 
         Copies, because a view would keep the whole batch alive for as long as one row stays.
         """

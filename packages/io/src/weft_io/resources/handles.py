@@ -22,7 +22,7 @@ R = TypeVar("R", bound=Resource)
 
 
 class RefHandle(ResourceHandle):
-    """A handle on a reference edge, as older ops have it: fetched, it is container and name."""
+    """A handle on a reference edge, as used by older ops; fetched as container and name."""
 
     __slots__ = ()
 

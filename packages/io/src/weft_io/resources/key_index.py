@@ -1,4 +1,4 @@
-"""Indexes from keys to row numbers, for many keys at once."""
+"""Indexes from keys to row numbers that process many keys together."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SMALLEST: Final = 16
 
 
 class KeyIndex(Protocol):
-    """Keys with rows 0 to n - 1. Keys are arrays whose first axis counts them."""
+    """Index of keys with rows 0 to n - 1; the first axis of a key array counts keys."""
 
     def __len__(self) -> int:
         """Return the number of keys."""
@@ -73,7 +73,7 @@ def _words_of(dtype: DType) -> Callable[[Array], Array]:
 
 
 class _NumberIndex:
-    """An open-addressing hash table of NumPy arrays, which handles all keys at once.
+    """Open-addressing hash table of NumPy arrays that processes all keys together.
 
     `_slots` has the row of the key in each slot. A key is in the first slot, from its hash on, that
     no other key occupies.

@@ -20,7 +20,7 @@ _MOST_IDLE = 1024
 
 
 class _Table:
-    """Columns with as many places as are needed, and up to four times that."""
+    """Columns with spare capacity, up to four times the number of elements."""
 
     def __init__(self, types: Sequence[DType], shapes: Sequence[Dims]) -> None:
         self._types = tuple(types)
@@ -68,14 +68,14 @@ class ShufflingStore(_Table):
         return self._size
 
     def add(self, values: Values) -> None:
-        """Put one element in."""
+        """Store one element."""
         self._reserve(self._size + 1)
         for column, value in zip(self._columns, values, strict=True):
             column.put(self._size, value)
         self._size += 1
 
     def add_many(self, values: Values, start: int, stop: int) -> None:
-        """Put the rows from `start` to `stop` in as elements."""
+        """Store the rows from `start` to `stop` as elements."""
         end = self._size + stop - start
         self._reserve(end)
         for column, batch in zip(self._columns, values, strict=True):
@@ -94,7 +94,7 @@ class ShufflingStore(_Table):
         return values
 
     def take_many(self, count: int, empty: Empty) -> Finish:
-        """Remove `count` elements in a random order; there are at least as many.
+        """Remove `count` elements in random order; they must exist.
 
         Returns: what gives them with a first axis added.
         """
@@ -138,14 +138,14 @@ class PriorityStore(_Table):
         return len(self._heap)
 
     def add(self, values: Values) -> None:
-        """Put one element in."""
+        """Store one element."""
         (place,) = self._claim(1)
         for column, value in zip(self._columns, values[1:], strict=True):
             column.put(place, value)
         self._push([int(values[0])], [place])
 
     def add_many(self, values: Values, start: int, stop: int) -> None:
-        """Put the rows from `start` to `stop` in as elements."""
+        """Store the rows from `start` to `stop` as elements."""
         places = self._claim(stop - start)
         where = np.array(places)
         for column, batch in zip(self._columns, values[1:], strict=True):
@@ -160,7 +160,7 @@ class PriorityStore(_Table):
         return (self._priority.type(priority), *values)
 
     def take_many(self, count: int, empty: Empty) -> Finish:
-        """Remove the first `count` elements; there are at least as many.
+        """Remove the first `count` elements, which must exist.
 
         Returns: what gives them with a first axis added.
         """

@@ -30,13 +30,13 @@ class Store(Protocol):
         """Return the number of elements."""
 
     def add(self, values: Values) -> None:
-        """Put one element in."""
+        """Store one element."""
 
     def add_many(self, values: Values, start: int, stop: int) -> None:
-        """Put the rows from `start` to `stop` in as elements."""
+        """Store the rows from `start` to `stop` as elements."""
 
     def take(self) -> Values:
-        """Remove one element; there is one."""
+        """Remove one element, which must exist."""
         ...
 
     def take_many(self, count: int, empty: Empty) -> Finish:
@@ -80,7 +80,7 @@ class _Taking(_Waiting):
 
 
 class Queue(Resource):
-    """Elements of several components, enqueued and dequeued by steps that wait for each other.
+    """Elements of several components, enqueued and dequeued by steps that may wait.
 
     Operations are answered through `done`, at once or later, with a tuple of values or None.
 
@@ -147,7 +147,7 @@ class Queue(Resource):
         cancellation: Cancellation | None = None,
         deadline: float | None = None,
     ) -> None:
-        """Put one element in as soon as there is space.
+        """Enqueue one element as soon as there is space.
 
         Args:
           values: one per component; the queue keeps them.
@@ -179,7 +179,7 @@ class Queue(Resource):
         cancellation: Cancellation | None = None,
         deadline: float | None = None,
     ) -> None:
-        """Put the rows of a batch in, as many at a time as fit.
+        """Enqueue the rows of a batch, as many at a time as fit.
 
         Cancelled in between, the rows that are in stay in.
 
@@ -249,7 +249,7 @@ class Queue(Resource):
         cancellation: Cancellation | None = None,
         deadline: float | None = None,
     ) -> None:
-        """Dequeue one element as soon as there is one.
+        """Dequeue one element as soon as one is available.
 
         Fails with: OutOfRangeError: the queue is closed and empty.
         """
@@ -277,7 +277,7 @@ class Queue(Resource):
         *,
         up_to: bool = False,
     ) -> None:
-        """Dequeue `count` elements together, as soon as there are as many.
+        """Dequeue `count` elements together as soon as that many are available.
 
         Args:
           count: 0 returns an empty batch at once.

@@ -107,7 +107,7 @@ class ReaderResource(Resource):
         return NOT_READY
 
     def _request_name(self) -> bool:
-        """Take a name out of the queue for the read that is first; whether one came at once."""
+        """Dequeue a name for the first read; return True if one was available immediately."""
         with self._line.lock:
             read, self._wanting = self._wanting, None
             if read is None or self._asking:
@@ -120,7 +120,7 @@ class ReaderResource(Resource):
             return name.came
 
     def named(self, answer: _Name, name: bytes | None) -> None:
-        """Take the name that came; None: the dequeue failed."""
+        """Open the dequeued name; None if the dequeue failed."""
         with self._line.lock:
             self._asking = False
             answer.came = True
@@ -134,7 +134,7 @@ class ReaderResource(Resource):
             ).start()
 
     def _serve_reads(self) -> None:
-        """Serve the line, as long as names come at once."""
+        """Serve the waiting reads while names are available."""
         while True:
             self._line.wake()
             if not self._request_name():

@@ -95,7 +95,7 @@ def check_parts(value: SparseValue) -> None:
 
 
 def rows_of_sparse(value: SparseValue) -> list[SparseValue]:
-    """Return each row as a sparse tensor of its own.
+    """Return each row as a separate sparse tensor.
 
     Raises: InvalidArgumentError: the parts do not fit, there are no rows, or one is out of range.
     """

@@ -170,7 +170,7 @@ class _Waiting:
 
 
 class StagingArea(_Area):
-    """Tuples in the order they were put in."""
+    """A FIFO of tuples."""
 
     def __init__(self, name: str, capacity: int = 0, memory_limit: int = 0) -> None:
         super().__init__(name, capacity, memory_limit)
@@ -181,7 +181,7 @@ class StagingArea(_Area):
         return len(self._tuples)
 
     def put(self, values: Values, done: Done, cancellation: Cancellation | None = None) -> None:
-        """Put a tuple in as soon as there is space.
+        """Add a tuple as soon as there is space.
 
         Raises: ResourceExhaustedError: it is larger than the limit.
         """
@@ -200,7 +200,7 @@ class StagingArea(_Area):
         self._wait(self._puts, attempt, done, cancellation)
 
     def get(self, done: Done, cancellation: Cancellation | None = None) -> None:
-        """Remove and return the first tuple as soon as there is one."""
+        """Remove and return the first tuple as soon as one is available."""
 
         def attempt() -> Any:
             if not self._tuples:
@@ -212,7 +212,7 @@ class StagingArea(_Area):
         self._wait(self._gets, attempt, done, cancellation)
 
     def peek(self, index: int, done: Done, cancellation: Cancellation | None = None) -> None:
-        """Look at the tuple at a place as soon as there is one.
+        """Read the tuple at a position as soon as it is available.
 
         Raises: InvalidArgumentError: the index is negative.
         """
@@ -235,7 +235,7 @@ Parts = dict[int, Any]
 
 
 class MapStagingArea(_Area):
-    """Tuples by key, whose components may be added and removed one by one.
+    """Tuples by key, whose components can be added and removed individually.
 
     Args:
       name: for messages.
@@ -278,7 +278,7 @@ class MapStagingArea(_Area):
         done: Done,
         cancellation: Cancellation | None = None,
     ) -> None:
-        """Put components in as soon as there is space.
+        """Add components as soon as there is space.
 
         Args:
           indices: positions of the components.

@@ -11,7 +11,7 @@ import numpy as np
 
 
 class TensorSequence:
-    """A sequence of tensors of one element type; what graphs give and take for one.
+    """A sequence of tensors of one element type, as a graph value.
 
     Args:
       values: arrays, or what becomes one; text as bytes.
@@ -37,7 +37,7 @@ class TensorSequence:
         return iter(self.values)
 
     def __getitem__(self, index: Any) -> Any:
-        """Return a tensor; the sequence itself for `()`, as of any value of rank 0."""
+        """Return a tensor; the sequence itself for `()`, like any value of rank 0."""
         return self if index == () else self.values[index]
 
     def __repr__(self) -> str:

@@ -142,7 +142,7 @@ class SavedModelBuilder:
         strip_default_attrs: bool = False,
         saver: Any = None,
     ) -> None:
-        """Add the default graph, whose variables are among those that were saved.
+        """Add the default graph, whose variables must be among those already saved.
 
         Arguments and errors are those of `add_meta_graph_and_variables`, which must come before.
         """
@@ -174,7 +174,7 @@ class SavedModelBuilder:
         assets: Sequence[Output] | None,
         main_op: Node | None,
     ) -> None:
-        """Check the other arguments of a graph, and put them into the graph's collections."""
+        """Check the other arguments of a graph and store them in its collections."""
         for name, signature in (signatures or {}).items():
             _check_signature(name, signature)
         graph = get_default_graph()

@@ -181,7 +181,7 @@ class SavedModelLoader:
         import_scope: str | None = None,
         **saver_kwargs: Any,
     ) -> proto.MetaGraphDef:
-        """Load graph, variables and main op; arguments and result as of the function `load`."""
+        """Load graph, variables and main op; arguments and result as in the function `load`."""
         message = self.get_meta_graph_def_from_tags(tags)
         with sess.graph.as_default():
             result = import_scoped_meta_graph(message, import_scope=import_scope, **saver_kwargs)

@@ -32,7 +32,7 @@ class MethodNameUpdater:
     def replace_method_name(
         self, signature_key: str, method_name: str, tags: str | Sequence[str] | None = None
     ) -> None:
-        """Give a signature another method name.
+        """Change the method name of a signature.
 
         Args:
           signature_key: name of the signature.

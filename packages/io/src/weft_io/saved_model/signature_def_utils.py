@@ -224,7 +224,7 @@ def is_valid_signature(signature_def: Any) -> bool:
 
 
 def op_signature_def(op: Node | Output, key: str) -> proto.SignatureDef:
-    """Return a signature that names an operation, as its output `key`."""
+    """Return a signature that names an operation as its output `key`."""
     return build_signature_def(outputs={key: build_tensor_info_from_op(op)})
 
 

@@ -1,1 +1,1 @@
-"""Saver and what decides which variables it saves, and how long files stay."""
+"""Saver, the choice of saved variables, and the retention of files."""

@@ -18,7 +18,7 @@ from weft_io.saving.saver_builder import SaverBuilder
 
 
 class BundleSaverBuilder(SaverBuilder):
-    """Adds nodes that save bundles, under the names that TensorFlow's sharded savers give them.
+    """Builder of nodes that save bundles with the names of TensorFlow's sharded savers.
 
     Each shard is written as a bundle of its own to a temporary directory beside the checkpoint;
     merging them renames their files and writes one index. TensorFlow can run the nodes, too.

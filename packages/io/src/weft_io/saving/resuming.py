@@ -1,4 +1,4 @@
-"""The state, besides variables, that a checkpoint needs to resume training exactly."""
+"""State besides variables that a checkpoint needs to resume training exactly."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _IteratorSaveable(SaveableObject):
             return out("IteratorSerializeState", [self._resource])
 
     def restore(self, restored_tensors: Sequence[Output], restored_shapes: Any) -> Node:
-        """Return the node that puts the state back."""
+        """Return the node that restores the state."""
         with self._resource.graph.colocate_with(self._resource.node):
             return create("IteratorRestoreState", [self._resource, restored_tensors[0]])
 
@@ -53,7 +53,7 @@ class _StreamSaveable(SaveableObject):
             return out("RandomStreamState", [], {"stream": self._stream})
 
     def restore(self, restored_tensors: Sequence[Output], restored_shapes: Any) -> Node:
-        """Return the node that puts the place back."""
+        """Return the node that restores the position."""
         with self.op.graph.device(self._where):
             return create("RestoreRandomStream", [restored_tensors[0]], {"stream": self._stream})
 

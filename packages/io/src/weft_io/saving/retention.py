@@ -1,4 +1,4 @@
-"""Retention of checkpoints: the last N, one every so many hours, and cleanup after crashes."""
+"""Retention of checkpoints: the last N, one per number of hours, and cleanup after crashes."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class SaveSpec:
 
 
 class SaveableObject:
-    """State that can be saved and restored: one or more tensors, and how to put them back.
+    """State that can be saved and restored as one or more tensors.
 
     Attributes:
       op: the node or object that has the state.

@@ -1,4 +1,4 @@
-"""Variables that begin with a checkpoint whose vocabularies differ from the program's."""
+"""Initial values from a checkpoint whose vocabularies differ from the program's."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _log = logging.getLogger("weft")
 
 
 def init_from_checkpoint(ckpt_dir_or_file: Any, assignment_map: Any) -> None:
-    """Let variables of the default graph take their initial values from a checkpoint.
+    """Initialize variables of the default graph from a checkpoint.
 
     Their initializers read the checkpoint when they run, so call this before
     `global_variables_initializer`. The checkpoint may be weft's or TensorFlow's.

@@ -109,7 +109,7 @@ class BatchSource(Source):
         return _BatchStream(inner, self, self._size, self._drop, memory)
 
     def _memory(self) -> BatchMemory | None:
-        """Return what lends rows of batches to the calls that compute elements."""
+        """Return an object that lends rows of batches to the calls that compute elements."""
         return BatchMemory(self._size, self.empty)
 
     def joined(self, column: Sequence[Any], i: int) -> Array:

@@ -18,17 +18,17 @@ from weft_io.streams.stream import (
 
 
 class MemoryCacheSource(Source):
-    """A dataset whose elements stay in memory once a pass has come to its end."""
+    """A dataset whose elements stay in memory after the first complete pass."""
 
     def __init__(self, inner: Source) -> None:
         self._inner = inner
 
     def cardinality(self) -> int:
-        """As many as there are."""
+        """Return the number of elements."""
         return self._inner.cardinality()
 
     def iterate(self, root: Root) -> Stream:
-        """Over them: from memory if they are there."""
+        """Iterate over the elements, from memory if they are cached."""
         return _MemoryCacheStream(self, root)
 
     def input(self, root: Root) -> Stream:

@@ -44,7 +44,7 @@ _VERSION: Final = 1
 
 
 class FileCacheSource(Source):
-    """A dataset whose elements are in a file once a pass has come to its end.
+    """A dataset whose elements are in a file after the first complete pass.
 
     Args:
       path: the beginning of the file's name.
@@ -57,11 +57,11 @@ class FileCacheSource(Source):
         self.parts = parts
 
     def cardinality(self) -> int:
-        """As many as there are."""
+        """Return the number of elements."""
         return self._inner.cardinality()
 
     def iterate(self, root: Root) -> Stream:
-        """Over them: from the file if it is there."""
+        """Iterate over the elements, from the file if it exists."""
         return _FileCacheStream(self, root)
 
     def input(self, root: Root) -> Stream:
@@ -200,7 +200,7 @@ class _Reading:
 
 
 class _Writing:
-    """Writes what it passes on. Restored it lacks what came before, and so it does not."""
+    """Stream that writes its elements to the cache, unless it was restored midway."""
 
     def __init__(self, inner: Stream, path: str, parts: Sequence[Part]) -> None:
         self._input = inner

@@ -1,4 +1,4 @@
-"""Elements of several datasets by a dataset of numbers, and random numbers."""
+"""Datasets that select elements of several datasets by index, and random numbers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from weft_tensor import errors
 
 
 class DirectedInterleaveSource(Source):
-    """The next element of the dataset whose number comes next.
+    """Stream of elements from the datasets that an index dataset selects.
 
     Args:
       selector: the numbers.

@@ -70,7 +70,7 @@ class GeneratorSource(Source):
 
 
 class _GeneratorStream(Stream):
-    """Saved, it is how many elements it gave; restored, it asks for as many and drops them."""
+    """Stream of a Python generator; restored, it skips the elements already returned."""
 
     kind = "Generator"
 

@@ -243,7 +243,7 @@ class InterleaveStream(ForwardingStream):
         self._place = (self._place + 1) % len(self._open)
 
     def save(self) -> Any:
-        """Return the places, each with the element that its dataset was made of, and its stream."""
+        """Return each slot's source element and stream."""
         places = [
             None if entry is None else [list(entry[0]), saved(entry[1])] for entry in self._open
         ]

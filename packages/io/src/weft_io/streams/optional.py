@@ -1,4 +1,4 @@
-"""Optional values: elements that may not be there, as values on the edges of a graph."""
+"""Optional values: elements that may be missing, as values on graph edges."""
 
 from __future__ import annotations
 

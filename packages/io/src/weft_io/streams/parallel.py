@@ -1,4 +1,4 @@
-"""A function of several elements at once, on the threads of a pool, with results in order."""
+"""Parallel map of a function over elements on a thread pool, with results in order."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ class ParallelMapStream(ForwardingStream):
 
 
 class ParallelInterleaveSource(Source):
-    """As `InterleaveSource`; the datasets of the cycle are read ahead by threads of their own.
+    """Like `InterleaveSource`, but threads read the cycle's datasets ahead.
 
     Args:
       make: the sequential one.
@@ -195,5 +195,5 @@ class _ParallelInterleaveStream(InterleaveStream):
         )
 
     def begin(self, element: Element) -> Stream:
-        """Return a prefetching stream, whose state is the same as that of one without."""
+        """Return a prefetching stream with the same saved state as one without prefetching."""
         return self._ahead(inner_stream(self._call, element, self._root))

@@ -279,7 +279,7 @@ class ZipSource(Source):
         return min([count for count in counts if count != INFINITE], default=INFINITE)
 
     def iterate(self, root: Root) -> Stream:
-        """Over all at once."""
+        """Iterate over all datasets in parallel."""
         return _ZipStream([source.iterate(root) for source in self._inner])
 
 

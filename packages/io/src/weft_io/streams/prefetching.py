@@ -48,7 +48,7 @@ class PrefetchSource(DerivedSource):
         self._size = size
 
     def iterate(self, root: Root) -> Stream:
-        """Begin a pass, whose thread ends with the owner of `root`."""
+        """Start a pass, whose thread ends with the owner of `root`."""
         return PrefetchStream(self._inner.iterate(root), self._size, root.owner)
 
 
@@ -215,7 +215,7 @@ class PrefetchStream(Stream):
             return [items, saved(self._stream)]
 
     def restore(self, state: Any) -> None:
-        """Put the buffer back."""
+        """Restore the buffer."""
         items, inner = fields(state, list, None)
         resume(self._stream, inner)
         self._buffer.items.extend([failure_of(item) or element_of(item) for item in items])

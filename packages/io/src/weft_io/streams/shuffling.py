@@ -72,7 +72,7 @@ class ShuffleSource(Source):
         return stream
 
     def cardinality(self) -> int:
-        """As many as there are."""
+        """Return the number of elements."""
         return self._inner.cardinality()
 
     def reseed(self, seeds: tuple[int, int]) -> None:

@@ -94,7 +94,7 @@ class Source:
 
 
 class DerivedSource(Source):
-    """A dataset whose passes are streams over the passes of another.
+    """A dataset that streams over the passes of another one.
 
     Args:
       inner: the other dataset.

@@ -210,7 +210,7 @@ class SqlSource(Source):
 
 
 class _SqlStream(Stream):
-    """Saved, it is how many rows it gave; restored, it asks again and leaves out as many."""
+    """Stream of query rows; restored, it runs the query again and skips the rows already read."""
 
     kind = "Sql"
 

@@ -35,7 +35,7 @@ class EventFile(Protocol):
 
 
 def create_event_file(logdir: str, suffix: str) -> EventFile:
-    """Return a new event file in a directory, which is made if it is not there.
+    """Return a new event file in a directory, which is created if missing.
 
     The name begins with the time, so that TensorBoard reads the files of a directory in order;
     where one of this second is there already, the file takes the next second.
@@ -58,7 +58,7 @@ def create_event_file(logdir: str, suffix: str) -> EventFile:
 
 
 class _LocalFile:
-    """A local file; written records are visible to other processes at once."""
+    """A local file; written records are immediately visible to other processes."""
 
     def __init__(self, path: str) -> None:
         self.path = path

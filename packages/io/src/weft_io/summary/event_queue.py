@@ -57,13 +57,13 @@ class EventQueue:
         return self._error is None and not self._closing
 
     def check(self) -> None:
-        """Raise the error that stopped the writing, if there is one."""
+        """Raise the error that stopped writing, if any."""
         if self._error is not None:
             self._told = True
             raise self._error.copy()
 
     def add(self, record: bytes) -> None:
-        """Put a record at the end.
+        """Append a record.
 
         Raises: OpError: writing failed, now or before, or is being finished.
         """
@@ -118,7 +118,7 @@ class EventQueue:
         return Work(records, flush, self._closing, self._asked)
 
     def patience(self, now: float) -> float | None:
-        """Return seconds until there is something to do if nothing changes; None: nothing ever."""
+        """Return the seconds until the next work if nothing changes; None if there is none."""
         if not self._dirty or self._next_flush is None or self._error is not None:
             return None
         return max(0.0, self._next_flush - now)

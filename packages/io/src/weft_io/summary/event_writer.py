@@ -1,4 +1,4 @@
-"""Event files written by a thread of their own: a training step does not wait for a disk."""
+"""Event files written by a background thread, so that training does not wait for the disk."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ class _Worker:
                     self._changed.wait()
 
     def report(self) -> None:
-        """Raise the error that no caller got yet, if there is one."""
+        """Raise the unreported error, if any."""
         if self.ours:
             with self._changed:
                 error = self._queue.untold_error()

@@ -1,4 +1,4 @@
-"""FileWriter: summaries, graphs and what ran when, as events that TensorBoard reads."""
+"""FileWriter: summaries, graphs and run metadata as events for TensorBoard."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UINT64 = (1 << 64) - 1
 
 
 class FileWriter:
-    """Appends summaries, graphs and other events to a new event file, in a thread of its own.
+    """Writer of summaries, graphs and other events to a new event file, on a background thread.
 
     May be used from several threads, and in a `with` block, which closes it. An event that could
     not be written is an error at the next add, flush or close, and at each that follows, until it
@@ -157,7 +157,7 @@ class FileWriter:
         self._add_event(proto.Event(tagged_run_metadata=tagged), global_step)
 
     def add_event(self, event: Any) -> None:
-        """Append an `Event` message as it is."""
+        """Append an `Event` message unchanged."""
         self._warn_if_closed()
         self.event_writer.add_event(_message(event, "Event"))
 

@@ -36,7 +36,7 @@ from weft_tensor import dtypes, errors
 
 
 class Checkpoint(Composite):
-    """Saves and restores what its attributes lead to: variables, optimizers, layers, other ones.
+    """Saves and restores the variables, optimizers and layers reachable from its attributes.
 
     Variables are saved under the names of attributes, "encoder/kernel", and not under their own, so
     that a program may be rearranged without losing its checkpoints. Lists and dicts are followed by
@@ -139,7 +139,7 @@ class Checkpoint(Composite):
         return prefix
 
     def next_number(self, session: Any = None) -> int:
-        """Count `save_counter` up in a session; returns what it is then."""
+        """Increment `save_counter` in a session; return the new value."""
         counter = self.save_counter
         selected = session_of(counter.graph, session, "Checkpoint.save()")
         try:
@@ -149,7 +149,7 @@ class Checkpoint(Composite):
             return int(selected.run(self._counted))
 
     def _saver_of(self, object_graph: ObjectGraph, graph: Any) -> Saver:
-        """Return the saver of the objects as they are; a new one where they have changed."""
+        """Return the saver of the current objects; a new one if they have changed."""
         message = object_graph.message().SerializeToString(deterministic=True)
         key = (message, graph, [id(result.value) for result in object_graph.objects])
         if self._saver is None or key != self._saved:

@@ -150,7 +150,7 @@ def checkpoints_iterator(
     timeout: float | None = None,
     timeout_fn: Callable[[], Any] | None = None,
 ) -> Iterator[str]:
-    """Yield the checkpoints of a directory as they appear, for evaluation.
+    """Yield new checkpoints of a directory as they appear, for evaluation.
 
     If several appear at once, only the latest is returned.
 

@@ -34,7 +34,7 @@ _TABLE: Final = "table"
 
 
 class PythonState:
-    """Python state that object-based checkpoints save in a form of its own.
+    """Python state that object-based checkpoints save in a custom form.
 
     Subclasses convert it to a string and back.
 
@@ -149,7 +149,7 @@ def _non_slots(optimizer: Optimizer, graph: Any) -> list[tuple[str, Any]]:
 
 
 def _slot(optimizer: Optimizer, variable: Any, name: str) -> Any:
-    """Return the slot of a variable, in as many parts as that has; None if there is none."""
+    """Return the slot of a variable, in equally many parts; None if there is none."""
     if isinstance(variable, Variable):
         return optimizer.get_slot(variable, name)
     parts = [optimizer.get_slot(part, name) for part in variable]

@@ -49,7 +49,7 @@ class CheckpointSaverListener:
     """
 
     def begin(self) -> None:
-        """Called once before the session is made; may still add nodes to the default graph."""
+        """Prepare the graph before the session is created; may still add nodes."""
 
     def before_save(self, session: Any, global_step_value: int) -> None:
         """Called before a checkpoint is written.
@@ -70,7 +70,7 @@ class CheckpointSaverListener:
 
 
 class CheckpointSaverHook(SessionRunHook):
-    """Saves a checkpoint when the session is made, every so many steps or seconds, and at the end.
+    """Hook that saves a checkpoint at the start, at intervals of steps or seconds, and at the end.
 
     Args:
       checkpoint_dir: the directory.
@@ -133,7 +133,7 @@ class CheckpointSaverHook(SessionRunHook):
         self._timer.update_last_triggered_step(step)
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
-        """Ask for the global step as it is before the step."""
+        """Request the global step as it is before the step."""
         return SessionRunArgs(self._before)
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:

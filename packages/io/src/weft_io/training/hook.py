@@ -131,7 +131,7 @@ class SessionRunHook:
     """
 
     def begin(self) -> None:
-        """Called once before the session is made; may still add nodes to the default graph."""
+        """Prepare the graph before the session is created; may still add nodes."""
 
     def after_create_session(self, session: Any, coord: Coordinator) -> None:
         """Called after a session was created; the graph is finalized.

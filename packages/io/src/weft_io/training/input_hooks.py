@@ -61,7 +61,7 @@ class CheckpointInputPipelineHook(SessionRunHook):
             self._given = result
 
     def begin(self) -> None:
-        """Add the iterators to what is saved. Raises: FailedPreconditionError: there is none."""
+        """Add the iterators to the saved state. Raises: FailedPreconditionError: there is none."""
         graph = get_default_graph()
         if self._given is None:
             resources = iterators_of(graph)

@@ -27,7 +27,7 @@ _log = logging.getLogger("weft")
 
 
 class LoggingTensorHook(SessionRunHook):
-    """Logs the values of tensors at the first step, and every so many steps or seconds.
+    """Hook that logs tensors at the first step and at intervals of steps or seconds.
 
     Args:
       tensors: tensors or their names; or a dict from tags to them, logged in the order of the tags.
@@ -63,7 +63,7 @@ class LoggingTensorHook(SessionRunHook):
         self._at_end = at_end
 
     def begin(self) -> None:
-        """Find the tensors. Raises: NotFoundError: there is none of a name."""
+        """Look up the tensors. Raises: NotFoundError: a name does not exist."""
         graph = get_default_graph()
         self._timer.reset()
         self._count = 0
@@ -150,7 +150,7 @@ class NanTensorHook(SessionRunHook):
         return SessionRunArgs(self._loss)
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        """Look at it. Raises: NanLossDuringTrainingError: it is NaN."""
+        """Check the loss. Raises: NanLossDuringTrainingError: it is NaN."""
         if not np.isnan(run_values.results).any():
             return
         message = "Model diverged with loss = NaN."

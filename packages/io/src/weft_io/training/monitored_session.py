@@ -82,7 +82,7 @@ class _MonitoredSession(QueueRunningSession):
         return self._open().run(fetches, feed_dict, options, run_metadata)
 
     def run_step_fn(self, step_fn: Callable[[_StepContext], Any]) -> Any:
-        """Call a function that runs a step, or several, some of them without hooks.
+        """Call a function that runs steps, optionally without hooks.
 
         Args:
           step_fn: called as `step_fn(step_context)` with a `StepContext`; its result is returned.

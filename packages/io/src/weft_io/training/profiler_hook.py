@@ -75,7 +75,7 @@ class ProfilerHook(SessionRunHook):
         return SessionRunArgs(self._before, None, options)
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        """Write the trace, if there is one."""
+        """Write the trace if one was recorded."""
         step = int(run_values.results) + 1
         if self._traces:
             self._timer.update_last_triggered_step(step)

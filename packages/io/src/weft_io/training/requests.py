@@ -45,7 +45,7 @@ def collect_requests(
     graph: Graph,
     options: Any,
 ) -> StepRequest:
-    """Collect, in order, what all hooks add to a step.
+    """Collect the additions of all hooks to a step, in order.
 
     Args:
       context: of the step, with the program's request.
@@ -86,7 +86,7 @@ def _checked(hook: SessionRunHook, requested: Any) -> SessionRunArgs:
 
 
 class _Feeds:
-    """Feeds of several, each tensor once, whether by name or itself."""
+    """Merge feeds, allowing each tensor only once, by name or object."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph

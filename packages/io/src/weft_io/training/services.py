@@ -1,4 +1,4 @@
-"""The threads of a Supervisor: they save, summarize and count steps at intervals."""
+"""The threads of a Supervisor, which save, summarize and count steps at intervals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SessionManager: sessions whose model is initialized, restored, or made ready by others."""
+"""SessionManager: sessions whose model is initialized, restored, or prepared by the chief."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log = logging.getLogger("weft")
 
 
 class Readiness(NamedTuple):
-    """The readiness of a model, and a message about what is missing."""
+    """Readiness of a model, with a message about what is missing."""
 
     ready: bool
     missing: str

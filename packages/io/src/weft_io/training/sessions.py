@@ -53,7 +53,7 @@ class StepContext:
 
 
 class HookedSession:
-    """A session whose steps call hooks.
+    """Session that calls hooks around its steps.
 
     Args:
       session: the session.
@@ -217,7 +217,7 @@ def _close_quietly(session: CoordinatedSession) -> None:
 
 
 class RecoverableSession:
-    """A session that is made again when a step, or making it, fails because of a preemption.
+    """Session that is recreated when a step or its creation fails due to preemption.
 
     Args:
       create: makes a session.
@@ -243,7 +243,7 @@ class RecoverableSession:
         return self._attempt(lambda session: session.run(*args, **kwargs))
 
     def run_step_fn(self, step_fn: Callable[[StepContext], Any]) -> Any:
-        """Call a step function, again in a new session as often as it is preempted."""
+        """Call a step function, retrying in a new session after each preemption."""
         return self._attempt(lambda session: session.run_step_fn(step_fn))
 
     def close(self) -> None:

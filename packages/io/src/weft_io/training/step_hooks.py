@@ -28,7 +28,7 @@ _PAUSE = 0.5
 
 
 class StopAtStepHook(SessionRunHook):
-    """Hook that requests a stop at a step; at once if the session begins at or after it.
+    """Hook that requests a stop at a step, immediately if the session starts at or after it.
 
     Args:
       num_steps: how many more steps than the session begins with; or
@@ -75,7 +75,7 @@ class StopAtStepHook(SessionRunHook):
             coord.request_stop()
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
-        """Ask for the global step as it is before the step."""
+        """Request the global step as it is before the step."""
         return SessionRunArgs(self._before)
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
@@ -160,7 +160,7 @@ class FinalOpsHook(SessionRunHook):
         return self._values
 
     def end(self, session: Any) -> None:
-        """Fetch it. Raises: what its nodes raise."""
+        """Fetch the final values. Raises: the errors of their nodes."""
         if self._final_ops is None:
             return
         try:

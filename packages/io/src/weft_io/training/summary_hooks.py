@@ -70,7 +70,7 @@ class StepCounterHook(SessionRunHook):
         self._still = 0
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
-        """Ask for the global step as it is before the step."""
+        """Request the global step as it is before the step."""
         return SessionRunArgs(self._before)
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
@@ -85,7 +85,7 @@ class StepCounterHook(SessionRunHook):
         self._watch(before)
 
     def end(self, session: Any) -> None:
-        """Let what was written reach the disk."""
+        """Flush the writer."""
         if self._writer is not None:
             self._writer.flush()
 
@@ -110,7 +110,7 @@ class StepCounterHook(SessionRunHook):
 
 
 class SummarySaverHook(SessionRunHook):
-    """Writes summaries at the first step, and every so many steps or seconds.
+    """Hook that writes summaries at the first step and at intervals of steps or seconds.
 
     Args:
       save_steps: steps between summaries; or
@@ -178,7 +178,7 @@ class SummarySaverHook(SessionRunHook):
         self._next_step = step + 1
 
     def end(self, session: Any = None) -> None:
-        """Let what was written reach the disk."""
+        """Flush the writer."""
         if self._writer is not None:
             self._writer.flush()
 

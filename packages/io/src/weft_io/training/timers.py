@@ -1,4 +1,4 @@
-"""Timers of hooks, every so many steps or seconds, and their shared global step."""
+"""Timers of hooks, in steps or seconds, and their shared global step."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def global_step_for(hook: Any, graph: Graph | None = None) -> Any:
 
 
 def step_before(step: Any) -> Any:
-    """Return the fetch with which a hook reads the global step as it was before a step.
+    """Return the fetch with which a hook reads the global step before a step.
 
     A fetched reference variable is read at the end of the step, other variables are not.
     """
