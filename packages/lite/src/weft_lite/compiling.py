@@ -121,7 +121,7 @@ def build(target: Path, extra: Sequence[str] = (), kept: Path | None = None) -> 
 
 
 def built() -> Path:
-    """Return the library of the sources as they are, in a checkout.
+    """Build the library of a checkout's sources.
 
     The first process that asks builds it; others that ask meanwhile wait.
     """

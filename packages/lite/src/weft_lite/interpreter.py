@@ -391,7 +391,7 @@ class Interpreter:
         return info
 
     def invoke(self) -> None:
-        """Run the graph on the inputs as they are.
+        """Run the graph on the current inputs.
 
         Raises:
           InvalidArgumentError: shapes or values do not go together; names the op.

@@ -44,7 +44,7 @@ def add(actions: Any) -> None:
 
 
 def call_extra(name: str, *more: str) -> Callable[[argparse.Namespace], int]:
-    """Return the function `call` of a module beside the converter, which a device lacks.
+    """Return the function `call` of a module of the converter, which devices do not install.
 
     Args:
       more: packages that it needs besides those of the extra.

@@ -66,7 +66,7 @@ def complete(
 def require(
     content: bytes, source: Source, samples: Sequence[Sequence[Array]], limit: float | None
 ) -> None:
-    """Refuse a file whose results differ from those of the graph.
+    """Refuse a file whose results differ from the graph's.
 
     Args:
       content: the file.

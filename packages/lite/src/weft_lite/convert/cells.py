@@ -83,7 +83,7 @@ class _Cells:
     # ------------------------------------------------------------------ LSTM
 
     def lstm(self, op: Operation) -> tuple[Operation, Operation] | None:
-        """Return the cell whose last result an op makes, and the op that it replaces."""
+        """Return the cell whose last result an op computes, and the replaced op."""
         for squashed, gate in self.operands(op.outputs[0], OpKind.Mul):
             c_next = self.operand(squashed, OpKind.Tanh)
             o = self.operand(gate, OpKind.Sigmoid)
@@ -179,7 +179,7 @@ def _is_one(value: Value | None) -> bool:
 
 
 def join_cells(graph: Lowered) -> int:
-    """Put a cell in the place of each that is spelt out; returns how many."""
+    """Replace unrolled recurrent cells by cell ops; return their number."""
     cells, joined = _Cells(graph), 0
     for op in list(graph.ops):
         if len(op.outputs) != 1 or op.kind not in (OpKind.Mul, OpKind.Add):

@@ -284,7 +284,7 @@ class Converter:
         ranges: str = "extremes",
         activations: str = "int8",
     ) -> bytes:
-        """Return the bytes of the file, whose results on a sample are checked against the graph's.
+        """Return the file's bytes after checking its results on a sample against the graph's.
 
         Args:
           samples: values of inputs by name, for the check; omitted floats are random normal

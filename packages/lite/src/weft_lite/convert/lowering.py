@@ -1,4 +1,4 @@
-"""From a graph to ops of lite: it is pruned and folded, rules lower its nodes, ops are fused."""
+"""Lowering of a graph to ops of lite: pruning, folding, rules for nodes, and fusion."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ def _require_dtypes(node: Node) -> None:
 
 
 def _missing_reason(node: Node) -> str:
-    """Return why there is no rule for a node, and what to do about it."""
+    """Return why a node has no rule, and what to do about it."""
     if node.role is Role.PLACEHOLDER:
         return f"name it in `inputs`, or give its value by values={{{node.name!r}: ...}}"
     if node.role is Role.VARIABLE:

@@ -38,7 +38,7 @@ def checkpoint(
     signature: str | None,
     tags: Sequence[str],
 ) -> Ends:
-    """Return a checkpoint, with the graph beside it."""
+    """Return the source of a checkpoint and its graph file."""
     _require_none(path, "a checkpoint", signature=signature, tags=tags)
     if not (inputs and outputs):
         raise errors.InvalidArgumentError("a checkpoint needs the names of inputs and outputs")

@@ -1,4 +1,4 @@
-"""Fusion of functions that graphs express in small ops and that the runtime computes at once.
+"""Fusion of functions that graphs compose of small ops and the runtime has as one op.
 
 A pattern describes how a result may be computed: an `Op` of a kind with patterns of its inputs,
 `Oneof` several, the name of a value, which is the same value wherever the name is repeated, or a
@@ -168,7 +168,7 @@ def _normalised(values: Mapping[str, Value]) -> tuple[list[Value | None], AxisOp
 
 
 def join(lowered: Lowered) -> int:
-    """Put one op in the place of each pattern; returns how many."""
+    """Replace each pattern by one op; return the number of replacements."""
     joined = 0
     for graph in lowered.graphs():
         matcher = Matcher(graph)

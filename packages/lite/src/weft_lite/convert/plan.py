@@ -1,4 +1,4 @@
-"""The plan of the arena: an offset for each value, so that no two alive at once overlap."""
+"""The arena plan: an offset for each value, so that simultaneously live values do not overlap."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def shared_places(lowered: Lowered, alive: Lives) -> dict[Value, Value]:
 
 
 def _has_same_bytes(op: Operation, operand: Value, result: Value) -> bool:
-    """Return True if both have the same number of bytes, whatever the open sizes are."""
+    """Return True if both have the same number of bytes for all values of unknown sizes."""
     is_open = -1 in operand.declared or -1 in result.declared
     return size_of(operand) == size_of(result) > 0 and (len(op.inputs) == 1 or not is_open)
 

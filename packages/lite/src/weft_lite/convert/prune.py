@@ -29,7 +29,7 @@ def read_inside(op: Operation, lowered: Lowered) -> set[Value]:
 
 
 def drop_unread(lowered: Lowered) -> None:
-    """Remove ops whose results are not read, and then subgraphs that are not called."""
+    """Remove ops whose results are unused, then subgraphs that are not called."""
     _drop(lowered, lowered, set(lowered.outputs))
     lowereds: list[Lowered] = []
     _renumber(lowered, lowered, lowereds)

@@ -172,7 +172,7 @@ def take_out_fakes(source: Lowered) -> dict[Value, Scale]:
 
 
 def _share_scales(source: Lowered, scales: dict[Value, Scale]) -> None:
-    """Give values that are only moved the scale of the result, if they have no other reader."""
+    """Share the result's scale with operands that are only moved and have no other reader."""
     interval = [*source.ops, *(op for body in source.bodies for op in body.ops)]
     readers = Counter(value for op in interval for value in op.inputs)
     ends = source.results()

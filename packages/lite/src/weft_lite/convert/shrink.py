@@ -62,7 +62,7 @@ def _expand_bodies(op: Operation, lowered: Lowered) -> list[Operation]:
 
 
 def _floats(value: Value, form: str, values: dict[Value, Value], ops: list[Operation]) -> Value:
-    """Add an op that converts a small constant to float; uses far apart get an op of their own."""
+    """Add an op that converts a small constant to float; distant uses get separate ops."""
     small = values.get(value)
     if small is None:
         small = values[value] = _half(value) if form == "float16" else _bytes(value)

@@ -139,7 +139,7 @@ def specialized(
 
 
 def _set_shapes(source: Source, shapes: Mapping[str, Sequence[int]]) -> Source:
-    """Return the same graph with other static shapes of inputs, and of what depends on them."""
+    """Return the same graph with other static shapes of inputs and dependent values."""
     if unknown := sorted(shapes.keys() - source.inputs.keys()):
         raise errors.NotFoundError(
             f"shapes has names that are not inputs: {unknown}; the inputs are "
@@ -246,7 +246,7 @@ def imported(definition: proto.GraphDef) -> Graph:
 
 
 def read_definition(frozen: Any) -> proto.GraphDef:
-    """Return a GraphDef as it is, from its bytes, or from a file.
+    """Return a GraphDef from a message, its bytes, or a file.
 
     Raises:
       FileNotFoundError: there is no such file.
@@ -333,7 +333,7 @@ def source_of_checkpoint(
     values: Mapping[Any, Any] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> Source:
-    """Return the graph beside a checkpoint (`prefix.meta`), with the values that it has.
+    """Return the graph of a checkpoint (`prefix.meta`) with its values.
 
     Args:
       values, shapes: as for `specialized`.

@@ -1,4 +1,4 @@
-"""Writes a lowered graph: numbers its values, plans their memory, lays out the weights."""
+"""Writer of lowered graphs: numbers values, plans memory, lays out weights."""
 
 from __future__ import annotations
 

@@ -207,7 +207,7 @@ class Tensor:
 
 @dataclass
 class Op:
-    """An operation: an OpKind, tensors by their number (-1 is none), and what its family wants."""
+    """An operation: an OpKind, tensors by number (-1 for none), and options of its family."""
 
     kind: Short = 0
     inputs: list[Int] = field(default_factory=list)
@@ -228,7 +228,7 @@ class Subgraph:
 
 @dataclass
 class Binding:
-    """A tensor by the name that a signature gives it."""
+    """A tensor and its name in a signature."""
 
     name: str = ""
     tensor: UInt = 0
@@ -253,7 +253,7 @@ class Metadata:
 
 @dataclass
 class Model:
-    """The whole: `arena_size` is the end of the last tensor; `scratch_size` what kernels need.
+    """The file: `arena_size` is the end of the last tensor; `scratch_size` is for kernels.
 
     Ops are in the order in which they run: those of subgraph 0 first, then those of subgraph 1, and
     so on. Who calls a subgraph has a lower number, and nobody else calls it.

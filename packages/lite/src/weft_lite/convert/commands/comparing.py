@@ -1,4 +1,4 @@
-"""`weft-lite compare`: lite beside the full runtime, node by node."""
+"""`weft-lite compare`: comparison of lite with the full runtime, node by node."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _values(interpreter: Interpreter, nodes: Set[str]) -> list[tuple[Op, str, An
 
 
 def _wanted(graph: Graph, interpreter: Interpreter, names: list[str]) -> Mapping[str, Any]:
-    """Return the graph's values of the nodes of these names, as far as it has them."""
+    """Return the graph's values of the nodes with these names, if it has them."""
     nodes = {node.name: node for node in graph.get_operations()}
 
     def output_of(name: str) -> Output | None:

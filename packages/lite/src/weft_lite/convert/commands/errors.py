@@ -1,4 +1,4 @@
-"""Errors of the packages that the extra brings, on the command line."""
+"""Command-line errors of the packages that the extra installs."""
 
 from __future__ import annotations
 

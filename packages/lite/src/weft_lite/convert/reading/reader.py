@@ -83,7 +83,7 @@ class Reader:
         return index < len(op.inputs) and op.inputs[index] >= 0
 
     def array(self, number: int) -> Array:
-        """Return a constant as it is stored, or as an op made it of one.
+        """Return a constant as stored, or as computed from one.
 
         Raises: UnimplementedError: it is known when the file runs only.
         """
@@ -102,7 +102,7 @@ class Reader:
         return self.tensor(number).storage == Storage.CONSTANT
 
     def stored(self, number: int) -> Output:
-        """Return a tensor as it is stored."""
+        """Return a tensor as stored."""
         if number not in self.values:
             self.values[number] = convert_to_tensor(self.array(number))
         return self.values[number]

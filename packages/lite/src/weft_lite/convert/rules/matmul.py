@@ -1,4 +1,4 @@
-"""Products of matrices: weights are packed into panels, others are packed as it runs."""
+"""Matrix products: weights are packed at conversion, other operands at run time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fake-quant ops: what training computed with, and the ranges that int8 takes."""
+"""Fake-quant ops: the rounding of training, and the ranges for int8."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reductions, and what normalises along an axis."""
+"""Reductions, and normalization along an axis."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def variable(output: Output, b: Builder) -> Value:
 
 @rule("VariableV2", "Variable", "VarHandleOp")
 def declare(node: Node, b: Builder) -> None:
-    """It is there already."""
+    """Return the existing value."""
     if node.outputs[0].dtype.is_ref:
         b.same(node.outputs[0], variable(node.outputs[0], b))
 
