@@ -161,7 +161,7 @@ class StepTrace:
         )  # fmt: skip
 
     def fetched(self, outputs: Sequence[Output], values: Sequence[Any], device: str) -> None:
-        """Record fetches, such as a variable, of a step that runs no kernels."""
+        """Record fetches of a step that runs no kernels, such as of a variable."""
         now, thread = time.time_ns(), threading.get_ident()
         for output, value in zip(outputs, values, strict=True):
             sizes = _sizes(value)

@@ -109,7 +109,7 @@ class Item:
 
     @property
     def alone(self) -> bool:
-        """True if it is an entry of its own."""
+        """True if the item has a separate entry."""
         return self.heavy or self.asynchronous or self.kind != WORK
 
     @property

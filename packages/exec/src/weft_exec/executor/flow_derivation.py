@@ -459,7 +459,7 @@ def _same_value(value: Any) -> Any:
 
 
 def isolate_fetches(step: StepGraph, flow: Flow) -> bool:
-    """Route fetches that may not be computed through nodes of their own; True if there are any.
+    """Add nodes for fetches that may not be computed; return True if there are any.
 
     Raises: InvalidArgumentError: a fetch is inside a loop.
     """

@@ -120,7 +120,7 @@ class StepPlan:
         return step
 
     def cancel(self) -> None:
-        """Cancel running steps at their next node, and later steps at once."""
+        """Cancel running steps at their next node, and later steps immediately."""
         for entry in self.entries:
             entry.segment.cancel()
 

@@ -136,7 +136,7 @@ class Segment:
         return Segment(self.instructions, self.nodes, self.devices)
 
     def cancel(self) -> None:
-        """End running loops at their next node, and later ones at once."""
+        """End running loops at their next node, and later ones immediately."""
         self.instructions.clear()
         inside = self._segments()
         compounds = self._compounds

@@ -121,7 +121,7 @@ class PausedStep(Driver):
         self._context.cancellation.cancel(reason)
 
     def close(self, reason: BaseException | None = None) -> None:
-        """Cancel whatever still runs; may be called repeatedly."""
+        """Cancel the rest of the step; may be called repeatedly."""
         if not self.ended:
             self._abandon(reason or errors.CancelledError("the partial run was dropped"))
             self._end()

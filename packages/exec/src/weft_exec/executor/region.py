@@ -243,7 +243,7 @@ class RegionCall(Compound):
 
     @property
     def deciding(self) -> frozenset[int]:
-        """The slots whose values, and not only shapes, determine what the function does."""
+        """The slots whose values, not only shapes, the function depends on."""
         positions: Sequence[int] = getattr(self._function, "deciding", range(len(self._inputs)))
         return frozenset([self._inputs[index] for index in positions])
 

@@ -1,1 +1,1 @@
-"""Bodies of functions that run by themselves, and the kernels of calls that stay calls."""
+"""Bodies of functions that run as separate steps, and kernels of calls that are not inlined."""

@@ -46,7 +46,7 @@ class FunctionBody:
         self._lock = threading.Lock()
 
     def __call__(self, values: Sequence[Any]) -> list[Any]:
-        """Run the body as a step of its own.
+        """Run the body as a separate step.
 
         Args:
           values: one value for each input of the function, as for kernels of the device.

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class KeptBody(FunctionBody):
-    """The body of a function that is not inlined: it runs as a line inside the step of the call."""
+    """Body of a function that is not inlined; runs inside the step of the call."""
 
     def __init__(
         self, function: Function, device: Device, outputs: Sequence[int], bodies: Bodies

@@ -310,7 +310,7 @@ def _rotating_is_cheaper(shape: Sizes, counts: Sizes, filters: Sizes) -> bool:
 
 
 class _Runs:
-    """The axes along which a window's contributions are added at once instead of tap by tap.
+    """Axes along which a window's contributions are added together instead of tap by tap.
 
     Along an axis with one window, taps are contiguous like channels, so one addition covers them
     all. For example, windows of a text that are as wide as its embeddings are added row by row.

@@ -389,7 +389,7 @@ def _mixed(array: Array, label: Array) -> Array:
 
 
 def _best_labels(log_y: Array, count: int) -> Array:
-    """Return the most probable labels: enough for a beam besides its last and its children's."""
+    """Return the most probable labels, enough to extend a beam by labels other than its last."""
     if log_y.shape[1] <= count:
         return np.broadcast_to(np.arange(log_y.shape[1]), log_y.shape)
     return np.sort(np.argpartition(-log_y, count - 1, 1)[:, :count], 1)

@@ -22,7 +22,7 @@ _LONG: Final = 1024
 
 
 class InOnePass:
-    """A convolution with all taps at once.
+    """A convolution over all taps in one pass.
 
     Args:
       strides, dilations: along both axes.

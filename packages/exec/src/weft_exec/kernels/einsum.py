@@ -1,4 +1,4 @@
-"""Sums of products by Einstein's convention, which NumPy takes apart into matrix products."""
+"""Sums of products in Einstein's convention, which NumPy splits into matrix products."""
 
 from __future__ import annotations
 

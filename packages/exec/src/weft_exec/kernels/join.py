@@ -1,4 +1,4 @@
-"""Kernels that put tensors together and take them apart."""
+"""Kernels that join and split tensors."""
 
 from __future__ import annotations
 

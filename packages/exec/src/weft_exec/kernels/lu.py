@@ -1,4 +1,4 @@
-"""Kernel of the factorisation with partial pivoting, of all matrices of a batch at once."""
+"""Kernel of LU factorization with partial pivoting, for all matrices of a batch together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels of square roots and logarithms of matrices, of a batch at once, in double precision.
+"""Kernels of square roots and logarithms of matrix batches, in double precision.
 
 Self-adjoint matrices are functions of their eigenvalues. Others take Denman and Beavers' iteration
 in its product form, which repeated eigenvalues do not disturb (N. Higham, Functions of Matrices,

@@ -140,7 +140,7 @@ _SHORT = 48
 
 
 def _maxima(logits: Array) -> Array:
-    """Return the maximum of each row, on an axis of its own."""
+    """Return the maximum of each row, keeping the axis."""
     if logits.shape[-1] > _SHORT or logits.size < 4 * _SHORT or not logits.flags.c_contiguous:
         array: Array = np.maximum.reduce(logits, axis=-1, keepdims=True)
         return array
@@ -150,7 +150,7 @@ def _maxima(logits: Array) -> Array:
 
 
 def row_sums(values: Array) -> Array:
-    """Return the sum of each row, on an axis of its own."""
+    """Return the sum of each row, keeping the axis."""
     axis = values.ndim - 1
     sums: Array = summed(values, axis, axis + 1).reshape(*values.shape[:-1], 1)
     return sums

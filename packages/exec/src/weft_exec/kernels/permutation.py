@@ -1,4 +1,4 @@
-"""Kernels that put elements in another order."""
+"""Kernels that reorder elements."""
 
 from __future__ import annotations
 

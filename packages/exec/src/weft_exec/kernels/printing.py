@@ -10,7 +10,7 @@ Array = np.ndarray[Any, Any]
 
 
 def element(value: Any, quote: bool = False) -> str:
-    """Return one element: floats as short as they can be read back, bools as 0 and 1."""
+    """Format one element: floats in the shortest form that reads back equal, bools as 0 and 1."""
     if isinstance(value, bytes):
         text = value.decode(errors="backslashreplace")
         return f'"{text}"' if quote else text

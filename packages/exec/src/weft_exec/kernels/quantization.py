@@ -221,7 +221,7 @@ def to_integers(xp: Any, x: Any, dtype: DType) -> Any:
 
 
 def _repeated(xp: Any, number: float, like: Any) -> Any:
-    """Return a number repeated over a block: a minimum with a scalar takes three times as long."""
+    """Return a number repeated over a block; a minimum with a scalar is three times slower."""
     if xp is not np or not 1 < like.size <= _BLOCK:
         return number
     return _block_of(number, like.dtype)[: like.size].reshape(like.shape)

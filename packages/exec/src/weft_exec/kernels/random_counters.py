@@ -84,7 +84,7 @@ def run_at(
 
 
 def in_new_step(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return `function(*arguments)`, run in a step of its own."""
+    """Return `function(*arguments)`, run in a separate step."""
     return run_at({}, 0, function, *arguments)
 
 

@@ -173,7 +173,7 @@ def _sequences(sparse: Sparse, group: Array, codes: Array, count: int) -> _Seque
 
 
 def _batches(a: Array, b: Array) -> Iterator[Array]:
-    """Yield pairs of sequences of like lengths, as many at once as a table may hold."""
+    """Yield pairs of sequences of similar lengths, limited by the size of a table."""
     longest = np.maximum(a, b)
     order = np.argsort(longest, kind="stable")
     start = 0
@@ -197,7 +197,7 @@ def _padded(sequences: _Sequences, array: Array, filler: int) -> Array:
 
 
 def _distances(sequences: _Sequences, meant: _Sequences, array: Array) -> Array:
-    """Compute Levenshtein distances for all pairs at once, one element of `sequences` at a time.
+    """Compute Levenshtein distances for all pairs together, one element of `sequences` at a time.
 
     A row of the table is the minimum of values from above and from the left. The latter grow by one
     with each step to the right, so they are a running minimum.

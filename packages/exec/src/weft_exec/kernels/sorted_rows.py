@@ -1,4 +1,4 @@
-"""Places in rows that are sorted, each row having values of its own."""
+"""Search in rows of sorted values."""
 
 from __future__ import annotations
 

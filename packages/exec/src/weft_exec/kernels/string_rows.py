@@ -1,4 +1,4 @@
-"""Kernels that put the strings of rows and segments together."""
+"""Kernels that join the strings of rows and segments."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Hyper:
         return self._values[name]
 
     def fixed(self, *numbers: Any) -> Iterator[Any]:
-        """Return numbers as NumPy's functions take them quickest, of the variable's type."""
+        """Convert numbers to the variable's type in the form that NumPy processes fastest."""
         dtype = self.one.dtype
         return (np.array(number, dtype) if self.xp is np else number for number in numbers)
 

@@ -1,4 +1,4 @@
-"""Kernels of tridiagonal matrices, of all matrices of a batch and all right-hand sides at once."""
+"""Kernels of tridiagonal matrices, for all matrices of a batch and right-hand sides together."""
 
 from __future__ import annotations
 

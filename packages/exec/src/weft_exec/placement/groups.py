@@ -307,7 +307,7 @@ def _is_handle(output: Output) -> bool:
 
 
 def _owns_state(node: Node) -> bool:
-    """Return True if a node makes a reference or handle for others and takes none itself."""
+    """Return True if a node creates a reference or handle for others and reads none itself."""
     return any(map(_is_handle, node.outputs)) and not any(map(_is_handle, node.inputs))
 
 

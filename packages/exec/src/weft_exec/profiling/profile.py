@@ -130,7 +130,7 @@ class _Leaf(ProfileNode):
 
 
 def _measured(graph: Any, run_meta: Any, options: Mapping[str, Any]) -> list[_Leaf]:
-    """Return the measurements and costs of each node whose type is to be counted."""
+    """Return the measurements and costs of each node whose type is counted."""
     trained = {v.op for v in graph.get_collection(GraphKeys.TRAINABLE_VARIABLES)}
     leaves: dict[str, _Leaf] = {}
     devices: dict[str, str] = {}

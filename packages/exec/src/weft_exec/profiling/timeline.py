@@ -49,7 +49,7 @@ class _Edge(NamedTuple):
 
     @property
     def ends(self) -> tuple[int, int]:
-        """When the value left and when it was taken; a transfer is drawn beside its Receive."""
+        """Times of departure and use of a value; a transfer is drawn next to its Receive."""
         leaves = self.source.start if _TRANSFER in self.source.name else self.source.end
         return leaves, self.user.start
 
@@ -70,7 +70,7 @@ def node_times(step_stats: Any) -> Iterator[NodeTime]:
 
 
 def _edges(times: Sequence[NodeTime]) -> list[_Edge]:
-    """Return the values that executions take of others.
+    """Return the values that executions read from others.
 
     Of several executions of a source that of the same iteration counts, or else, as of a node
     outside of the loop, the last one that had ended before.
@@ -91,7 +91,7 @@ def _edges(times: Sequence[NodeTime]) -> list[_Edge]:
 
 
 def _producer(name: str) -> str:
-    """Return the node whose output a transfer carries, of the name of the transfer."""
+    """Return the node whose output a transfer carries, from the name of the transfer."""
     return name.partition(_TRANSFER)[0].partition(":")[0]
 
 
@@ -151,7 +151,7 @@ class Timeline:
         return (nanoseconds - self._origin) / 1000
 
     def _bars(self, time: NodeTime, pid: int, thread: int) -> Iterator[dict[str, Any]]:
-        """Yield an execution, and what it waited before."""
+        """Yield an execution and the wait before it."""
         label = time.label
         args: dict[str, Any]
         if label.waited:

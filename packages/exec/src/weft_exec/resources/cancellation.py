@@ -37,7 +37,7 @@ class Cancellation:
         return self.error is not None
 
     def register(self, callback: OnCancel) -> int:
-        """Call `callback(error)` on cancellation; at once, on this thread, if already canceled.
+        """Call `callback(error)` on cancellation, immediately on this thread if already canceled.
 
         Returns: a token for `deregister`.
         """

@@ -96,7 +96,7 @@ class ResourceManager:
 
     @property
     def own(self) -> ResourceManager:
-        """The manager of private resources of the session, such as the states of random ops."""
+        """Manager of the session's private resources, such as the states of random ops."""
         return self
 
     @property
@@ -158,7 +158,7 @@ class ResourceManager:
         result.close()
 
     def advance_epoch(self) -> None:
-        """Invalidate what sessions derived from the resources."""
+        """Invalidate everything that sessions derived from the resources."""
         with self._lock:
             self._epoch += 1
 
@@ -363,7 +363,7 @@ class VariableState(Resource):
 
     @staticmethod
     def update_all(states: tuple[VariableState, ...], fn: Update, *args: Any) -> None:
-        """Run `fn(*arrays, *args)` over several different variables at once, as `update` does.
+        """Run `fn(*arrays, *args)` over several different variables atomically, as `update` does.
 
         All callers take the locks in the same order, so that two updates cannot deadlock.
 
@@ -396,7 +396,7 @@ class VariableState(Resource):
 
     @staticmethod
     def exchange(changes: Sequence[tuple[VariableState, Any, Any]]) -> bool:
-        """Store new values of several different variables at once, unless one has changed.
+        """Store new values of several different variables atomically, unless one has changed.
 
         Args:
           changes: variables, the results of their `read`, and new arrays of the same shapes and
@@ -420,7 +420,7 @@ class VariableState(Resource):
 
     @staticmethod
     def _locks_of(states: Iterable[VariableState]) -> list[threading.Lock]:
-        """Return the locks of variables, in the order in which all callers take them."""
+        """Return the locks of variables, in the order in which all callers acquire them."""
         return [state._lock for state in sorted(states, key=id)]
 
     def _take(self) -> Any:
@@ -564,7 +564,7 @@ class Waiters:
         cancellation: Cancellation | None = None,
         deadline: float | None = None,
     ) -> None:
-        """Join the queue; the attempt runs at once if the queue is empty.
+        """Join the queue; the attempt runs immediately if the queue is empty.
 
         Args:
           attempt: returns a result or NOT_READY; its exception is the waiter's error.

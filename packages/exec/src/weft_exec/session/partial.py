@@ -89,7 +89,7 @@ class CalledStep(Protocol):
 
 
 class PartialRun:
-    """One partial run, with a record of what was fed and fetched.
+    """One partial run, with a record of feeds and fetches.
 
     Args:
       step: the step; it is canceled when this object is destroyed.

@@ -381,7 +381,7 @@ class BaseSession:
     def partial_run(
         self, handle: str, fetches: Any, feed_dict: Mapping[Any, Any] | None = None
     ) -> Any:
-        """Feed more values of a partial run, and fetch what can be computed by then.
+        """Feed more values of a partial run, and fetch values that can be computed by then.
 
         Everything else that the fed values allow to run has run when this returns.
 
@@ -475,7 +475,7 @@ class BaseSession:
             return report
 
     def _functions(self, fetches: Any, feed_dict: Mapping[Any, Any]) -> list[Watched]:
-        """Return the compiled regions of a step after one run with a plan of its own."""
+        """Return the compiled regions of a step after one run with a separate plan."""
         from weft_exec.executor.native.watch import watching
 
         key = (object(), ())

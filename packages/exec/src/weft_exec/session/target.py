@@ -95,7 +95,7 @@ class Backend(ABC):
     def plan_again(
         self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node], size: int
     ) -> Executable:
-        """Return what runs one signature in place of an executable that is outdated.
+        """Return the runner of one signature that replaces an outdated executable.
 
         An executable of `plan` may be without compiled regions, and then has a `warm_up`; this one
         is not.

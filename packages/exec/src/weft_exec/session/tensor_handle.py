@@ -25,7 +25,7 @@ class KeptTensors(Protocol):
         ...
 
     def discard(self, handle: str) -> object:
-        """Drop a value, if it exists, now or soon; takes no lock, as finalizers call it."""
+        """Drop a value if it exists, now or soon; takes no lock, since finalizers call it."""
         ...
 
 

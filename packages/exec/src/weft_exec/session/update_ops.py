@@ -87,7 +87,7 @@ def _nodes(items: Iterable[object]) -> list[Node]:
 
 
 def _follows_from(update: Node, step: set[Node], trainable: set[Node]) -> bool:
-    """Return True if an update only needs what a step computes, not the rest of another model."""
+    """Return True if an update needs only values of the step, not the rest of another model."""
     others = reachable([update]) - step
     computed = {source.node for node in others for source in node.inputs} & step
     return others.isdisjoint(trainable) and any(node.inputs for node in computed)

@@ -1,4 +1,4 @@
-"""Sessions on the devices of this process: "" has state of its own, `inproc://name` shares it."""
+"""Sessions on the devices of this process: "" has private state, `inproc://name` shares it."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class _Private:
     """The target "": named containers are the process's, all else the session's own."""
 
     def connect(self, target: str, config: SessionConfig) -> Backend:
-        """Return a backend with state of its own."""
+        """Return a backend with private state."""
         return LocalBackend(containers.SessionResources(), config)
 
     def reset(self, target: str, names: Sequence[str] | None, config: Any) -> None:
