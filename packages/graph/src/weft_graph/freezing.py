@@ -93,7 +93,7 @@ def _is_reference(variable: proto.NodeDef) -> bool:
 
 
 def _carriers(graph_def: proto.GraphDef, frozen: Mapping[str, proto.NodeDef]) -> dict[str, str]:
-    """The nodes that bring a frozen variable's handle into a branch or a loop, and which it is."""
+    """Return the nodes that import a frozen variable's handle into a branch or loop."""
     users: dict[str, list[str]] = {}
     for node in graph_def.node:
         traits = traits_of(node.op)

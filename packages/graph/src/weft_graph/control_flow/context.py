@@ -57,7 +57,7 @@ class ControlFlowContext(Context):
 
     @property
     def captures(self) -> dict[Output, Output]:
-        """Values from outside, and what stands for each inside."""
+        """Mapping from outer values to their counterparts inside."""
         return dict(self._captured)
 
     @property
@@ -105,7 +105,7 @@ class ControlFlowContext(Context):
     def admit(
         self, op: str, name: str, inputs: tuple[Output, ...], controls: tuple[Node, ...]
     ) -> tuple[tuple[Output, ...], tuple[Node, ...], ControlFlowContext]:
-        """As of any context.
+        """See the base class.
 
         The shape of a value of a forward context is taken there: it is smaller than the value, for
         which it would have to be kept.
@@ -178,7 +178,7 @@ class ControlFlowContext(Context):
             return shared_value.read()
 
     def _value_now(self, shared_value: SharedValue) -> Output | None:
-        """Return the value of a variable inside; None if it is that which all readers share."""
+        """Return the value of a variable inside; None for the value that all readers share."""
         raise NotImplementedError
 
     def _is_free(self, inputs: Sequence[Output]) -> bool:
@@ -331,7 +331,7 @@ class WhileContext(ControlFlowContext):
 
     @property
     def invariants(self) -> dict[Output, Output]:
-        """Values from outside that stay the same, and what stands for each inside."""
+        """Mapping from loop invariants to their counterparts inside."""
         return {
             inside.node.inputs[0]: inside
             for inside in self._captured.values()
@@ -339,7 +339,7 @@ class WhileContext(ControlFlowContext):
         }
 
     def enter(self, value: Output, constant: bool = False, controls: Sequence[Node] = ()) -> Output:
-        """Bring a value of the context around into the frame, after some nodes."""
+        """Import a value of the enclosing context into the frame, after some nodes."""
         graph = self.graph
         with self.outside(graph.scopes.name_prefix), graph.control_dependencies(controls):
             inside = primitives.enter(value, self.name, constant, self.parallel_iterations)

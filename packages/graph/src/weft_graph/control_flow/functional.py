@@ -300,7 +300,7 @@ class _Rows:
 
 
 class _RowsOf:
-    """The rows of what is no tensor, read by index."""
+    """Access to the rows of a non-tensor value by index."""
 
     def __init__(self, leaf: Any) -> None:
         self._leaf = leaf
@@ -337,7 +337,7 @@ def _rows(fn: Any, elems: Any, name: str | None, default: str) -> Iterator[_Rows
 
 @contextmanager
 def _reads_cached() -> Iterator[None]:
-    """Let variables that are made inside be read once, not once a row."""
+    """Read variables created inside once instead of once per row."""
     scope = get_variable_scope()
     before = scope.caching_device
     scope.cache_reads()

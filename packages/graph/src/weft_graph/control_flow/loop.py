@@ -137,14 +137,14 @@ def _limit(maximum: Any) -> Output:
 
 
 def _arguments(structure: Any) -> Sequence[Any]:
-    """Return the loop variables as `cond` and `body` take them."""
+    """Return the loop variables as `cond` and `body` receive them."""
     if isinstance(structure, dict):
         return [structure]
     return structure  # type: ignore[no-any-return]
 
 
 class _Body:
-    """The function that gives the next values, and the kind of sequence that it gave them in."""
+    """Return the function that computes the next values, and the sequence type it returns."""
 
     def __init__(self, body: Callable[..., Any], structure: Any, count: int) -> None:
         self._body = body
@@ -176,7 +176,7 @@ class _Body:
 
 
 def _to_kind(values: Any, kind: type) -> Any:
-    """Return lists and plain tuples stand for each other at the top."""
+    """Convert between lists and plain tuples at the top level."""
     if kind in (list, tuple) and type(values) in (list, tuple):
         return kind(values)
     return values
@@ -204,7 +204,7 @@ def _invariant_dims(structure: Any, initial: Sequence[Output], invariants: Any) 
 
 
 def _default_dims(leaves: Sequence[Any], initial: Sequence[Output]) -> list[Dims]:
-    """The shapes that the variables begin with; a sparse tensor may come to have other places."""
+    """Return the initial shapes of the variables; a sparse tensor's indices may change in size."""
     dims: list[Dims] = []
     for leaf in leaves:
         parts = [value.dims for value in initial[len(dims) :][: len(flatten([leaf])[0])]]
@@ -242,7 +242,7 @@ def _shapes(structure: Any, invariants: Any, count: int) -> list[Any]:
 
 
 def _dims_meant(leaf: Any, shape: Any) -> Dims:
-    """The shape that an invariant stands for; of a sparse tensor it is that of its dense_shape."""
+    """Return the shape of an invariant; for a sparse tensor, that of its dense_shape."""
     dims = as_dims(getattr(shape, "shape", shape))
     if not isinstance(leaf, SparseTensor) or hasattr(shape, "value_type") or dims is None:
         return dims
@@ -344,7 +344,7 @@ class LoopBuilder:
         return self._inside[position]
 
     def close(self, position: int, value: Output) -> None:
-        """Give a variable its next value; in the order of positions.
+        """Set the next value of a variable; call in the order of positions.
 
         Raises:
           InvalidTypeError: it has another type than the variable.
@@ -385,7 +385,7 @@ def _build(
     cond: Callable[[Sequence[Output]], Any],
     body: Callable[[Sequence[Output]], Sequence[Output]],
 ) -> list[Output]:
-    """Return the values of the loop variables at the end; `cond` and `body` take them as a list."""
+    """Return the final values of the loop variables; `cond` and `body` receive them as a list."""
     limit = context.maximum_iterations
     builder = LoopBuilder(context)
     counter = [] if limit is None else [_zero_of(context, limit)]

@@ -115,7 +115,7 @@ def _record(context: ControlFlowContext, members: list[int]) -> ContextRecord:
 
 
 def restore(graph: Graph, records: Sequence[ContextRecord], node_at: Callable[[int], Node]) -> None:
-    """Make the contexts of records, or add to those of the same names that are there.
+    """Create the contexts of records, or extend existing ones with the same names.
 
     Args:
       node_at: function from a place in a record to its node.
@@ -258,7 +258,7 @@ def _loop_variable(record: ContextRecord, merge: Node) -> tuple[Node, Node, Node
 
 
 def _capture(context: ControlFlowContext, node: Node) -> None:
-    """Note what a member brings in from outside."""
+    """Record the outer values that a member uses."""
     if isinstance(context, WhileContext) and is_constant_enter(node):
         context._captured[node.inputs[0]] = node.outputs[0]
     elif isinstance(context, CondContext) and node.role is Role.SWITCH:

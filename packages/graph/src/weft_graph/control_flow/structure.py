@@ -40,7 +40,7 @@ def like(leaf: Any, parts: Sequence[Output]) -> Any:
 
 
 def flatten(structure: Any) -> tuple[list[Output], Rebuild]:
-    """Return all outputs in a structure, and what puts others in their place."""
+    """Return all outputs in a structure, and a function that replaces them."""
     leaves = nest.flatten(structure)
     groups = [parts_of(leaf) for leaf in leaves]
 

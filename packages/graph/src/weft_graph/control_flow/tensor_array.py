@@ -199,7 +199,7 @@ class TensorArray:
             return ops.tensor_array_size_v3(self._handle, self._flow, name)
 
     def close(self, name: str | None = None) -> Node:
-        """Drop what the array holds; later uses are errors."""
+        """Release the contents of the array; later uses are errors."""
         with self._placed():
             return ops.tensor_array_close_v3(self._handle, name)
 
@@ -333,7 +333,7 @@ class TensorArray:
         return element
 
     def _refine_shape(self, dims: Dims) -> None:
-        """Check a value's shape, and add it to what is known where shapes are inferred."""
+        """Check a value's shape and refine the inferred element shape."""
         common = self._shared
         if not compatible_dims(common.dims, dims):
             hint = "; pass infer_shape=False to allow several" if common.infer_shape else ""
@@ -364,7 +364,7 @@ class TensorArray:
 
 
 def rebuild(ta: TensorArray, flow: Output) -> TensorArray:
-    """Return the same TensorArray after what `flow` waits for.
+    """Return the same TensorArray, sequenced after `flow`.
 
     Args:
       ta: whose handle, type and knowledge of shapes it has.
@@ -380,7 +380,7 @@ def rebuild(ta: TensorArray, flow: Output) -> TensorArray:
 
 
 def _check_arguments(handle: Any, flow: Any, **optional: Any) -> None:
-    """Check which arguments are given beside `handle`.
+    """Check which arguments are allowed together with `handle`.
 
     Raises:
       InvalidArgumentError: they exclude each other, or size or flow is missing.

@@ -1,1 +1,1 @@
-"""Probability distributions: draws, densities and statistics, made of other ops."""
+"""Probability distributions: samples, densities and statistics, composed of other ops."""

@@ -88,7 +88,7 @@ class Categorical(Distribution):
         return out("Reshape", [cast_draws, self._full_shape(n)])
 
     def _broadcast(self, value: Output) -> tuple[Output, Output]:
-        """Return the class numbers as int64, and logits of as many rows: both broadcast."""
+        """Return class numbers as int64 and logits, broadcast against each other."""
         numbers: Output = cast(value, dtypes.int64)
         lead = out("BroadcastArgs", [out("Shape", [numbers]), self.batch_shape_tensor()])
         logits_shape = out("ConcatV2", [[lead, out("Pack", [[self.event_size]])], 0])

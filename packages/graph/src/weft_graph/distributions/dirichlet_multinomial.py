@@ -27,7 +27,7 @@ from weft_graph.ops.special import lbeta
 
 
 class DirichletMultinomial(Distribution):
-    """Counts of K classes whose probabilities are drawn themselves.
+    """Counts of K classes whose probabilities follow a Dirichlet distribution.
 
     Args:
       total_count: floating, shape (...), the number of draws.

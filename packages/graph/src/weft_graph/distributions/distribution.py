@@ -169,7 +169,7 @@ class Distribution:
     def param_shapes(
         cls, sample_shape: Any, name: str = "DistributionParamShapes"
     ) -> dict[str, Output]:
-        """Return the shapes of parameters, by name, whose `sample()` has the shape `sample_shape`.
+        """Return the parameter shapes, by name, for which `sample()` has the shape `sample_shape`.
 
         Args:
           sample_shape: integers, or an int32 vector.
@@ -240,12 +240,12 @@ class Distribution:
 
     @property
     def batch_shape(self) -> TensorShape:
-        """The shape of the batch, as far as it is known."""
+        """The static shape of the batch."""
         return TensorShape(self._batch_shape())
 
     @property
     def event_shape(self) -> TensorShape:
-        """The shape of one draw of one distribution, as far as it is known."""
+        """The static shape of one draw of one distribution."""
         return TensorShape(self._event_shape())
 
     def batch_shape_tensor(self, name: str = "batch_shape_tensor") -> Output:
@@ -267,7 +267,7 @@ class Distribution:
         return self._is_scalar(self.event_shape_tensor(), name)
 
     def is_scalar_batch(self, name: str = "is_scalar_batch") -> Output:
-        """Return True if there is one distribution, without an axis, as a bool tensor."""
+        """Return True if the batch is a single distribution (rank 0), as a bool tensor."""
         return self._is_scalar(self.batch_shape_tensor(), name)
 
     def _is_scalar(self, shape: Output, name: str) -> Output:

@@ -41,7 +41,7 @@ class RegisterKL:
         self._key = (dist_cls_a, dist_cls_b)
 
     def __call__(self, kl_fn: Divergence) -> Divergence:
-        """Register `kl_fn(a, b, name=None)`, which gives the divergence."""
+        """Register `kl_fn(a, b, name=None)`, which returns the divergence."""
         if not callable(kl_fn):
             raise errors.InvalidTypeError(f"a divergence must be callable, got {kl_fn!r}")
         if self._key in _table:

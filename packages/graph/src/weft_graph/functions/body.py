@@ -1,4 +1,4 @@
-"""The body of a function while it is built: a graph that captures what it uses from outside."""
+"""The body graph of a function under construction, which captures outer values."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _OF_VARIABLES = frozenset(
 
 
 class _BodyScopes(BuildScopes):
-    """The scopes of a body: what is lifted out of it goes into the graph around."""
+    """Scopes of a body; values lifted out of it go to the outer graph."""
 
     def __init__(self, body: FunctionGraph, outer: Graph | None) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class _BodyScopes(BuildScopes):
 
     @contextmanager
     def lifted(self) -> Iterator[None]:
-        """Leave the body, for what is made once and not at each call.
+        """Leave the body, for nodes that are created once and not per call.
 
         Its names are what they would be inside: those of scopes around the function are not in it.
         """
@@ -122,7 +122,7 @@ class FunctionGraph(Graph):
         return self._argument("Placeholder", {"dtype": dtype, "shape": dims}, name, dims)
 
     def add_input_like(self, value: Output, name: str) -> Output:
-        """Return a new argument of the kind of `value`: variables keep what is known of them."""
+        """Return a new argument of the kind of `value`; variables keep their static information."""
         source = origin(value).node
         if is_handle(value) and source.role is Role.VARIABLE:
             attrs = {key: source.attrs[key] for key in source.op_def.attrs}
@@ -211,7 +211,7 @@ class FunctionGraph(Graph):
         return snapshot
 
     def take_values(self) -> None:
-        """Take the values of reference variables that the body only reads, not the variables."""
+        """Capture the values of reference variables that the body only reads, not the variables."""
         for around, argument in list(self.captures.items()):
             readers = [user.outputs[0] for user in argument.consumers() if user.outputs]
             if not argument.dtype.is_ref or len(readers) != len(argument.consumers()):
@@ -236,7 +236,7 @@ class FunctionGraph(Graph):
         return output.node.graph is outer
 
     def copy_of(self, output: Output) -> Output | None:
-        """The copy here of what is, or was captured, in the body of another function, or None."""
+        """Return the counterpart here of a value captured by another function's body, or None."""
         for graph, copies in self.sources.items():
             current: Output | None = output
             if isinstance(graph, FunctionGraph) and output.node.graph is not graph:
@@ -247,7 +247,7 @@ class FunctionGraph(Graph):
         return None
 
     def capture_inputs(self, op_def: OpDef, inputs: Sequence[Any]) -> Sequence[Any]:
-        """`inputs` of a new node, with what stands for outputs and variables from outside."""
+        """Return `inputs` of a new node with outer outputs and variables replaced by captures."""
         if len(inputs) != len(op_def.inputs):
             return inputs
         return [
@@ -275,7 +275,7 @@ class FunctionGraph(Graph):
     def control_dependencies(
         self, control_inputs: Iterable[Any] | None
     ) -> AbstractContextManager[ControlScope | None]:
-        """As of any graph; nodes of graphs around are waited for by the calls."""
+        """See the base class; calls wait for nodes of outer graphs."""
         if control_inputs is None:
             return super().control_dependencies(None)
         mine: list[Any] = []
@@ -290,7 +290,7 @@ class FunctionGraph(Graph):
         return super().control_dependencies(mine)
 
     def colocate_with(self, op: Any, ignore_existing: bool = False) -> AbstractContextManager[None]:
-        """As of any graph; of nodes of graphs around nothing is known where the body runs."""
+        """See the base class; nodes of outer graphs have no static values inside the body."""
         node = _node_of(op)
         if node is not None and node.graph is not self and self.is_inside(node.graph):
             return nullcontext()
@@ -299,25 +299,25 @@ class FunctionGraph(Graph):
     # ------------------------------------------------------------------ collections
 
     def get_collection(self, name: Any, scope: str | None = None) -> list[Any]:
-        """As of any graph, with what the graph around has in front."""
+        """See the base class; adds the outer graph's prefix."""
         collection = [] if self.outer is None else self.outer.get_collection(name, scope)
         return collection + super().get_collection(name, scope)
 
     def get_collection_ref(self, name: Any) -> list[Any]:
-        """As of any graph; collections of variables are those of the graph around."""
+        """See the base class; collections of variables belong to the outer graph."""
         if name in _OF_VARIABLES and self.outer is not None:
             return self.outer.get_collection_ref(name)
         return super().get_collection_ref(name)
 
     def get_all_collection_keys(self) -> list[Any]:
-        """As of any graph, with those of the graph around."""
+        """See the base class; includes those of the outer graph."""
         all_collection_keys = [] if self.outer is None else self.outer.get_all_collection_keys()
         return list(dict.fromkeys([*all_collection_keys, *super().get_all_collection_keys()]))
 
     # ------------------------------------------------------------------ nodes
 
     def add_node(self, *args: Any, **kwargs: Any) -> Node:
-        """As of any graph.
+        """See the base class.
 
         Raises: FailedPreconditionError: the function is finished.
         """

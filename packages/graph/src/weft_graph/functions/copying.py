@@ -27,7 +27,7 @@ class _Placed(Context):
     def admit(
         self, op: str, name: str, inputs: tuple[Output, ...], controls: tuple[Node, ...]
     ) -> tuple[tuple[Output, ...], tuple[Node, ...], Context | None]:
-        """Return all as it is; contexts are restored when all nodes are there."""
+        """Return the nodes unchanged; contexts are restored after all nodes are copied."""
         return inputs, (), None
 
 
@@ -117,7 +117,7 @@ class BodyCopy:
         self.outputs.update(zip(node.outputs, counterpart.outputs, strict=True))
 
     def _inputs(self, node: Node) -> tuple[Output, ...]:
-        """The copies of a node's inputs; for back edges, whose copies are not there yet, others."""
+        """Return the copies of a node's inputs; placeholders for back edges not yet copied."""
         if node.role is not Role.MERGE:
             return tuple([self.outputs[source] for source in node.inputs])
         forward_value = next(
@@ -127,7 +127,7 @@ class BodyCopy:
 
     @contextmanager
     def _placing(self, node: Node) -> Iterator[None]:
-        """Scopes for a copy: those that are open, if it goes right into what is open."""
+        """Return scopes for a copy: the open ones, if it goes directly into the open context."""
         scopes = self._graph.scopes
         before = (
             scopes.name_prefix,

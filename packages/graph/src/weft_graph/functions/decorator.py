@@ -1,4 +1,4 @@
-"""`function`: a Python function whose calls are calls of a function in the graph."""
+"""`function`: a decorator that builds a Python function as a function of the graph."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def function(
 
 
 class _Trace:
-    """One body, and what it was built for.
+    """One body and the argument structure it was built for.
 
     Attributes:
       function: the body.
@@ -321,7 +321,7 @@ class PythonFunction:
 
 
 class _Fitted:
-    """An argument that is to become what a signature says."""
+    """An argument to convert to the type that a signature declares."""
 
     __slots__ = ("owner", "spec", "value")
 
@@ -380,7 +380,7 @@ def _parts(leaf: Any) -> list[Output]:
 
 
 def _spec_of(leaf: Any) -> Any:
-    """Return an ArgumentSpec for what is like a tensor, and anything else as it is."""
+    """Return an ArgumentSpec for a tensor-like value, and any other value unchanged."""
     if isinstance(leaf, _SignatureTensor):
         leaf = leaf.spec
     if isinstance(leaf, _Fitted):

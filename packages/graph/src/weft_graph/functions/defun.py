@@ -191,11 +191,11 @@ class DefinedFunction:
         self._grad_func = grad_func
 
     def add_to_graph(self, g: Graph) -> None:
-        """Put the function into the library of a graph."""
+        """Add the function to a graph's library."""
         g.functions.add(self._function())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call it: one result, a tuple of several, or the node where there is none."""
+        """Call the function; returns one result, a tuple, or the node if there is no result."""
         name = kwargs.pop("name", None)
         kwargs.pop("noinline", None)
         if kwargs:
@@ -275,7 +275,7 @@ class DefinedFunction:
 
 
 class OverloadedFunction:
-    """A function whose element types are those of its arguments: one body for each combination."""
+    """A function with one body per combination of argument types."""
 
     def __init__(self, func: Callable[..., Any], argnames: Sequence[str], **options: Any) -> None:
         self._func = func

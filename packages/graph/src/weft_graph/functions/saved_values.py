@@ -21,14 +21,14 @@ from weft_tensor.dtypes import DType
 
 
 def values_from_state(nodes: Iterable[Node]) -> Iterator[Output]:
-    """Yield the values among outputs of `nodes` that a second run could give otherwise."""
+    """Yield the values among outputs of `nodes` that a second run could compute differently."""
     for node in nodes:
         if state.returns_state(node):
             yield from state.saved_outputs(node)
 
 
 def is_single(value: Output) -> bool:
-    """Return True if a value of a body exists once per call: it is in no loop."""
+    """Return True if a value of a body exists once per call: it is not in a loop."""
     context = context_of(value)
     return context is None or context.loop is None
 
@@ -59,7 +59,7 @@ def _any_value(dtype: DType) -> Any:
 
 
 def places_of(outputs: Iterable[Output]) -> dict[Output, int]:
-    """For values of a body, which of its outputs gives them, or brings them out of branches."""
+    """Mapping from values of a body to the outputs that return them."""
     places: dict[Output, int] = {}
     for index, output in enumerate(outputs):
         stack = [output]

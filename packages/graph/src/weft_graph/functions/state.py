@@ -109,7 +109,7 @@ def is_repeatable(node: Node) -> bool:
 
 
 def saved_outputs(node: Node) -> list[Output]:
-    """Of a node that gives state, the outputs that its gradient cannot compute again."""
+    """Return the outputs of a stateful node that its gradient cannot recompute."""
     return [output for output in node.outputs if not is_handle(output)]
 
 

@@ -1,4 +1,4 @@
-"""Functions that compute the same as an op, which may take the place of their calls.
+"""Functions equivalent to an op, which may replace their calls.
 
 The body says what the op means, so a marked function needs no gradient of its own and no rule in
 converters: only who has a kernel of the op looks at the mark. It is an attribute of the function,

@@ -104,7 +104,7 @@ def trace(
 
 
 def _check_recursion(function: Function, captured: Sequence[Output]) -> None:
-    """Refuse a function that calls itself, which passes on what it was declared to take, only."""
+    """Refuse a recursive function that passes on undeclared values."""
     for call in function.calls():
         if call.attrs["f"].name == function.name:
             names = ", ".join(repr(value.name) for value in captured[:5])
@@ -118,7 +118,7 @@ def _check_recursion(function: Function, captured: Sequence[Output]) -> None:
 
 
 def save_state(function: Function) -> None:
-    """Let a new function give the values that its gradient cannot compute again."""
+    """Let a new function also return the values that its gradient cannot recompute."""
     if unsupported_call_reason(function) or function.is_recursive:
         return
     graph = function.graph
@@ -179,7 +179,7 @@ def _result_parts(graph: FunctionGraph, leaf: Any) -> list[Output]:
 
 
 def _result(graph: FunctionGraph, output: Output) -> Output:
-    """Return a result of its own: no argument, and no reference."""
+    """Return a result that is neither an argument nor a reference."""
     if context_of(output) is not None:
         raise errors.InvalidArgumentError(
             f"the function {graph.name!r} returns {output!r}, which is inside a branch or a loop; "
@@ -191,7 +191,7 @@ def _result(graph: FunctionGraph, output: Output) -> Output:
 
 
 def placeholders(graph: FunctionGraph, leaves: Sequence[Any], names: Sequence[str]) -> list[Any]:
-    """Return arguments for leaves: what is like a tensor becomes arguments, the rest stays.
+    """Return arguments for leaves: tensor-like leaves become arguments, others stay.
 
     Args:
       leaves: `ArgumentSpec`s, and what is no tensor.

@@ -1,4 +1,4 @@
-"""Specs: what is known of a value before it is there."""
+"""Specs: the static description of a value."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class TypeSpec:
         return type(other) is type(self) and _all_pairs(_fits, self._details(), other._details())
 
     def most_specific_compatible_type(self, other: TypeSpec) -> Self:
-        """Return the spec that says the most of what both this one and another allow.
+        """Return the most specific spec that is compatible with both this one and another.
 
         Args:
           other: of the same kind.
@@ -421,7 +421,7 @@ _makers: dict[type, Callable[[Any], TypeSpec]] = {
 
 
 def register_type_spec(kind: type, make: Callable[[Any], TypeSpec]) -> None:
-    """Say what makes the spec of values of a class."""
+    """Register the function that makes the spec of values of a class."""
     _makers[kind] = make
 
 

@@ -1,4 +1,4 @@
-"""A function of every row whose results need no description."""
+"""Row-wise application of a function whose results need no declaration."""
 
 from __future__ import annotations
 

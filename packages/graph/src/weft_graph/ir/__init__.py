@@ -1,1 +1,1 @@
-"""The graph itself: nodes, declarations of ops, scopes, and what builds and edits them."""
+"""The graph: nodes, op declarations, scopes, and the functions that build and edit them."""

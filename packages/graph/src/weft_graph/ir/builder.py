@@ -136,7 +136,7 @@ def _node_name(graph: Graph, op: str, name: str | bytes | None) -> str:
 
 
 class _Naming:
-    """The name of a node that is being made: settled early when constants are made for it.
+    """The name of a node under construction; settled early if constants are created for it.
 
     These are named after it, "add/y", as in TensorFlow, and go into the graph of its inputs.
     """
@@ -149,7 +149,7 @@ class _Naming:
         self.full: str | None = None
 
     def enter(self, inputs: Iterable[Any]) -> Callable[[], None]:
-        """Go where the constants among `inputs` are made; returns what leads back."""
+        """Enter the context in which constants of `inputs` belong; returns the exit function."""
         graph = next((v.graph for v in inputs if isinstance(v, Output)), get_default_graph())
         if self.full is None:
             self.full = _node_name(graph, self._op, self._name)
@@ -166,7 +166,7 @@ class _Naming:
 
 
 def wanted_name(op: str, name: str | None) -> str:
-    """Return the name that a new node asks for, before it is made unique."""
+    """Return the requested name of a new node, before it is made unique."""
     return (get_default_graph().scopes.name_prefix + (name or op)).rstrip("/")
 
 
@@ -192,7 +192,7 @@ _one_line: dict[int, tuple[CodeType | None, int]] = {}
 
 @contextmanager
 def one_user_line() -> Iterator[None]:
-    """Let all nodes that are made have the present line of the user, which is looked for once."""
+    """Look up the user's line once and use it for all nodes created inside."""
     thread = threading.get_ident()
     before = _one_line.get(thread)
     _one_line[thread] = before or user_line()
@@ -485,7 +485,7 @@ def register_tensor_conversion_function(
 
 
 def output_of(value: Any, as_ref: bool = False) -> Output | None:
-    """Return the output that a graph object stands for; None for plain Python and NumPy values."""
+    """Return the output that a graph object represents; None for plain Python and NumPy values."""
     if isinstance(value, Output):
         return value
     convert = getattr(value, "_as_output", None)
@@ -502,7 +502,7 @@ def convert_to_tensor(
     preferred_dtype: Any = None,
     dtype_hint: Any = None,
 ) -> Output:
-    """`value` as an output: itself, a constant, a stack of outputs, or what a converter makes.
+    """Convert `value` to an output: itself, a constant, a stack of outputs, or via a converter.
 
     What applies ops by itself stays what it is, so that functions which convert their arguments
     hand it on to the op; `ops.conversion.convert_to_tensor`, which programs call, refuses it.
@@ -559,7 +559,7 @@ def _stack_list(values: Sequence[Any], dtype: DType | None, name: str | None) ->
 
 
 def _member(value: Any, dtype: DType | None, cast: bool) -> Output:
-    """One of a list that is stacked: tensors in it are cast where the program says to what."""
+    """Return an element of a stacked list, cast if the program names a type."""
     output = output_of(value) if cast else None
     if output is None or dtype is None or output.dtype.base_dtype is dtype:
         return convert_to_tensor(value, dtype)
@@ -608,7 +608,7 @@ def constant(
 
 
 def constant_of(array: np.ndarray, dtype: DType | None = None, name: str = "Const") -> Output:
-    """A constant that takes ownership of `array`, which must not be written to afterwards."""
+    """Return a constant that takes ownership of `array`, which must not be modified afterwards."""
     array.flags.writeable = False
     element = dtype or dtypes.from_numpy(array.dtype)
     code, line = user_line()

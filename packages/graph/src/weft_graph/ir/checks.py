@@ -23,7 +23,7 @@ MAX_OUTPUTS: Final = 1_000_000
 
 
 class Signature:
-    """The types that a node of some op with some attributes takes and gives.
+    """Return the input and output types of a node with some op and attributes.
 
     Attributes:
       inputs: element types without references, list arguments laid flat.
@@ -169,7 +169,7 @@ _OWN: Final[dict[str, tuple[str, Callable[[Any], bool]]]] = {
 
 
 def _check_types(name: str, values: tuple[Any, ...]) -> None:
-    """Refuse names and numbers of element types, which programs may give and files do not."""
+    """Refuse names and numbers of element types, which programs may use but files may not."""
     for value in values:
         if not isinstance(value, DType):
             raise errors.InvalidArgumentError(
@@ -178,7 +178,7 @@ def _check_types(name: str, values: tuple[Any, ...]) -> None:
 
 
 def check_name(name: str, internal: bool = False) -> None:
-    """Refuse what cannot be the name of a node.
+    """Refuse invalid node names.
 
     Args:
       internal: whether it may start with the underscore of what planning adds, too.

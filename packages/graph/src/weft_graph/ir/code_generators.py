@@ -100,7 +100,7 @@ class Request(Protocol):
 
 
 class RegionRequest(NamedTuple):
-    """Some nodes, and the shapes and values that a function of them is made for.
+    """Nodes, and the shapes and values to compile a function for.
 
     Attributes:
       members: sources before users. Results that `constant_value` knows for these shapes, such as
@@ -169,11 +169,11 @@ class Generated(Protocol):
 
     @property
     def enter_briefly(self) -> Callable[..., Any]:
-        """As `enter`, but it ends so as soon as it looks whether it is interrupted."""
+        """Like `enter`, but stops at the next poll if interrupted."""
         ...
 
     def __call__(self, *arrays: Any) -> None:
-        """Compute, from inputs that it takes, results, and what variables become, in place.
+        """Compute results from inputs, and the new values of variables in place.
 
         It may be called by several threads at once.  Where it fails, no variable is changed yet.
 
@@ -201,7 +201,7 @@ class Generated(Protocol):
         ...
 
     def copy(self) -> Generated:
-        """The same, with a flag of its own: to interrupt the one does not interrupt the other."""
+        """Return the same function with a separate interrupt flag."""
         ...
 
 
@@ -209,7 +209,7 @@ class ProfileStore(Protocol):
     """Small contents by fingerprint, kept between processes where there is a place for them."""
 
     def read(self, key: str) -> bytes | None:
-        """Return what was written under a fingerprint; None if nothing was, or it is damaged."""
+        """Return the stored code of a fingerprint; None if it is missing or damaged."""
         ...
 
     def write(self, key: str, content: bytes) -> None:
@@ -268,7 +268,7 @@ class Choosing(Protocol):
         ...
 
     def needs_value(self, node: Node) -> Sequence[int]:
-        """Positions of the inputs of a node whose values decide what is compiled, such as axes."""
+        """Return the positions of inputs whose values affect what is compiled, such as axes."""
         ...
 
     def repays(self, node: Node) -> bool:
@@ -281,7 +281,7 @@ class CodeGenerator(Choosing, Protocol):
 
     @property
     def profiles(self) -> ProfileStore:
-        """Measurements of what it compiles, kept between processes."""
+        """Measurements of compiled code, kept between processes."""
         ...
 
     def fingerprint(self, request: Request) -> str | None:
@@ -309,7 +309,7 @@ class CodeGenerator(Choosing, Protocol):
         ...
 
     def explain(self, request: Request, arguments: Sequence[Any]) -> CompiledFunction:
-        """Compile some nodes as `generate` does, run the function, and tell what it does.
+        """Compile nodes like `generate`, run the function, and describe its kernels.
 
         Args:
           request: as of `generate`.
@@ -348,7 +348,7 @@ class Launch(NamedTuple):
 
 
 class DeviceCode(Protocol):
-    """Nodes as kernels of a device, which whoever has one loads and launches in their order.
+    """Kernels of a device, which the device's owner loads and launches in order.
 
     Kernels take addresses: of memory that they work in, of a flag, and of dense arrays.  The flag,
     an int32, has the number of a check that has failed, from 1; kernels do nothing while it is not
@@ -382,22 +382,22 @@ class DeviceCode(Protocol):
 
     @property
     def takes(self) -> Sequence[int]:
-        """As of `Generated`."""
+        """See `Generated`."""
         ...
 
     @property
     def draws(self) -> Sequence[Node]:
-        """As of `Generated`."""
+        """See `Generated`."""
         ...
 
     @property
     def results(self) -> Sequence[tuple[DType, Shape]]:
-        """As of `Generated`."""
+        """See `Generated`."""
         ...
 
     @property
     def updates(self) -> Sequence[int]:
-        """As of `Generated`."""
+        """See `Generated`."""
         ...
 
 
@@ -420,7 +420,7 @@ class DeviceCodeGenerator(Choosing, Protocol):
     def explain(
         self, request: RegionRequest, capability: tuple[int, int], deterministic: bool
     ) -> tuple[DeviceCode, CompiledFunction]:
-        """As `generate`, with what it does: a kernel for each launch, whose times nobody knows."""
+        """Compile like `generate` and describe the launches; their times are unknown."""
         ...
 
 

@@ -23,7 +23,7 @@ class Collections:
             self.add_to_collection(name, value)
 
     def get_collection(self, name: Any, scope: str | None = None) -> list[Any]:
-        """A copy of the collection; with `scope`, the items whose name matches that regex."""
+        """Return a copy of the collection; with `scope`, the items whose name matches the regex."""
         items = self._collections.get(name, [])
         if scope is None:
             return list(items)

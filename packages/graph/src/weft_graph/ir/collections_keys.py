@@ -74,7 +74,7 @@ def add_to_collections(names: Any, value: Any) -> None:
 
 
 def get_collection(key: Any, scope: str | None = None) -> list[Any]:
-    """A copy of a collection of the default graph; with `scope`, of what its regex matches."""
+    """Return a copy of a default graph's collection; with `scope`, the items its regex matches."""
     return get_default_graph().get_collection(key, scope)
 
 

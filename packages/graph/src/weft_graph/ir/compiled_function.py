@@ -27,7 +27,7 @@ class Roofline:
 
 @dataclass(frozen=True, slots=True)
 class FusedKernel:
-    """A loop nest, or a call of a library's routine: one of those that a function runs in turn.
+    """A loop nest or library call of a compiled function.
 
     Attributes:
       name: of the first buffer that it fills, or of what it computes.

@@ -1,4 +1,4 @@
-"""Composite tensors: objects of several outputs, such as IndexedSlices and SparseTensor."""
+"""Composite tensors: objects that consist of several outputs, such as IndexedSlices."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class CompositeTensor:
 
     @property
     def parts(self) -> tuple[Any, ...]:
-        """The outputs that it is made of."""
+        """The outputs that the object consists of."""
         raise NotImplementedError
 
     def rebuilt(self, parts: Sequence[Any]) -> Self:
-        """Return another one of its kind, made of other parts."""
+        """Return an object of the same kind with other components."""
         return type(self)(*parts)
 
     @property
@@ -68,7 +68,7 @@ class CompositeTensor:
 
 
 class AppliesOps:
-    """A value that is no output but may be an input: its class says what ops do with it.
+    """A value that ops accept as input although it is not an output; its class applies the ops.
 
     The one seam by which functions of the API take such values: they make nodes with `create`,
     which hands the op over where it would have converted an input.
@@ -102,7 +102,7 @@ class AppliesOps:
         raise NotImplementedError
 
     def map_elements(self, function: Callable[[Any], Any]) -> Any:
-        """Return the value whose elements are what a function makes of a tensor of all of them.
+        """Apply a function to a tensor of all elements; return a value of the same kind.
 
         For functions that look at each element by itself, but ask for a shape before they come to
         the op.
@@ -111,7 +111,7 @@ class AppliesOps:
 
 
 class Applied:
-    """The result of `create` if an input applied the op: it takes the place of a node.
+    """Carries the result of `create` when an input applied the op instead of creating a node.
 
     Attributes:
       outputs: the results.

@@ -62,7 +62,7 @@ _remembered = _Remembered()
 
 @contextmanager
 def remembered_values() -> Iterator[None]:
-    """Answer questions by what those before found out, while a graph only grows.
+    """Reuse earlier answers while a graph only grows.
 
     Else each walks through all that computes a shape, if there is one size that is not known. A
     shape that is refined makes all that is remembered be forgotten.
@@ -146,7 +146,7 @@ def _has_known_element(value: Array) -> bool:
 
 
 def _guard(tensor: Output) -> None:
-    """Refuse feeds of an output whose value the rest of the graph was built upon."""
+    """Refuse feeds of an output whose static value the graph depends on."""
     tensor.graph.prevent_feeding(tensor)
 
 

@@ -68,12 +68,12 @@ CostRule: TypeAlias = Callable[[Sizes], Cost]
 
 
 def free(sizes: Sizes) -> Cost:
-    """Nothing: of what hands values on as they are, or looks at none."""
+    """Return zero cost, for ops that pass values on unchanged."""
     return Cost(0.0, 0.0)
 
 
 def once(sizes: Sizes) -> Cost:
-    """All inputs are read and all outputs written, and nothing worth counting is computed."""
+    """Return the cost of reading all inputs and writing all outputs once, without arithmetic."""
     return Cost(0.0, float(sizes.all_bytes))
 
 

@@ -1,4 +1,4 @@
-"""Python's stack in functions whose recursion depth depends on their input.
+"""Extension of Python's stack for functions whose recursion depth depends on their input.
 
 Functions that call functions are read, inlined and differentiated one inside the other. Python's
 stack has a limit for each thread, so where one thread has used up half of it, the work goes on in

@@ -35,7 +35,7 @@ class DeviceParts(NamedTuple):
         return "".join(parts)
 
     def merge(self, inner: DeviceParts) -> DeviceParts:
-        """This request refined by `inner`, whose parts win; a new type lifts the index of the old.
+        """Return this request overridden by `inner`; a new type resets the index.
 
         TensorFlow keeps the index even then: "/gpu:1" refined by "/cpu" is "/cpu:1" there.
         """
@@ -114,7 +114,7 @@ class DeviceSpec:
         return DeviceSpec().parse_from_string(spec)
 
     def parse_from_string(self, spec: str) -> DeviceSpec:
-        """Become what `spec` says, and return itself.
+        """Copy all parts of `spec`; returns self.
 
         Raises: InvalidArgumentError: a part is malformed or given twice.
         """
@@ -126,15 +126,15 @@ class DeviceSpec:
         return self.parts.to_string()
 
     def merge_from(self, dev: DeviceSpec) -> None:
-        """Refine this request by `dev`, whose parts win."""
+        """Override the parts that `dev` sets."""
         self.parts = self.parts.merge(dev.parts)
 
     def make_merged_spec(self, dev: DeviceSpec) -> DeviceSpec:
-        """Return a request of its own: this one refined by `dev`, whose parts win."""
+        """Return a copy of this request overridden by `dev`."""
         return DeviceSpec(*self.parts.merge(dev.parts))
 
     def replace(self, **kwargs: Any) -> DeviceSpec:
-        """Return a request of its own with some parts changed."""
+        """Return a copy of this request with some parts changed."""
         return DeviceSpec(**{**self.parts._asdict(), **kwargs})
 
     def matches(self, full: DeviceSpec) -> bool:

@@ -34,7 +34,7 @@ class Edits(Collections):
         self._extended = max(self._extended, count)
 
     def replace_input(self, node: Node, position: int, new: Output, *, reason: str) -> None:
-        """Make `node` take `new` at `position`.
+        """Replace the input of `node` at `position` by `new`.
 
         Raises: as `set_inputs`.
         """
@@ -42,7 +42,7 @@ class Edits(Collections):
         self.set_inputs(node, inputs, reason=reason)
 
     def set_inputs(self, node: Node, inputs: Sequence[Output], *, reason: str) -> None:
-        """Make `node` take `inputs`, one for each that it has.
+        """Replace all inputs of `node` by `inputs`, which must be equally many.
 
         Raises:
           FailedPreconditionError: a session runs `node`.
@@ -60,7 +60,7 @@ class Edits(Collections):
             new._add_use(node)
 
     def replace_uses(self, old: Output, new: Output, *, reason: str) -> int:
-        """Make every consumer of `old` take `new`; returns the number of consumers changed.
+        """Replace `old` by `new` in every consumer; returns the number of consumers changed.
 
         Raises: as `set_inputs`; nothing is changed then.
         """
@@ -69,7 +69,7 @@ class Edits(Collections):
     def replace_all_uses(
         self, replacements: Mapping[Output, Output], *, reason: str, keep: Collection[Node] = ()
     ) -> int:
-        """Make the consumers of each key take its value.
+        """Replace each key by its value in all consumers.
 
         The inputs of a consumer are rebuilt once, however many of them change. What replaces an
         output is not replaced in turn.

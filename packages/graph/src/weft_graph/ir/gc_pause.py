@@ -1,4 +1,4 @@
-"""Pausing the cyclic garbage collector while many objects are made that all stay."""
+"""Pausing the cyclic garbage collector while many long-lived objects are created."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ class Graph(Edits):
         inputs: tuple[Output, ...],
         attrs: dict[str, Any] | None = None,
     ) -> Node:
-        """Append a copy of a node, of this graph or another, that takes inputs of this graph.
+        """Append a copy of a node from this graph or another, with inputs of this graph.
 
         It has the element types, static shapes and source line of the node; everything else comes
         from the scopes that are open.
@@ -228,7 +228,7 @@ class Graph(Edits):
         return self._unique(full, mark_as_used)
 
     def exact_name(self, full: str) -> str:
-        """`full` itself, for a node that takes the name of a scope.
+        """Return `full` unchanged, for a node named like its scope.
 
         Raises:
           AlreadyExistsError: a node has it.
@@ -368,7 +368,7 @@ class Graph(Edits):
         return True
 
     def switch_to_thread_local(self) -> None:
-        """Give each thread scopes of its own; they always have them, so that nothing changes."""
+        """Use thread-local scopes; always the case, so this does nothing."""
 
     @property
     def building_function(self) -> bool:
@@ -385,7 +385,7 @@ class Graph(Edits):
         return output
 
     def capture_inputs(self, op_def: OpDef, inputs: Sequence[Any]) -> Sequence[Any]:
-        """`inputs` of a new node, with what stands for those from outside; they convert later."""
+        """Return `inputs` of a new node with outer values replaced; conversion follows."""
         return inputs
 
     # ----------------------------------------------------------------- scopes
@@ -396,7 +396,7 @@ class Graph(Edits):
 
     @contextmanager
     def name_scope(self, name: str | None) -> Iterator[str]:
-        """Prefix the names of nodes made inside; a name that ends in "/" is taken as it is.
+        """Prefix the names of nodes created inside; a name ending in "/" is used unchanged.
 
         Yields: the scope's name with its closing slash, or "" at the top.
         """

@@ -1,4 +1,4 @@
-"""Sparse values made of several outputs: IndexedSlices and SparseTensor."""
+"""Sparse values that consist of several outputs: IndexedSlices and SparseTensor."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ class SparseTensor(CompositeTensor):
         return static if self._static is None else merge_dims(static, self._static)
 
     def set_shape(self, shape: Any) -> None:
-        """Add to what is known of the static shape.
+        """Refine the static shape.
 
         Raises: InvalidArgumentError: it contradicts what is known.
         """

@@ -1,4 +1,4 @@
-"""Ctrl-C: held back where what it would leave half done could not be mended, and felt in waits."""
+"""Handling of Ctrl-C: deferred in critical sections, delivered in waits."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _SEPARATE: Final = "_XlaSeparateCompiledGradients"
 def jit_scope(
     compile_ops: bool | Callable[[Any], bool] = True, separate_compiled_gradients: bool = False
 ) -> Iterator[None]:
-    """Say of the nodes that are made inside, and of their gradients, whether they are compiled.
+    """Set whether nodes created inside, and their gradients, are compiled.
 
     It goes before what `ConfigProto` and the environment say of whole sessions, but for
     `WEFT_JIT=off`. Of scopes in each other the inner one decides.
@@ -67,5 +67,5 @@ def _asking(compile_ops: Callable[[Any], bool]) -> Callable[[Node], bool]:
 
 
 def marks_of(node: Node) -> dict[str, Any]:
-    """Return the hints of a node for derived nodes, such as those of its gradient."""
+    """Return the compilation hints of a node for derived nodes, such as its gradient's."""
     return {COMPILED: node.attrs[COMPILED]} if COMPILED in node.attrs else {}

@@ -92,7 +92,7 @@ _OPS: Final[dict[str, tuple[str, ...]]] = {
 
 
 def later_attrs(op: str) -> dict[str, Any]:
-    """The later attributes that ops of this type may be given, with what they are by default."""
+    """Return the later attributes that ops of this type may have, with their defaults."""
     return {
         name: _NEUTRAL.get(name)
         for name, patterns in _OPS.items()

@@ -42,7 +42,7 @@ class LazyModules(ABC):
         self._thread = threading.local()
 
     def load(self) -> None:
-        """Import all modules; return at once in a thread that is doing so already.
+        """Import all modules; return immediately in a thread that is already importing them.
 
         Ctrl-C is held back meanwhile, since a half-executed module would register twice.
 

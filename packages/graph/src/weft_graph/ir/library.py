@@ -25,7 +25,7 @@ class LibraryFunction(Protocol):
 
 
 class LazyFunction:
-    """A function of which only the definition is there: it is read when it is asked for.
+    """A function stored as a definition and parsed on first use.
 
     Args:
       definition: a `FunctionDef`.
@@ -89,7 +89,7 @@ class Library(dict[str, Any]):
         return name in self._reading
 
     def entry(self, name: str) -> Any:
-        """Return the entry as it is, or None."""
+        """Return the entry without parsing it, or None."""
         return super().get(name)
 
     def definition(self, name: str) -> Any:
@@ -139,7 +139,7 @@ class Library(dict[str, Any]):
 
     @contextmanager
     def joining(self, entries: Mapping[str, Any]) -> Iterator[None]:
-        """Add entries; take them back if the block fails.
+        """Add entries; remove them again if the block fails.
 
         Raises: AlreadyExistsError: there is another function of one of the names.
         """

@@ -1,4 +1,4 @@
-"""The results of ops with several outputs, by the names that their declarations give these."""
+"""Results of ops with several outputs, named as in their declarations."""
 
 from __future__ import annotations
 

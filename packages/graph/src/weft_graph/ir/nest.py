@@ -1,4 +1,4 @@
-"""Nested structures: sequences, named tuples and mappings, taken apart and put together again.
+"""Flattening and packing of nested structures: sequences, named tuples and mappings.
 
 Whatever is no such container is a leaf: None, a tensor, an array, a string, a shape, a set.
 Mappings are walked in the order of their sorted keys, and rebuilt in an order of their own.
@@ -118,7 +118,7 @@ def _sketch(value: Any) -> str:
 
 
 def flatten(structure: Any, expand_composites: bool = False) -> list[Any]:
-    """Return the leaves in order; a leaf by itself gives a list of one.
+    """Return the leaves in order; a single leaf returns a list of one.
 
     Args:
       structure: any nesting of sequences and mappings.
@@ -334,7 +334,7 @@ def flatten_with_joined_string_paths(
 
 
 def map_structure_with_tuple_paths(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> Any:
-    """`map_structure` of a function that takes the path, a tuple, before the leaves."""
+    """Like `map_structure`; the function receives the path, a tuple, before the leaves."""
     if not structure:
         raise errors.InvalidArgumentError("map_structure requires at least one structure")
     paths = iter(list(yield_flat_paths(structure[0], kwargs.get("expand_composites", False))))
@@ -342,7 +342,7 @@ def map_structure_with_tuple_paths(func: Callable[..., Any], *structure: Any, **
 
 
 def map_structure_with_paths(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> Any:
-    """`map_structure` of a function that takes the path, joined by "/", before the leaves."""
+    """Like `map_structure`; the function receives the path, joined by "/", before the leaves."""
     return map_structure_with_tuple_paths(
         lambda path, *leaves: func("/".join(map(str, path)), *leaves), *structure, **kwargs
     )
@@ -352,7 +352,7 @@ def map_structure_with_paths(func: Callable[..., Any], *structure: Any, **kwargs
 
 
 def assert_shallow_structure(shallow_tree: Any, input_tree: Any, check_types: bool = True) -> None:
-    """Raise unless a structure goes on where a shallower one ends.
+    """Raise unless a structure extends a shallower one.
 
     Args:
       shallow_tree: structure whose leaves stand for anything.
@@ -463,7 +463,7 @@ def get_traverse_shallow_structure(traverse_fn: Callable[[Any], Any], structure:
 
 
 def flatten_dict_items(dictionary: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return a dictionary whose nested keys and values are taken apart together.
+    """Return a dictionary with its nested keys and values flattened in parallel.
 
     `{("a", ("b", "c")): (1, (2, 3))}` becomes `{"a": 1, "b": 2, "c": 3}`.
 

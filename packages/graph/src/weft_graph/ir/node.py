@@ -229,7 +229,7 @@ class Operators(Symbolic):
     __slots__ = ()
 
     def ref(self) -> Reference:
-        """A key for sets and tables, equal to those of the same object; `deref` gives it back."""
+        """Return a hashable key, equal for the same object; `deref` returns the object."""
         return Reference(self)
 
     def experimental_ref(self) -> Reference:
@@ -408,7 +408,7 @@ class Output(Operators):
         return TensorShape(self.dims)
 
     def set_shape(self, shape: Any) -> None:
-        """Refine the static shape with what the program knows better.
+        """Refine the static shape.
 
         Raises: InvalidArgumentError: `shape` contradicts what is known.
         """
@@ -416,7 +416,7 @@ class Output(Operators):
         refinements.count += 1
 
     def consumers(self) -> list[Node]:
-        """Return the nodes that take it as an input, each once."""
+        """Return the nodes that use the output as an input, each once."""
         return list(self._uses or ())
 
     def eval(self, feed_dict: Any = None, session: Any = None) -> Any:

@@ -68,7 +68,7 @@ class Registry(Generic[V]):
         return value
 
     def loaded(self, key: str) -> V | None:
-        """Return the entry of `key` if it is there already, without loading anything."""
+        """Return the entry of `key` if it is registered, without loading anything."""
         return self._table.get(key)
 
     def lookup(self, key: str) -> V:
@@ -100,7 +100,7 @@ class Registry(Generic[V]):
         return iter(self.keys())
 
     def load_near(self, modules: Sequence[str]) -> None:
-        """Import single modules, and what packages outside register, but not all the rest.
+        """Import single modules and the registrations of other packages, but not the rest.
 
         For a key that one of these has; `get` looks everywhere.
 

@@ -299,7 +299,7 @@ def _function(name: str) -> Function:
 
 
 def _unless(name: str, kinds: str) -> Function:
-    """Return a primitive of one operand that leaves operands of other kinds as they are."""
+    """Return a unary primitive that leaves operands of other kinds unchanged."""
 
     def apply(x: Scalar) -> Scalar:
         return _apply(name, (x,)) if kind(x.dtype) in kinds else x
@@ -356,7 +356,7 @@ def cast(x: Scalar, dtype: DType) -> Scalar:
 
 
 def identity(x: Scalar) -> Scalar:
-    """X itself: the definition of conversions, whose result is cast to the op's type."""
+    """The identity: definition of conversions, whose result is cast to the op's type."""
     return x
 
 
@@ -403,7 +403,7 @@ class Definition:
 
 
 def applications(expression: Scalar) -> list[Scalar]:
-    """Return the applications in an expression, operands before what uses them, each once."""
+    """Return the applications in an expression in post-order, each once."""
     ordered: dict[int, Scalar] = {}
     waiting = [expression]
     while waiting:

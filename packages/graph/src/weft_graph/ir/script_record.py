@@ -1,4 +1,4 @@
-"""Time that the steps of a script took by kernels, kept for its next runs.
+"""Record of the time that a script's steps took by kernels, for its next runs.
 
 A script that ends before compiled regions were chosen leaves no measurements of regions. This
 record lets its next run choose them, and look for their code, early.
@@ -42,7 +42,7 @@ def record_at_exit(seconds: Callable[[], float]) -> None:
 
 
 def record(script: Path, seconds: float) -> None:
-    """Record a run of a script that took some seconds by kernels."""
+    """Record a script run and its seconds by kernels."""
     path = _path_of(script)
     if path is not None:
         _write(path, seconds)

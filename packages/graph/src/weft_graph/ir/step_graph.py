@@ -1,4 +1,4 @@
-"""The part of a graph that one signature of Run needs, as a graph of its own."""
+"""The part of a graph that one Run signature needs, as a separate graph."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class StepGraph:
         return [self.resolve(output) for output in self._fetches]
 
     def isolate_fetch(self, position: int, controls: Sequence[Node] = ()) -> None:
-        """Let a node of its own give the value of a fetch, after some others."""
+        """Route a fetch through a new node, after some others."""
         output = self.fetches[position]
         copy = self.identity(output, f"_fetch{position}_{output.node.name}", controls=controls)
         self._fetches[position] = copy
@@ -101,19 +101,19 @@ class StepGraph:
         return output
 
     def replace(self, old: Output, new: Output, *, reason: str) -> None:
-        """Let `new` stand for `old` everywhere, fetches included."""
+        """Replace `old` by `new` everywhere, including fetches."""
         self.replace_all({old: new}, reason=reason)
 
     def replace_all(
         self, replacements: Mapping[Output, Output], *, reason: str, keep: Collection[Node] = ()
     ) -> None:
-        """Let each value stand for its key everywhere, fetches included, except in some nodes."""
+        """Replace each key by its value everywhere, including fetches, except in some nodes."""
         self.graph.replace_all_uses(replacements, reason=reason, keep=keep)
         for old, new in replacements.items():
             self.note_replacement(old, new, reason=reason)
 
     def note_replacement(self, old: Output, new: Output, *, reason: str) -> None:
-        """Let `new` be fetched in place of `old`, whose consumers are changed elsewhere."""
+        """Fetch `new` instead of `old`, whose consumers are changed elsewhere."""
         self._forward[old] = new
         self.changes[reason] += 1
         if _log.isEnabledFor(logging.DEBUG):
@@ -163,13 +163,13 @@ class Replacements:
         return self
 
     def visit(self, node: Node) -> None:
-        """Give a node its new inputs."""
+        """Set a node's new inputs."""
         if self._replaced and not self._replaced.keys().isdisjoint(node.inputs):
             inputs = [self._step.resolve(source) for source in node.inputs]
             self._step.graph.set_inputs(node, inputs, reason="replacement")
 
     def add(self, old: Output, new: Output, *, reason: str) -> None:
-        """Let `new` stand for `old`, an output of the node that is visited."""
+        """Replace `old`, an output of the visited node, by `new`."""
         self._step.note_replacement(old, new, reason=reason)
         self._replaced[old] = None
 
@@ -253,7 +253,7 @@ def copy_nodes(
 
 
 def _sources(node: Node, outputs: dict[Output, Output]) -> tuple[Output, ...]:
-    """The copies of a node's inputs; for back edges, whose copies are not there yet, others."""
+    """Return the copies of a node's inputs; placeholders for back edges not yet copied."""
     if node.role is not Role.MERGE:
         return tuple([outputs[source] for source in node.inputs])
     forward_value = next(outputs[source] for source in node.inputs if source in outputs)

@@ -55,7 +55,7 @@ _FETCH: Final = "has no value while the graph is built: fetch it with Session.ru
 
 
 class GraphElement:
-    """The base class of what belongs to a graph: copies of structures that hold it share it."""
+    """Base class of objects that belong to a graph; copies of structures share them."""
 
     __slots__ = ()
 
@@ -67,7 +67,7 @@ class GraphElement:
 
 
 class Symbolic(GraphElement):
-    """The base class of what stands for a value that is known when a step runs."""
+    """Base class of objects whose value is known only when a step runs."""
 
     __slots__ = ()
 

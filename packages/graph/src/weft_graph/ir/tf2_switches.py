@@ -62,7 +62,7 @@ def functions_run_eagerly() -> bool:
 
 
 def run_functions_eagerly(run_eagerly: bool) -> None:
-    """Let calls of functions build their bodies right there, anew each time, to look into them.
+    """Build function bodies at every call, in the caller's graph, for debugging.
 
     What functions return is the same; nodes have the names that they have outside of a function.
 
@@ -107,7 +107,7 @@ disable_control_flow_v2: Callable[[], None] = _already_so
 
 
 def enable_control_flow_v2() -> None:
-    """Change nothing: results are the same whichever nodes conditionals and loops are made of.
+    """Do nothing: results do not depend on the ops of conditionals and loops.
 
     Examples:
       >>> wf.enable_control_flow_v2()

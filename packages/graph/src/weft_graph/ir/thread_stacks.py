@@ -77,7 +77,7 @@ def tracing() -> int:
 
 @contextmanager
 def building_body(graph: Any) -> Iterator[None]:
-    """Make the body of a function the default graph; what it uses from outside is captured."""
+    """Make a function's body the default graph, which captures outer values."""
     push_graph(graph)
     of_thread.bodies += 1
     try:
@@ -120,7 +120,7 @@ def _pop(stack: list[Any], item: Any, label: str) -> None:
 
 
 def drop(session: SessionProtocol, graph: Any) -> None:
-    """Take a session, and the graph it made the default, off the stacks wherever they are."""
+    """Remove a session and its default graph from the stacks, at any position."""
     if session in of_thread.sessions:
         of_thread.sessions.remove(session)
     if graph is not None and graph in of_thread.graphs:

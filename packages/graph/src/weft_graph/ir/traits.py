@@ -1,4 +1,4 @@
-"""Traits: what can be known of an op without running it, said once in its declaration.
+"""Traits: static facts about an op, declared once.
 
 Passes, costs, placement, recomputation, partition, devices and tests ask these, never the name of
 an op, so an op of a stranger's package is treated as a built-in one is.
@@ -173,7 +173,7 @@ class Traits:
 
     @property
     def tells_shape(self) -> bool:
-        """True if its outputs depend only on the shapes of its inputs, such as a rank."""
+        """True if the outputs depend only on the shapes of the inputs, such as a rank."""
         return bool(self.shape_only) and self.cost is free
 
     @property
@@ -208,7 +208,7 @@ def elementwise(
     in_float32: bool = False,
     **traits: Any,
 ) -> Traits:
-    """Return the traits of an elementwise op, by what it computes of one element of each input.
+    """Return the traits of an elementwise op from its scalar definition.
 
     Args:
       function: as of `scalar.Definition`; so are `one_shape`, `by_kernel` and `in_float32`.

@@ -75,7 +75,7 @@ def read_file(path: Path) -> bytes | None:
 
 
 def write_file(path: Path, content: bytes) -> bool:
-    """Write a file at once, with a checksum; return False if the file system refuses."""
+    """Write a file atomically with a checksum; return False if the file system refuses."""
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=UNFINISHED)

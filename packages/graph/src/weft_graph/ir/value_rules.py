@@ -1,4 +1,4 @@
-"""Rules that declarations give for values known while the graph is built (`constant_value`).
+"""Value rules of declarations, for values known at graph construction (`constant_value`).
 
 A rule computes one output of a node from the values of its inputs, without a kernel.  A value is an
 array; an integer whose value is not known is a None in an array of objects, so that
@@ -78,7 +78,7 @@ def of_arrays(function: Callable[..., Any]) -> ValueRule:
 def of_two(
     function: Callable[[Any, Any], Any], on_integers: Callable[[Any, Any], Any]
 ) -> ValueRule:
-    """A NumPy function of two inputs, and what it is of integers: unknown where one of them is."""
+    """Return a value rule from a NumPy function of two inputs, also for partly known integers."""
     lifted = np.frompyfunc(lambda a, b: None if a is None or b is None else on_integers(a, b), 2, 1)
 
     @value_rule(partial=True)

@@ -25,7 +25,7 @@ class RaggedVariant:
 
 
 class TensorVariant:
-    """An array that is one element of a tensor of variants, such as a part of a sparse tensor."""
+    """An array as one element of a variant tensor, such as a part of a sparse tensor."""
 
     __slots__ = ("array",)
 

@@ -1,4 +1,4 @@
-"""The public `layers` namespace: functions with variables of their own."""
+"""The public `layers` namespace: functions that create their variables."""
 
 from weft_graph.layers.base import *
 from weft_graph.layers.convolutional import *

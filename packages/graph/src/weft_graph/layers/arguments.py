@@ -67,7 +67,7 @@ def activation_of(activation: Any, default: Function | None = None) -> Function 
 
 
 def activation_name(function: Any) -> str | None:
-    """Return the name that `activation_of` takes for a function, or None."""
+    """Return the name under which `activation_of` knows a function, or None."""
     return next((name for name, activation in _ACTIVATIONS.items() if activation is function), None)
 
 

@@ -1,4 +1,4 @@
-"""The base class of layers: variables in a scope of their own, made at the first call."""
+"""The base class of layers, whose variables are created in their scope at the first call."""
 
 from __future__ import annotations
 
@@ -204,13 +204,13 @@ class Layer:
         return inputs
 
     def compute_output_shape(self, input_shape: Any) -> TensorShape:
-        """Return the shape of the output for that of an input."""
+        """Return the output shape for an input shape."""
         raise errors.UnimplementedError(f"{type(self).__name__} does not compute its output shape")
 
     # ---------------------------------------------------------------------- calling
 
     def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call the layer; the first time its variables are made."""
+        """Call the layer; the first call creates its variables."""
         scope = self._set_scope(kwargs.pop("scope", None))
         inputs = _to_outputs(inputs)
         graph = self._check_graph(inputs)
@@ -315,7 +315,7 @@ class Layer:
                 yield name, value
 
     def _layer_scope(self) -> AbstractContextManager[Any]:
-        """The layer's variable scope, which is open but where `build` is called by itself."""
+        """Return the layer's variable scope, already open unless `build` is called directly."""
         scope, current = self._set_scope(None), get_variable_scope().name
         if not scope.name or f"{current}/".startswith(f"{scope.name}/"):
             return nullcontext()

@@ -322,7 +322,7 @@ def conv1d(
     name: str | None = None,
     reuse: Any = None,
 ) -> Any:
-    """1-D convolution with a kernel and a bias of its own.
+    """Return the 1-D convolution with a kernel and bias that it creates.
 
     Args:
       inputs: floating, shape (N, W, C) or (N, C, W).
@@ -358,7 +358,7 @@ def conv2d(
     name: str | None = None,
     reuse: Any = None,
 ) -> Any:
-    """2-D convolution with a kernel and a bias of its own.
+    """Return the 2-D convolution with a kernel and bias that it creates.
 
     Args:
       inputs: floating, shape (N, H, W, C) or (N, C, H, W).
@@ -407,7 +407,7 @@ def conv3d(
     name: str | None = None,
     reuse: Any = None,
 ) -> Any:
-    """3-D convolution with a kernel and a bias of its own.
+    """Return the 3-D convolution with a kernel and bias that it creates.
 
     Args:
       inputs: floating, shape (N, D, H, W, C) or (N, C, D, H, W).
@@ -442,7 +442,7 @@ def conv2d_transpose(
     name: str | None = None,
     reuse: Any = None,
 ) -> Any:
-    """Return the transpose of a 2-D convolution, with a kernel and a bias of its own.
+    """Return the transposed 2-D convolution with a kernel and bias that it creates.
 
     Args:
       inputs: floating, shape (N, H, W, C) or (N, C, H, W).
@@ -478,7 +478,7 @@ def conv3d_transpose(
     name: str | None = None,
     reuse: Any = None,
 ) -> Any:
-    """Return the transpose of a 3-D convolution, with a kernel and a bias of its own.
+    """Return the transposed 3-D convolution with a kernel and bias that it creates.
 
     Args:
       inputs: floating, shape (N, D, H, W, C) or (N, C, D, H, W).

@@ -238,7 +238,7 @@ def static_bool(value: Any) -> bool | None:
 
 
 def smart_cond(pred: Any, true_fn: Function, false_fn: Function) -> Any:
-    """`cond`, without nodes of its own where `pred` is known while the graph is built."""
+    """Like `cond`, but adds no nodes if `pred` is statically known."""
     static = static_bool(pred)
     if static is None:
         return cond(pred, true_fn, false_fn)

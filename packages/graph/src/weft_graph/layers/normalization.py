@@ -402,7 +402,7 @@ class BatchNormalization(Layer):
 
 
 def _composed(scale: Any, offset: Any, gamma: Any, beta: Any) -> tuple[Any, Any]:
-    """Return the scale and the offset that do what a first pair and then another one do."""
+    """Return one scale and offset equivalent to two pairs applied in sequence."""
     if gamma is not None:
         scale, offset = out("Mul", [scale, gamma]), out("Mul", [offset, gamma])
     return scale, offset if beta is None else out("AddV2", [offset, beta])
@@ -440,7 +440,7 @@ def batch_normalization(
     virtual_batch_size: int | None = None,
     adjustment: Any = None,
 ) -> Output:
-    """Batch normalization with variables of its own; see `BatchNormalization`.
+    """Normalize a batch with variables that it creates; see `BatchNormalization`.
 
     Args:
       inputs: floating, any known rank.

@@ -66,7 +66,7 @@ def l1_l2_regularizer(
 def sum_regularizer(
     regularizers: Sequence[Regularizer | None], scope: str | None = None
 ) -> Regularizer:
-    """Return the sum of several; None counts as none."""
+    """Return the sum of several regularizers; None counts as zero."""
     members = [regularizer for regularizer in regularizers if regularizer is not None]
 
     def regularize(weights: Any) -> Output | None:

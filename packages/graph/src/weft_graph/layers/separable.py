@@ -180,7 +180,7 @@ def separable_conv1d(
     name: str | None = None,
     reuse: Any = None,
 ) -> Any:
-    """Return a depthwise convolution followed by one that mixes channels, with kernels of its own.
+    """Return a depthwise convolution followed by a pointwise one, creating their kernels.
 
     Args:
       inputs: floating, shape (N, W, C) or (N, C, W).
@@ -221,7 +221,7 @@ def separable_conv2d(
     name: str | None = None,
     reuse: Any = None,
 ) -> Any:
-    """Return a depthwise convolution followed by one that mixes channels, with kernels of its own.
+    """Return a depthwise convolution followed by a pointwise one, creating their kernels.
 
     Args:
       inputs: floating, shape (N, H, W, C) or (N, C, H, W).

@@ -60,7 +60,7 @@ class LinearOperatorAdjoint(LinearOperator):
 
     @property
     def operator(self) -> LinearOperator:
-        """The operator that it was made of."""
+        """The original operator."""
         return self._operator
 
     def _shape(self) -> TensorShape:
@@ -87,7 +87,7 @@ class LinearOperatorAdjoint(LinearOperator):
         return self._operator.log_abs_determinant()
 
     def adjoint(self, name: str = "adjoint") -> LinearOperator:
-        """Return the operator that it was made of."""
+        """Return the original operator."""
         return self._operator
 
     H = property(adjoint)

@@ -120,7 +120,7 @@ def _started(
 def _advanced(
     operator: LinearOperator, preconditioner: LinearOperator | None, state: CGState
 ) -> CGState:
-    """Return one iteration. Systems of a batch that are solved exactly stay as they are."""
+    """Return one iteration; systems already solved exactly stay unchanged."""
     image = operator.matvec(state.p)
     length = div_no_nan(state.gamma, _product(state.p, image))
     x = out("AddV2", [state.x, _scale_vectors(length, state.p)])

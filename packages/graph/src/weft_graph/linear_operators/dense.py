@@ -1,4 +1,4 @@
-"""Products and solutions of dense matrices whose batches broadcast."""
+"""Products and solutions of dense matrices with broadcast batches."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def solved_triangular(
 
 
 def common_batch(shapes: Sequence[TensorShape]) -> Dims:
-    """Return the shape that batch shapes broadcast to, as far as it is known."""
+    """Return the statically known broadcast of batch shapes."""
     empty: Dims = ()
     batch_dims: list[Dims] = [
         None if shape.dims is None else tuple(shape.as_list()) for shape in shapes
@@ -81,5 +81,5 @@ def log_magnitude(x: Output) -> Output:
 
 
 def conjugate(x: Output, yes: bool = True) -> Output:
-    """Return the complex conjugate, of what is complex."""
+    """Return the complex conjugate of complex values, others unchanged."""
     return out("Conj", [x]) if yes and x.dtype.is_complex else x

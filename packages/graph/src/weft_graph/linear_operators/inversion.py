@@ -58,7 +58,7 @@ class LinearOperatorInversion(LinearOperator):
 
     @property
     def operator(self) -> LinearOperator:
-        """The operator that it was made of."""
+        """The original operator."""
         return self._operator
 
     def _shape(self) -> TensorShape:
@@ -85,5 +85,5 @@ class LinearOperatorInversion(LinearOperator):
         return -self._operator.log_abs_determinant()
 
     def inverse(self, name: str = "inverse") -> LinearOperator:
-        """Return the operator that it was made of."""
+        """Return the original operator."""
         return self._operator

@@ -96,7 +96,7 @@ class LinearOperator:
 
     @property
     def graph_parents(self) -> list[Output]:
-        """The tensors that it is made of."""
+        """The tensors that the operator consists of."""
         return self._graph_parents
 
     @property
@@ -143,12 +143,12 @@ class LinearOperator:
 
     @property
     def shape(self) -> TensorShape:
-        """(..., M, N), as far as it is known."""
+        """The static shape (..., M, N)."""
         return TensorShape(self._shape())
 
     @property
     def batch_shape(self) -> TensorShape:
-        """(...), as far as it is known."""
+        """The static batch shape (...)."""
         shape = self.shape
         return TensorShape(None) if shape.dims is None else TensorShape(shape.as_list()[:-2])
 
@@ -397,7 +397,7 @@ class LinearOperator:
 
 
 def _kind(module: str, name: str) -> Callable[..., LinearOperator]:
-    """Return a class of operators by its name, as its file imports this one."""
+    """Return a class of operators by name, importing its module late."""
     kind: Callable[..., LinearOperator] = getattr(
         import_module(f"weft_graph.linear_operators.{module}"), name
     )

@@ -17,7 +17,7 @@ from weft_tensor.shape import TensorShape
 
 
 class LinearOperatorPermutation(LinearOperator):
-    """Permutations: row i of the product is row perm[i] of what is multiplied.
+    """Permutations: row i of the product is row perm[i] of the operand.
 
     Args:
       perm: int32 or int64, shape (..., N): each of 0 to N - 1 once.

@@ -93,7 +93,7 @@ def _check(allowed_ops: Any) -> None:
 
 
 def _nodes(graph_def: proto.GraphDef) -> Iterator[tuple[str, proto.NodeDef]]:
-    """Yield all nodes with what to call them."""
+    """Yield all nodes with labels for messages."""
     for node in graph_def.node:
         yield f"node {node.name!r}", node
     for function in graph_def.library.function:

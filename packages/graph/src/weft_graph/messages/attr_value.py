@@ -71,7 +71,7 @@ _CLASSES: Final[tuple[tuple[Any, str], ...]] = (
 
 
 def declared_kind(op_def: OpDef, name: str, value: Any) -> str:
-    """Return the type of an attribute: the declared one, else what the value implies."""
+    """Return the type of an attribute: the declared one, or else the type the value implies."""
     attr = op_def.attrs.get(name)
     return attr.type if attr is not None else kind_of(value)
 

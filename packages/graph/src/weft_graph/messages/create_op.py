@@ -47,7 +47,7 @@ def _value(op_def: OpDef, name: str, value: Any) -> Any:
 
 
 def _grouped(op_def: OpDef, inputs: list[Any], attrs: Mapping[str, Any]) -> list[Any]:
-    """Return inputs by argument; a list whose length no attribute tells takes what others leave."""
+    """Group inputs by argument; a list without a length attribute gets the remaining inputs."""
     groups: list[Any] = []
     for i, arg in enumerate(op_def.inputs):
         if not arg.is_list:

@@ -1,4 +1,4 @@
-"""Graphs of TensorFlow before 1.15: ops whose work others do now, in the forms of those.
+"""Conversion of graphs from before TensorFlow 1.15: deprecated ops become current ones.
 
 Nodes keep their names and what their outputs are. Ops of before TensorFlow 1.0 gave references to
 strings as handles of queues, readers, stacks and TensorArrays; they are resources since.
@@ -70,7 +70,7 @@ def _declared(op: str) -> bool:
 
 
 class _NewNodes:
-    """The nodes that are made beside others.
+    """New nodes that a rule adds.
 
     Args:
       names: those that are taken.
@@ -81,7 +81,7 @@ class _NewNodes:
         self._names = set(names)
 
     def add(self, node_def: proto.NodeDef, op: str, inputs: list[str], **attrs: Any) -> str:
-        """Return a node on the same device, whose name it returns."""
+        """Add a node on the same device; return its name."""
         name = f"{node_def.name}/{op}"
         while name in self._names:
             name += "_"
@@ -150,7 +150,7 @@ def _renamed(new: str) -> Rule:
 
 
 def _append_input(new: str, value: bool | bytes) -> Rule:
-    """Return an op that takes one input more at its end."""
+    """Return a rule for an op that now has one more input."""
 
     def rule(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
         last = new_nodes.constant(node, value)
@@ -191,7 +191,7 @@ def _rename_blocks(new: str, sizes: str) -> Rule:
 
 
 def _use_shape(new: str, position: int) -> Rule:
-    """Return an op that takes the shape of one of its inputs now."""
+    """Return a rule for an op that now uses the shape of one of its inputs."""
 
     def rule(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
         inputs = _data(node, 3)
@@ -228,7 +228,7 @@ def _quantized_reshape(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
 
 
 def _update_rows(new: str) -> Rule:
-    """Rows of a tensor that nobody else sees, by their numbers, which begin again at the end."""
+    """Return a rule for in-place updates of rows, whose numbers wrap around at the end."""
 
     def rule(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
         value, rows, updates = _data(node, 3)

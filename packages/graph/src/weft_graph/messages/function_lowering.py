@@ -1,4 +1,4 @@
-"""TensorFlow's functional conditionals and loops, as functions made of `cond` and `while_loop`.
+"""Lowering of TensorFlow's functional conditionals and loops to `cond` and `while_loop`.
 
 TensorFlow writes `If`, `Case` and `While` nodes, whose branches, conditions and bodies are
 functions, into functions of its own. On import each of them becomes a call of a function that has
@@ -123,7 +123,7 @@ def _truth(value: Output) -> Output:
 def _loop(
     test: Function, body: Function, values: Sequence[Output], attrs: dict[str, Any]
 ) -> list[Output]:
-    """Return a loop over what changes; what the body hands on as it is stays outside."""
+    """Return a loop over the changing values; unchanged ones stay outside."""
     types: list[DType] = [value.dtype.base_dtype for value in values]
     body.check_call(types, types)
     test.check_call(types, [dtypes.bool_])

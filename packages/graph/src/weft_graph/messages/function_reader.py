@@ -225,7 +225,7 @@ class _Reader:
         self._nodes = add_all(self._graph, message, values)
 
     def _results_of_calls(self, message: proto.GraphDef) -> dict[str, list[tuple[str, int]]]:
-        """The outputs of nodes whose op type is a function, which are called as its results are."""
+        """Return the outputs of nodes whose op type is a function, by the names of its results."""
         library = self._library
         return {
             node.name: [(arg.name, 0) for arg in library.definition(node.op).signature.output_arg]
@@ -245,7 +245,7 @@ class _Reader:
             names.add(node.name)
 
     def _part_from_arguments(self, node: proto.NodeDef) -> None:
-        """Drop requests to be placed with arguments, which are nowhere by themselves."""
+        """Drop colocation requests with arguments, which have no device."""
         if "_class" not in node.attr:
             return
         groups = [

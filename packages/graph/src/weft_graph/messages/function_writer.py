@@ -143,7 +143,7 @@ class _Writer:
             self._part_from_arguments(message.attr["_class"].list.s)
 
     def _part_from_arguments(self, groups: Any) -> None:
-        """Drop requests to be placed with arguments, which are nowhere by themselves."""
+        """Drop colocation requests with arguments, which have no device."""
         arguments = {f"loc:@{output.node.name}".encode() for output in self._function.inputs}
         groups[:] = [group for group in groups if group not in arguments]
 

@@ -65,7 +65,7 @@ def versions_of(graph: Graph) -> proto.VersionDef:
 
 
 def note_versions(graph: Graph, versions: proto.VersionDef) -> None:
-    """Let a graph be as old as what was imported into it."""
+    """Set a graph's version to that of an imported graph."""
     current = versions_of(graph)
     producer = min(current.producer, versions.producer)
     graph.versions = (producer, max(current.min_consumer, versions.min_consumer))

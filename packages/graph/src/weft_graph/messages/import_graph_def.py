@@ -81,7 +81,7 @@ def add_graph_def(
     producer_op_list: proto.OpList | None = None,
     allowed_ops: Collection[str] | None = None,
 ) -> Importer:
-    """Add the nodes of a `GraphDef` to the default graph, just as they are.
+    """Add the nodes of a `GraphDef` to the default graph unchanged.
 
     Once their contexts are known, `read_after_updates` is to see them.
 

@@ -63,7 +63,7 @@ def _unknown_op(op: str, nodes: Sequence[str], library: Container[str]) -> str:
 
 
 def refuse_unknown_ops(graph_def: proto.GraphDef, library: Container[str]) -> None:
-    """Refuse op types that are not declared, all at once."""
+    """Refuse all undeclared op types in one error."""
     unknown: dict[str, list[str]] = {}
     cause = ""
     for node_def in graph_def.node:
@@ -96,7 +96,7 @@ def as_text(name: Any) -> str:
 
 
 class _Parsed:
-    """A NodeDef whose strings and attributes are understood; its inputs are still names."""
+    """A NodeDef with decoded strings and attributes; inputs are still names."""
 
     __slots__ = ("attrs", "controls", "index", "inputs", "node", "node_def", "op_def", "shapes")
 
@@ -275,7 +275,7 @@ class Importer:
     # -------------------------------------------------------------- changing the graph
 
     def add_nodes(self) -> None:
-        """Add the nodes in order, then close the loops; on an error take all of them back."""
+        """Add the nodes in order, then close the loops; on an error remove all of them."""
         graph = self.graph
         count = len(graph.nodes)
         node_names = dict(graph._names)
@@ -311,7 +311,7 @@ class Importer:
                 )
 
     def _rename_frames(self) -> None:
-        """Give the frames of loops names that no loop of the graph has."""
+        """Rename frames of loops that clash with existing ones."""
         enters = [parsed for parsed in self.order if parsed.op_def.traits.role is Role.ENTER]
         if not enters:
             return

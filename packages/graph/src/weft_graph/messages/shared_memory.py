@@ -72,7 +72,7 @@ class _Successors:
 
 
 class _Reader:
-    """Gives those who run after an update of a variable reads of their own."""
+    """Gives successors of a variable's update separate reads."""
 
     def __init__(self, behind: _Successors, reference: Output) -> None:
         self._behind = behind
@@ -82,7 +82,7 @@ class _Reader:
         return self._behind.follows(node, self._updates)
 
     def renew(self, value: Output, reference: Callable[[], Output]) -> None:
-        """Renew what uses `value`, which shows the variable.
+        """Rebuild the users of `value`, which aliases the variable.
 
         Args:
           reference: gives the variable's reference where `value` is: in its loop or its branch.
@@ -115,7 +115,7 @@ def _itself(reference: Output) -> Output:
 
 
 def _entered(reference: Callable[[], Output], enter: Node) -> Output:
-    """Return a reference in the loop that a value is brought into."""
+    """Return a reference in the loop that imports a value."""
     attrs = enter.attrs
     with _named_after(enter, _enclosing_context(enter)):
         frame, parallel = attrs["frame_name"], attrs["parallel_iterations"]
@@ -125,7 +125,7 @@ def _entered(reference: Callable[[], Output], enter: Node) -> Output:
 
 
 def _switched(reference: Callable[[], Output], side: Output) -> Output:
-    """Return a reference in the branch that a value is brought into."""
+    """Return a reference in the branch that imports a value."""
     switch = side.node
     with _named_after(switch, _enclosing_context(switch)):
         sides = primitives.switch(reference(), switch.inputs[1])
@@ -134,13 +134,13 @@ def _switched(reference: Callable[[], Output], side: Output) -> Output:
 
 
 def _enclosing_context(node: Node) -> Context | None:
-    """Return the context around the one that a node brings a value into."""
+    """Return the context around the one that a node imports a value into."""
     return None if node.context is None else node.context.outer
 
 
 @contextmanager
 def _named_after(node: Node, context: Context | None) -> Iterator[None]:
-    """Let new nodes go into a context, named after a node that is there."""
+    """Create new nodes in a context, named after an existing node."""
     graph = node.graph
     with graph.scopes.inside(context), graph.name_scope(node.name + "/"):
         yield

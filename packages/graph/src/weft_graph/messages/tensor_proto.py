@@ -66,7 +66,7 @@ _VALUE_FIELD: Final[dict[DType, str]] = {
 
 
 class Budget:
-    """Budget of bytes for repeated values, which take no room in a file.
+    """Budget of bytes for repeated values, which need no space in a file.
 
     Large tensors of one number are common. Tensors of one string are rare, so they are limited by
     the size of the file: their usual form stores each string.
@@ -148,7 +148,7 @@ def make_tensor_proto(
 
 
 def array_to_proto(array: np.ndarray, dtype: DType) -> proto.TensorProto:
-    """Return a `TensorProto` of `array`, whose elements are of `dtype`.
+    """Return a `TensorProto` of `array` with element type `dtype`.
 
     Raises:
       InvalidArgumentError: it takes 2 GiB or more, or the elements have no such form.

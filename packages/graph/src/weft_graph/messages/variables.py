@@ -63,7 +63,7 @@ class _Names:
 
 
 def variable_from_proto(message: Any, import_scope: str | None) -> ExistingVariable:
-    """Return the variable that a message describes, whose nodes are in the default graph.
+    """Return the variable that a message describes; its nodes must be in the default graph.
 
     Raises: InvalidTypeError: it is no `VariableDef`.
     """

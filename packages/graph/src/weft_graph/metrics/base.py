@@ -424,5 +424,5 @@ def percentage_below(
 
 
 def current(variable: Variable, name: str | None = None) -> Output:
-    """Return the variable's value as a tensor of its own."""
+    """Return the variable's value as a separate tensor."""
     return identity.identity(variable, name=name)

@@ -1,4 +1,4 @@
-"""Metrics over classes: confusion matrices and what follows from them."""
+"""Metrics over classes: confusion matrices and metrics derived from them."""
 
 from __future__ import annotations
 

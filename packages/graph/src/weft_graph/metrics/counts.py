@@ -1,4 +1,4 @@
-"""Counts of right and wrong binary predictions, and the ratios made of them."""
+"""Counts of correct and wrong binary predictions, and ratios of them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _count(
     name: str | None,
     outcome: tuple[bool, bool],
 ) -> Metric:
-    """Count the examples whose label and prediction equal `outcome`, by weight."""
+    """Count the examples, by weight, whose label and prediction equal `outcome`."""
     with variable_scope(name, default, (predictions, labels, weights)):
         labels, predictions, factor = aligned(labels, predictions, weights)
         matches = out("LogicalAnd", [_is(labels, outcome[0]), _is(predictions, outcome[1])])

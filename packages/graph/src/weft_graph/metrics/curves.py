@@ -1,4 +1,4 @@
-"""Counts at several thresholds, and the curves made of them."""
+"""Counts at several thresholds, and curves computed from them."""
 
 from __future__ import annotations
 
@@ -351,7 +351,7 @@ def _area(counts: Any, curve: str, method: str, name: str) -> Output:
 
 
 def _interpolated(tp: Output, fn: Output, fp: Output, name: str) -> Output:
-    """Return the area under precision over recall; false positives are interpolated linearly."""
+    """Return the area under the precision-recall curve; false positives are linear in between."""
     step = tp[:-1] - tp[1:]
     p = tp + fp
     slope = out("DivNoNan", [step, out("Maximum", [p[:-1] - p[1:], 0.0])])
@@ -374,7 +374,7 @@ def sensitivity_at_specificity(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """Return the recall at the lowest threshold whose specificity is nearest to the one given.
+    """Return the recall at the lowest threshold with the specificity nearest to the given one.
 
     Args:
       specificity: in [0, 1].
@@ -413,7 +413,7 @@ def specificity_at_sensitivity(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """Specificity at the highest threshold whose recall is nearest to the one given.
+    """Return the specificity at the highest threshold with the recall nearest to the given one.
 
     Args:
       sensitivity: in [0, 1].

@@ -104,7 +104,7 @@ def _top_k_metric(
     collections: tuple[Any, Any],
     name: str | None,
 ) -> Metric:
-    """True positives among them and what was predicted wrongly, or what was missed."""
+    """Return true positives and false positives (or false negatives) among the top k."""
     suffix = _suffix(k, class_id)
     other = "false_positive" if kind == "precision" else "false_negative"
     with variable_scope(name, kind + suffix, (predictions_idx, labels, weights)):

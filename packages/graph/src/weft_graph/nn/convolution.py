@@ -254,7 +254,7 @@ def depthwise_conv2d(
     data_format: str | None = None,
     dilations: Any = None,
 ) -> Output:
-    """2-D convolution of each channel with filters of its own.
+    """Return the 2-D convolution of each channel with its own filters.
 
     Args:
       input: floating, shape (N, H, W, C) or (N, C, H, W).
@@ -573,7 +573,7 @@ def max_pool_v2(
     data_format: str | None = None,
     name: str | None = None,
 ) -> Output:
-    """Return the maximum of each window over as many spatial axes as `input` has.
+    """Return the maximum of each window over all spatial axes of `input`.
 
     Args:
       input: real, shape (N, ..., C) or (N, C, ...), rank 3 to 5.
@@ -600,7 +600,7 @@ def avg_pool_v2(
     data_format: str | None = None,
     name: str | None = None,
 ) -> Output:
-    """Return the mean of each window over as many spatial axes as `input` has.
+    """Return the mean of each window over all spatial axes of `input`.
 
     Args:
       input: floating, shape (N, ..., C) or (N, C, ...), rank 3 to 5.

@@ -74,7 +74,7 @@ def weighted_cross_entropy_with_logits(
     name: str | None = None,
     targets: Any = None,
 ) -> Output:
-    """Sigmoid cross entropy whose positive part is weighted.
+    """Return the sigmoid cross entropy with a weighted positive term.
 
     The loss is pos_weight * z * -log(sigmoid(x)) + (1 - z) * -log(1 - sigmoid(x)).
 

@@ -47,7 +47,7 @@ def stateless_dropout(
     noise_shape: Any = None,
     name: str | None = None,
 ) -> Output:
-    """`nn.dropout` whose choices depend on the seed alone.
+    """Return `nn.dropout` with choices that depend only on the seed.
 
     Args:
       x: floating, any shape.

@@ -1,4 +1,4 @@
-"""The names of `nn` that this package has; a module of its own, as it shows no modules."""
+"""The names of `nn` in this package; a separate module, so that no modules are public."""
 
 from weft_graph.nn.activation import *
 from weft_graph.nn.convolution import *

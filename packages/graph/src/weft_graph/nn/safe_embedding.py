@@ -27,7 +27,7 @@ def safe_embedding_lookup_sparse(
     partition_strategy: str = "div",
     max_norm: float | None = None,
 ) -> Output:
-    """`embedding_lookup_sparse` that leaves out bad ids and gives rows without ids a value.
+    """Look up embeddings, ignoring invalid ids and filling empty rows.
 
     Negative ids are left out, and so, unless they are only summed, are weights that are not
     positive.
@@ -84,7 +84,7 @@ def _check_type(tables: Sequence[Any], weights: SparseTensor) -> None:
 
 
 def _flatten_ids(ids: SparseTensor) -> SparseTensor:
-    """Return ids with all axes but the last laid flat.
+    """Return ids with all axes except the last flattened.
 
     Raises: InvalidArgumentError: the rank is not known, or below 2.
     """

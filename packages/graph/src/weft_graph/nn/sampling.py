@@ -83,7 +83,7 @@ def sampled_softmax_loss(
     name: str = "sampled_softmax_loss",
     seed: int | None = None,
 ) -> Output:
-    """Return the softmax cross entropy over the true and a sample of the other classes.
+    """Return the softmax cross entropy over the true and sampled other classes, for training.
 
     Args:
       weights, biases, labels, inputs, num_sampled, num_classes, num_true, sampled_values,

@@ -1,4 +1,4 @@
-"""Means, variances and the normalizations made of them."""
+"""Means, variances and normalizations."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def sufficient_statistics(
 def normalize_moments(
     counts: Any, mean_ss: Any, variance_ss: Any, shift: Any, name: str | None = None
 ) -> tuple[Output, Output]:
-    """Return the mean and variance from what `sufficient_statistics` returns.
+    """Return the mean and variance from the results of `sufficient_statistics`.
 
     Args:
       counts, mean_ss, variance_ss, shift: what `sufficient_statistics` returned; `shift` may

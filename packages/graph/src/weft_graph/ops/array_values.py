@@ -89,7 +89,7 @@ def fill_value(node: Node, index: int, values: Values) -> Array | None:
 
 @value_rule()
 def broadcast_to_value(node: Node, index: int, values: Values) -> Array | None:
-    """Return the first input as often as the shape takes."""
+    """Return the first input repeated to fill the shape."""
     value, shape = arrays(values)
     dims = [int(n) for n in shape.tolist()]
     if (num_elements(tuple(dims)) or 0) > MAX_ELEMENTS:

@@ -195,7 +195,7 @@ def learned_unigram_candidate_sampler(
     seed: int | None = None,
     name: str | None = None,
 ) -> Candidates:
-    """Classes as often as they have been true so far in the session, each once to begin with.
+    """Sample classes with frequencies learned in the session, starting at one each.
 
     Args:
       true_classes, num_true, num_sampled, unique, range_max, seed: as for

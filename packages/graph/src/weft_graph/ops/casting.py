@@ -277,7 +277,7 @@ def _part(op: str, value: Output, name: str | None) -> Output:
 
 
 def real(input: Any, name: str | None = None) -> Output:
-    """Return the real part; numeric, any shape; a real input as it is.
+    """Return the real part; numeric, any shape; real inputs unchanged.
 
     Args:
       input: numeric, any shape.
@@ -330,7 +330,7 @@ def angle(input: Any, name: str | None = None) -> Output:
 
 
 def conj(x: Any, name: str | None = None) -> Output:
-    """Return the complex conjugate; numeric, any shape; a real input as it is.
+    """Return the complex conjugate; numeric, any shape; real inputs unchanged.
 
     Args:
       x: numeric, any shape.

@@ -57,7 +57,7 @@ def _unfit(condition: Dims, dims: Dims) -> errors.InvalidArgumentError:
 
 
 def _select_rows(condition: Array, t: Array, e: Array) -> Array:
-    """Return a condition has the shape of what it chooses from, or its first size, or none."""
+    """Check that a condition has the values' shape, their first size, or rank 0."""
     axes = (1,) * (t.ndim - condition.ndim)
     return np.where(condition.reshape(condition.shape + axes), t, e)
 

@@ -169,7 +169,7 @@ def _shape_vector(dims: list[int | None], parts: list[tuple[Output, list[int]]])
 
 
 def einsum(equation: str, *inputs: Any, name: str | None = None) -> Output:
-    """Return sums of products by Einstein's convention, such as "ij,jk->ik".
+    """Return sums of products in Einstein's convention, such as "ij,jk->ik".
 
     Axes that only one operand has and the result has not are summed first; each two operands are
     then one batched matrix product.
@@ -209,7 +209,7 @@ def einsum(equation: str, *inputs: Any, name: str | None = None) -> Output:
 
 
 class _Term:
-    """An operand and a label for each of its axes; digits stand for those of an ellipsis."""
+    """An operand and a label per axis; digits label the axes of an ellipsis."""
 
     __slots__ = ("labels", "value")
 
@@ -285,7 +285,7 @@ def _check_result(equation: str, labels: str, operands: list[_Term]) -> None:
 
 
 def _diagonal(term: _Term) -> _Term:
-    """Take diagonals for labels that occur twice in one operand."""
+    """Extract diagonals for labels that occur twice in one operand."""
     while len(set(term.labels)) != len(term.labels):
         label = next(c for c in term.labels if term.labels.count(c) > 1)
         first = term.labels.index(label)

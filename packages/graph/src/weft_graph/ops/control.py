@@ -403,7 +403,7 @@ _functions: WeakValueDictionary[str, PyFunction] = WeakValueDictionary()
 
 
 def hold_function(function: Callable[..., Any]) -> PyFunction:
-    """Give a function a token, which stands for it as long as what is returned lives."""
+    """Register a function under a token that is valid while the returned object lives."""
     if not callable(function):
         raise errors.InvalidTypeError(f"a Python function must be callable, got {shown(function)}")
     token = f"pyfunc_{os.urandom(16).hex()}"  # what an imported graph cannot guess

@@ -141,7 +141,7 @@ def _op(kind: str, data: Output) -> str:
 
 
 def switch(data: Any, pred: Any, name: str | None = None) -> tuple[Output, Output]:
-    """`data` on the side that `pred` chooses; what depends on the other side is dead.
+    """Route `data` to the output that `pred` selects; the other output is dead.
 
     Args:
       data: any type and shape; a reference stays one.
@@ -198,12 +198,12 @@ def next_iteration(data: Output, name: str | None = None) -> Output:
 
 
 def loop_cond(pred: Output, name: str | None = None) -> Output:
-    """`pred`, marked as what decides whether the loop goes on."""
+    """Return `pred`, marked as the loop condition."""
     return out("LoopCond", [convert_to_tensor(pred, dtypes.bool_)], name=name)
 
 
 def control_trigger(name: str | None = None) -> Node:
-    """Return a node that does nothing, even where what it waits for is dead."""
+    """Return a no-op that runs even if its control inputs are dead."""
     return create("ControlTrigger", (), name=name)
 
 

@@ -482,7 +482,7 @@ def depthwise_conv2d_native(
     dilations: Any = (1, 1, 1, 1),
     name: str | None = None,
 ) -> Output:
-    """2-D convolution of each channel with filters of its own.
+    """Return the 2-D convolution of each channel with its own filters.
 
     Args:
       input: floating, shape (N, H, W, C) or (N, C, H, W).

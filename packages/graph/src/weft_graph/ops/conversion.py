@@ -19,7 +19,7 @@ def convert_to_tensor(
     preferred_dtype: Any = None,
     dtype_hint: Any = None,
 ) -> Output:
-    """`value` as an output: itself, a constant, a stack of outputs, or what a converter makes.
+    """Convert `value` to an output: itself, a constant, a stack of outputs, or via a converter.
 
     Args:
       value: an output, a variable, a number, a string, a nested list of these, or an array.

@@ -12,7 +12,7 @@ from weft_graph.ir.costs import Cost, CostRule, Rule, Shape, Sizes
 
 
 def computes(flops: Rule) -> CostRule:
-    """So many operations; inputs and outputs once."""
+    """Return a cost rule with this many operations; inputs and outputs are moved once."""
 
     def cost(sizes: Sizes) -> Cost:
         return Cost(float(flops(sizes)), float(sizes.all_bytes))
@@ -21,7 +21,7 @@ def computes(flops: Rule) -> CostRule:
 
 
 def moves(nbytes: Rule) -> CostRule:
-    """So many bytes, and no operations worth counting."""
+    """Return a cost rule with this many bytes and no operations."""
 
     def cost(sizes: Sizes) -> Cost:
         return Cost(0.0, float(nbytes(sizes)))
@@ -30,7 +30,7 @@ def moves(nbytes: Rule) -> CostRule:
 
 
 def takes(flops: Rule, nbytes: Rule) -> CostRule:
-    """So many operations and bytes."""
+    """Return a cost rule with this many operations and bytes."""
 
     def cost(sizes: Sizes) -> Cost:
         return Cost(float(flops(sizes)), float(nbytes(sizes)))
@@ -39,7 +39,7 @@ def takes(flops: Rule, nbytes: Rule) -> CostRule:
 
 
 def dims_at(shapes: tuple[Shape, ...], index: int, rank: int) -> Shape:
-    """A shape with at least `rank` axes: ones before what is there, as an unknown rank is short."""
+    """Return a shape padded with ones in front to at least `rank` axes."""
     dims = shapes[index] if index < len(shapes) else ()
     return (1,) * (rank - len(dims)) + dims
 
@@ -48,17 +48,17 @@ def dims_at(shapes: tuple[Shape, ...], index: int, rank: int) -> Shape:
 
 
 def per_output(factor: int) -> CostRule:
-    """So many operations for each element of the output."""
+    """Return a cost rule with this many operations per element of the output."""
     return computes(lambda sizes: factor * sizes.elements_out)
 
 
 def per_input(factor: int) -> CostRule:
-    """So many operations for each element of the input, as of a reduction."""
+    """Return a cost rule with this many operations per element of the input, for reductions."""
     return computes(lambda sizes: factor * sizes.elements_in)
 
 
 def drawn(factor: int) -> CostRule:
-    """So many operations for each random number; the outputs alone are written."""
+    """Return a cost rule with this many operations per random number; only outputs are written."""
     return takes(lambda sizes: factor * sizes.elements_out, _written)
 
 
@@ -113,7 +113,7 @@ def local_response(factor: int) -> CostRule:
 
 
 def _arithmetic(sizes: Sizes) -> int:
-    """Real operations for each one of the element type: a complex product takes four, and so on."""
+    """Return the real operations per operation of a type: a complex product needs four."""
     return 4 if any(t.is_complex for t in (*sizes.input_types, *sizes.output_types)) else 1
 
 
@@ -135,7 +135,7 @@ def product(left: str, right: str) -> CostRule:
 
 @computes
 def sparse_product(sizes: Sizes) -> float:
-    """Return a product and a sum for each element that is there and each column."""
+    """Return a product and a sum for each stored element and column."""
     columns = dims_at(sizes.outputs, 0, 2)[-1]
     return 2 * prod(dims_at(sizes.inputs, 1, 1)) * columns * _arithmetic(sizes)
 
@@ -165,7 +165,7 @@ _COLUMNS = 1 << 21
 
 
 def columns(kernel: int | None) -> Rule:
-    """Return the scratch memory of a convolution: the columns that its windows are laid out in.
+    """Return the scratch memory of a convolution for its columns (im2col).
 
     Args:
       kernel: as of `convolution`.

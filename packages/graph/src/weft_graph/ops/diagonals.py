@@ -103,7 +103,7 @@ def _longest(rows: int | None, columns: int | None, lower: int, upper: int) -> i
 
 
 def _diagonals_dims(dims: Dims, bounds: tuple[int, int] | None) -> Dims:
-    """Return the shape of diagonals of matrices; several have an axis of their own."""
+    """Return the shape of diagonals of matrices; several diagonals add an axis."""
     if dims is None or bounds is None:
         return None
     lower, upper = bounds

@@ -182,7 +182,7 @@ def log_sigmoid(x: Any, name: str | None = None) -> Output:
 
 
 def xlogy(x: Any, y: Any, name: str | None = None) -> Output:
-    """x * log(y), and 0 where x is 0 whatever y is; floating or complex, broadcast shape.
+    """Return x * log(y), 0 where x is 0; floating or complex, broadcast shape.
 
     Args:
       x, y: floating or complex, of one dtype; their shapes broadcast.
@@ -196,7 +196,7 @@ def xlogy(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def xlog1py(x: Any, y: Any, name: str | None = None) -> Output:
-    """x * log1p(y), and 0 where x is 0 whatever y is; floating or complex, broadcast shape.
+    """Return x * log1p(y), 0 where x is 0; floating or complex, broadcast shape.
 
     Args:
       x, y: floating or complex, of one dtype; their shapes broadcast.
@@ -210,7 +210,7 @@ def xlog1py(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def xdivy(x: Any, y: Any, name: str | None = None) -> Output:
-    """x / y, and 0 where x is 0 whatever y is; floating or complex, broadcast shape.
+    """Return x / y, 0 where x is 0; floating or complex, broadcast shape.
 
     Args:
       x, y: floating or complex, of one dtype; their shapes broadcast.

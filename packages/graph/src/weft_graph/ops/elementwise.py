@@ -30,7 +30,7 @@ def register_unary(
     value: ValueRule | None = None,
     **traits: Any,
 ) -> None:
-    """Declare an op of one input; `traits` as `elementwise` takes them."""
+    """Declare an op of one input; `traits` as in `elementwise`."""
     register_op(
         op,
         ("x: T",),
@@ -53,7 +53,7 @@ def register_binary(
     value: ValueRule | None = None,
     **traits: Any,
 ) -> None:
-    """Declare an op of two inputs whose shapes broadcast; `traits` as `elementwise` takes them."""
+    """Declare an op of two inputs whose shapes broadcast; `traits` as in `elementwise`."""
     register_op(
         op,
         tuple(f"{name}: T" for name in names),
@@ -90,7 +90,7 @@ def none_of_none(dy: Scalar, slope: Scalar) -> Scalar:
 
 
 def pair(x: Any, y: Any) -> tuple[Output, Output]:
-    """Return two operands as outputs; a Python value takes the element type of the other one.
+    """Return two operands as outputs; a Python value gets the element type of the other.
 
     Raises: InvalidTypeError: their element types differ.
     """

@@ -142,7 +142,7 @@ _REAL_INVERSES = frozenset({"IRFFT", "IRFFT2D", "IRFFT3D", "IRFFTND"})
 
 
 def _declare(rank: int | None) -> None:
-    """Declare the four transforms over so many innermost axes, or over given ones."""
+    """Declare the four transforms over a number of innermost axes, or over given axes."""
     suffix = "ND" if rank is None else "" if rank == 1 else f"{rank}D"
     axes_text = "over given axes" if rank is None else f"over the {rank} innermost axes"
     lengths = ("fft_length: int32", "axes: int32") if rank is None else ("fft_length: int32",)
@@ -395,7 +395,7 @@ def _result_type(x: Output, op: str) -> dict[str, Any]:
 
 
 def _full_lengths(x: Output, axes: Any, inverse: bool) -> Any:
-    """Return the lengths of a transform that takes all there is along the axes."""
+    """Return the full lengths of the axes."""
     sizes = shape_of(x, axes)
     if not inverse or not len(axes):
         return sizes

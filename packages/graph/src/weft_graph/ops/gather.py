@@ -427,7 +427,7 @@ def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: in
 
 
 def with_batch_positions(indices: Output, batch_dims: int) -> Output:
-    """`indices` with the batch position put in front of each vector."""
+    """Return `indices` with the batch position inserted in front of each vector."""
     if indices.dims is not None and len(indices.dims) <= batch_dims:
         raise errors.InvalidArgumentError(
             f"indices must have a rank above batch_dims {batch_dims}, got {indices!r}"
@@ -446,7 +446,7 @@ def with_batch_positions(indices: Output, batch_dims: int) -> Output:
 
 
 def _shape_along(value: Output, axis: int) -> Output:
-    """Return the shape of a vector that lies along an axis of `value`."""
+    """Return the shape of a vector along an axis of `value`."""
     before = [1] * axis + [-1]
     if value.dims is not None:
         behind = [1] * (len(value.dims) - axis - 1)
@@ -580,7 +580,7 @@ def dynamic_partition(
 
 
 def dynamic_stitch(indices: Any, data: Any, name: str | None = None) -> Output:
-    """Return slices put at their indices in one tensor; where indices meet, the last one wins.
+    """Return slices scattered to their indices in one tensor; for duplicates the last one wins.
 
     Args:
       indices: list of int32 tensors of shapes I_i.

@@ -231,7 +231,7 @@ def guarantee_const(input: Any, name: str | None = None) -> Output:
 
 
 def snapshot(input: Any, name: str | None = None) -> Output:
-    """Return the same values as they are now."""
+    """Return a snapshot of the values."""
     return out("Snapshot", [input], name=name)
 
 

@@ -1,4 +1,4 @@
-"""Products of small integers, exact in 32 bits: what models of 8 bits compute.
+"""Exact 32-bit products of 8-bit integers, as computed by quantized models.
 
 They are ONNX's `MatMulInteger` and `ConvInteger`. A zero point is the integer that stands for 0:
 it is taken from an operand before the product, and it is what is around images.

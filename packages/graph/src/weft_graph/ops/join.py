@@ -1,4 +1,4 @@
-"""Putting tensors together and taking them apart: concat, split, stack, unstack, tile."""
+"""Joining and splitting tensors: concat, split, stack, unstack, tile."""
 
 from __future__ import annotations
 
@@ -412,7 +412,7 @@ def split(
 
 
 def stack(values: Any, axis: int = 0, name: str = "stack") -> Output:
-    """Return tensors of rank R put together along a new axis: rank R + 1.
+    """Return tensors of rank R stacked along a new axis: rank R + 1.
 
     Args:
       values: tensors of one type and shape.

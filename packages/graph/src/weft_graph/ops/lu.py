@@ -60,7 +60,7 @@ def lu(
 
 
 def lower_factor(factors: Output) -> Output:
-    """L, with its diagonal of ones, of what `lu` gives."""
+    """Return L, with a unit diagonal, of the results of `lu`."""
     unit_diagonal = out("OnesLike", [diagonals.matrix_diag_part(factors)])
     return diagonals.matrix_set_diag(diagonals.matrix_band_part(factors, -1, 0), unit_diagonal)
 
@@ -94,7 +94,7 @@ def inverse_rows(rows: Output) -> Output:
 def lu_reconstruct(
     lower_upper: Any, perm: Any, validate_args: bool = False, name: str | None = None
 ) -> Output:
-    """Return the matrices that `lu` took apart.
+    """Return the matrices that `lu` factorized.
 
     Args:
       lower_upper, perm: what `lu` gave, shapes (..., M, M) and (..., M).
@@ -178,7 +178,7 @@ def _broadcast_leading(
 def lu_matrix_inverse(
     lower_upper: Any, perm: Any, validate_args: bool = False, name: str | None = None
 ) -> Output:
-    """Return the inverses of the matrices that `lu` took apart.
+    """Return the inverses of the matrices that `lu` factorized.
 
     Args:
       lower_upper, perm: what `lu` gave, shapes (..., M, M) and (..., M).

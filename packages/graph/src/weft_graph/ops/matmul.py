@@ -34,7 +34,7 @@ def _same_batch(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _batch(attrs: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
-    """One product of each of several pairs of matrices; of complex ones it would conjugate."""
+    """Return one product for each of several pairs of matrices; complex ones are conjugated."""
     adjoints = {"adj_x": attrs["transpose_a"], "adj_y": attrs["transpose_b"]}
     if attrs["T"].is_complex and any(adjoints.values()):
         return None
@@ -188,7 +188,7 @@ def _mixed_pair(a: Output, b: Output) -> tuple[Output, Output]:
 def batch_matmul(
     x: Any, y: Any, adj_x: bool = False, adj_y: bool = False, name: str | None = None
 ) -> Output:
-    """Return products of matrices in the last two axes; see `matmul`, whose adjoints it takes."""
+    """Return products of matrices in the last two axes; see `matmul`, including adjoints."""
     return out("BatchMatMulV2", [x, y], {"adj_x": adj_x, "adj_y": adj_y}, name)
 
 
@@ -264,7 +264,7 @@ def matvec(
 
 
 def cross(a: Any, b: Any, name: str | None = None) -> Output:
-    """Cross products of vectors of 3 elements; real, shape (..., 3), both alike.
+    """Return cross products of vectors of 3 elements; real, equal shapes (..., 3).
 
     Args:
       a, b: real, shape (..., 3).

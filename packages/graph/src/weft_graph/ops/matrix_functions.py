@@ -40,7 +40,7 @@ register_op(
 
 
 def sqrtm(input: Any, name: str | None = None) -> Output:
-    """The principal square roots of matrices: those whose eigenvalues have no negative real part.
+    """Return the principal square roots of matrices: no eigenvalue has a negative real part.
 
     Args:
       input: floating or complex, shape (..., M, M); invertible, or self-adjoint. A real one must

@@ -506,7 +506,7 @@ def _require_rank(op: str, logits: Output, axis: int) -> int:
 
 
 def _move_axis_last(value: Output, axis: int, rank: int) -> Output:
-    """`value` with an axis moved behind the others, whose order stays."""
+    """Return `value` with an axis moved to the end, the others in order."""
     axis = normal_axis(axis, rank)
     if axis == rank - 1:
         return value

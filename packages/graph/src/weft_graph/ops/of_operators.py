@@ -1,4 +1,4 @@
-"""Functions of matrices that take a LinearOperator, too: they call its method."""
+"""Matrix functions that also accept a LinearOperator, by calling its method."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def is_operator(value: Any) -> bool:
 
 
 def or_method(method: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Let a function of a matrix take a LinearOperator, whose method of that name is called."""
+    """Let a matrix function accept a LinearOperator, whose method of that name it calls."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         first = next(iter(signature(function).parameters))

@@ -289,7 +289,7 @@ def reverse_sequence(
 
 
 def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Output:
-    """Return elements moved by `shift` along `axis`; what leaves at one end enters at the other.
+    """Return elements shifted by `shift` along `axis`, wrapping around at the ends.
 
     Args:
       shift, axis: integers of rank 0, or vectors of one length; axes may repeat.

@@ -502,7 +502,7 @@ def max_pool_grad(
     data_format: str = "NHWC",
     name: str | None = None,
 ) -> Output:
-    """Return the gradient of `max_pool`: `grad` goes to the first maximum of each window.
+    """Return the gradient of `max_pool` by its input; it goes to each window's first maximum.
 
     Raises: InvalidArgumentError: the shapes do not belong together.
     """

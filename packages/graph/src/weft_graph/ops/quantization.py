@@ -292,7 +292,7 @@ def fake_quant_with_min_max_args(
     narrow_range: bool = False,
     name: str | None = None,
 ) -> Output:
-    """Return the inputs as they are after quantization to `num_bits` and back.
+    """Return the inputs quantized to `num_bits` and back.
 
     The range is moved a little so that 0 is one of the values; what is outside goes to its ends.
     The gradient passes where the input is inside (Jacob et al. 2018, section 3).
@@ -580,7 +580,7 @@ def quantize_and_dequantize(
     narrow_range: bool = False,
     axis: int | None = None,
 ) -> Output:
-    """Return the input rounded to what integers of `num_bits` can stand for, 0 standing for 0.
+    """Return the input rounded to values that `num_bits` integers represent, including 0.
 
     The gradient passes as if nothing was rounded.
 
@@ -637,7 +637,7 @@ def quantize_and_dequantize_v2(
     narrow_range: bool = False,
     axis: int | None = None,
 ) -> Output:
-    """As `quantize_and_dequantize`; what is outside the given range has no gradient.
+    """Like `quantize_and_dequantize`; values outside the given range have no gradient.
 
     Args:
       input, input_min, input_max, signed_input, num_bits: as for `quantize_and_dequantize`.

@@ -529,7 +529,7 @@ def argmax(
     dimension: Any = None,
     output_type: Any = dtypes.int64,
 ) -> Output:
-    """Return the index of the largest element along an axis, the first of several.
+    """Return the index of the largest element along an axis, the first one of equal ones.
 
     Args:
       input: real or bool, rank at least 1.
@@ -557,7 +557,7 @@ def argmin(
     dimension: Any = None,
     output_type: Any = dtypes.int64,
 ) -> Output:
-    """Return the index of the smallest element along an axis, the first of several.
+    """Return the index of the smallest element along an axis, the first one of equal ones.
 
     Args:
       input: real, rank at least 1.

@@ -24,7 +24,7 @@ from weft_tensor.shape import Dims, as_dims, compatible_dims, format_dims, merge
 
 
 def handle_source(handle: Output) -> Node | None:
-    """The VarHandleOp whose handle arrives at `handle`, through control flow; None when unknown."""
+    """Return the VarHandleOp that produces `handle`, through control flow; None if unknown."""
     node = handle.node
     for _ in range(64):
         if node.role is Role.VARIABLE:
@@ -475,5 +475,5 @@ def mutex_acquire(mutex: Any, name: str | None = None) -> Output:
 
 
 def mutex_release(mutex_lock: Any, name: str | None = None) -> Node:
-    """Give a mutex back; use control dependencies to do so after the work it guards."""
+    """Release a mutex; use control dependencies to run this after the guarded work."""
     return create("MutexRelease", [mutex_lock], None, name)

@@ -77,7 +77,7 @@ def rint(x: Any, name: str | None = None) -> Output:
 
 
 def round(x: Any, name: str | None = None) -> Output:
-    """Return the nearest integer, the even one of two; real, any shape; integers as they are.
+    """Return the nearest integer, ties to even; real, any shape; integers unchanged.
 
     Args:
       x: real, any shape.

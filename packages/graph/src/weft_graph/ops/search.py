@@ -340,7 +340,7 @@ def argsort(
     stable: bool = False,
     name: str | None = None,
 ) -> Output:
-    """Return the int32 positions along an axis that put `values` in order; always stable.
+    """Return the int32 indices that sort `values` along an axis; always stable.
 
     Args and raises: as `sort`.
 

@@ -290,7 +290,7 @@ def histogram_fixed_width(
     dtype: Any = dtypes.int32,
     name: str | None = None,
 ) -> Output:
-    """Count the values in each of several equal parts of a range.
+    """Count the values in equal-width bins of a range.
 
     Args:
       values: int32, int64, float32 or float64, any shape; those outside count at the ends.

@@ -12,7 +12,7 @@ _ROUNDING = 1e-9  # what float32 does not show of the greatest term
 
 
 def in_float64(function: Callable[[Scalar, bool], Scalar]) -> Callable[[Scalar], Scalar]:
-    """Return a definition that computes in float64 whatever the element type.
+    """Return a definition that computes in float64 for any element type.
 
     Args:
       function: also gets whether the result is in float64, rather than rounded to a narrower type

@@ -1,4 +1,4 @@
-"""`assert_shapes`: the sizes of several tensors, by numbers and by symbols."""
+"""`assert_shapes`: checks of the sizes of several tensors, given as numbers or symbols."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shape rules, and the parts they are made of, shared by the op families.
+"""Shape rules shared by the op families, and their building blocks.
 
 A rule takes a `NodeSpec` and returns one `Dims` per output.
 """
@@ -212,7 +212,7 @@ def constant_array(value: Output) -> Array | None:
 
 
 def check_filler(value: Dims, dims: Dims, label: str) -> None:
-    """Check that what fills a shape is one value, or can be spread over it.
+    """Check that a filler of a shape is one value or can be broadcast to it.
 
     Raises: InvalidArgumentError: it cannot; the message starts with `label`.
     """
@@ -237,7 +237,7 @@ def scalar_int(value: Output, label: str) -> int | None:
 
 
 def vector_as_dims(value: Output, label: str) -> Dims:
-    """The sizes in a shape, an input that must have rank 1, as `constant_value_as_dims` gives them.
+    """Return the sizes in a shape, an input of rank 1, like `constant_value_as_dims`.
 
     Raises: InvalidArgumentError: it has another rank, or a size is negative; the message starts
       with `label`.

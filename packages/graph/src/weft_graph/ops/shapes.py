@@ -98,7 +98,7 @@ def reshaped(dims: Dims, target: list[int | None]) -> Dims:
 
 
 def _free_of_none(dims: Dims, target: list[int | None]) -> int | None:
-    """Return the free size beside a size of 0: it stands for all other elements."""
+    """Return the size that -1 stands for next to a size of 0."""
     if dims is None or None in dims:
         return None
     actual = prod(size for size in dims if size is not None)
@@ -301,7 +301,7 @@ def shape(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> 
 def shape_internal(
     input: Any, name: str | None = None, optimize: bool = True, out_type: Any = dtypes.int32
 ) -> Output:
-    """`shape`; with `optimize` a static shape gives a constant."""
+    """Return `shape` as a tensor, as a constant if static and `optimize`."""
     element_type = dtypes.as_dtype(out_type)
     if is_sparse(input):
         return _cast(convert_to_tensor(input.dense_shape), element_type, name)

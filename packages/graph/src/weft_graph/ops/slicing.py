@@ -94,7 +94,7 @@ def check_stride(i: int, stride: int | None, single: bool) -> None:
 
 
 def sliced_dims(dims: Dims, begin: Entries, end: Entries, strides: Entries, m: Masks) -> Dims:
-    """Return the static shape of a StridedSlice whose entries may be unknown.
+    """Return the static shape of a StridedSlice with possibly unknown entries.
 
     Raises: InvalidArgumentError: too many entries for the rank, a single index out of range, or
       as `index_of`.

@@ -342,7 +342,7 @@ def extract_image_patches(
     name: str | None = None,
     sizes: Any = None,
 ) -> Output:
-    """Return windows of images, laid flat into channels: (B, H, W, C) to (B, H', W', kh·kw·C).
+    """Return windows of images, flattened into channels: (B, H, W, C) to (B, H', W', kh·kw·C).
 
     Args:
       images: real numbers, shape (B, H, W, C).
@@ -368,7 +368,7 @@ def extract_image_patches(
 def extract_volume_patches(
     input: Any, ksizes: Any, strides: Any, padding: str, name: str | None = None
 ) -> Output:
-    """Windows of volumes, laid flat into channels: (B, P, R, C, D) to (B, P', R', C', kp·kr·kc·D).
+    """Return windows of volumes as channels: (B, P, R, C, D) to (B, P', R', C', kp·kr·kc·D).
 
     Args:
       input: real numbers, shape (B, P, R, C, D).

@@ -215,7 +215,7 @@ def sparse_retain(sp_input: Any, to_retain: Any) -> SparseTensor:
 
 
 def sparse_reorder(sp_input: Any, name: str | None = None) -> SparseTensor:
-    """Return the same elements with their indices in row-major order; equal ones stay as they are.
+    """Return the same elements with indices in row-major order, stable for equal ones.
 
     Args:
       sp_input: SparseTensor of any type and rank.

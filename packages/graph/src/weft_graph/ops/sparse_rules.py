@@ -45,7 +45,7 @@ def form_of(parts: Sequence[Output], label: str = "") -> Form:
 
 
 def form_at(node: NodeSpec, position: int = 0, label: str = "") -> Form:
-    """Return the form of the sparse input whose parts are the inputs from `position` on."""
+    """Return the form of the sparse input whose parts start at input `position`."""
     return form_of(node.inputs[position : position + 3], label)
 
 

@@ -385,7 +385,7 @@ def sparse_slice(sp_input: Any, start: Any, size: Any, name: str | None = None) 
 
 
 class KeywordRequired:
-    """Stands for the first argument of `sparse_split`, which takes none by position."""
+    """Marks the first parameter of `sparse_split`, which is keyword-only."""
 
     def __repr__(self) -> str:
         return "KeywordRequired()"

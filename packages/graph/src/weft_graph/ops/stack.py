@@ -1,4 +1,4 @@
-"""Stacks of one step: what a loop saves in each iteration for the loop of its gradient."""
+"""Stacks of one step: values that a loop saves per iteration for its gradient loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from weft_tensor.shape import Dims
 
 
 def producer(handle: Output) -> Node:
-    """The node that made the handle that arrives at `handle`, as far as it can be followed."""
+    """Return the node that created `handle`, if it can be traced."""
     node = handle.node
     for _ in range(64):
         if not (node.traits.identity or node.traits.routes) or not node.inputs:
@@ -30,7 +30,7 @@ def producer(handle: Output) -> Node:
 
 
 def check_element(handle: Output, dtype: DType) -> None:
-    """Check what is pushed or popped against the stack, where it is known.
+    """Check a pushed or popped value against the stack, if the stack is known.
 
     Raises: InvalidTypeError: the stack holds another type than `dtype`, or it is no stack.
     """
@@ -128,7 +128,7 @@ def stack_v2(
 def stack_push_v2(
     handle: Any, elem: Any, swap_memory: bool = False, name: str | None = None
 ) -> Output:
-    """Put a value onto a stack.
+    """Push a value onto a stack.
 
     Args:
       handle: from `stack_v2`.
@@ -143,7 +143,7 @@ def stack_push_v2(
 
 
 def stack_pop_v2(handle: Any, elem_type: Any, name: str | None = None) -> Output:
-    """Take the last value off a stack, which forgets it.
+    """Pop the last value of a stack.
 
     Args:
       handle: from `stack_v2`.
@@ -157,10 +157,10 @@ def stack_pop_v2(handle: Any, elem_type: Any, name: str | None = None) -> Output
 
 
 def stack_copy(handle: Any, elem_type: Any, name: str | None = None) -> Output:
-    """A new stack that holds what another one holds when it runs; the values are not copied."""
+    """Return a new stack with the current contents of another one; values are not copied."""
     return out("StackCopy", [handle], {"elem_type": dtypes.as_dtype(elem_type).base_dtype}, name)
 
 
 def stack_close_v2(handle: Any, name: str | None = None) -> Node:
-    """Drop what a stack holds."""
+    """Release the contents of a stack."""
     return create("StackCloseV2", [handle], None, name)

@@ -230,7 +230,7 @@ def _is_ref(ref: Any) -> bool:
 
 
 def _colocate_with(ref: Any) -> AbstractContextManager[None]:
-    """Return the colocation with the variable that TensorFlow requires of its users."""
+    """Colocate with the variable, as TensorFlow requires for users of a reference."""
     node = ref.op if hasattr(ref, "op") else None
     if isinstance(node, Node):
         return node.graph.colocate_with(node)

@@ -1,4 +1,4 @@
-"""Random numbers whose state is a variable, and permutations of indices.
+"""Random numbers with their state in a variable, and permutations of indices.
 
 The state is three int64 numbers: a counter of 128 bits, low half first, and the key. An op reads
 it, moves it on and draws in between, so that no two draws overlap.

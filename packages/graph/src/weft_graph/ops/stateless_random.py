@@ -1,4 +1,4 @@
-"""Random numbers that depend on a seed alone, and seeds made of seeds."""
+"""Random numbers that depend only on a seed, and derivation of seeds."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ def stateless_parameterized_truncated_normal(
 
 
 def stateless_split(seed: Any, num: int = 2, alg: str = "auto_select") -> Output:
-    """Return several seeds made of one, which do not depend on each other.
+    """Return several independent seeds derived from one.
 
     Args:
       seed: int32 or int64, shape (2,).
@@ -280,7 +280,7 @@ def stateless_split(seed: Any, num: int = 2, alg: str = "auto_select") -> Output
 
 
 def stateless_fold_in(seed: Any, data: Any, alg: str = "auto_select") -> Output:
-    """Return a seed made of a seed and a number, such as that of a step.
+    """Return a seed derived from a seed and a number, such as a step.
 
     Args:
       seed: int32 or int64, shape (2,).

@@ -1,4 +1,4 @@
-"""Strings made of other values, and other values made of strings: numbers, hashes, bytes."""
+"""Conversions between strings and other values: numbers, hashes, bytes."""
 
 from __future__ import annotations
 
@@ -283,7 +283,7 @@ def string_to_hash_bucket_fast(input: Any, num_buckets: int, name: str | None = 
 def string_to_hash_bucket_strong(
     input: Any, num_buckets: int, key: Sequence[int], name: str | None = None
 ) -> Output:
-    """Return a bucket for each string that nobody can foresee without the key of two integers.
+    """Return a hash bucket for each string, unpredictable without the two-integer key.
 
     Args:
       input: string, any shape.
@@ -353,7 +353,7 @@ def string_format(
     summarize: int = 3,
     name: str | None = None,
 ) -> Output:
-    """Return a template with tensors put in for its placeholders: string, rank 0.
+    """Return a template with its placeholders replaced by tensors: string, rank 0.
 
     Args:
       template: text with one placeholder per tensor.

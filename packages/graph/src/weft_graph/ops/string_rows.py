@@ -1,4 +1,4 @@
-"""Strings of rows put together: n-grams, and segments in any order."""
+"""Joins of strings in rows: n-grams, and unsorted segments."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ register_op(
 
 
 def string_join(inputs: Sequence[Any], separator: str = "", name: str | None = None) -> Output:
-    """Return strings put after each other, element by element.
+    """Return strings concatenated element by element.
 
     Args:
       inputs: strings of one shape, or of rank 0, which are repeated.
@@ -276,7 +276,7 @@ def string_split(
     result_type: str = "SparseTensor",
     name: str | None = None,
 ) -> Any:
-    """Strings split at any of the bytes of a delimiter; each byte by itself where it is empty.
+    """Split strings at any byte of a delimiter; an empty delimiter splits into bytes.
 
     Args:
       source: strings, shape (n,).

@@ -33,7 +33,7 @@ _GRADIENTS = ("TensorArrayGradV3", "TensorArrayGradWithShape")
 
 
 def array_dims(handle: Output, dtype: DType) -> Dims:
-    """The declared shape of the elements of the array behind a handle, as far as it is known.
+    """Return the declared element shape of the array behind a handle, if known.
 
     Raises: InvalidTypeError: it holds another type than `dtype`, or is no TensorArray.
     """
@@ -67,7 +67,7 @@ def _check_element(node: NodeSpec, dims: Dims) -> None:
 
 
 def _rows(value: Output, count: Output) -> Dims:
-    """The shape of a value's rows, after a check that there are as many as `count` has entries."""
+    """Return the shape of a value's rows after checking their number against `count`."""
     (num_indices,) = with_rank(count.dims, 1, "indices")
     dims = with_rank_at_least(value.dims, 1, "the value")
     if dims is None:
@@ -453,5 +453,5 @@ def tensor_array_size_v3(handle: Any, flow_in: Any, name: str | None = None) -> 
 
 
 def tensor_array_close_v3(handle: Any, name: str | None = None) -> Node:
-    """Drop what an array holds; later uses are errors."""
+    """Release the contents of an array; later uses are errors."""
     return create("TensorArrayCloseV3", [handle], None, name)

@@ -105,7 +105,7 @@ def _split_sequence(diagonals: Any) -> list[Output]:
 
 
 def _lengthened(value: Output, main: Output, before: bool) -> Output:
-    """Return an outer diagonal with as many elements as the main one."""
+    """Return an outer diagonal padded to the length of the main one."""
     n, m = (None if x.dims is None else x.dims[-1] for x in (value, main))
     if n is None or m is None:
         raise errors.InvalidArgumentError(
@@ -201,7 +201,7 @@ def tridiagonal_solve(
 
 
 def _is_vector(value: Output, compact: Output) -> bool:
-    """Return True if there is one right-hand side as a vector; False if a rank is unknown."""
+    """Return True if the right-hand side is a single vector; False if a rank is unknown."""
     if value.dims is None or compact.dims is None:
         return False
     return len(value.dims) == len(compact.dims) - 1

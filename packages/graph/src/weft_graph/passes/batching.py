@@ -26,7 +26,7 @@ ones had better not live all at once, nor be computed by one thread."""
 
 
 def batch_equal(step: StepGraph) -> int:
-    """Put one op in the place of equal ones that take all parts of the same tensors.
+    """Replace equal ops on all parts of the same tensors by one op.
 
     Returns: the number of nodes made superfluous.
     """

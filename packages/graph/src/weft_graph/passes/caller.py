@@ -1,4 +1,4 @@
-"""A step whose feeds come late and whose fetches leave early: its caller takes part in it.
+"""Steps that exchange feeds and fetches with their caller while they run.
 
 A feed becomes a Receive and a fetch a Send, so that each is there as soon as it can be.
 """
@@ -30,7 +30,7 @@ def fetched_key(position: int, home: str) -> str:
 
 
 def check_outside_loops(fetches: Sequence[Output]) -> None:
-    """Refuse to fetch what has a value for each iteration.
+    """Refuse to fetch a value that exists once per iteration.
 
     Raises: InvalidArgumentError: a fetch is inside a loop.
     """

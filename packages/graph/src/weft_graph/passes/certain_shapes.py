@@ -1,4 +1,4 @@
-"""Which static shapes hold in every run, so that what checks them may be left out."""
+"""Static shapes that hold in every run, so that checks of them can be removed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SAID: Final = frozenset({Role.PLACEHOLDER, Role.CALL})
 
 
 class CertainShapes:
-    """Tells whether static shapes follow from those of constants and of what is fed.
+    """Tells whether static shapes follow from those of constants and feeds.
 
     Others are what somebody said: the program with `set_shape`, the declaration of a placeholder
     that has a default, of a variable or of a queue, the signature of a function.  A node that

@@ -18,7 +18,7 @@ _IMMEDIATE: Final = frozenset({Role.CONSTANT, Role.ARGUMENT})
 def release_controls(
     step: StepGraph, sources: Mapping[Node, Output | None], pivots: Collection[Node] = ()
 ) -> None:
-    """Let nodes that wait for removed ones wait for what these were computed from.
+    """Replace control inputs from removed nodes by the nodes these depended on.
 
     Args:
       sources: the removed nodes, with the outputs that replace them, or None for those that had

@@ -30,7 +30,7 @@ ALWAYS: Guard = frozenset()
 
 
 class Frame:
-    """A loop, or what is outside of all loops.
+    """A loop, or the root frame outside all loops.
 
     Attributes:
       name: "" outside.
@@ -265,7 +265,7 @@ class Flow:
 def _mixed(
     node: Node, first: Node, frame: Frame, second: Node, other: Frame
 ) -> errors.InvalidArgumentError:
-    """Return an error about a node with what is in two frames."""
+    """Return an error about a node with inputs from two frames."""
     return errors.InvalidArgumentError(
         f"{node.name!r} takes {first.name!r} from {frame.label} and {second.name!r} from "
         f"{other.label}; values enter a frame through Enter and leave it through Exit",
@@ -292,7 +292,7 @@ def needs_of(node: Node) -> list[Node]:
 
 
 def ordered_by(nodes: Sequence[Node], key: Callable[[Node], Any]) -> list[Node]:
-    """`nodes` with what they wait for before them, and where there is a choice by `key`."""
+    """Return `nodes` in topological order, with ties broken by `key`."""
     inside = set(nodes)
     users: dict[Node, list[Node]] = {node: [] for node in nodes}
     pending: dict[Node, int] = {}

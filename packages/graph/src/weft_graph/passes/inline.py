@@ -1,4 +1,4 @@
-"""Inlining: bodies of functions take the place of their calls.
+"""Inlining: calls are replaced by the bodies of their functions.
 
 The nodes of a body get the names `call/node`.  A call waits for all of its inputs, and its results
 wait for its effects and for what the call waits for, so the copies get control inputs where that
@@ -196,7 +196,7 @@ class _Inliner:
                 self._close_loops(node, scope)
 
     def _close_loops(self, node: Node, scope: _Scope) -> None:
-        """Give the copy of a Merge its back edges, for which others stood in."""
+        """Connect the back edges of a copied Merge, replacing placeholders."""
         counterpart = scope.values[node.outputs[0]].node
         for i, source in enumerate(node.inputs):
             if counterpart.inputs[i] is not scope.values[source]:
@@ -212,7 +212,7 @@ class _Inliner:
         more: dict[str, Any] | None = None,
         instead: tuple[OpDef, dict[str, Any]] | None = None,
     ) -> None:
-        """Copy a node, with more attributes, or another op instead of its own."""
+        """Copy a node, optionally with more attributes or another op."""
         inputs = _inputs(node, scope)
         controls = scope.ends_of(node.controls)
         attrs, device = node.attrs, node.device
@@ -265,7 +265,7 @@ class _Inliner:
         inputs: Sequence[Output],
         controls: Sequence[Node],
     ) -> list[Node]:
-        """Return the control inputs that a node of a body needs beside its own."""
+        """Return the additional control inputs of a copied body node."""
         ties: list[Node] = []
         top = part.is_at_the_top(node)
         if scope.waits and _is_tied(node, top, part.is_in_frame(node)):
@@ -346,7 +346,7 @@ class _Inliner:
     def _guarded_by(
         self, call: Node, part: _Part, scope: _Scope
     ) -> tuple[list[Output], list[Node]]:
-        """The inputs of a call that are there exactly when it runs, and its control inputs so."""
+        """Return the data and control inputs of a call that are available exactly when it runs."""
         flow = part.flow
         if flow is None or part.is_at_the_top(call):
             full = [scope.values[s] for s in call.inputs if scope.values[s] in scope.full]
@@ -427,7 +427,7 @@ class _Inliner:
         inner: _Scope,
         effects: Sequence[Node],
     ) -> Node:
-        """Return a node that has the place of a call for those who wait for it."""
+        """Return a node that represents a call for nodes that wait for it."""
         nodes: list[Node] = [*effects, *inner.waits]
         for i in sorted(used):
             value = scope.values[call.outputs[i]]
@@ -448,7 +448,7 @@ class _Inliner:
 
 
 def _inputs(node: Node, scope: _Scope) -> tuple[Output, ...]:
-    """The copies of a node's inputs; for back edges, whose copies are not there yet, others."""
+    """Return the copies of a node's inputs; placeholders for back edges not yet copied."""
     values = scope.values
     if node.role is not Role.MERGE:
         return tuple([values[source] for source in node.inputs])

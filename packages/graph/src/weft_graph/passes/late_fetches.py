@@ -1,4 +1,4 @@
-"""References that are fetched, from devices whose memory is not the host's: read at the end.
+"""Reading fetched references at the end, on devices whose memory is not the host's.
 
 On the host a fetched reference is read when the step is over. From other devices a value is sent to
 the host, so it is a node that reads, after all else that the step was asked for.

@@ -22,7 +22,7 @@ BytesOf = Callable[[Output], int]
 
 
 class MemoryEstimate(NamedTuple):
-    """The most memory that values take at a time.
+    """Peak memory of values.
 
     Attributes:
       peak: bytes, by device; "" where all is on one.
@@ -112,7 +112,7 @@ def _name_peaks(
 
 
 def shown(output: Output) -> Output:
-    """Return the value whose memory an output shows: itself, or what it is a view of."""
+    """Return the value whose memory an output aliases: itself or its base."""
     while True:
         node = output.node
         view = node.traits.view
@@ -157,7 +157,7 @@ def scratch_bytes(node: Node, bytes_of: BytesOf) -> int:
 
 
 def sizes_of(node: Node, bytes_of: BytesOf = static_bytes) -> Sizes:
-    """Return the sizes that a node's rules look at; what is unknown counts as 1."""
+    """Return the sizes that a node's rules use; unknown ones count as 1."""
     return Sizes(
         node.attrs,
         tuple(map(_shape, node.inputs)),
@@ -216,7 +216,7 @@ class Values:
         return number
 
     def _scratch(self, node: Node) -> tuple[int, ...]:
-        """Return the number of what a kernel needs while it runs, if that is worth one."""
+        """Return the number of a kernel's scratch memory, if large enough to count."""
         size = scratch_bytes(node, self._bytes_of)
         if not size:
             return ()
@@ -239,7 +239,7 @@ class Values:
         return result
 
     def made_on(self, device: int) -> list[int]:
-        """The bytes that each node makes on a device, what is brought there for it included."""
+        """Return the bytes that each node produces on a device, including copies."""
         assert self._devices is not None
         sizes = [
             size if mine == device else 0
@@ -269,7 +269,7 @@ def on_devices(
     places: Sequence[int],
     spaces: Sequence[str],
 ) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]], list[int], list[int]]:
-    """Return values with a number of their own for each device they are brought to.
+    """Return values with a separate number for each device they are copied to.
 
     That happens as late as it may, so the original lives until then.
 
@@ -337,7 +337,7 @@ def peaks(
 def lifetimes(
     reads: Sequence[Sequence[int]], produced: Sequence[Sequence[int]], live_out: Iterable[int]
 ) -> dict[int, tuple[int, int]]:
-    """For each value the place where it is made, and the one that follows its last use."""
+    """Return for each value its producer's position and the one after its last use."""
     born: dict[int, int] = {}
     end: dict[int, int] = {}
     for index, used in enumerate(reads):

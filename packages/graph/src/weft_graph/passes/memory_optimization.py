@@ -1,4 +1,4 @@
-"""Keeping a step's memory small: what its options ask for, and order and recomputation by them."""
+"""Memory optimization of a step: options, and their passes for ordering and recomputation."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class MemoryOptions:
 
     @property
     def applied(self) -> str:
-        """The mode, with what the default stands for."""
+        """The mode with defaults resolved."""
         if self.mode != "DEFAULT_MEM_OPT":
             return self.mode
         return "HEURISTICS" if self.limits else "NO_MEM_OPT"

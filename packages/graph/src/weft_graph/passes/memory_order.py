@@ -21,7 +21,7 @@ def ordered_for_memory(
     bytes_of: BytesOf | None = None,
     device_of: Callable[[Node], str] | None = None,
 ) -> list[Node]:
-    """`nodes` in an order that needs less memory, or as they are if none is found.
+    """Return `nodes` in an order with lower peak memory, or unchanged if none is found.
 
     Args:
       nodes: a step's live nodes with what they wait for before them; steps with branches or loops
@@ -50,7 +50,7 @@ def ordered_for_memory(
 
 
 def _predecessor_positions(nodes: Sequence[Node]) -> list[list[int]]:
-    """Return the places of what each node has to wait for."""
+    """Return the positions of each node's predecessors."""
     place = {node: i for i, node in enumerate(nodes)}
     all_needs: list[list[int]] = []
     before = -1
@@ -71,7 +71,7 @@ def _touches_state(node: Node) -> bool:
 def _freeing_most(
     nodes: Sequence[Node], needs: Sequence[Sequence[int]], fetches: Sequence[Output], sizes: BytesOf
 ) -> list[Node]:
-    """List scheduling: of the nodes that are ready the one that frees most, less what it makes."""
+    """List scheduling: among ready nodes, run the one that frees most net memory."""
     values = Values(nodes, fetches, sizes)
     users: list[list[int]] = [[] for _ in nodes]
     pending = [len(node_needs) for node_needs in needs]

@@ -136,7 +136,7 @@ class Assignment:
 
 
 def goes_along(node: Node) -> bool:
-    """Return True if a node is on the device of its input: it routes or forwards it."""
+    """Return True if a node runs on the device of its input: it routes or forwards it."""
     if node.traits.routes or node.role is Role.LOOP_COND:
         return True
     return node.traits.identity and not node.device and "_class" not in node.attrs
@@ -493,7 +493,7 @@ class _Partitioner:
         return trigger
 
     def _make_follower_loop(self, frame: Frame, part: _Part) -> Node:
-        """A loop that goes round as often as one of other parts; the node that it starts with."""
+        """Add a loop that iterates as often as one of other parts; return its first node."""
         assert frame.cond is not None
         like = frame.cond
         name = f"{frame.name}/control"
@@ -535,7 +535,7 @@ class _Partitioner:
         return merge
 
     def _start(self, frame: Frame, part: _Part, name: str) -> Output:
-        """A small value of the frame around a loop that is there when the loop is entered."""
+        """Return a small value of the enclosing frame, available when the loop is entered."""
         sources = [enter.inputs[0] for enter in frame.enters]
         value = next((v for v in sources if not is_free(v.node)), sources[0])
         source = part if is_anywhere(value.node) else self._parts[self._devices.of(value.node)]

@@ -14,7 +14,7 @@ from weft_tensor import errors
 
 
 def prune(feeds: Sequence[Output], fetches: Sequence[Output], targets: Sequence[Node]) -> StepGraph:
-    """Return a copy of what the signature needs.
+    """Return a copy of the nodes that the signature needs.
 
     Args:
       feeds: outputs whose values come from the caller; what only they need is left out.

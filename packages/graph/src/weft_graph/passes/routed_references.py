@@ -1,4 +1,4 @@
-"""References where a Switch, a Merge or a frame's op takes values: they are read there.
+"""Reads of references before Switch, Merge and frame ops, which route values.
 
 Other nodes read the variable behind a reference when they run. These have no kernel: they hand on
 what they were given, so a node of its own reads before them.
@@ -13,7 +13,7 @@ _REASON = "reference read where values are routed"
 
 
 def read_routed(step: StepGraph) -> int:
-    """Put reads before nodes that route values and are given references; how many there are."""
+    """Insert reads before routing nodes that get references; return the number of reads."""
     routers = [node for node in step.graph.nodes if node.role is not None and node.traits.routes]
     return sum(_read(step, node) for node in routers if not node.op_def.inputs[0].is_ref)
 

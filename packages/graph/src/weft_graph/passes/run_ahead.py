@@ -88,7 +88,7 @@ def _first_places(live: Sequence[int], created: Sequence[int], limit: int) -> li
 
 
 class _Queue:
-    """The nodes of one device in their order, some of which wait for all before a place.
+    """The ordered nodes of one device, some of which wait for all nodes before a position.
 
     A rank is how many nodes of the device come before a place.
     """

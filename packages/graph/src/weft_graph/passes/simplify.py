@@ -1,4 +1,4 @@
-"""Algebraic simplification: rewrites that give bit-equal results for every input."""
+"""Algebraic simplification: rewrites whose results are bit-equal for every input."""
 
 from __future__ import annotations
 

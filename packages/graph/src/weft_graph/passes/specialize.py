@@ -30,7 +30,7 @@ _REASON: Final = "specialize"
 
 
 def specialize(step: StepGraph, values: Mapping[Output, Array] | None = None) -> int:
-    """Fix inputs of a step, and remove what this decides: branches, dropout masks and updates.
+    """Fix inputs of a step and remove dead code: branches, dropout masks and updates.
 
     Args:
       step: a pruned step, with bodies in the place of calls.

@@ -33,7 +33,7 @@ class Branch:
 
 
 class Loop:
-    """A loop: its test is run, and its body as long as the test gives True.
+    """A loop: its condition, and its body, which runs while the condition is True.
 
     Attributes:
       frame: its variables.
@@ -123,7 +123,7 @@ class Structurer:
         return node
 
     def _connect(self, need: Node, node: Node) -> None:
-        """Let what `node` is part of wait for what `need` is part of, in the frame of `need`."""
+        """Make the item of `node` wait for the item of `need`, in the frame of `need`."""
         target = self._element(node)
         if target is None or need.role is Role.ENTER or is_free(need):
             return
@@ -139,7 +139,7 @@ class Structurer:
     # ------------------------------------------------------------------ arranging
 
     def block(self, frame: Frame) -> Block:
-        """Return the nodes of a frame as a block; loops in it have blocks of their own."""
+        """Return the nodes of a frame as a block; its loops have their own blocks."""
         return block_of(
             (path, self.loop(element) if isinstance(element, Frame) else element)
             for path, element in self._arranged(frame)
@@ -234,7 +234,7 @@ class _Ready:
                 self._inner.setdefault(path[: depth - 1], []).append(path[depth - 1])
 
     def pop(self, current: Path) -> Element:
-        """Take the element that is nearest to `current`; there is one."""
+        """Remove and return the queued element nearest to `current`."""
         path = self._descend(self._nearest(current))
         element = heapq.heappop(self._own[path])[1]
         for depth in range(len(path) + 1):
@@ -254,7 +254,7 @@ class _Ready:
         return ()
 
     def _descend(self, path: Path) -> Path:
-        """Return the branch itself if it has elements of its own, else one inside it that has."""
+        """Return the branch itself if it has elements, else a nested one that has."""
         while not self._own.get(path):
             inner = self._inner[path]
             while not self._count[(*path, inner[-1])]:

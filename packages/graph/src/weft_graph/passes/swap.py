@@ -100,7 +100,7 @@ class _Wait(NamedTuple):
 
 
 class _Swapping:
-    """Finds what may wait, and edits the step."""
+    """Selects waits and edits the step."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class _Swapping:
     # ------------------------------------------------------------------ choice
 
     def _choose(self, device: str, live: Sequence[int], limit: int) -> list[_Wait]:
-        """Of the values that are there when too much is, those with most size times time."""
+        """Among the values live at the peak, choose those with the largest size times duration."""
         tree = MaxTree(live)
         if tree.largest(0, len(live)) <= limit:
             return []
@@ -317,7 +317,7 @@ class _Swapping:
         return all([self._waiting.may_follow(node, behind) for node in nodes])
 
     def _hold_back(self, device: str, begin: int, end: int, copies: Sequence[Node]) -> None:
-        """Let nodes of a device at [begin, end) run after some copies: those that take memory."""
+        """Make memory-consuming nodes of a device at [begin, end) run after some copies."""
         after: set[Node] = set()
         before = [control for copy in copies for control in copy.controls]
         before += [copy.inputs[0].node for copy in copies]

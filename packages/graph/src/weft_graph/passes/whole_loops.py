@@ -37,7 +37,7 @@ USES: Final = {use.value: use for use in Use}
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A TensorArray or a stack, as a loop takes it.
+    """A TensorArray or stack that a loop uses.
 
     Attributes:
       handle: position of the value, among those that enter the loop, that it is the handle of.
@@ -164,7 +164,7 @@ class WholeLoop:
         return None
 
     def variable_read_by(self, node: Node) -> int | None:
-        """The position of the handle whose variable a node reads; None where it reads none."""
+        """Return the position of the handle whose variable a node reads; None if it reads none."""
         is_read = len(node.inputs) == 1 or reads_rows(node)
         if node.traits.state is not State.READS or not is_read:
             return None
@@ -175,13 +175,13 @@ class WholeLoop:
         return store.handle
 
     def _variables_read_by(self, node: Node) -> Iterator[int | None]:
-        """Yield the positions of variables whose values a node takes."""
+        """Yield the positions of variables whose values a node reads."""
         yield self.variable_read_by(node)
         if not node.traits.routes and not passes_variable(node):
             yield from (self.variable_at(source) for source in node.inputs if source.dtype.is_ref)
 
     def _stacks(self) -> dict[Node, Node]:
-        """The stacks that are made in turns and whose handles are pushed, each by one node."""
+        """Return the stacks created per iteration whose handles one node each pushes."""
         users: dict[Node, list[Node]] = {}
         for node in self.nodes:
             if node.role is Role.PUSH and node.inputs[1].dtype is dtypes.resource:

@@ -1,1 +1,1 @@
-"""Ragged tensors: rows of different lengths, what makes them, and what ops do with them."""
+"""Ragged tensors, with rows of different lengths: construction, and ops on them."""

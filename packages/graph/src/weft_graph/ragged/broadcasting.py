@@ -1,4 +1,4 @@
-"""Ragged tensors brought to the same rows, so that an op is applied to their flat values.
+"""Broadcasting of ragged tensors to common rows, so that ops apply to flat values.
 
 Shapes are aligned at their ends, as everywhere. An axis of size 1 is repeated where it is uniform;
 the lengths of ragged rows must be equal.
@@ -117,7 +117,7 @@ def _splits_type(values: Sequence[Any]) -> DType:
 
 
 class _Operand:
-    """A value brought to the rank and the levels of rows that all have.
+    """A value broadcast to the common rank and row levels.
 
     Attributes:
       levels: the rows of each level; none of a value that only the flat values are broadcast with.
@@ -150,7 +150,7 @@ def _values_below(value: Any, depth: int) -> Any:
 
 
 def _descend(operands: list[_Operand], depth: int, dtype: DType) -> tuple[list[Rows], list[Output]]:
-    """Bring operands to the same rows, level by level from the outermost."""
+    """Broadcast operands to common rows, level by level from the outermost."""
     unit = constant_of(np.array(1, dtype.numpy))
     outer_operands = [operand for operand in operands if not operand.inside]
     sizes = [(operand.rows, operand.static) for operand in outer_operands]
@@ -211,7 +211,7 @@ def _required(value: Output, conditions: Sequence[Output], message: str) -> Outp
 
 
 def _repeated(count: Output, static: int | None, size: Output) -> Output:
-    """Return the rows of what has `count` rows, or one that stands for all."""
+    """Return the rows of operands with `count` rows, or of one broadcast row."""
     places = sequence.range(count)
     if static == 1:
         return out("ZerosLike", [places])
@@ -223,7 +223,7 @@ def _repeated(count: Output, static: int | None, size: Output) -> Output:
 def _next_level(
     rows: list[Rows], count: Output, outputs: list[Output | None], dtype: DType
 ) -> tuple[Rows, list[Output | None]]:
-    """The rows of a level, and for each operand the value that stands for each value in them."""
+    """Return the rows of a level, and each operand's source positions in them."""
     first = rows[0]
     if all(p is None and r.splits is first.splits for p, r in zip(outputs, rows, strict=True)):
         return first, [None] * len(rows)

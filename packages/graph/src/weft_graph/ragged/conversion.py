@@ -28,7 +28,7 @@ from weft_tensor.shape import as_dims, format_dims, merge_dims
 
 
 def uniform_levels(value: Any, count: int, dtype: DType) -> Any:
-    """Return a value with at least so many levels of rows: leading axes become rows of one length.
+    """Return a value with at least this many levels of rows, from its leading axes.
 
     Args:
       value: Tensor or RaggedTensor of static rank above `count`.
@@ -222,7 +222,7 @@ def to_tensor(ragged: RaggedTensor, default_value: Any, shape: Any) -> Output:
 
 
 def _wanted_shape(ragged: RaggedTensor, shape: Any) -> tuple[Output, Any]:
-    """Return the shape to give to the op, and what is known of it."""
+    """Return the shape to pass to the op, and its static part."""
     if shape is None:
         return constant_of(np.array(-1, np.int64)), ragged.dims
     if isinstance(shape, Output):

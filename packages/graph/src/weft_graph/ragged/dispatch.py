@@ -21,7 +21,7 @@ from weft_tensor import errors
 
 
 class Call:
-    """An op and what it was given.
+    """An op and its arguments.
 
     Attributes:
       op: its type.
@@ -48,7 +48,7 @@ rules: Registry[Rule] = Registry("rule for ragged tensors of the op", "weft_grap
 
 
 def ragged_op(*ops: str) -> Callable[[Rule], Rule]:
-    """Mark what ops do with ragged tensors.
+    """Register what ops do with ragged tensors.
 
     The function takes a `Call` and returns the result, or a list of them.
     """

@@ -71,7 +71,7 @@ class Encoding:
         return self.output.dtype.base_dtype
 
     def cast(self, dtype: DType) -> None:
-        """Give it another type."""
+        """Convert the encoding to another type."""
         self.output = casting.cast(self.output, dtype)
 
     def vector(self, array: Any, name: str) -> Output:

@@ -231,7 +231,7 @@ class Factories:
         name: str | None = None,
         row_splits_dtype: Any = dtypes.int64,
     ) -> RaggedTensor:
-        """Return the rows of a tensor, without what is behind their ends.
+        """Return the rows of a tensor, cut at their lengths.
 
         Args:
           tensor: any type, rank above `ragged_rank`, or a RaggedTensor of static rank.
@@ -254,7 +254,7 @@ class Factories:
     def from_sparse(
         cls, st_input: Any, name: str | None = None, row_splits_dtype: Any = dtypes.int64
     ) -> RaggedTensor:
-        """Return the rows of a SparseTensor of rank 2, whose values fill each row from the left.
+        """Return the rows of a SparseTensor of rank 2 with left-aligned values.
 
         Args:
           st_input: SparseTensor, shape (nrows, n), its indices in order.

@@ -136,7 +136,7 @@ def map_flat_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def _values_of_same_rows(ragged: Sequence[RaggedTensor]) -> list[Output]:
-    """Return the flat values of ragged tensors, which are there where all splits are equal."""
+    """Return the flat values of ragged tensors after checking that all splits are equal."""
     first = ragged[0]
     flat_values = [first.flat_values]
     for value in ragged[1:]:
@@ -190,7 +190,7 @@ def boolean_mask(data: Any, mask: Any, name: str | None = None) -> Any:
 
 
 def masked(data: Any, mask: Any) -> Any:
-    """`boolean_mask` of what is converted."""
+    """`boolean_mask` of converted arguments."""
     rank = static_rank(mask)
     assert rank is not None
     if rank == 1:
@@ -223,7 +223,7 @@ def _wide(value: Any) -> Any:
 
 
 def stack(values: Any, axis: int = 0, name: str | None = None) -> Any:
-    """Return tensors of rank R put together along a new axis, as a RaggedTensor of rank R + 1.
+    """Return tensors of rank R stacked along a new axis, as a RaggedTensor of rank R + 1.
 
     Args:
       values: Tensors or RaggedTensors of one type and rank; their sizes may differ.

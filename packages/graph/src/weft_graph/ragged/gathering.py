@@ -93,7 +93,7 @@ def _gather_in_batches(params: Any, indices: Any, axis: int, batch: int) -> Any:
 
 
 def _undivided(values: Output, indices: Output) -> Output:
-    """Return values that are laid out as the indices, whose two first axes `_divided` made one."""
+    """Return values in the layout of the indices, whose first two axes `_divided` merged."""
     sizes = out("ConcatV2", [[shapes.shape(indices)[:2], shapes.shape(values)[1:]], 0])
     reshaped = shapes.reshape(values, sizes)
     if indices.dims is not None and values.dims is not None:

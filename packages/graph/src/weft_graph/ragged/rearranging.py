@@ -1,4 +1,4 @@
-"""Ops that put the rows of ragged tensors together, repeat or reverse them."""
+"""Ops that concatenate, stack, repeat or reverse rows of ragged tensors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Step = Callable[[int, Output], "tuple[Output, Callable[[Output, Output], Output]
 
 
 def rearranged(value: RaggedTensor, rows: Output | None, step: Step) -> RaggedTensor:
-    """Return a ragged tensor whose rows are others, and whose values are in another order in them.
+    """Return a ragged tensor with other rows and reordered values.
 
     Args:
       rows: the row of `value` that each row of the result is of; None for the same.
@@ -222,7 +222,7 @@ def _pack(call: Call) -> Any:
 
 
 def stacked(values: Sequence[Any], axis: int) -> Any:
-    """Return values of rank R put together along a new axis, as a ragged tensor of rank R + 1."""
+    """Return values of rank R stacked along a new axis, as a ragged tensor of rank R + 1."""
     converted = [ragged_or_tensor(value) for value in values]
     rank = static_rank(converted[0])
     if rank is None:

@@ -97,7 +97,7 @@ def _rows_of_one(row_values: Any, rows: Rows) -> RaggedTensor:
 
 
 def aggregated(segments: Segments, data: Any, ids: Output, count: Output) -> Any:
-    """Return rows of each segment put together, value by value: as long as the longest of them."""
+    """Return the rows of each segment combined value by value, as long as the longest row."""
     if not isinstance(data, RaggedTensor):
         return segments(data, ids, count)
     rows = data.levels[0]

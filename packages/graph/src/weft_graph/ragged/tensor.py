@@ -82,7 +82,7 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
         return self.shape
 
     def set_shape(self, shape: Any) -> None:
-        """Check what a program knows of the static shape; ragged axes have none.
+        """Check the program's static shape against the known one; ragged axes have no size.
 
         Raises: InvalidArgumentError: it contradicts what is known.
         """
@@ -138,7 +138,7 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
         return (self.flat_values, *self.nested_row_splits)
 
     def rebuilt(self, parts: Sequence[Any]) -> Any:
-        """Return a RaggedTensor of as many levels, of flat values and splits.
+        """Return a RaggedTensor with the same number of levels, from flat values and splits.
 
         Its rows need not be of one length where those of this one are.
         """
@@ -162,7 +162,7 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
         return [(None, *dims[levels + 1 :]), (rows,), *[(None,)] * (levels - 1)]
 
     def value_of(self, values: Sequence[Any]) -> RaggedTensorValue:
-        """Return the value that has these arrays as its parts."""
+        """Return the value with these arrays as its parts."""
         return value_of(values[0], values[1:])  # type: ignore[no-any-return]
 
     def fed_parts(self, value: Any) -> Sequence[Any]:
@@ -424,7 +424,7 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
         return outputs
 
     def map_elements(self, function: Callable[[Output], Any]) -> RaggedTensor:
-        """Return the same rows of what a function makes of the flat values."""
+        """Return the same rows with a function applied to the flat values."""
         return self.with_flat_values(function(self.flat_values))
 
 

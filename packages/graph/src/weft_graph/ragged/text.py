@@ -1,4 +1,4 @@
-"""Strings taken apart into rows of bytes, characters and code points, and put together again."""
+"""Splitting of strings into rows of bytes, characters and code points, and joining them."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ class _Unrolling:
 
 
 def _common_sizes(leaves: Sequence[Output]) -> tuple[int | None, int | None]:
-    """Return the number of steps and the batch size, as far as they are known."""
+    """Return the number of steps and the batch size where they are static."""
     sizes: list[int | None] = [None, None]
     for leaf in leaves:
         dims = leaf.dims
@@ -274,7 +274,7 @@ def raw_rnn(
     swap_memory: bool = False,
     scope: Any = None,
 ) -> tuple[Any, Any, Any]:
-    """A recurrent network whose inputs, states and outputs a function decides on, step by step.
+    """Run a recurrent network whose inputs, states and outputs a function controls per step.
 
     `loop_fn` takes time, which is int32 of rank 0, and the cell's output and state after the step
     before, and the loop state.  It returns (elements_finished, next_input, next_cell_state,
@@ -415,7 +415,7 @@ def _check_batch_sizes(leaves: Sequence[Output]) -> None:
 
 
 def _emitted_sizes(cell: Any, state: Any, emitted: Any) -> tuple[list[Any], list[Any]]:
-    """Return sizes without the batch's, and element types, of what a step emits."""
+    """Return the sizes (without the batch) and element types of a step's outputs."""
     if emitted is None:
         sizes = nest.flatten(cell.output_size)
         return sizes, [nest.flatten(state)[0].dtype.base_dtype] * len(sizes)

@@ -50,7 +50,7 @@ def aligned(size: int) -> int:
 
 
 def pack_header(metadata: int, blobs: int, crc: int) -> bytes:
-    """Return the header of a segment with so many bytes of metadata and of blobs."""
+    """Return the header of a segment with this many bytes of metadata and blobs."""
     head = _HEADER.pack(MAGIC, _LAYOUT, HEADER_SIZE, metadata, blobs, crc)
     return head + _CRC.pack(zlib.crc32(head))
 
@@ -80,7 +80,7 @@ def unpack_header(header: bytes, position: int) -> tuple[int, int, int]:
 
 
 class SourceCode:
-    """Stands for the code object that made a node in another process."""
+    """Placeholder for the code object that created a node in another process."""
 
     __slots__ = ("co_filename", "co_qualname")
 

@@ -1,4 +1,4 @@
-"""The durable form of a part: what one device does of a step, on its way to another process.
+"""The serialized form of a part: one device's share of a step, sent to another process.
 
 It is a graph (`schema/graph.fbs`) of one segment: the part's `_Arg` nodes, whose `index` is the
 position of a feed in the whole, its other nodes in the order in which they should run, and a
@@ -108,7 +108,7 @@ def _check_order(node: Node) -> None:
 
 
 def _check_added(node: Node) -> None:
-    """Refuse values of the attributes that planning adds which it would not give them.
+    """Refuse values that planning would not set for the attributes it adds.
 
     Their types were checked already.
     """

@@ -401,7 +401,7 @@ class _Segment:
         ]
 
     def _records(self) -> list[ContextRecord]:
-        """Return the rows of the control-flow contexts, checked by themselves."""
+        """Return the rows of the control-flow contexts after validating them."""
         columns, count = self._columns, self._first + self._count
         rows = check_rows(columns, *_CONTEXT_COLUMNS)
         check_index(columns, "loop_name", len(self._tables.strings))
@@ -493,7 +493,7 @@ def _parse_function(data: bytes, name: str) -> LazyFunction:
 
 
 def _check_shapes(nodes: Sequence[Node]) -> None:
-    """Refuse static shapes that contradict what the ops' rules say."""
+    """Refuse static shapes that contradict the ops' shape rules."""
     for node in nodes:
         if node.op_def.shape_rule is None:
             continue

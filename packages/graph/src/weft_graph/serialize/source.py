@@ -56,7 +56,7 @@ class Source:
         return data
 
     def _read(self, count: int) -> np.ndarray:
-        """Up to `count` bytes; memory is taken as they come, since `count` may be a lie."""
+        """Read up to `count` bytes, allocating as they arrive since `count` is untrusted."""
         buffer = _aligned_empty(min(count, _CHUNK))
         filled = 0
         while filled < count:

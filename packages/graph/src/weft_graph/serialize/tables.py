@@ -1,4 +1,4 @@
-"""Decodes what nodes refer to: texts, shapes, data, tensors, attribute values and sets of them.
+"""Decoder of the tables that nodes refer to: strings, shapes, data, tensors, attributes.
 
 Every offset, count, index and enum is checked, by column where that is possible, before it is used.
 """

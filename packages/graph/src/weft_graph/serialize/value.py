@@ -31,7 +31,7 @@ def value_to_bytes(value: Any) -> bytes:
 
 
 def value_from_bytes(data: bytes) -> Any:
-    """Return the value that `value_to_bytes` wrote, as kernels take it.
+    """Return the value that `value_to_bytes` wrote, in the form for kernels.
 
     Args:
       data: bytes, which are not trusted. No more memory is taken than they fill.

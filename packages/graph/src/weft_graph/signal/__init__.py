@@ -1,1 +1,1 @@
-"""Signals: windows, frames, spectra and their features, made of other ops."""
+"""Signal processing: windows, frames, spectra and their features, composed of other ops."""

@@ -150,7 +150,7 @@ def _third(value: Output, size: Size) -> Output:
 
 
 def _scaled(value: Output, size: Size, forward: bool) -> Output:
-    """Return the orthonormal scale of the result of type 2, or of what goes into type 3."""
+    """Return the orthonormal scale of a type 2 result or a type 3 input."""
     factor = out("Rsqrt", [_number(2 * size, value)])
     first = out("Mul", [factor, math.sqrt(0.5) if forward else math.sqrt(2)])
     scale = out("ConcatV2", [[out("Fill", [[1], first]), out("Fill", [[size - 1], factor])], 0])

@@ -1,4 +1,4 @@
-"""Signals cut into frames that overlap, and put together again."""
+"""Splitting signals into overlapping frames, and overlap-add."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _tail_of(value: Output, dim: int) -> list[Any]:
 
 
 def _beginning(value: Output, dim: int, count: Size) -> Output:
-    """So many elements from the beginning of an axis, which counts from the end."""
+    """Return this many elements from the start of an axis counted from the end."""
     if value.dims is not None and value.dims[dim] == count:
         return value
     index = (..., slice(count), *[slice(None)] * (-dim - 1))
@@ -113,7 +113,7 @@ def _beginning(value: Output, dim: int, count: Size) -> Output:
 
 
 def overlap_and_add(signal: Any, frame_step: Any, name: str | None = None) -> Output:
-    """The signal whose frames, each `frame_step` after the one before, overlap and are added.
+    """Return the overlap-add of frames with a step of `frame_step`.
 
     Args:
       signal: numeric, shape (..., F, L).

@@ -32,7 +32,7 @@ def linear_to_mel_weight_matrix(
     dtype: Any = dtypes.float32,
     name: str | None = None,
 ) -> Output:
-    """Return the matrix that takes linear spectra to bands on the mel scale, by a matrix product.
+    """Return the matrix that maps linear spectra to mel bands by a matrix product.
 
     Bands are triangles of height 1 on the mel scale, each from the middle of the one before to the
     middle of the one behind; frequency 0 is in none.

@@ -36,7 +36,7 @@ def checked_size(value: Any, label: str, minimum: int = 1) -> Size:
 
 
 def shape_from(*parts: Any) -> Any:
-    """Return a shape made of sizes and of vectors of sizes."""
+    """Return a shape from sizes and vectors of sizes."""
     if all(isinstance(part, int) for part in parts):
         return np.array(parts, np.int32)
     vectors = [part if _is_vector(part) else out("Pack", [[part]]) for part in parts]

@@ -60,7 +60,7 @@ def stft(
 
 
 def _transform_length(fft_length: Any, length: Size) -> Size:
-    """Return the length of the transform: what was given, or a power of 2 of at least `length`."""
+    """Return the transform's length: the given one, or a power of 2 of at least `length`."""
     if fft_length is not None:
         return checked_size(fft_length, "fft_length")
     if isinstance(length, int):

@@ -139,7 +139,7 @@ def kaiser_bessel_derived_window(
     dtype: Any = dtypes.float32,
     name: str | None = None,
 ) -> Output:
-    """Return the window whose squares are running sums of a Kaiser window, for `mdct`.
+    """Return the Kaiser-Bessel-derived window, for `mdct`.
 
     Args:
       window_length: even integer of rank 0, at least 2.

@@ -164,7 +164,7 @@ _SliceInfo = SaveSliceInfo
 
 @dataclass(frozen=True)
 class ExistingVariable:
-    """A variable whose nodes are in the graph, for an object that is to stand for it.
+    """A variable with existing nodes, for an object that adopts them.
 
     Attributes:
       is_resource: whether it is of the kind with a handle.
@@ -347,7 +347,7 @@ class Variable(Operators, metaclass=_VariableMeta):
         raise NotImplementedError
 
     def read_value(self) -> Output:
-        """Return a new node that reads the value where control dependencies put it."""
+        """Return a new node that reads the value, ordered by control dependencies."""
         raise NotImplementedError
 
     def _as_output(self, as_ref: bool = False) -> Output:
@@ -545,7 +545,7 @@ class Variable(Operators, metaclass=_VariableMeta):
         self._constraint = optional_function(constraint, "constraint")
 
     def _adopt_existing(self, existing: ExistingVariable) -> None:
-        """Become the object of a variable whose nodes are there."""
+        """Adopt the nodes of an existing variable."""
         self._init_common(
             existing.trainable, None, None, existing.synchronization, existing.aggregation
         )
@@ -568,5 +568,5 @@ class Variable(Operators, metaclass=_VariableMeta):
 
 
 def shared_reads(variable: Variable) -> list[Output]:
-    """Return the reads made with a variable, which stand for its value wherever it is used."""
+    """Return the implicit reads of a variable, which represent its value."""
     return variable._shared_reads()

@@ -36,7 +36,7 @@ def enable_resource_variables() -> None:
 
 
 def disable_resource_variables() -> None:
-    """Make reference variables where `use_resource` is not given, as it is at first.
+    """Create reference variables unless `use_resource` is given; this is the default.
 
     Examples:
       >>> wf.disable_resource_variables()
@@ -87,7 +87,7 @@ variable_creator_scope_v1 = variable_creator_scope
 
 
 def default_variable_creator(next_creator: Creator | None = None, **kwargs: Any) -> Variable:
-    """Make the variable itself: what creators end in.
+    """Create the variable itself, after all creators.
 
     Inside a loop or a branch it is made outside, where its initializer can run.
     """

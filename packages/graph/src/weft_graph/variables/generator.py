@@ -1,4 +1,4 @@
-"""Random generators whose state is a variable, so that checkpoints keep it."""
+"""Random generators with their state in a variable, which checkpoints save."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ class Generator:
 
     @classmethod
     def from_non_deterministic_state(cls, alg: Any = None) -> Generator:
-        """Return a generator whose state is the system's entropy, drawn when it is initialised.
+        """Return a generator seeded with system entropy at initialization.
 
         Args:
           alg: "philox" or "auto_select", or an `Algorithm`.
@@ -333,7 +333,7 @@ class Generator:
         return out("Pack", [[keys, out("ZerosLike", [keys])]])
 
     def split(self, count: int = 1) -> list[Generator]:
-        """Return generators whose numbers depend neither on each other nor on those of this one.
+        """Return generators that are independent of each other and of this one.
 
         Their keys follow from the state that this one has when they are initialised, which it
         keeps, and from how often it was split before.

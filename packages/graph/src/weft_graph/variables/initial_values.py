@@ -61,7 +61,7 @@ def _guard_node(
     copies: dict[Output, Output],
     suffix: str,
 ) -> None:
-    """Note in `copies` what replaces the outputs of `node`, if anything does."""
+    """Record replacements of the outputs of `node` in `copies`, if any."""
     if node.traits.allows_uninitialized:
         return
     holder = node.inputs[0].node if node.role is Role.READ else node

@@ -1,4 +1,4 @@
-"""Initial values of variables: classes whose objects make a tensor of a given shape.
+"""Initializers of variables: classes whose objects create a tensor of a given shape.
 
 An initializer is called as `initializer(shape, dtype=None, partition_info=None)`. Those of random
 values take a seed; see `weft_graph.ir.random_seed`.
@@ -68,7 +68,7 @@ class Initializer:
 
 
 def call_initializer(initializer: Any, shape: list[int], dtype: DType, partition_info: Any) -> Any:
-    """Call `initializer` with as much as it takes: a plain function may know no partitions."""
+    """Call `initializer` with the arguments it accepts; plain functions may ignore partitions."""
     if partition_info is None:
         return initializer(shape, dtype=dtype)
     if isinstance(initializer, Initializer) or _accepts_partition_info(initializer):
@@ -312,7 +312,7 @@ class TruncatedNormal(RandomNormal):
 
 
 class UniformUnitScaling(Initializer):
-    """Uniform numbers that keep the scale of what a product with them gives.
+    """Uniform random numbers that preserve the scale of a product with them.
 
     They lie within ±factor √(3 / input size), where the input size is the product of all sizes
     but the last.
@@ -441,7 +441,7 @@ def compute_fans(shape: Sequence[int]) -> tuple[float, float]:
 
 
 class _Scaled(VarianceScaling):
-    """A VarianceScaling with a name of its own, which takes a seed and a dtype only."""
+    """A VarianceScaling with its own name, configured by a seed and a dtype only."""
 
     _scaling: tuple[float, str, str]
 
@@ -649,7 +649,7 @@ identity_initializer = identity = Identity
 
 
 def get(identifier: Any) -> Any:
-    """The initializer of that name, or of {"class_name": …, "config": …}; others as they are.
+    """Return the initializer of a name or a {"class_name": …, "config": …}; others unchanged.
 
     Raises: InvalidArgumentError: no initializer has the name.
     """

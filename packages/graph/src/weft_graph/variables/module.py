@@ -55,7 +55,7 @@ class Module:
 
     @property
     def name(self) -> str:
-        """Its name, as it was given."""
+        """The name passed to the constructor."""
         return self._name
 
     @property

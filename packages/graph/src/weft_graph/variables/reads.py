@@ -66,7 +66,7 @@ class SharedValue:
 
 
 def shared_value(value: Output) -> SharedValue | None:
-    """Return the SharedValue whose value is `value`; None if there is none."""
+    """Return the SharedValue with value `value`, or None."""
     reference = reference_of(value)
     if reference is not None:
         return SharedValue((reference,))
@@ -123,7 +123,7 @@ def _state(variable: Node) -> Hashable:
 
 
 class _Updates:
-    """The updates in a graph, each node of which is looked at once.
+    """The updates in a graph; each node is examined once.
 
     Attributes:
       of: by the states of variables.
@@ -140,7 +140,7 @@ class _Updates:
         return not count or (len(nodes) >= count and nodes[count - 1] is self._last)
 
     def register_nodes(self, nodes: Sequence[Node]) -> None:
-        """Take note of new nodes."""
+        """Register new nodes."""
         for position in range(self._count, len(nodes)):
             node = nodes[position]
             if node.traits.state is State.WRITES or node.role is Role.CALL:
@@ -151,7 +151,7 @@ class _Updates:
 
 
 def _variables_of(node: Node) -> set[Node]:
-    """Return the nodes of the variables whose references or handles a node is given."""
+    """Return the nodes of the variables whose references or handles a node uses."""
     variables: set[Node] = set()
     stack = [node]
     visited = {node}

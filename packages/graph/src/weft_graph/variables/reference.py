@@ -66,7 +66,7 @@ def building(graph: Graph, name: str | None) -> Iterator[str]:
 
 
 def convert_initial_value(graph: Graph, full_name: str, initial_value: Any, dtype: Any) -> Output:
-    """Return the initial value as a tensor; that of a function is built beside the variable."""
+    """Return the initial value as a tensor; a function is called in the variable's context."""
     if not callable(initial_value):
         if initial_value is None:
             raise errors.InvalidArgumentError("a variable needs an initial_value")
@@ -188,7 +188,7 @@ class RefVariable(Variable):
         return bool(reads.that_follow(nodes, reads.updates(self._variable)))
 
     def read_value(self) -> Output:
-        """Return a new snapshot, taken where control dependencies put it."""
+        """Return a new snapshot, ordered by control dependencies."""
         return builder.out("Identity", [self._variable], None, "read")
 
     def _ref(self) -> Output:
@@ -258,7 +258,7 @@ def _collection(key: str, scope: str | None) -> list[Any]:
 
 
 def global_variables(scope: str | None = None) -> list[Any]:
-    """Return the variables shared by all workers: what Variable makes by default.
+    """Return the variables shared by all workers, the default collection of Variable.
 
     Args:
       scope: only variables whose name this regular expression matches at the start.

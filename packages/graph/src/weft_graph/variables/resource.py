@@ -20,7 +20,7 @@ from weft_tensor.shape import Dims
 
 
 class ResourceVariable(Variable):
-    """A variable over a handle: each use of the value reads it anew, in a defined order."""
+    """A variable accessed through a handle; each use reads the value in a defined order."""
 
     _handle: Output
     _cached: Output | None
@@ -141,7 +141,7 @@ class ResourceVariable(Variable):
             return resource_state.read_variable_op(self._handle, self.dtype)
 
     def read_value(self) -> Output:
-        """Return a new read of the value, where control dependencies put it."""
+        """Return a new read of the value, ordered by control dependencies."""
         with self._graph.name_scope("Read"):
             value = resource_state.read_variable_op(self._handle, self.dtype)
         return builder.out("Identity", [value])

@@ -59,7 +59,7 @@ _DEFAULTS = (
 
 
 class VariableScope:
-    """The settings that get_variable takes from the scopes around it.
+    """The settings that get_variable inherits from the enclosing scopes.
 
     Args:
       reuse, name, initializer, regularizer, caching_device, partitioner, custom_getter, dtype,
@@ -118,7 +118,7 @@ class VariableScope:
         self.dtype = dtypes.as_dtype(dtype)
 
     def set_use_resource(self, use_resource: bool | None) -> None:
-        """Set whether resource variables are made."""
+        """Set whether resource variables are created."""
         self.use_resource = use_resource
 
     def set_regularizer(self, regularizer: Any) -> None:
@@ -537,7 +537,7 @@ def _unique_scope(graph: Graph, prefix: str) -> str:
 def pure_variable_scope(
     name_or_scope: str | VariableScope, name_scope: str | None = None, **settings: Any
 ) -> Iterator[VariableScope]:
-    """A variable scope without a name scope of its own; arguments as for `variable_scope`."""
+    """Open a variable scope without a name scope; arguments as for `variable_scope`."""
     store = _current_stores().scopes
     before = store.current
     if isinstance(name_or_scope, VariableScope):

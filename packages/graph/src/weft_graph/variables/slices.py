@@ -36,7 +36,7 @@ class VariableSlice(Output):
 
 
 def note_slice(variable: Any, key: Any, part: Output) -> Output:
-    """Let a slice of a variable be assigned to; what a mask chose is no slice."""
+    """Make a slice of a variable assignable; results of masks are not slices."""
     if "shrink_axis_mask" in part.node.attrs:
         part.__class__ = VariableSlice
         part.graph.variable_slices[part] = (variable, key)

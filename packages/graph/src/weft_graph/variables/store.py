@@ -55,7 +55,7 @@ class VariableStore:
         custom_getter: Callable[..., Any] | None = None,
         **settings: Any,
     ) -> Any:
-        """Return the variable of that full name, through `custom_getter` where there is one."""
+        """Return the variable with a full name, through `custom_getter` if given."""
         optional_function(regularizer, "regularizer")
         if optional_function(custom_getter, "custom_getter") is None:
             return self._true_getter(

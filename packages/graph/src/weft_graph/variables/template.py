@@ -21,7 +21,7 @@ def make_template(
     custom_getter_: Any = None,
     **kwargs: Any,
 ) -> Template:
-    """`func_` as a function whose first call makes variables that all later calls reuse.
+    """Wrap `func_` so that later calls reuse the variables of the first call.
 
     Args:
       name_: of the variable scope, made unique.

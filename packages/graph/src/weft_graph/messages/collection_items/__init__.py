@@ -43,7 +43,7 @@ _registry: Registry[ItemFunctions] = Registry(
 def register_collection(
     name: str, message: str, from_protos: FromProtos, of_graph: OfGraph | None = None
 ) -> None:
-    """Say how the items of a collection are stored; arguments as of `ItemFunctions`.
+    """Register how the items of a collection are stored; arguments as in `ItemFunctions`.
 
     Raises: AlreadyExistsError: that was said already.
     """
@@ -51,7 +51,7 @@ def register_collection(
 
 
 def one_by_one(from_proto: Callable[..., Any]) -> FromProtos:
-    """Return the function of many messages, where each makes an item by itself."""
+    """Return the function for many messages that converts each one separately."""
 
     def from_protos(messages: Sequence[Any], import_scope: str | None) -> list[Any]:
         return [from_proto(message, import_scope=import_scope) for message in messages]
@@ -65,7 +65,7 @@ def item_functions(name: str) -> ItemFunctions | None:
 
 
 def computed_collections() -> dict[str, OfGraph]:
-    """Return the collections whose items are elsewhere in a graph, and what finds them."""
+    """Return the collections whose items are stored elsewhere in a graph, with their finders."""
     names = _registry.keys()
     functions = {name: _registry.lookup(name).of_graph for name in names}
     return {name: of_graph for name, of_graph in functions.items() if of_graph is not None}

@@ -33,7 +33,7 @@ from weft_tensor import errors
 
 
 class _Contexts:
-    """The contexts of a graph: what is in each of them."""
+    """Members of a graph's contexts."""
 
     def __init__(self, graph: Graph) -> None:
         self.own: dict[ControlFlowContext, list[Node]] = {}
@@ -47,7 +47,7 @@ class _Contexts:
                 self.inner.setdefault(context.outer, []).append(context)
 
     def values(self, context: ControlFlowContext) -> set[str]:
-        """The names of what is in a context: its values, those of branches, the ends of loops."""
+        """Return the names of a context's members: values, branch results, loop exits."""
         names = {output.name for node in self.own.get(context, ()) for output in node.outputs}
         for inner in self.inner.get(context, ()):
             if isinstance(inner, WhileContext):
@@ -149,7 +149,7 @@ def _contexts_of_graph(kind: type[ControlFlowContext]) -> Callable[[Graph], list
 
 
 class _Reader:
-    """Makes records of messages whose nodes are in a graph."""
+    """Builder of records from messages whose nodes are in a graph."""
 
     def __init__(self, graph: Graph, import_scope: str | None) -> None:
         self._graph = graph
@@ -252,7 +252,7 @@ def _merge_of(left: Node) -> Node:
 
 
 def _fill_results(graph: Graph, names: Iterable[str]) -> None:
-    """Note what the branches give to the Merges of their conditional."""
+    """Record the values that the branches pass to the Merges of their conditional."""
     cond_contexts = [c for c in map(graph.contexts.get, names) if isinstance(c, CondContext)]
     results: dict[ControlFlowContext | None, list[Output]] = {
         context: [] for context in cond_contexts

@@ -1,4 +1,4 @@
-"""A step as recomputation sees it: what gradients use, what may be copied, what plans come to."""
+"""Analysis for recomputation: uses by gradients, copyable nodes, and costs of plans."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Group(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Groups, and what comes of them.
+    """A plan: groups of nodes to recompute, and its costs.
 
     Attributes:
       excess: bytes that are too much at the peak, on the device that is worst off.
@@ -50,7 +50,7 @@ class Plan(NamedTuple):
 
 
 class Analysis:
-    """A step's nodes in order, and what is known of each by its place.
+    """The nodes of a step in order, with facts by position.
 
     Attributes:
       nodes: in the order in which they run.
@@ -97,7 +97,7 @@ class Analysis:
         self.saved = self._savings()
 
     def _find_devices(self, memory: MemoryLimits) -> None:
-        """The number of the device of each node, and what is known of each device."""
+        """Device numbers of nodes, and facts of devices."""
         device_of = memory.device_of
         names = ["" if device_of is None else device_of(node) for node in self.nodes]
         self._numbers = {name: i for i, name in enumerate(dict.fromkeys(names))}

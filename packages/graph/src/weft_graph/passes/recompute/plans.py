@@ -82,7 +82,7 @@ def _runs(
     hinted: Sequence[int],
     cuts: Sequence[int],
 ) -> list[Group]:
-    """Return groups of allowed nodes that follow one another, no more than so many in a line.
+    """Return groups of consecutive allowed nodes, of limited length.
 
     Args:
       hinted: of them those that are copied, whatever that saves.
@@ -187,7 +187,7 @@ def _crossing(analysis: Analysis) -> list[int]:
 
 
 def _cuts(analysis: Analysis, crossing: Sequence[int], number: int) -> list[int]:
-    """Return the places at which about so many segments end: where the least crosses."""
+    """Return positions that end about this many segments, where the fewest bytes cross."""
     budget = max(1, sum(analysis.saved) // number)
     cuts: list[int] = []
     bytes_held, best = 0, -1
@@ -207,7 +207,7 @@ def _cuts(analysis: Analysis, crossing: Sequence[int], number: int) -> list[int]
 
 
 def _segments(analysis: Analysis, cuts: Sequence[int], hinted: set[int]) -> list[Group]:
-    """Return the groups between cuts; what is behind the last cut is used at once, and kept."""
+    """Return the groups between cuts; values after the last cut are used immediately and kept."""
     values = analysis.values
     numbers = values.numbers
     groups: list[Group] = []

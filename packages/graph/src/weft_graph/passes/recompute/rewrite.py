@@ -33,7 +33,7 @@ def recompute(
     bytes_of: BytesOf | None = None,
     run_order: RunOrder = list,
 ) -> int:
-    """Let gradient nodes take values that are computed again.
+    """Make gradient nodes use recomputed values.
 
     Stateful nodes, what is fed or fetched, and what is in branches and loops are never copied.
     Hints are followed wherever some node tells that gradients are near; other groups are formed
@@ -68,7 +68,7 @@ class _Rewriter:
         self._copies: dict[Output, Output] = {}
 
     def run(self) -> int:
-        """Copy the groups, let gradients use them, and put them where they run."""
+        """Copy the groups, make gradients use the copies, and place them in the order."""
         nodes, count = self._analysis.nodes, 0
         before: dict[Node, list[Node]] = {}
         for group in self._groups:

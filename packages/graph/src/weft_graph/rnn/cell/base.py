@@ -147,7 +147,7 @@ class RNNCell(Layer):
     def from_config(
         cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None
     ) -> Self:
-        """Return a cell with the arguments that `get_config` returned, and variables of its own.
+        """Return a cell from the arguments that `get_config` returned, with new variables.
 
         Args:
           config: arguments by name.
@@ -159,7 +159,7 @@ class RNNCell(Layer):
     # ------------------------------------------------------------------------ variables
 
     def _inner_cells(self) -> Sequence[Any]:
-        """Return the cells that this one is made of."""
+        """Return the cells that this one consists of."""
         return ()
 
     @property

@@ -1,4 +1,4 @@
-"""Cells whose state is their output: the basic cell and the gated recurrent unit."""
+"""Cells whose state is their output: the basic RNN cell and the gated recurrent unit."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from weft_graph.variables import initializers
 
 
 def written(value: Any) -> Any:
-    """An argument of a cell as numbers, strings, lists and dictionaries, as far as it can be.
+    """Return a cell's argument as numbers, strings, lists and dictionaries where possible.
 
     Cells and initializers become their class's name and their own arguments, functions the name
     that cells take for them; functions without one, and tensors, stay what they are.

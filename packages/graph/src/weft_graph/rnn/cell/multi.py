@@ -18,7 +18,7 @@ from weft_tensor import errors
 
 
 class MultiRNNCell(RNNCell):
-    """Cells of which each takes the output of the one before; their states are one state.
+    """Stacked cells, each fed by the previous one; their states form one state.
 
     Args:
       cells: at least one, the first nearest to the input.

@@ -191,7 +191,7 @@ def _select_past_end(past_end: Output, old: Any, new: Any) -> Any:
 def rnn_step(
     past_end: Output, zero_output: Any, state: Any, call_cell: Callable[[], tuple[Any, Any]]
 ) -> tuple[Any, Any]:
-    """Return one step of a cell over sequences some of which have ended.
+    """Return one step of a cell over sequences, some of which may have ended.
 
     The cell runs for all examples.  Those that have ended output zeros and keep their state.
 

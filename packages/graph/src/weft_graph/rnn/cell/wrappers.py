@@ -24,7 +24,7 @@ from weft_tensor.shape import TensorShape, as_dims, format_dims
 
 
 class RNNCellWrapper(RNNCell):
-    """A cell that calls another; it has no variables and no variable scope of its own.
+    """A cell that calls another one and has no variables or variable scope.
 
     Args:
       cell: the cell inside.
