@@ -71,7 +71,7 @@ class EnclosingGraph:
 
 
 class _OuterWalk(Walk):
-    """A backward pass over the enclosing graph, whose new nodes go into the body."""
+    """A backward pass over the enclosing graph that adds its nodes to the body."""
 
     def __init__(self, walk: Walk, graph: Graph) -> None:
         super().__init__(walk.graph, current_context(graph), walk.rules, gate=walk.gate)

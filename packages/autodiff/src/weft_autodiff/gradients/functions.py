@@ -99,7 +99,7 @@ def _kind(output: Output, grad: Grad | None) -> Kind:
 
 
 def gradient_function(function: Function, kinds: tuple[Kind, ...]) -> GradientFunction:
-    """Return the gradient function of calls whose outputs have such gradients; built once."""
+    """Return the gradient function of calls for given kinds of output gradients, cached."""
     gradient: GradientFunction | None = function.gradients.get(kinds)
     if gradient is None:
         library = function.graph.functions

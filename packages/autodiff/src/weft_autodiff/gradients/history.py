@@ -109,7 +109,7 @@ def new_stack(loop: WhileContext, like: Output, name: str) -> Output:
 
 
 def pop(context: ControlFlowContext, handle: Output, like: Output) -> Output:
-    """Take a value off a stack in the context that is open."""
+    """Pop a value from a stack in the current context."""
     value = stack.stack_pop_v2(context.capture(handle), like.dtype.base_dtype)
     value.dims = like.dims
     return value

@@ -1,4 +1,4 @@
-"""The gradient of CTC losses, which their ops compute beside them."""
+"""The gradient of CTC losses, computed by their ops together with the loss."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class _Blocks:
         return like_shape(out("Transpose", [back, ints([0, 2, 1, 3])]), params)
 
     def _shifted(self, table: Output, lead: Any, size: Any) -> Output:
-        """Return indices into all batches laid after each other."""
+        """Return indices into the concatenation of all batches."""
         kind = table.dtype.base_dtype
         numbers = out("Range", [0, lead, 1])
         starts = out("Mul", [numbers, size])

@@ -1,4 +1,4 @@
-"""Gradients of ops that put tensors together and take them apart."""
+"""Gradients of ops that join and split tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gradients of ops that put elements in another order."""
+"""Gradients of ops that reorder elements."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from weft_graph.ir.node import Node, Output
 
 
 def _scattered(op: Node, grad: Output) -> Output:
-    """Return the gradient of the chosen elements, put back where they came from."""
+    """Return the gradient of the selected elements, scattered to their positions."""
     x, indices = op.inputs[0], op.outputs[1]
     shape = shape_of(x)
     bounds = [ints([-1]), ints([0]), ints([1])]

@@ -53,7 +53,7 @@ def create_slot_with_initializer(
     name: str,
     colocate_with_primary: bool = True,
 ) -> Any:
-    """Create a slot for `primary` whose initial value is `initializer(shape, dtype=dtype)`.
+    """Create a slot for `primary` with the initial value `initializer(shape, dtype=dtype)`.
 
     Args:
       shape: fully known.
