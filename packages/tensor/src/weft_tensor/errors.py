@@ -74,7 +74,7 @@ _CLASSES: dict[str, type[OpError]] = {}
 
 
 class OpError(Exception):
-    """A node of a graph could not be built or run, for a cause that has no class of its own.
+    """A node of a graph could not be built or run, for a cause without a more specific class.
 
     Raised as itself only for codes that this version does not know; catch it to catch every error
     of this package. Read `message`, then `node` and `line` to find the place in the program.
@@ -414,7 +414,7 @@ class FailedPreconditionError(OpError, RuntimeError):
 
 
 class AbortedError(OpError):
-    """The operation was aborted by another's doing, such as a failure elsewhere in the step.
+    """The operation was aborted from elsewhere, such as by a failure in another part of the step.
 
     Trying again at a higher level (restore the checkpoint, run the step again) may succeed.
     """
@@ -491,7 +491,7 @@ class AlreadyRegisteredError(AlreadyExistsError, KeyError, ValueError):
 
 
 class EmptyGraphError(FailedPreconditionError, KeyError, ValueError):
-    """A session whose graph has no nodes was asked for one.
+    """A session was created for a graph without nodes.
 
     Make the session with `graph=`, or inside `with graph.as_default():`. It is a RuntimeError too,
     as in TensorFlow.

@@ -1,4 +1,4 @@
-"""Functions that run after an object has gone, in a thread of their own.
+"""Functions that run on a background thread after an object was freed.
 
 Python discards every exception that leaves a finalizer: `__del__`, the callback of a weak
 reference, `weakref.finalize`. It also handles signals when any Python function begins, so a Ctrl-C

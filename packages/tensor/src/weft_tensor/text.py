@@ -17,7 +17,7 @@ complex_types: Final = (Complex, np.number)
 
 
 def as_bytes(bytes_or_text: str | bytes | bytearray, encoding: str = "utf-8") -> bytes:
-    """Return bytes as they are, text encoded.
+    """Return bytes unchanged, text encoded.
 
     Args:
       bytes_or_text: bytes or text.
