@@ -284,7 +284,7 @@ def get_trainable_variables(scope: Any = None, suffix: str | None = None) -> lis
 
 
 def get_variables_by_suffix(suffix: str, scope: Any = None) -> list[Any]:
-    """Return the variables whose names have a suffix.
+    """Return the variables whose names end in a suffix.
 
     Args:
       suffix, scope: as `get_variables`.

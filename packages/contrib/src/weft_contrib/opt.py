@@ -40,7 +40,7 @@ from weft_tensor import errors
 
 
 class LazyAdamOptimizer(AdamOptimizer):
-    """Adam of which rows without a gradient stay as they are.
+    """Adam that leaves rows without a gradient unchanged.
 
     Of dense gradients it is `AdamOptimizer`. Of sparse ones the means of the rows that have no
     gradient do not decay, and these rows do not move: other than Adam's, but in time of the rows.

@@ -312,7 +312,7 @@ class HighwayWrapper(RNNCellWrapper):
 
 
 class ConvLSTMCell(RNNCell):
-    """Long short-term memory whose products are convolutions.
+    """Long short-term memory with convolutions instead of matrix products.
 
     Args:
       conv_ndims: n, the number of axes of space: 1, 2 or 3.

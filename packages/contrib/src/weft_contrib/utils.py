@@ -35,7 +35,7 @@ _aliases: weakref.WeakKeyDictionary[Output, list[str]] = weakref.WeakKeyDictiona
 
 
 def append_tensor_alias(tensor: Output, alias: str) -> Output:
-    """Give a tensor another name, for `convert_collection_to_dict`.
+    """Set the alias of a tensor, for `convert_collection_to_dict`.
 
     Args:
       tensor: any.
@@ -56,7 +56,7 @@ def get_tensor_aliases(tensor: Output) -> list[str]:
 
 
 def collect_named_outputs(collections: Any, alias: str, outputs: Output) -> Output:
-    """Put a tensor into collections under a name.
+    """Add a tensor to collections under an alias.
 
     Args:
       collections: a key or keys; nothing happens where there are none.

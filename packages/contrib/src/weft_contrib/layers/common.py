@@ -19,7 +19,7 @@ Function = Callable[..., Any]
 def layer_scope(
     scope: Any, default: str, inputs: Any, reuse: Any, names: Mapping[str, str] | None = None
 ) -> Iterator[tuple[Any, Output]]:
-    """Open the scope of a layer, whose variables are model variables.
+    """Open the scope of a layer and make its variables model variables.
 
     Args:
       scope, default: name or scope, and the name where there is none.

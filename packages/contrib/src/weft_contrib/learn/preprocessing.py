@@ -51,7 +51,7 @@ class CategoricalVocabulary:
         return len(self._mapping)
 
     def freeze(self, freeze: bool = True) -> None:
-        """Take no new words, or take them again.
+        """Freeze or unfreeze the vocabulary.
 
         Args:
           freeze: which.

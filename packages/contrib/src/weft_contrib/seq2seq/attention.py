@@ -45,7 +45,7 @@ from weft_tensor import errors
 
 
 def tile_batch(t: Any, multiplier: int, name: str | None = None) -> Any:
-    """Return each example so often, one beside the other.
+    """Repeat each example, with the copies adjacent.
 
     Args:
       t: a structure of tensors of shape (B, ...).
