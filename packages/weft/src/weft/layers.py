@@ -1,4 +1,4 @@
-"""`wf.layers`: layers with variables of their own."""
+"""`wf.layers`: layers that create their variables."""
 
 from weft import _lazy
 from weft_graph.layers.base import *

@@ -1,4 +1,4 @@
-"""`wf.resource_loader`: files beside a program."""
+"""`wf.resource_loader`: files next to a program's modules."""
 
 from weft import _lazy
 from weft_io.files.resource_loader import *
