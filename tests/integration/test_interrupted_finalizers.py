@@ -53,7 +53,7 @@ def prefetch(path: Path) -> tuple[Any, Ended]:
 
 def mutex(path: Path) -> tuple[Any, Ended]:
     resource = MutexResource("m")
-    return resource.attempt(), lambda: not resource._held
+    return resource.attempt(), lambda: not resource._is_held
 
 
 def lease(path: Path) -> tuple[Any, Ended]:

@@ -238,6 +238,6 @@ def test_unknown_ops_are_listed_all_together() -> None:
         with pytest.raises(wf.errors.UnimplementedError) as caught:
             Converter.from_session(session, [x], [y]).convert()
     text = str(caught.value)
-    assert "3 nodes are not for lite" in text
+    assert "3 nodes are not supported by lite" in text
     for name in ("Cholesky", "MatrixInverse", "MatrixDeterminant", __file__):
         assert name in text

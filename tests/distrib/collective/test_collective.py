@@ -150,7 +150,7 @@ def test_what_members_do_not_agree_on_is_named() -> None:
     )
     wrong(lambda i: weft_distrib.all_reduce(wf.zeros([2 + i]), 2, 1, 1), "gave . of float32")
     wrong(lambda i: weft_distrib.all_reduce(1.0, 2 + i, 1, 1), "must be the same in all of them")
-    wrong(lambda i: weft_distrib.broadcast_send(1.0, 2, 1, 1), "one member that sends, got 2")
+    wrong(lambda i: weft_distrib.broadcast_send(1.0, 2, 1, 1), "exactly one sender, got 2")
     wrong(
         lambda i: [weft_distrib.all_reduce(1.0, 2, 1, 1), weft_distrib.all_reduce(2.0, 2, 1, 1)],
         "needs a key of its own",

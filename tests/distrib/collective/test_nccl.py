@@ -246,8 +246,8 @@ def test_nccl_asked_for_and_impossible_is_an_error(machine: Machine) -> None:
             )
 
     wrong(["/gpu:0", "/cpu:0"], "CPU:0 is not a GPU")
-    wrong(GPUS, "does not merge uint16 by Add", wf.uint16)
-    wrong(GPUS, "does not merge complex64 by Mul", wf.complex64, "Mul")
+    wrong(GPUS, "cannot merge uint16 by Add", wf.uint16)
+    wrong(GPUS, "cannot merge complex64 by Mul", wf.complex64, "Mul")
 
 
 def test_shapes_that_differ_are_named(machine: Machine) -> None:

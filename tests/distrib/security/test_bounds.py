@@ -583,7 +583,7 @@ def test_threads_are_bounded() -> None:
     threads = WaitingThreads("bounded", most=2)
     for _ in range(2):
         threads.submit(lambda: go_on.wait(60) and None)
-    with pytest.raises(errors.ResourceExhaustedError, match="2 threads run already"):
+    with pytest.raises(errors.ResourceExhaustedError, match="2 threads are already waiting"):
         threads.submit(go_on.wait)  # type: ignore[arg-type]
     go_on.set()
 

@@ -88,7 +88,7 @@ def test_signatures_of_a_session_are_bounded(
     monkeypatch.setattr(sessions, "MAX_SIGNATURES", 1)
     signature = messages.Signature(session, ["x:0"], ["y:0"])
     link.plan(signature)
-    with pytest.raises(errors.ResourceExhaustedError, match="1 signatures already"):
+    with pytest.raises(errors.ResourceExhaustedError, match="1 signatures, which is the maximum"):
         link.plan(signature)
 
 
@@ -167,13 +167,13 @@ def test_answers_of_tasks_that_do_not_fit() -> None:
             methods.REGISTER,
             encode(messages.Register(7, 1, [messages.Part("/device:CPU:0")])),
             errors.DataLossError,
-            "1 parts were announced and 0 came",
+            "1 parts were announced, but 0 were received",
         ),
         (
             methods.FIND,
             encode(messages.Find(["a"], [])),
             errors.DataLossError,
-            "1 containers were sent for 0 names",
+            "1 containers were received for 0 names",
         ),
     ],
 )

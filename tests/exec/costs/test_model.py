@@ -270,7 +270,7 @@ def test_equal_nodes_share_and_changed_ones_do_not() -> None:
     static = model.seconds(matmul(100, 200, 301), CPU)
     model.observe([record(node, 0.25)] * 60)
     assert model.seconds(matmul(name="there"), CPU) == pytest.approx(0.25, rel=0.1)
-    factor = Ratio().merge(model._found.ratios["CPU"]).factor
+    factor = Ratio().merge(model._measurements.ratios["CPU"]).factor
     assert model.seconds(matmul(100, 200, 301), CPU) == pytest.approx(static * factor)
     with wf.Graph().as_default():
         changed = matmul(100, 200, 299, name="here")
@@ -289,8 +289,8 @@ def test_attributes_that_shapes_do_not_show_count() -> None:
         model.observe([record(one, 0.25)] * 60)
         assert model.seconds(one, CPU) == pytest.approx(0.25, rel=0.1)
         assert model._entry(one).exact.text != model._entry(other).exact.text
-    assert model._found.ops.get(("CPU", model._entry(transposed).exact.text)) is None
-    assert model._found.ops.get(("CPU", model._entry(large).exact.text)) is None
+    assert model._measurements.ops.get(("CPU", model._entry(transposed).exact.text)) is None
+    assert model._measurements.ops.get(("CPU", model._entry(large).exact.text)) is None
 
 
 def test_the_device_type_scales_what_was_never_measured() -> None:
@@ -362,7 +362,7 @@ def test_a_model_is_bounded() -> None:
     nodes = [wf.tanh(placeholder(None, size)).op for size in range(1, 40)]
     for node, size in zip(nodes, range(1, 40), strict=True):
         model.observe([record(node, 1e-3, CPU, 4 * 3 * size)])
-    found = model._found
+    found = model._measurements
     assert (len(found.nodes), len(found.ops), len(found.sizes)) == (10, 5, 10)
     assert model.is_measured(nodes[-1], CPU)
     assert not model.is_measured(nodes[0], CPU)
@@ -416,7 +416,7 @@ def test_threads_observe_ask_save_and_load_at_once(tmp_path: Any) -> None:
     finally:
         sys.setswitchinterval(switch)
     assert failures == []
-    assert len(model._found.nodes) == 50
+    assert len(model._measurements.nodes) == 50
 
 
 # ----------------------------------------------------------------------- real steps

@@ -37,7 +37,7 @@ def taught(*names: str, seconds: float = 0.25, times: int = 5) -> CostModel:
 
 
 def state(found: CostModel) -> Any:
-    kept = found._found
+    kept = found._measurements
     tables = kept.nodes, kept.ops, kept.sizes
     plain = [[(key, _plain(value)) for key, value in table.items()] for table in tables]
     unknown = None if kept.unknown is None else kept.unknown[:2]
@@ -104,7 +104,7 @@ def test_all_measurements_round_trip(
     storage.write(path, found)
     again = storage.read(path, lambda: Measurements(8, 8))
     one, other = model(), model()
-    one._found, other._found = found, again
+    one._measurements, other._measurements = found, again
     assert state(one) == state(other)
 
 
@@ -112,7 +112,7 @@ def test_loading_merges(tmp_path: Path) -> None:
     taught("a", "b", seconds=1.0).save(tmp_path / "costs")
     found = taught("b", "c", seconds=3.0)
     found.load(tmp_path / "costs")
-    means = {key[1]: mean for key, mean in found._found.nodes.items()}
+    means = {key[1]: mean for key, mean in found._measurements.nodes.items()}
     assert list(means) == ["a", "b", "c"]
     assert means["a"].value == pytest.approx(1.0)
     assert means["b"].value == pytest.approx(2.0)
@@ -124,7 +124,7 @@ def test_what_is_loaded_displaces_nothing_newer(tmp_path: Path) -> None:
     taught("a", "b", "c").save(tmp_path / "costs")
     found = CostModel(node_limit=2)
     found.load(tmp_path / "costs")
-    assert [key[1] for key, _ in found._found.nodes.items()] == ["b", "c"]
+    assert [key[1] for key, _ in found._measurements.nodes.items()] == ["b", "c"]
 
 
 def test_the_first_run_after_loading_is_a_warm_up_again(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_the_first_run_after_loading_is_a_warm_up_again(tmp_path: Path) -> None:
             record = NodeRecord(node, CPU, 0, 10**9, 1, 280, (280,))
             found.observe([record] * (1 if found is once else 2))
     before, first, second = (
-        next(iter(found._found.nodes.items()))[1] for found in (taught("a"), once, twice)
+        next(iter(found._measurements.nodes.items()))[1] for found in (taught("a"), once, twice)
     )
     assert first.weight == before.weight + 0.25
     assert second.weight == before.weight + 1.25

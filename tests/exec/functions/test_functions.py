@@ -347,7 +347,7 @@ def test_recursion_that_waits_is_refused_by_name() -> None:
             x < 1.0, lambda: out("TestPatient", [x], name="patient"), lambda: declared(x - 1.0)
         )
     )
-    with pytest.raises(errors.UnimplementedError, match=r"'f' cannot stay.*patient.*TestPatient"):
+    with pytest.raises(errors.UnimplementedError, match=r"'f' cannot remain.*patient.*TestPatient"):
         run(f(3.0))
 
 

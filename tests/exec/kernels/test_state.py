@@ -355,7 +355,7 @@ class TestEndsOfSteps:
             assert hold.release()
             mutex.attempt().belongs_to(step)  # nobody refers to it
             settle()
-        assert not step._at_end
+        assert not step._end_callbacks
 
 
 def test_a_mutex_serves_steps_in_turn() -> None:

@@ -238,7 +238,7 @@ ERRORS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "concat of rank 0": (
         lambda: floats(1, infer_shape=False).write(0, fed(1.0)[0]).concat(),
-        "rank 0 cannot be concatenated, and element 0 is one",
+        "rank 0 cannot be concatenated \\(element 0 is one",
     ),
     "stack of nothing": (lambda: floats(0).stack(), "fully known element_shape, got <unknown>"),
     "concat of nothing": (

@@ -51,7 +51,10 @@ READS: list[tuple[Callable[[], Any], str]] = [
     (_many, f"{GLOBAL}5 global variables have no value: v0, v1, v2, ..."),
     (lambda: _local() + 1.0, f"value count: {LOCAL}1 local variable has no value: count"),
     (_metric, f"{LOCAL}2 local variables have no value: accuracy/total, accuracy/count"),
-    (lambda: _variable(collections=[]) + 1.0, "value v: run its initializer first; it is no glob"),
+    (
+        lambda: _variable(collections=[]) + 1.0,
+        "value v: run its initializer first; it is neither a glob",
+    ),
     (
         lambda: wf.data.make_initializable_iterator(wf.data.Dataset.range(3)).get_next(),
         "session.run(iterator.initializer)",

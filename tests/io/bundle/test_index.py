@@ -145,7 +145,11 @@ HEADERS: list[tuple[Callable[[], Any], type[errors.OpError], str]] = [
     (lambda: b"\xff", errors.DataLossError, "header is not a BundleHeaderProto"),
     (lambda: proto.BundleHeaderProto(num_shards=-1), errors.DataLossError, "-1 shards"),
     (lambda: proto.BundleHeaderProto(num_shards=10**6), errors.DataLossError, "1000000 shards"),
-    (lambda: proto.BundleHeaderProto(endianness=7), errors.DataLossError, "order of bytes is 7"),
+    (
+        lambda: proto.BundleHeaderProto(endianness=7),
+        errors.DataLossError,
+        "byte order must be 0 or 1, got 7",
+    ),
     (
         lambda: proto.BundleHeaderProto(version=proto.VersionDef(min_consumer=9)),
         errors.UnimplementedError,
@@ -154,7 +158,7 @@ HEADERS: list[tuple[Callable[[], Any], type[errors.OpError], str]] = [
     (
         lambda: proto.BundleHeaderProto(version=proto.VersionDef(bad_consumers=[1])),
         errors.UnimplementedError,
-        "this is one of 1",
+        "this reader has version 1",
     ),
 ]
 
@@ -178,7 +182,7 @@ def test_merging() -> None:
     both, sources = merged(FILE, [one, two])
     assert sources == [(0, 0), (1, 0), (1, 1)]
     assert [(name, e.parts[0].shard) for name, e in both.tensors.items()] == [("a", 0), ("b", 1)]
-    with pytest.raises(errors.InvalidArgumentError, match="have a tensor 'a'"):
+    with pytest.raises(errors.InvalidArgumentError, match="have the unsliced tensor 'a'"):
         merged(FILE, [one, one])
     big = index({"c": entry()}, proto.BundleHeaderProto(num_shards=1, endianness=1))
     with pytest.raises(errors.InvalidArgumentError, match="different byte orders"):

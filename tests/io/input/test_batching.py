@@ -304,9 +304,9 @@ def test_wrong_sources() -> None:
             batching.batch_join([[n], [x]], 2)
         with pytest.raises(ValueError, match="as many tensors"):
             batching.batch_join([[n], [n, n]], 2)
-        with pytest.raises(ValueError, match="capacity must be bigger than 3"):
+        with pytest.raises(ValueError, match="capacity must be greater than min_after_dequeue=3"):
             batching.shuffle_batch([n], 2, capacity=3, min_after_dequeue=3)
-        with pytest.raises(ValueError, match="capacity must be bigger than 0"):
+        with pytest.raises(ValueError, match="capacity must be greater than min_after_dequeue=0"):
             batching.batch([n], 2, capacity=0)
 
 

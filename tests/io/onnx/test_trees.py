@@ -149,9 +149,9 @@ def test_trees_want_all_their_features() -> None:
 @pytest.mark.parametrize(
     ("at", "vector", "match"),
     [
-        (2, [1, 9, 2], "leads to node 9"),
+        (2, [1, 9, 2], "refers to node 9"),
         (1, [1.0], "one length"),
-        (5, [-1], "leads to node -1"),
+        (5, [-1], "refers to node -1"),
         (0, [-1, 0, 0], "feature -1"),
     ],
 )

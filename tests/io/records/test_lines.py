@@ -167,7 +167,7 @@ def test_other_compressions_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", sorted(COMPRESS))
 def test_an_offset_behind_the_end(tmp_path: Path, kind: str) -> None:
     (tmp_path / "f").write_bytes(COMPRESS[kind](b"12345"))
-    with pytest.raises(errors.DataLossError, match="ends at offset 5, before the place"):
+    with pytest.raises(errors.DataLossError, match="ends at offset 5, before the position"):
         open_stream(str(tmp_path / "f"), kind, 6)
     assert open_stream(str(tmp_path / "f"), kind, 5).read(1) == b""
 
