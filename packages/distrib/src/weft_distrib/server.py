@@ -179,7 +179,7 @@ class Server:
         self._stopped = threading.Event()
         self._draining = False
         self._started = False
-        self._began = time.monotonic()
+        self._start = time.monotonic()
         if start:
             self.start()
 
@@ -381,7 +381,7 @@ class Server:
             sessions=len(self._master.open_sessions),
             bytes_in=bytes_in,
             bytes_out=bytes_out,
-            milliseconds=int((time.monotonic() - self._began) * 1000),
+            milliseconds=int((time.monotonic() - self._start) * 1000),
         )
 
     def _reports(self, request: messages.Empty) -> messages.Reports:

@@ -92,7 +92,7 @@ class ClusterBackend(Backend):
         self._functions: frozenset[str] = frozenset()
         self._closed = False
         self._is_extending = False
-        self._kept: RemoteTensors | None = None
+        self._remote_tensors: RemoteTensors | None = None
         self.resources = ResourceManager()
         self.runner = self
         self.limited = False
@@ -177,10 +177,10 @@ class ClusterBackend(Backend):
 
     def kept_tensors(self, session: BaseSession) -> RemoteTensors:
         """As in the base class; the tensors stay on the tasks that computed them."""
-        if self._kept is None:
-            self._kept = RemoteTensors(session)
-        self._kept.drop_discarded()
-        return self._kept
+        if self._remote_tensors is None:
+            self._remote_tensors = RemoteTensors(session)
+        self._remote_tensors.drop_discarded()
+        return self._remote_tensors
 
     def _end_partial(self, request: messages.Advance) -> None:
         # It has ended, or the session, or the master is gone, or this is a fork.

@@ -114,7 +114,7 @@ class Membership:
         self._forming = threading.Lock()
         self._sources: dict[int, Rendezvous] = {}
         self._instances: dict[int, _Instance] = {}
-        self._waits: set[Reply] = set()
+        self._waiters: set[Reply] = set()
         self._by_nccl = nccl.NcclRuns(self)
         self._take_back: Callable[[], None] | None = None
 
@@ -317,7 +317,7 @@ class Membership:
         """See `Watching`."""
         with self._lock:
             error = self.error
-            self._waits.add(wait)
+            self._waiters.add(wait)
         if error is not None:
             wait.fail(error.copy())
         return wait
@@ -325,7 +325,7 @@ class Membership:
     def forget(self, wait: Reply) -> None:
         """See `Place`."""
         with self._lock:
-            self._waits.discard(wait)
+            self._waiters.discard(wait)
 
     def end(self, error: errors.OpError, drained: bool = False) -> None:
         """Fail all runs, here and in other members; does nothing after it has ended.
@@ -337,7 +337,7 @@ class Membership:
             if self.error is not None:
                 return
             self.error = error
-            waiters = list(self._waits)
+            waiters = list(self._waiters)
             take_back = self._take_back
         if take_back is not None:
             take_back()

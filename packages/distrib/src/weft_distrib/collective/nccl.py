@@ -146,14 +146,14 @@ class _Turns:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._given = self._next = 0
+        self._last_given = self._next = 0
         self._error: errors.OpError | None = None
 
     def take_number(self) -> int:
         """Return the number of the next turn; called by the first member only."""
         with self._changed:
-            self._given += 1
-            return self._given - 1
+            self._last_given += 1
+            return self._last_given - 1
 
     @contextmanager
     def take(self, ticket: int) -> Iterator[None]:

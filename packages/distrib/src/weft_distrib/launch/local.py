@@ -69,7 +69,7 @@ class LocalCluster:
     def __init__(self, launch: Launch, say: Say, grace: float = GRACE_SECONDS) -> None:
         self.cluster: ClusterSpec = launch.cluster(free_addresses(len(list(launch.places()))))
         self.supervisor = Supervisor(launch)
-        self._launch, self._say, self._grace = launch, say, grace
+        self._launch, self._print, self._grace = launch, say, grace
         self._tasks: dict[Place, _Task] = {}
         self._selector = selectors.DefaultSelector()
         self._kill_at: float | None = None
@@ -97,7 +97,9 @@ class LocalCluster:
         for place in self._launch.places():
             if not self._launch.job(place.job).command:
                 address = self.cluster.task_address(place.job, place.number)
-                self._say(None, f"{place} is grpc://{address}; this user's sessions need no token")
+                self._print(
+                    None, f"{place} is grpc://{address}; this user's sessions need no token"
+                )
 
     def interrupt(self) -> None:
         """End the cluster; for signal handlers and other threads. A second call kills all tasks."""
@@ -132,7 +134,7 @@ class LocalCluster:
                 case Start(place):
                     self._start(place)
                 case Stop(reason):
-                    self._say(None, f"stopping: {reason}")
+                    self._print(None, f"stopping: {reason}")
                     self._kill_at = time.monotonic() + self._grace
                     for task in self._tasks.values():
                         task.signal(signal.SIGTERM)
@@ -153,7 +155,7 @@ class LocalCluster:
             stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C is the launcher's
         )
-        task = self._tasks[place] = _Task(process, lambda line: self._say(place, line))
+        task = self._tasks[place] = _Task(process, lambda line: self._print(place, line))
         self._selector.register(task.output, selectors.EVENT_READ, lambda: self._read(task))
         self._selector.register(task.end, selectors.EVENT_READ, lambda: self._ended(place, task))
 
@@ -176,7 +178,7 @@ class LocalCluster:
         actions = self.supervisor.ended(place, status)
         restart_note = "; restarting it" if any(isinstance(item, Start) for item in actions) else ""
         if status or restart_note:
-            self._say(None, f"{place} {describe_exit(status)}{restart_note}")
+            self._print(None, f"{place} {describe_exit(status)}{restart_note}")
         self._carry_out(actions)
 
 
@@ -189,7 +191,7 @@ class _Task:
         self.output: IO[bytes] = process.stdout
         self.end = os.pidfd_open(process.pid)
         self._line = line
-        self._rest = b""
+        self._partial_line = b""
         os.set_blocking(self.output.fileno(), False)
 
     def read(self) -> bool:
@@ -198,10 +200,10 @@ class _Task:
             data = os.read(self.output.fileno(), _READ_BYTES)
         except BlockingIOError:
             return True
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) > _LINE_BYTES or (not data and self._rest):
-            lines.append(self._rest)
-            self._rest = b""
+        *lines, self._partial_line = (self._partial_line + data).split(b"\n")
+        if len(self._partial_line) > _LINE_BYTES or (not data and self._partial_line):
+            lines.append(self._partial_line)
+            self._partial_line = b""
         for line in lines:
             self._line(line.decode(errors="replace").rstrip("\r"))
         return bool(data)

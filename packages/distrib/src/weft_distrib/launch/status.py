@@ -114,7 +114,7 @@ class Watcher:
         show: Callable[[list[Row]], None],
         interval: float = EVERY_SECONDS,
     ) -> None:
-        self._cluster, self._show, self._every = cluster, show, interval
+        self._cluster, self._show, self._interval = cluster, show, interval
         self._connections = Connections(cluster, _opening())
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="weft-status", daemon=True)
@@ -126,7 +126,7 @@ class Watcher:
             result = gather(self._cluster.tasks(), self._connections)
             if not self._stop.is_set():
                 self._show(rates.rows(time.monotonic(), result.tasks))
-            self._stop.wait(self._every)
+            self._stop.wait(self._interval)
 
     def close(self) -> None:
         """Ask no more."""

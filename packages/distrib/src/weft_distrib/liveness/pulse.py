@@ -28,7 +28,7 @@ class Pulse:
 
     def __init__(self, now: float, limit: float = LIMIT_SECONDS) -> None:
         self._limit = limit
-        self._answered = self._moved = self._running = now
+        self._answered = self._last_progress = self._running = now
         self._seen: tuple[int, int] | None = None
 
     def answered(self, now: float, beats: int, ticks: int, stopped: bool) -> None:
@@ -38,12 +38,12 @@ class Pulse:
             self._running = now
         if (beats, ticks) != self._seen:
             self._seen = (beats, ticks)
-            self._moved = now
+            self._last_progress = now
 
     def pardon(self, now: float, seconds: float) -> None:
         """Extend the limits by seconds in which the polling process itself did not run."""
         self._answered = min(now, self._answered + seconds)
-        self._moved = min(now, self._moved + seconds)
+        self._last_progress = min(now, self._last_progress + seconds)
         self._running = min(now, self._running + seconds)
 
     @property
@@ -53,7 +53,7 @@ class Pulse:
             return None
         if self._running < self._answered:
             return "stopped"
-        return "busy" if self._moved == self._answered else "stuck"
+        return "busy" if self._last_progress == self._answered else "stuck"
 
     def verdict(self, now: float) -> Verdict:
         """Return the verdict about the peer."""
@@ -61,6 +61,6 @@ class Pulse:
             return Verdict.SILENT
         if now - self._running > self._limit:
             return Verdict.STOPPED
-        if now - self._moved > self._limit:
+        if now - self._last_progress > self._limit:
             return Verdict.STUCK
         return Verdict.ALIVE

@@ -60,7 +60,7 @@ class Watch:
         self._lock = threading.Lock()
         self._new: list[Watched] = []
         self._selector = selectors.DefaultSelector()
-        self._known: set[Watched] = set()
+        self._watched_set: set[Watched] = set()
         threading.Thread(target=self._loop, name="weft-watch", daemon=True).start()
 
     def add(
@@ -93,7 +93,7 @@ class Watch:
             self._begin()
             self._send_probes()
             while (left := end - time.monotonic()) > 0:
-                if not self._known:
+                if not self._watched_set:
                     time.sleep(left)
                     break
                 for key, _ in self._selector.select(left):
@@ -115,10 +115,10 @@ class Watch:
             sock.connect_ex(watched.address)
             watched.socket = sock
             self._selector.register(sock, selectors.EVENT_READ, watched)
-            self._known.add(watched)
+            self._watched_set.add(watched)
 
     def _send_probes(self) -> None:
-        for watched in self._known:
+        for watched in self._watched_set:
             assert watched.socket is not None
             with suppress(OSError):  # not connected yet, or no more: its silence will tell
                 watched.socket.send(b"?")
@@ -154,7 +154,7 @@ class Watch:
             interpreter's lock, and heard nobody.
         """
         now = time.monotonic()
-        for watched in [*self._known, *self._new]:
+        for watched in [*self._watched_set, *self._new]:
             watched.pulse.pardon(now, late)
             verdict = watched.pulse.verdict(now)
             if watched.stopped:
@@ -172,8 +172,8 @@ class Watch:
         with self._lock:
             if watched in self._new:
                 self._new.remove(watched)
-        if watched in self._known:
-            self._known.remove(watched)
+        if watched in self._watched_set:
+            self._watched_set.remove(watched)
             assert watched.socket is not None
             self._selector.unregister(watched.socket)
             watched.socket.close()

@@ -23,25 +23,25 @@ class Feeds:
     """
 
     def __init__(self, outputs: Sequence[Output]) -> None:
-        self._wanted = [(output.name, output.dtype.base_dtype, output.dims) for output in outputs]
+        self._declared = [(output.name, output.dtype.base_dtype, output.dims) for output in outputs]
 
     def check(self, values: Sequence[Any]) -> None:
         """Check the number, dtypes and shapes of values.
 
         Raises: InvalidArgumentError: says which.
         """
-        if len(values) != len(self._wanted):
+        if len(values) != len(self._declared):
             raise errors.InvalidArgumentError(
-                f"the step has {len(self._wanted)} feeds, got {len(values)} values"
+                f"the step has {len(self._declared)} feeds, got {len(values)} values"
             )
         for position, value in enumerate(values):
             self.check_one(position, value)
 
     def check_one(self, position: int, value: Any) -> None:
         """As `check`, of one."""
-        if not 0 <= position < len(self._wanted):
+        if not 0 <= position < len(self._declared):
             raise errors.InvalidArgumentError(f"the step has no feed {position}")
-        name, dtype, dims = self._wanted[position]
+        name, dtype, dims = self._declared[position]
         if dtype in (dtypes.resource, dtypes.variant):
             return  # their kernels validate their inputs
         actual, shape = getattr(value, "dtype", _OBJECT), getattr(value, "shape", ())

@@ -110,14 +110,14 @@ class MasterSession:
         self._deterministic = config.deterministic
         self._timeout = config.timeout_ms
         self._isolated = config.proto is not None and config.proto.isolate_session_state
-        self._own = devices[0].task
+        self._own_task = devices[0].task
         self._planner = PartPlanner(devices, host, config, overlap)
         self._extended = 0
         self._unsettled: list[Node] = []
         self._numbers = itertools.count(1)
         self._steps = itertools.count(1)
         self._planned: dict[int, _Planned] = {}
-        self._kept: dict[tuple[DeviceParts, bytes], int] = {}
+        self._handles: dict[tuple[DeviceParts, bytes], int] = {}
         self._running: dict[int, _Step] = {}
         self._partial: dict[int, PartialStep] = {}
         self._lock = threading.Lock()
@@ -166,7 +166,7 @@ class MasterSession:
     def _settle(self, limit: WaitLimit) -> None:
         """Place new nodes without a requested task where their state exists already."""
         if self._unsettled:
-            self._planner.settle(locate_state(self._unsettled, self._own, self._links, limit))
+            self._planner.settle(locate_state(self._unsettled, self._own_task, self._links, limit))
             self._unsettled = []
 
     def plan(
@@ -240,8 +240,8 @@ class MasterSession:
             messages = {device: Pieces(part_pieces(part)) for device, part in task_parts.items()}
             replies.check()  # else a worker would look for a task that is known to be lost
             key = task, _digest(messages)
-            handles[key] = self._kept.get(key, signature)
-            same_as = self._kept.get(key, 0)
+            handles[key] = self._handles.get(key, signature)
+            same_as = self._handles.get(key, 0)
             link.register(self.number, signature, messages, same_as, replies.of(task))
             feeds = sorted({feed for part in task_parts.values() for feed in part.feeds})
             fetches = sorted({place for part in task_parts.values() for place in part.fetches})
@@ -249,7 +249,7 @@ class MasterSession:
                 _Share(task, link, tuple(feeds), tuple(fetches), _describe_waits(task_parts))
             )
         replies.wait(limit)
-        self._kept.update(handles)
+        self._handles.update(handles)
         return shares
 
     def _output(self, name: str) -> Output:
@@ -317,7 +317,7 @@ class MasterSession:
             lambda number: None,  # kept until the client has all of its values
         )
         key = step.key
-        own_link = self._links[self._own]
+        own_link = self._links[self._own_task]
         assert isinstance(own_link, OwnWorker)
         rendezvous = own_link.rendezvous(key)
         forget = partial(self._drop_step, key.step)
@@ -400,19 +400,19 @@ class _Replies:
 
     def __init__(self) -> None:
         self._waiting: set[DeviceParts] = set()
-        self._told: SimpleQueue[tuple[DeviceParts, errors.OpError | None]] = SimpleQueue()
+        self._replies: SimpleQueue[tuple[DeviceParts, errors.OpError | None]] = SimpleQueue()
 
     def of(self, task: DeviceParts) -> Answer:
         """Return the answer for a task."""
         self._waiting.add(task)
         return Told(
-            lambda values, meta: self._told.put((task, None)),
-            lambda error: self._told.put((task, error)),
+            lambda values, meta: self._replies.put((task, None)),
+            lambda error: self._replies.put((task, error)),
         )
 
     def check(self) -> None:
         """Process the replies received so far. Raises: OpError: a task rejects, or is lost."""
-        while not self._told.empty():
+        while not self._replies.empty():
             self._take(0)
 
     def wait(self, limit: WaitLimit) -> None:
@@ -427,7 +427,7 @@ class _Replies:
                 self._take(seconds)
 
     def _take(self, seconds: float) -> None:
-        task, error = self._told.get(timeout=seconds)
+        task, error = self._replies.get(timeout=seconds)
         self._waiting.discard(task)
         if error is not None:
             raise error

@@ -18,7 +18,7 @@ class Rate:
     """
 
     def __init__(self, label: str, per_second: float, burst: int) -> None:
-        self._what, self._per_second, self._burst = label, per_second, burst
+        self._label, self._per_second, self._burst = label, per_second, burst
         self._left = float(burst)
         self._last = 0.0
         self._lock = threading.Lock()
@@ -36,7 +36,7 @@ class Rate:
             self._last = now
             if self._left < 1:
                 raise errors.ResourceExhaustedError(
-                    f"more {self._what} than {self._burst} at once and {self._per_second:g} a "
+                    f"more {self._label} than {self._burst} at once and {self._per_second:g} a "
                     "second: try again later"
                 )
             self._left -= 1

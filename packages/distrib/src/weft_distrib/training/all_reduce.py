@@ -80,7 +80,10 @@ class AllReduceOptimizer(Optimizer):
         self._opt = opt
         self._replicas = num_replicas
         self._bucket_bytes = bucket_bytes
-        self._how: dict[str, Any] = {"communication_hint": communication_hint, "timeout": timeout}
+        self._options: dict[str, Any] = {
+            "communication_hint": communication_hint,
+            "timeout": timeout,
+        }
         self._group = group_key
         self._instances = 0
 
@@ -142,12 +145,12 @@ class AllReduceOptimizer(Optimizer):
             return [reshape(p, g.shape.as_list()) for p, g in zip(parts, grads, strict=True)]
 
     def _mean(self, value: Output) -> Output:
-        return all_reduce(value, *self._keys(), "Add", "Div", **self._how)
+        return all_reduce(value, *self._keys(), "Add", "Div", **self._options)
 
     def _gathered(self, grad: IndexedSlices) -> IndexedSlices:
         """Return the rows of all replicas, which must have equally many."""
-        rows = all_gather(grad.values / self._replicas, *self._keys(), **self._how)
-        indices = all_gather(grad.indices, *self._keys(), **self._how)
+        rows = all_gather(grad.values / self._replicas, *self._keys(), **self._options)
+        indices = all_gather(grad.indices, *self._keys(), **self._options)
         return IndexedSlices(rows, indices, grad.dense_shape)
 
     def _keys(self) -> tuple[int, int, int]:
@@ -186,8 +189,8 @@ class AllReduceOptimizer(Optimizer):
 
     def _share(self, var: Any, is_chief: bool) -> Any:
         if is_chief:
-            return broadcast_send(var.read_value(), *self._keys(), **self._how)
-        actual = broadcast_receive(var.shape, var.dtype.base_dtype, *self._keys(), **self._how)
+            return broadcast_send(var.read_value(), *self._keys(), **self._options)
+        actual = broadcast_receive(var.shape, var.dtype.base_dtype, *self._keys(), **self._options)
         return var.assign(actual)
 
     # ------------------------------------------------------------------- delegation

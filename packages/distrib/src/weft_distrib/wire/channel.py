@@ -142,7 +142,7 @@ class Channel:
         self._is_admitted = caller is not None
         self._stream = stream
         self._serve = serve
-        self._when_lost: dict[Any, OnLost] = {}
+        self._loss_listeners: dict[Any, OnLost] = {}
         self._pool: Pool | None = None
         self._mapped: Mapped | None = None
         # The writer's queue: None for data to send, a message whose values are to be copied, or the
@@ -157,7 +157,7 @@ class Channel:
         self._sending = False  # whether a thread is sending; it also sends what is added meanwhile
         self._writer: threading.Thread | None = None
         self._counters = Counters()
-        self._let_go_again = 0.0
+        self._next_release = 0.0
         self._waiting: dict[int, Answer] = {}
         self._serving: dict[int, Call] = {}
         self._numbers = itertools.count(1)
@@ -251,14 +251,14 @@ class Channel:
         with self._lock:
             error = self._error
             if error is None:
-                self._when_lost[key] = listener
+                self._loss_listeners[key] = listener
         if error is not None:
             listener(error)
 
     def forget_listener(self, key: Any) -> None:
         """Remove the listener of a key."""
         with self._lock:
-            self._when_lost.pop(key, None)
+            self._loss_listeners.pop(key, None)
 
     def close(self, error: errors.OpError | None = None) -> None:
         """End the connection: pending calls fail with `error`, and the other end notices."""
@@ -269,8 +269,8 @@ class Channel:
             self._error = error
             waiting, self._waiting = self._waiting, {}
             serving, self._serving = self._serving, {}
-            listeners = list(self._when_lost.values())
-            self._when_lost.clear()
+            listeners = list(self._loss_listeners.values())
+            self._loss_listeners.clear()
         with suppress(OSError):  # the other end was faster
             self._stream.shutdown()
         self._work.put(None)
@@ -421,8 +421,8 @@ class Channel:
         """Copy a value to shared memory; None if there is no room, so that the socket is used."""
         assert self._pool is not None
         result = self._pool.put(value)
-        if result is None and self._pool.idle and time.monotonic() > self._let_go_again:
-            self._let_go_again = time.monotonic() + _IDLE_SECONDS
+        if result is None and self._pool.idle and time.monotonic() > self._next_release:
+            self._next_release = time.monotonic() + _IDLE_SECONDS
             self._release_blocks(self._pool)  # blocks of other sizes
             result = self._pool.put(value)
         return result

@@ -26,8 +26,8 @@ class _Pipe:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._held: deque[memoryview] = deque()
-        self._lent: deque[memoryview] = deque()
+        self._chunks: deque[memoryview] = deque()
+        self._writes: deque[memoryview] = deque()
         self._room = _HELD_BYTES
         self._closed = False
 
@@ -37,9 +37,9 @@ class _Pipe:
             self._check_open()
             if not wait:
                 return self._hold(buffers)
-            self._lent.extend(buffers)
+            self._writes.extend(buffers)
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._closed or not self._lent)
+            self._changed.wait_for(lambda: self._closed or not self._writes)
             self._check_open()
         return sum(map(len, buffers))
 
@@ -54,7 +54,7 @@ class _Pipe:
             chunk = bytes(buffer[: self._room])
             if not chunk:
                 break
-            self._held.append(memoryview(chunk))
+            self._chunks.append(memoryview(chunk))
             self._room -= len(chunk)
             num_held += len(chunk)
         if num_held:
@@ -64,13 +64,13 @@ class _Pipe:
     def recv_into(self, buffer: memoryview) -> int:
         """As in `Stream`."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._held or self._lent)
-            if self._held:
-                count = _move(self._held, buffer)
+            self._changed.wait_for(lambda: self._closed or self._chunks or self._writes)
+            if self._chunks:
+                count = _move(self._chunks, buffer)
                 self._room += count
-            elif self._lent:
-                count = _move(self._lent, buffer)
-                if not self._lent:
+            elif self._writes:
+                count = _move(self._writes, buffer)
+                if not self._writes:
                     self._changed.notify_all()
             else:
                 count = 0
@@ -80,7 +80,7 @@ class _Pipe:
         """Release a waiting writer; buffered bytes can still be read."""
         with self._changed:
             self._closed = True
-            self._lent.clear()
+            self._writes.clear()
             self._changed.notify_all()
 
 

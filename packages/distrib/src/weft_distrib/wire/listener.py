@@ -188,7 +188,7 @@ class _Lease:
 
     def __init__(self, channel: Channel, seconds: float) -> None:
         self._channel, self._pause = channel, seconds / _ASKED
-        self._heard = self._silent = 0
+        self._last_heard = self._silent = 0
         self._timer: Timer | None = None
 
     def begin(self) -> None:
@@ -204,8 +204,8 @@ class _Lease:
 
     def _check_idle(self) -> None:
         channel = self._channel
-        self._silent = 0 if channel.heard != self._heard else self._silent + 1
-        self._heard = channel.heard
+        self._silent = 0 if channel.heard != self._last_heard else self._silent + 1
+        self._last_heard = channel.heard
         if self._silent >= _ASKED:
             seconds = _ASKED * self._pause
             channel.close(

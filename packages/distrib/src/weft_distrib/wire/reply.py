@@ -11,11 +11,11 @@ from weft_graph.ir.interrupts import taken
 class Reply:
     """The reply to a call, or a value of a rendezvous; only the first result counts."""
 
-    __slots__ = ("_queue", "_told")
+    __slots__ = ("_outcome", "_queue")
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[tuple[Any, bytes, BaseException | None]] = SimpleQueue()
-        self._told: tuple[Any, bytes, BaseException | None] | None = None
+        self._outcome: tuple[Any, bytes, BaseException | None] | None = None
 
     def __call__(self, value: Any = None, meta: bytes = b"") -> None:
         """Set the result."""
@@ -27,9 +27,9 @@ class Reply:
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait for the result on one thread; return True if it arrived."""
-        if self._told is None:
+        if self._outcome is None:
             try:
-                self._told = taken(self._queue, seconds)
+                self._outcome = taken(self._queue, seconds)
             except Empty:
                 return False
         return True
@@ -40,8 +40,8 @@ class Reply:
         Raises: OpError: the error that was set.
         """
         self.wait()
-        assert self._told is not None
-        value, meta, error = self._told
+        assert self._outcome is not None
+        value, meta, error = self._outcome
         if error is not None:
             raise error
         return value, meta

@@ -254,7 +254,7 @@ class TlsStream(_NonBlockingSocket):
         self._peer = peer
         self._role: Role | None = None
         self._dry = False  # whether all that came was read
-        self._together = 1
+        self._batch_bytes = 1
         self._lock = threading.Lock()
         self._sock = context.wrap_socket(
             sock,
@@ -373,9 +373,9 @@ class TlsStream(_NonBlockingSocket):
         OpenSSL may already have a part of the record that it waits for.
         """
         batch_bytes = max(min(certain - 2 * _RECORD_BYTES, _TOGETHER_BYTES), 1)
-        if batch_bytes != self._together:
+        if batch_bytes != self._batch_bytes:
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, batch_bytes)
-            self._together = batch_bytes
+            self._batch_bytes = batch_bytes
         self._wait(select.POLLIN)
 
     def _wait(self, events: int) -> None:

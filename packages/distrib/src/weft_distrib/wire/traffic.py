@@ -58,7 +58,7 @@ class Carried:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._open: set[Counters] = set()
-        self._came = self._went = 0
+        self._received = self._sent = 0
 
     def begin(self, counters: Counters) -> None:
         """Count a connection."""
@@ -69,14 +69,14 @@ class Carried:
         """Keep the count of a connection, and let go of it."""
         with self._lock:
             self._open.discard(counters)
-            self._came += counters.received_bytes
-            self._went += counters.sent_bytes
+            self._received += counters.received_bytes
+            self._sent += counters.sent_bytes
 
     def bytes(self) -> tuple[int, int]:
         """Return the bytes of received values, and of sent values."""
         with self._lock:
-            received = self._came + sum(item.received_bytes for item in self._open)
-            return received, self._went + sum(item.sent_bytes for item in self._open)
+            received = self._received + sum(item.received_bytes for item in self._open)
+            return received, self._sent + sum(item.sent_bytes for item in self._open)
 
 
 carried: Final = Carried()

@@ -154,12 +154,12 @@ class _Pull:
         self._rendezvous, self._key, self._done = rendezvous, key, done
         self._channel: Channel | None = None
         self._number = 0
-        self._asked = 0
+        self._requested = 0
 
     def begin(self, channel: Channel, meta: bytes) -> None:
         self._channel = channel
         if self._rendezvous.passages is not None:
-            self._asked = time.time_ns()
+            self._requested = time.time_ns()
         self._number = channel.call(PULL, meta, (), self)
 
     def __call__(self, values: Sequence[Any], meta: bytes) -> None:
@@ -167,7 +167,7 @@ class _Pull:
         if rendezvous.take(self._key):
             if rendezvous.passages is not None and self._channel is not None:
                 nbytes = getattr(values[0], "nbytes", 0)
-                rendezvous.note(self._key, nbytes, self._channel.link_of(nbytes), self._asked)
+                rendezvous.note(self._key, nbytes, self._channel.link_of(nbytes), self._requested)
             self._done(values[0])
 
     def fail(self, error: errors.OpError) -> None:

@@ -50,7 +50,7 @@ class Scopes:
     ) -> None:
         self._guard = _Guard(task, roots)
         self._devices, self._resources = devices, resources
-        self._of: dict[int, Scope] = {}
+        self._by_session: dict[int, Scope] = {}
 
     def _scope_for(self, resources: ResourceManager, trusted: bool) -> Scope:
         guard = None if trusted else self._guard
@@ -68,15 +68,15 @@ class Scopes:
           isolated: it shares no state with others.
           trusted: its client is in this process.
         """
-        result = self._of.get(session)
+        result = self._by_session.get(session)
         if result is None:
             resources = ResourceManager() if isolated else SharedResources(self._resources)
-            result = self._of.setdefault(session, self._scope_for(resources, trusted))
+            result = self._by_session.setdefault(session, self._scope_for(resources, trusted))
         return result
 
     def forget(self, session: int) -> None:
         """Drop the private state of a session."""
-        scope = self._of.pop(session, None)
+        scope = self._by_session.pop(session, None)
         if scope is not None:
             scope.resources.own.clear()
 

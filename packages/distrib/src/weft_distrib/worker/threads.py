@@ -26,7 +26,7 @@ class WaitingThreads:
 
     def __init__(self, name: str, most: int = MOST) -> None:
         self._name = name
-        self._most = most
+        self._limit = most
         self._count = 0
         self._lock = threading.Lock()
         self._idle: list[SimpleQueue[Callable[[], None]]] = []
@@ -55,9 +55,9 @@ class WaitingThreads:
             raise errors.ResourceExhaustedError(f"{self._name}: {error}") from error
 
     def _check_count(self) -> None:
-        if self._count >= self._most:
+        if self._count >= self._limit:
             raise errors.ResourceExhaustedError(
-                f"{self._name}: {self._most} threads are already waiting for steps"
+                f"{self._name}: {self._limit} threads are already waiting for steps"
             )
 
     def _loop(self, queue: SimpleQueue[Callable[[], None]]) -> None:

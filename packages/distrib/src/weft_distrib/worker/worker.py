@@ -139,7 +139,7 @@ class Worker:
         self.collectives: Any = None
         self.when_forgotten: list[Callable[[int, errors.OpError], None]] = []
         self._counting = threading.Lock()
-        self._begun = self._ended = 0
+        self._num_started = self._num_ended = 0
 
     def host(self, trusted: bool) -> Device:
         """Return a device that folds constants, as a session sees it.
@@ -291,7 +291,7 @@ class Worker:
     def steps(self) -> tuple[int, int]:
         """Return the numbers of ended and of running steps."""
         with self._counting:
-            return self._ended, self._begun - self._ended
+            return self._num_ended, self._num_started - self._num_ended
 
     def _run(
         self,
@@ -303,7 +303,7 @@ class Worker:
         trace = StepTrace() if request.traced else None
         start = time.time_ns()
         with self._counting:
-            self._begun += 1
+            self._num_started += 1
         try:
             step = self._step_of(request)
             passages: list[Passage] = []
@@ -322,7 +322,7 @@ class Worker:
             done(results, trace_bytes)
         finally:
             with self._counting:
-                self._ended += 1
+                self._num_ended += 1
 
     def _step_of(self, request: RunParts) -> WorkerStep:
         self._steps.end_before(request.session, request.ended, request.running)
