@@ -231,33 +231,33 @@ class _Block:
 
     def __init__(self, interval: int) -> None:
         self._interval = interval
-        self._made = bytearray()
+        self._buffer = bytearray()
         self._restarts = [0]
-        self._since = 0
+        self._num_since_restart = 0
         self._last = b""
 
     def __bool__(self) -> bool:
-        return bool(self._made)
+        return bool(self._buffer)
 
     @property
     def size(self) -> int:
-        return len(self._made) + _U32.size * (len(self._restarts) + 1)
+        return len(self._buffer) + _U32.size * (len(self._restarts) + 1)
 
     def add(self, key: bytes, value: bytes) -> None:
         shared = 0
-        if self._since == self._interval:
-            self._restarts.append(len(self._made))
-            self._since = 0
-        elif self._since:
+        if self._num_since_restart == self._interval:
+            self._restarts.append(len(self._buffer))
+            self._num_since_restart = 0
+        elif self._num_since_restart:
             shared = _common(self._last, key)
-        self._since += 1
+        self._num_since_restart += 1
         self._last = key
-        self._made += put_varint(shared) + put_varint(len(key) - shared) + put_varint(len(value))
-        self._made += key[shared:] + value
+        self._buffer += put_varint(shared) + put_varint(len(key) - shared) + put_varint(len(value))
+        self._buffer += key[shared:] + value
 
     def to_bytes(self) -> bytes:
         numbers = [*self._restarts, len(self._restarts)]
-        return bytes(self._made) + struct.pack(f"<{len(numbers)}I", *numbers)
+        return bytes(self._buffer) + struct.pack(f"<{len(numbers)}I", *numbers)
 
 
 def _common(a: bytes, b: bytes) -> int:

@@ -126,7 +126,7 @@ class QueueRunner:
         self._cancel_op = cancel_op
         if cancel_op is None:
             self._cancel_op = queue.close(cancel_pending_enqueues=True)
-        self._ended = exception_types
+        self._exception_types = exception_types
 
     def _init_from_proto(self, message: Any, import_scope: str | None) -> None:
         if not isinstance(message, proto.QueueRunnerDef):
@@ -143,7 +143,7 @@ class QueueRunner:
         self._enqueue_ops = [element(name) for name in message.enqueue_op_name]
         self._close_op = element(message.close_op_name)
         self._cancel_op = element(message.cancel_op_name)
-        self._ended = tuple(
+        self._exception_types = tuple(
             [errors.from_code(code) for code in message.queue_closed_exception_types]
         ) or (errors.OutOfRangeError,)
 
@@ -172,7 +172,7 @@ class QueueRunner:
     @property
     def queue_closed_exception_types(self) -> tuple[type[errors.OpError], ...]:
         """The errors that mean that the data have ended."""
-        return self._ended
+        return self._exception_types
 
     @property
     def exceptions_raised(self) -> list[Exception]:
@@ -240,7 +240,7 @@ class QueueRunner:
             enqueue = sess.make_callable(operation)
             while coord is None or not coord.should_stop():
                 enqueue()
-        except self._ended:
+        except self._exception_types:
             has_ended = True
         except Exception as error:  # because the coordinator must receive any error
             self._failed(error, coord)
@@ -293,7 +293,7 @@ class QueueRunner:
             enqueue_op_name=[name(operation) for operation in self._enqueue_ops],
             close_op_name=name(self._close_op),
             cancel_op_name=name(self._cancel_op),
-            queue_closed_exception_types=[kind.code for kind in self._ended],
+            queue_closed_exception_types=[kind.code for kind in self._exception_types],
         )
 
     @staticmethod

@@ -388,7 +388,7 @@ class GFile:
                 f"mode must be 'r', 'w', 'a', 'r+', 'w+' or 'a+', with 'b' for bytes, got {mode!r}"
             )
         self._path = as_path(name)
-        self._given = name
+        self._name = name
         self._mode = mode
         self._binary = "b" in mode
         self._plain = plain
@@ -398,7 +398,7 @@ class GFile:
     @property
     def name(self) -> Any:
         """The path passed to the constructor."""
-        return self._given
+        return self._name
 
     @property
     def mode(self) -> str:

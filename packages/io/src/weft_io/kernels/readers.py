@@ -69,16 +69,16 @@ def _plain(value: Any) -> Any:
 class _Unpacked:
     """Hands records on as the outputs of a node."""
 
-    __slots__ = ("_done", "_many", "fail")
+    __slots__ = ("_done", "_is_many", "fail")
 
     def __init__(self, done: Done, many: bool) -> None:
         self._done = done
-        self._many = many
+        self._is_many = many
         self.fail = done.fail
 
     def __call__(self, value: Any = None) -> None:
         keys, values = strings_of(value[0]), strings_of(value[1])
-        if not self._many:
+        if not self._is_many:
             keys, values = keys.reshape(()), values.reshape(())
         self._done((keys, values))
 

@@ -106,13 +106,13 @@ class IdTableWithHashBuckets(LookupInterface):
         self._num_oov_buckets = integer(num_oov_buckets, "num_oov_buckets", 0)
         self._table = table
         self._hasher = hasher_spec
-        self._own_name = name
+        self._table_name = name
         super().__init__(dtype, dtypes.int64)
 
     @property
     def name(self) -> str:
         """The name of the table of the words."""
-        return self._own_name or (self._table.name if self._table is not None else "buckets")
+        return self._table_name or (self._table.name if self._table is not None else "buckets")
 
     @property
     def initializer(self) -> Node:

@@ -104,7 +104,7 @@ class CollectionReader:
         self._others = {node.name for node in graph.nodes} - mine if closed else set()
         self._renamed = {name for name, node in nodes.items() if node.name != self._prefix + name}
         self._items: list[tuple[str, Any]] = []
-        self._known: dict[tuple[str, bytes], Any] = {}
+        self._items_by_bytes: dict[tuple[str, bytes], Any] = {}
 
     def read(self, name: str, message: proto.CollectionDef) -> None:
         """Make the items of one collection.
@@ -135,11 +135,11 @@ class CollectionReader:
     def _objects(self, functions: ItemFunctions, values: Sequence[bytes], where: str) -> list[Any]:
         """Create an object per distinct message, because a variable is in several collections."""
         keys = [(functions.message, data) for data in values]
-        new = [key for key in dict.fromkeys(keys) if key not in self._known]
+        new = [key for key in dict.fromkeys(keys) if key not in self._items_by_bytes]
         messages = [self._message(*key, where) for key in new]
         protos = functions.from_protos(messages, self._scope or None)
-        self._known.update(zip(new, protos, strict=True))
-        return [self._known[key] for key in keys]
+        self._items_by_bytes.update(zip(new, protos, strict=True))
+        return [self._items_by_bytes[key] for key in keys]
 
     def _message(self, name: str, data: bytes, where: str) -> Any:
         from google.protobuf.message import DecodeError

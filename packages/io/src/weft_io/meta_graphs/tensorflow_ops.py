@@ -39,12 +39,12 @@ class _Conditional:
         self._names = names
         self._variable, self._initial = node.input[0], node.input[1]
         self._controls = list(node.input)[2:]
-        self._made: list[proto.NodeDef] = []
+        self._new_nodes: list[proto.NodeDef] = []
 
     def nodes(self) -> list[proto.NodeDef]:
         """Return the nodes; the last has the name of the one that is replaced."""
         self._merge(*_REPLACED[self._node.op](self))
-        return self._made
+        return self._new_nodes
 
     def of_reference(self) -> tuple[list[str], proto.AttrValue]:
         """Read the variable of a reference."""
@@ -76,7 +76,7 @@ class _Conditional:
             node.attr[key].CopyFrom(value)
         if "_class" in self._node.attr:
             node.attr["_class"].CopyFrom(self._node.attr["_class"])
-        self._made.append(node)
+        self._new_nodes.append(node)
         return name
 
     def _merge(self, inputs: list[str], kind: proto.AttrValue) -> None:
@@ -87,7 +87,7 @@ class _Conditional:
         if "_output_shapes" in self._node.attr:
             shapes = self._node.attr["_output_shapes"].list.shape
             node.attr["_output_shapes"].list.shape.extend([shapes[0], proto.TensorShapeProto()])
-        self._made.append(node)
+        self._new_nodes.append(node)
 
 
 _REPLACED: Final[dict[str, Callable[[_Conditional], tuple[list[str], proto.AttrValue]]]] = {

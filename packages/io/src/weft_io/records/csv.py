@@ -45,7 +45,7 @@ class CsvDecoder:
         self.quotes = quotes
         self._missing = (b"", na_value)
         self._select = tuple(select)
-        self._nothing = [b""] if blank else []
+        self._blank_fields = [b""] if blank else []
 
     def decode(self, records: Sequence[bytes], defaults: Sequence[Any]) -> list[Array]:
         """Return the columns of records.
@@ -72,7 +72,7 @@ class CsvDecoder:
         if (self.quotes and b'"' in record) or b"\n" in record or b"\r" in record:
             fields = self._scan(record, row)
         else:
-            fields = record.split(self.delimiter) if record else self._nothing
+            fields = record.split(self.delimiter) if record else self._blank_fields
         expected = self._select
         result = [fields[i] for i in expected if i < len(fields)] if expected else fields
         if len(result) != len(self._types):

@@ -64,7 +64,7 @@ class FeatureScanner:
                 f"there must be as many types as keys, got {len(kinds)} for {len(keys)} keys"
             )
         pairs = zip(keys, kinds, strict=True)
-        self._wanted = {key: (i, kind) for i, (key, kind) in enumerate(pairs)}
+        self._feature_index = {key: (i, kind) for i, (key, kind) in enumerate(pairs)}
         self._headers: dict[bytes, _Header] = {}
         self._sizes: list[int] = []
 
@@ -113,7 +113,7 @@ class FeatureScanner:
         key, index, stop = read_key(data, index, end)
         if key is None:
             return None
-        column, kind = self._wanted.get(key, (-1, 0))
+        column, kind = self._feature_index.get(key, (-1, 0))
         if column < 0:
             header = (index - start, stop - index, -1, _SLICE)
         else:

@@ -39,7 +39,7 @@ class FixedLengthSource:
         self._stream: Stream = open_stream(path, compression, self.offset)
         self._data = b""
         self._skip = 0  # bytes between records that were not read yet
-        self._ended = False
+        self._has_ended = False
 
     def read_chunk(self) -> list[bytes]:
         """Return many records: those of the next piece of the file; none at its end.
@@ -47,11 +47,11 @@ class FixedLengthSource:
         Raises: DataLossError: the file ends within a record, where records follow each other
           without gaps and overlaps; the next call says that it ended.
         """
-        while not self._ended:
+        while not self._has_ended:
             missing = self._skip + self._record + self._footer - len(self._data)
             piece = self._read(missing)
             if not piece:
-                self._ended = True
+                self._has_ended = True
                 self._check_end()
                 break
             skipped = min(self._skip, len(piece))
@@ -68,7 +68,7 @@ class FixedLengthSource:
                 return read_exactly(self._stream, missing)
             return self._stream.read(PIECE)
         except errors.DataLossError:  # of the compressed stream, which ends here
-            self._ended = True
+            self._has_ended = True
             raise
 
     def _split(self) -> list[bytes]:

@@ -27,11 +27,11 @@ class LineSource:
         self, path: str, compression: str = "", offset: int = 0, returns: bool = False
     ) -> None:
         self.offset = offset
-        self._ended_lines = list if returns else _strip_returns
+        self._strip = list if returns else _strip_returns
         self._stream: Stream = open_stream(path, compression, offset)
         self._parts: list[bytes] = []  # of a line whose end was not read yet
-        self._begun = 0  # how many bytes they have together
-        self._ended = False
+        self._num_started = 0  # how many bytes they have together
+        self._has_ended = False
 
     def read_chunk(self) -> list[bytes]:
         """Return many lines: those of the next piece of the file; none at its end.
@@ -47,28 +47,28 @@ class LineSource:
                 lines[0] = b"".join([*self._parts, lines[0]])
             last = lines.pop()
             self._parts = [last] if last else []
-            self._begun = len(last)
+            self._num_started = len(last)
             self.offset += sum(map(len, lines)) + len(lines)
-            return self._ended_lines(lines)
+            return self._strip(lines)
         last = b"".join(self._parts)
-        self._parts, self._begun = [], 0
+        self._parts, self._num_started = [], 0
         self.offset += len(last)
-        return self._ended_lines([last]) if last else []
+        return self._strip([last]) if last else []
 
     def _extend_line(self, piece: bytes) -> None:
         """Keep more of a line."""
         self._parts.append(piece)
-        self._begun += len(piece)
+        self._num_started += len(piece)
         if self._stream.remaining() is None:
             try:
-                refuse_inflated(self._stream.path, self._begun)
+                refuse_inflated(self._stream.path, self._num_started)
             except errors.DataLossError:
-                self._parts, self._ended = [], True
+                self._parts, self._has_ended = [], True
                 raise
 
     def _read(self) -> bytes:
         try:
-            return b"" if self._ended else self._stream.read(PIECE)
+            return b"" if self._has_ended else self._stream.read(PIECE)
         except errors.DataLossError:  # a line that was begun is lost
             self._parts = []
             raise

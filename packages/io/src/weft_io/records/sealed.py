@@ -23,7 +23,7 @@ class Seal:
     """
 
     def __init__(self, label: str, magic: bytes, version: int, length: str) -> None:
-        self._what = label
+        self._label = label
         self._magic = magic
         self._version = version
         self._head = struct.Struct(f"<8sI{length}")
@@ -47,14 +47,14 @@ class Seal:
         """
         if data[:8] != self._magic:
             raise errors.InvalidArgumentError(
-                f"{self._what} must begin with {self._magic!r}, got {data[:8]!r}"
+                f"{self._label} must begin with {self._magic!r}, got {data[:8]!r}"
             )
         if len(data) < self.start + 4:
             raise self.damaged(f"has {len(data)} bytes, fewer than its header")
         _, version, length = self._head.unpack_from(data)
         if version != self._version:
             raise errors.InvalidArgumentError(
-                f"{self._what} must have version {self._version}, got {version}"
+                f"{self._label} must have version {self._version}, got {version}"
             )
         if len(data) != self.start + length + 4:
             raise self.damaged(f"must have {self.start + length + 4} bytes, got {len(data)}")
@@ -66,4 +66,4 @@ class Seal:
 
     def damaged(self, label: str) -> errors.DataLossError:
         """Return the error for a damaged state, described by `label`."""
-        return errors.DataLossError(f"{self._what} is damaged: it {label}")
+        return errors.DataLossError(f"{self._label} is damaged: it {label}")

@@ -150,7 +150,7 @@ class _Inflated:
         self._inflate = zlib.decompressobj(self._bits)
         self._pending = b""
         self._consumed = 0
-        self._begun = False
+        self._has_started = False
         self._more = False
         self._broken = False
 
@@ -172,16 +172,16 @@ class _Inflated:
         if self._broken:
             return False
         self._pending = self._source.read(PIECE)
-        if not self._pending and self._begun:
+        if not self._pending and self._has_started:
             raise self._damaged("the file ends before its compressed data")
-        self._begun = self._begun or bool(self._pending)
+        self._has_started = self._has_started or bool(self._pending)
         return bool(self._pending)
 
     def _advance(self) -> None:
         if self._inflate.eof:
             remaining = self._inflate.unused_data
             self._inflate = zlib.decompressobj(self._bits)
-            self._begun = bool(remaining)
+            self._has_started = bool(remaining)
         else:
             remaining = self._inflate.unconsumed_tail
         self._consumed += len(self._pending) - len(remaining)

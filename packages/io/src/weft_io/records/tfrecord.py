@@ -59,9 +59,9 @@ class TFRecordSource:
         self.path = path
         self.offset = offset
         self._stream = open_stream(path, compression, offset)
-        self._rest = b""  # bytes read but not returned, starting at a record
+        self._remaining = b""  # bytes read but not returned, starting at a record
         self._error: errors.DataLossError | None = None
-        self._ended = False
+        self._has_ended = False
         self._lengths: dict[bytes, int] = {}  # verified lengths by header
 
     def read_chunk(self) -> list[bytes]:
@@ -76,12 +76,12 @@ class TFRecordSource:
             error, self._error = self._error, None
             if error is not None:
                 raise error
-            if self._ended:
+            if self._has_ended:
                 break
             try:
                 self._read(records)
             except errors.DataLossError:  # of the compressed stream, which ends here
-                self._ended = True
+                self._has_ended = True
                 raise
         return records
 
@@ -91,7 +91,7 @@ class TFRecordSource:
 
     def _read(self, records: list[bytes]) -> None:
         """Append the records of the next piece of the file, or record an error or the end."""
-        remaining = self._rest
+        remaining = self._remaining
         missing = self._missing(remaining)
         if missing <= 0:
             if self._error is None:
@@ -110,13 +110,13 @@ class TFRecordSource:
             if self._error is None:
                 self._split(piece, missing, records)
             else:
-                self._rest = piece[missing:]
+                self._remaining = piece[missing:]
 
     def _read_large(self, remaining: bytes, missing: int, records: list[bytes]) -> None:
         """Read the one record that begins with `remaining`, without a copy of the whole."""
         data = read_exactly(self._stream, missing)
         if len(data) < missing:
-            self._rest = remaining + data
+            self._remaining = remaining + data
             self._end_early()
             return
         record = b"".join([memoryview(remaining)[12:], memoryview(data)[:-4]])
@@ -125,7 +125,7 @@ class TFRecordSource:
             records.append(record)
         else:
             self._error = self._damaged(self.offset, record, stored)
-        self._rest = b""
+        self._remaining = b""
         self.offset += len(record) + OVERHEAD
 
     def _missing(self, remaining: bytes) -> int:
@@ -167,7 +167,7 @@ class TFRecordSource:
                 break
             records.append(record)
             position = stop + 4
-        self._rest = data[position:]
+        self._remaining = data[position:]
         self.offset += position - start
 
     def _length(self, header: bytes, offset: int) -> int:
@@ -179,7 +179,7 @@ class TFRecordSource:
                 self._lengths.clear()
             self._lengths[header] = length
             return int(length)
-        self._ended = True
+        self._has_ended = True
         self._error = self._loss(
             offset,
             f"the checksum of the length {length} must be {expected:#010x}, got {stored:#010x}",
@@ -188,8 +188,8 @@ class TFRecordSource:
 
     def _end_early(self, reason: str = "") -> None:
         """Note that the file ended, and if it did so within a record, an error."""
-        self._ended = True
-        left = len(self._rest) + (self._stream.remaining() or 0)
+        self._has_ended = True
+        left = len(self._remaining) + (self._stream.remaining() or 0)
         if left and self._error is None:
             self._error = self._loss(
                 self.offset, f"the file ends within it: {reason}{left} bytes are left", "truncated"

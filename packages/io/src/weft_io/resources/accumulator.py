@@ -43,8 +43,8 @@ class _Accumulator(Resource):
         self.mean = mean
         self.step = 0
         self.count = 0
-        self._takes = Waiters()
-        self._lock = self._takes.lock
+        self._take_waiters = Waiters()
+        self._lock = self._take_waiters.lock
         self._wide = wide(dtype)
 
     def set_step(self, step: int) -> None:
@@ -83,11 +83,11 @@ class _Accumulator(Resource):
             self.count = 0
             return result
 
-        self._takes.wait(attempt, done, cancellation)
+        self._take_waiters.wait(attempt, done, cancellation)
 
     def pending(self) -> int:
         """Return the number of operations that wait for a result."""
-        return len(self._takes)
+        return len(self._take_waiters)
 
     def _result(self) -> Any:
         """Return the result, and reset the accumulated values."""
@@ -96,7 +96,9 @@ class _Accumulator(Resource):
     def close(self) -> None:
         """Fail all waiters: the accumulator was deleted."""
         super().close()
-        self._takes.close(errors.CancelledError(f"the accumulator {self.name!r} was deleted"))
+        self._take_waiters.close(
+            errors.CancelledError(f"the accumulator {self.name!r} was deleted")
+        )
 
     def _divided(self, total: Any, count: Any) -> Any:
         """Return the mean; integers are rounded towards zero."""
@@ -132,7 +134,7 @@ class DenseAccumulator(_Accumulator):
                 )
             if self._accepted(step):
                 self._add(gradient)
-        self._takes.wake()
+        self._take_waiters.wake()
 
     def _add(self, gradient: Any) -> None:
         if self.count == 1:
@@ -199,7 +201,7 @@ class SparseAccumulator(_Accumulator):
                 self._rows += len(rows[0])
                 if self._rows > 2 * max(self._merged, _FEWEST_ROWS):
                     self._merge()
-        self._takes.wake()
+        self._take_waiters.wake()
 
     def _check(self, indices: Array, values: Array, shape: Array | None) -> None:
         if indices.ndim != 1:

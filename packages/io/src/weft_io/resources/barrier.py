@@ -55,8 +55,8 @@ class Barrier(Resource):
         self._ready: list[tuple[int, int, _Element]] = []
         self._batches = 0
         self._completed = 0
-        self._takes = Waiters()
-        self._lock = self._takes.lock
+        self._take_waiters = Waiters()
+        self._lock = self._take_waiters.lock
 
     def ready_size(self) -> int:
         """Return the number of complete elements."""
@@ -68,7 +68,7 @@ class Barrier(Resource):
 
     def pending(self) -> int:
         """Return the number of operations waiting for elements."""
-        return len(self._takes)
+        return len(self._take_waiters)
 
     # ------------------------------------------------------------------ putting in
 
@@ -92,7 +92,7 @@ class Barrier(Resource):
             self._batches += bool(new)
             for row, key in enumerate(keys):
                 self._insert(component, key, index, _alone(row_of(values, row)))
-        self._takes.wake()
+        self._take_waiters.wake()
 
     def _insert(self, component: int, key: bytes, index: int, value: Any) -> None:
         element = self._incomplete.get(key)
@@ -183,7 +183,7 @@ class Barrier(Resource):
                 return NOT_READY
             return self._take_rows(expected, empty)
 
-        self._takes.wait(attempt, done, cancellation, deadline)
+        self._take_waiters.wait(attempt, done, cancellation, deadline)
 
     def _take_rows(self, count: int, empty: Empty) -> tuple[Array, ...]:
         first = heapq.nsmallest(count, self._ready)
@@ -226,12 +226,12 @@ class Barrier(Resource):
             if cancel_pending:
                 self._dropped = True
                 self._incomplete.clear()
-        self._takes.wake()
+        self._take_waiters.wake()
 
     def close(self) -> None:
         """Fail all waiters and drop the elements: the barrier was deleted."""
         super().close()
-        self._takes.close(errors.CancelledError(f"the barrier {self.name!r} was deleted"))
+        self._take_waiters.close(errors.CancelledError(f"the barrier {self.name!r} was deleted"))
         with self._lock:
             self._incomplete.clear()
             self._ready.clear()

@@ -69,19 +69,19 @@ class _Block:
 class Row:
     """The row of one element, which one kernel may take."""
 
-    __slots__ = ("_batch", "_index", "_memory", "_taken")
+    __slots__ = ("_batch", "_index", "_is_taken", "_memory")
 
     def __init__(self, memory: BatchMemory, batch: int, index: int) -> None:
         self._memory = memory
         self._batch = batch
         self._index = index
-        self._taken = False
+        self._is_taken = False
 
     def take(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
         """Return the row as an array; None if it was taken or has another form."""
-        if self._taken:
+        if self._is_taken:
             return None
-        self._taken = True
+        self._is_taken = True
         return self._memory.take(self._batch, self._index, shape, dtype)
 
 
@@ -98,7 +98,7 @@ class BatchMemory:
         self._empty = empty
         self._lock = threading.Lock()
         self._blocks: dict[int, _Block] = {}
-        self._begun = 0
+        self._num_started = 0
         self._batches = 0
         self._failures = 0
 
@@ -106,8 +106,8 @@ class BatchMemory:
         """Return the row of the call that begins now; None if no more are lent."""
         if self._failures >= _MOST_FAILURES:
             return None
-        batch, index = divmod(self._begun, self._size)
-        self._begun += 1
+        batch, index = divmod(self._num_started, self._size)
+        self._num_started += 1
         return Row(self, batch, index)
 
     def take(

@@ -124,7 +124,7 @@ class Queue(Resource):
         self._dequeues = Waiters(self._enqueues.lock)
         self._lock = self._enqueues.lock
         self._reserving: _Waiting | None = None
-        self._wanted = 0
+        self._num_wanted = 0
         self._stalled: set[_Waiting] = set()
 
     # ------------------------------------------------------------------ looking
@@ -300,7 +300,7 @@ class Queue(Resource):
                     raise self._exhausted(count)
                 self._stalled.discard(waiting)
                 return self._store.take_many(left, empty)
-            self._reserving, self._wanted = waiting, count
+            self._reserving, self._num_wanted = waiting, count
             return self._stall(waiting)
 
         if not count:
@@ -341,7 +341,7 @@ class Queue(Resource):
         return len(self._store) - (0 if self.is_closed else self.least)
 
     def _reserved(self) -> int:
-        return 0 if self._reserving is None else max(0, min(self._wanted, self._available()))
+        return 0 if self._reserving is None else max(0, min(self._num_wanted, self._available()))
 
     def _room(self) -> int:
         return self.capacity + self._reserved() - len(self._store)

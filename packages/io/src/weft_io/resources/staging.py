@@ -48,7 +48,7 @@ class _Area(Resource):
         self._gets = Waiters(self._puts.lock)
         self._lock = self._puts.lock
         self._lines: dict[int, _Line] = {}
-        self._came: set[int] = set()
+        self._arrived_keys: set[int] = set()
 
     def pending(self) -> tuple[int, int]:
         """Return the numbers of waiting puts, and of waiting reads and gets."""
@@ -107,8 +107,8 @@ class _Area(Resource):
         while True:
             Waiters.wake_all(self._puts, self._gets)
             with self._lock:
-                lines = [self._lines[which] for which in self._came if which in self._lines]
-                self._came.clear()
+                lines = [self._lines[which] for which in self._arrived_keys if which in self._lines]
+                self._arrived_keys.clear()
             if not sum([line.waiters.wake() for line in lines]):
                 return
 
@@ -149,22 +149,22 @@ class _Line:
 class _Waiting:
     """The completion of an operation on an area, which wakes other waiters if it fails."""
 
-    __slots__ = ("_area", "_done", "_which")
+    __slots__ = ("_area", "_done", "_key")
 
     def __init__(self, area: _Area, done: Done, which: int | None = None) -> None:
         self._area = area
         self._done = done
-        self._which = which
+        self._key = which
 
     def __call__(self, value: Any = None) -> None:
-        if self._which is not None:
-            self._area.leave(self._which)
+        if self._key is not None:
+            self._area.leave(self._key)
         self._done(value)
 
     def fail(self, error: BaseException) -> None:
         """Pass the failure on."""
-        if self._which is not None:
-            self._area.leave(self._which)
+        if self._key is not None:
+            self._area.leave(self._key)
         self._done.fail(error)
         self._area.wake()
 
@@ -192,7 +192,7 @@ class StagingArea(_Area):
             full = bool(self.capacity) and len(self._tuples) >= self.capacity
             if full or not self._has_memory(size):
                 return NOT_READY
-            self._came.add(len(self._tuples))
+            self._arrived_keys.add(len(self._tuples))
             self._tuples.append((values, size))
             self._bytes += size
             return None
@@ -316,7 +316,7 @@ class MapStagingArea(_Area):
             self._bytes += size
             if completes:
                 self._complete[key] = self._incomplete.pop(key)
-                self._came.add(key)
+                self._arrived_keys.add(key)
                 if self.ordered:
                     heapq.heappush(self._keys, key)
             return None

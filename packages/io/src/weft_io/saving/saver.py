@@ -157,10 +157,10 @@ class Saver:
         self._filename = filename
         self._asynchronous = asynchronous
         self._resumable = resumable
-        self._held: Any = None  # the output of the node that holds the values to save
+        self._pending_hold: Any = None  # the output of the node that holds the values to save
         self._job: background.Job | None = None
         self._graph_cache: tuple[Any, bytes | None] = (None, None)
-        self._turn = threading.Lock()  # serializes the start of asynchronous saves
+        self._save_lock = threading.Lock()  # serializes the start of asynchronous saves
         self._is_empty = False
         self._by_name = False  # whether it replaces a saver whose names a checkpoint lacks
         self._lock = threading.Lock()  # of the list of checkpoints and its file
@@ -215,7 +215,7 @@ class Saver:
 
     def _add_hold(self) -> None:
         if self._asynchronous:
-            self._held = saver_builder.add_hold(get_default_graph(), self.saver_def)
+            self._pending_hold = saver_builder.add_hold(get_default_graph(), self.saver_def)
 
     def _check_saver_def(self) -> None:
         _check_saver_def(self.saver_def)
@@ -362,9 +362,9 @@ class Saver:
 
     def _start(self, sess: Any, save: _Save) -> str:
         """Hold the values, and let a thread write them."""
-        with self._turn:
+        with self._save_lock:
             self.wait_until_finished()
-            items = held.take(sess.run(self._held).decode())
+            items = held.take(sess.run(self._pending_hold).decode())
             graph_file = self._graph_file_later(sess.graph, save)
 
             def write() -> str:

@@ -108,7 +108,7 @@ class _Reading:
         self._records: list[bytes] = []
         self._next = 0
         self._number = 0
-        self._ended = False
+        self._has_ended = False
         try:
             self._check_head()
         except BaseException:  # because an iterator that could not begin is never closed
@@ -131,7 +131,7 @@ class _Reading:
             )
 
     def get(self) -> Element | None:
-        if self._ended:
+        if self._has_ended:
             return None
         value = self._value()
         if type(value) is int:
@@ -168,7 +168,7 @@ class _Reading:
         return self._records[self._next - 1]
 
     def _end(self, count: int) -> None:
-        self._ended = True
+        self._has_ended = True
         if count != self._number:
             raise self._damaged(f"has {self._number} elements, and says that they are {count}")
         if self._record() is not None:
@@ -210,10 +210,10 @@ class _Writing:
         self._writer: TFRecordWriter | None = None
         self._writes = True
         self._number = 0
-        self._ended = False
+        self._has_ended = False
 
     def get(self) -> Element | None:
-        if self._ended:
+        if self._has_ended:
             return None
         try:
             element = self._input.get()
@@ -221,7 +221,7 @@ class _Writing:
             self._abandon_file()
             raise
         if element is None:
-            self._ended = True
+            self._has_ended = True
             self._finish()
         elif self._writes:
             self._open().write(form.encode(element))
@@ -243,10 +243,10 @@ class _Writing:
             rename(self._part, self._path, overwrite=True)
 
     def save(self) -> Any:
-        return [self._ended, saved(self._input)]
+        return [self._has_ended, saved(self._input)]
 
     def restore(self, state: Any) -> None:
-        self._ended, inner = fields(state, bool, None)
+        self._has_ended, inner = fields(state, bool, None)
         self._writes = False
         resume(self._input, inner)
 

@@ -56,33 +56,33 @@ class _RecordsStream(Stream):
         self._next_file = 0
         self._file: RecordFile | None = None
         self._records: list[bytes] = []
-        self._taken = 0
+        self._num_taken = 0
         self._base = 0  # offset of the first of `_records`
         self._before: int | None = 0  # records of the file before these, where they were counted
 
     def get(self) -> Element | None:
-        while self._taken >= len(self._records):
+        while self._num_taken >= len(self._records):
             if not self._read():
                 return None
-        self._taken += 1
-        return (self._records[self._taken - 1],)
+        self._num_taken += 1
+        return (self._records[self._num_taken - 1],)
 
     def pull(self, limit: int) -> list[Element]:
-        while self._taken >= len(self._records):
+        while self._num_taken >= len(self._records):
             if not self._read():
                 return []
-        start = self._taken
-        self._taken = min(len(self._records), start + limit)
-        return list(zip(self._records[start : self._taken], strict=True))
+        start = self._num_taken
+        self._num_taken = min(len(self._records), start + limit)
+        return list(zip(self._records[start : self._num_taken], strict=True))
 
     def place(self) -> str:
-        if self._file is None or not self._taken:
+        if self._file is None or not self._num_taken:
             return ""
         path = self._source.paths[self._next_file - 1]
         label = "line" if self.kind == "TextLine" else "record"
         if self._before is None:
-            return f"{label} {self._taken} from byte {self._base} of {path}"
-        return f"{label} {self._before + self._taken} of {path}"
+            return f"{label} {self._num_taken} from byte {self._base} of {path}"
+        return f"{label} {self._before + self._num_taken} of {path}"
 
     def _read(self) -> bool:
         """Read a piece, or go to the next file; false behind the last."""
@@ -94,7 +94,7 @@ class _RecordsStream(Stream):
             self._before, self._records = 0, []
         if self._before is not None:
             self._before += len(self._records)
-        self._records, self._taken = [], 0
+        self._records, self._num_taken = [], 0
         self._base = self._file.offset
         self._records = self._file.read_chunk()
         if not self._records:
@@ -104,7 +104,7 @@ class _RecordsStream(Stream):
 
     def save(self) -> Any:
         """Return the number of files begun, and the position in the last one."""
-        place = None if self._file is None else [self._base, self._taken]
+        place = None if self._file is None else [self._base, self._num_taken]
         return [self._next_file, place]
 
     def restore(self, state: Any) -> None:
@@ -125,10 +125,10 @@ class _RecordsStream(Stream):
         while count > 0:
             self._base = self._file.offset
             self._records = self._file.read_chunk()
-            self._taken = min(count, len(self._records))
+            self._num_taken = min(count, len(self._records))
             if not self._records:
                 return
-            count -= self._taken
+            count -= self._num_taken
 
     def close(self) -> None:
         if self._file is not None:

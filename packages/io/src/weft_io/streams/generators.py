@@ -77,14 +77,14 @@ class _GeneratorStream(Stream):
     def __init__(self, source: GeneratorSource) -> None:
         self._source = source
         self._items: Iterator[Any] | None = None
-        self._given = 0
-        self._ended = False
+        self._num_returned = 0
+        self._has_ended = False
 
     def get(self) -> Element | None:
-        if self._ended:
+        if self._has_ended:
             return None
         result = self._next()
-        return None if self._ended else self._converted(result)
+        return None if self._has_ended else self._converted(result)
 
     def _next(self) -> Any:
         try:
@@ -92,13 +92,13 @@ class _GeneratorStream(Stream):
                 self._items = iter(_iterable(self._source.function(*self._source.args)))
             item = next(self._items)
         except StopIteration:
-            self._ended, self._items = True, None  # which may hold files or threads
+            self._has_ended, self._items = True, None  # which may hold files or threads
             return None
         except errors.OpError:
             raise
         except Exception as error:  # because the generator is the user's and may raise anything
             raise _wrapped(error) from error
-        self._given += 1
+        self._num_returned += 1
         return item
 
     def _converted(self, result: Any) -> Element:
@@ -117,19 +117,19 @@ class _GeneratorStream(Stream):
         return tuple(values)
 
     def save(self) -> Any:
-        return [self._given, self._ended]
+        return [self._num_returned, self._has_ended]
 
     def restore(self, state: Any) -> None:
         num_given, has_ended = fields(state, int, bool)
         for _ in range(count_in(num_given, 1 << 62, "the number of elements")):
             self._next()
-            if self._ended:
+            if self._has_ended:
                 break
-        self._ended = has_ended
+        self._has_ended = has_ended
 
     def close(self) -> None:
         items, self._items = self._items, None
-        self._ended = True
+        self._has_ended = True
         if items is not None and hasattr(items, "close"):
             items.close()
 

@@ -188,7 +188,7 @@ class InterleaveStream(ForwardingStream):
         self._open: list[tuple[Element, Stream] | None] = [None] * cycle
         self._count = 0  # number of open streams
         self._place = 0
-        self._given = 0  # of the block
+        self._num_returned = 0  # of the block
         self._ended = False
         self._last: Stream | None = None  # gave the last element
 
@@ -206,8 +206,8 @@ class InterleaveStream(ForwardingStream):
                     self._shut(entry[1])
                     continue
                 self._last = entry[1]
-                self._given += 1
-                if self._given == self._block:
+                self._num_returned += 1
+                if self._num_returned == self._block:
                     self._advance()
                 return element
             if self._ended:
@@ -239,7 +239,7 @@ class InterleaveStream(ForwardingStream):
         self._advance()
 
     def _advance(self) -> None:
-        self._given = 0
+        self._num_returned = 0
         self._place = (self._place + 1) % len(self._open)
 
     def save(self) -> Any:
@@ -247,11 +247,13 @@ class InterleaveStream(ForwardingStream):
         places = [
             None if entry is None else [list(entry[0]), saved(entry[1])] for entry in self._open
         ]
-        return [self._place, self._given, self._ended, places, saved(self._input)]
+        return [self._place, self._num_returned, self._ended, places, saved(self._input)]
 
     def restore(self, state: Any) -> None:
         """Open the datasets again, in a cycle of another length too."""
-        place, self._given, self._ended, places, inner = fields(state, int, int, bool, list, None)
+        place, self._num_returned, self._ended, places, inner = fields(
+            state, int, int, bool, list, None
+        )
         self._place = count_in(place, len(places) - 1, "the place in the cycle")
         resume(self._input, inner)
         places = self._fitted(places)

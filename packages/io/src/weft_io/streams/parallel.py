@@ -88,10 +88,10 @@ class ParallelMapStream(ForwardingStream):
     def __init__(self, inner: Stream, call: Call, limit: int, pool: ThreadPool) -> None:
         super().__init__(inner)
         self._call = call
-        self._most = limit
+        self._limit = limit
         self._pool = pool
         self._line: deque[_Pending] = deque()
-        self._ended = False
+        self._has_ended = False
         self._place = ""  # of the last result's argument
         self._rows: BatchMemory | None = None
 
@@ -105,23 +105,23 @@ class ParallelMapStream(ForwardingStream):
 
     def get(self) -> Element | None:
         """Return the next result."""
-        self._fill(self._most)
+        self._fill(self._limit)
         if not self._line:
             return None
         head = self._line.popleft()
         self._place = head.place
-        self._fill(self._most)
+        self._fill(self._limit)
         return head.wait(self._call)
 
     def _fill(self, limit: int) -> None:
-        while len(self._line) < limit and not self._ended:
+        while len(self._line) < limit and not self._has_ended:
             try:
                 element = self._input.get()
             except errors.OpError as error:
                 self._line.append(_Pending(None, error))
                 continue
             if element is None:
-                self._ended = True
+                self._has_ended = True
             else:
                 self._add(element, self._input.place())
 
@@ -137,11 +137,11 @@ class ParallelMapStream(ForwardingStream):
             saved_failure(item.error) if item.element is None else list(item.element)
             for item in self._line
         ]
-        return [self._ended, line, saved(self._input)]
+        return [self._has_ended, line, saved(self._input)]
 
     def restore(self, state: Any) -> None:
         """Begin the calls again."""
-        self._ended, line, inner = fields(state, bool, list, None)
+        self._has_ended, line, inner = fields(state, bool, list, None)
         resume(self._input, inner)
         for item in line:
             failure = failure_of(item)
@@ -156,7 +156,7 @@ class ParallelMapStream(ForwardingStream):
             if item.task is not None and not item.task.claim():
                 item.task.finished.wait()
         self._line.clear()
-        self._ended = True
+        self._has_ended = True
         super().close()
 
 

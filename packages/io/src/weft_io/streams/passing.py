@@ -38,24 +38,24 @@ class TakeStream(ForwardingStream):
     def __init__(self, inner: Stream, count: int) -> None:
         super().__init__(inner)
         self._count = count
-        self._taken = 0
+        self._num_taken = 0
 
     def get(self) -> Element | None:
         """Return the next of them."""
-        if 0 <= self._count <= self._taken:
+        if 0 <= self._count <= self._num_taken:
             return None
         element = self._input.get()
         if element is not None:
-            self._taken += 1
+            self._num_taken += 1
         return element
 
     def save(self) -> Any:
         """Return the count, and the state of the input."""
-        return [self._taken, saved(self._input)]
+        return [self._num_taken, saved(self._input)]
 
     def restore(self, state: Any) -> None:
         """Restore the position."""
-        self._taken, inner = fields(state, int, None)
+        self._num_taken, inner = fields(state, int, None)
         resume(self._input, inner)
 
 
@@ -178,42 +178,42 @@ class _RepeatStream(ForwardingStream):
 
     def __init__(self, source: Source, count: int, root: Root) -> None:
         super().__init__(source.iterate(root))
-        self._again: Callable[[], Stream] = lambda: source.iterate(root)
+        self._restart: Callable[[], Stream] = lambda: source.iterate(root)
         self._count = count
         self._done = 0
-        self._got = False  # anything in this pass
+        self._has_element = False  # anything in this pass
 
     def get(self) -> Element | None:
         while self._done != self._count:
             element = self._input.get()
             if element is not None:
-                self._got = True
+                self._has_element = True
                 return element
             self._done += 1
             if self._count < 0:
-                if not self._got:  # for ever nothing
+                if not self._has_element:  # for ever nothing
                     self._done = self._count = 0
                     return None
                 self._done = 0
             if self._done != self._count:
                 self._input.close()
-                self._input = self._again()
-                self._got = False
+                self._input = self._restart()
+                self._has_element = False
         return None
 
     def pull(self, limit: int) -> list[Element]:
         if self._done != self._count:
             result = self._input.pull(limit)
             if result:
-                self._got = True
+                self._has_element = True
                 return result
         return super().pull(limit)
 
     def save(self) -> Any:
-        return [self._count, self._done, self._got, saved(self._input)]
+        return [self._count, self._done, self._has_element, saved(self._input)]
 
     def restore(self, state: Any) -> None:
-        self._count, self._done, self._got, inner = fields(state, int, int, bool, None)
+        self._count, self._done, self._has_element, inner = fields(state, int, int, bool, None)
         resume(self._input, inner)
 
 
@@ -288,10 +288,10 @@ class _ZipStream(Stream):
 
     def __init__(self, inputs: Sequence[Stream]) -> None:
         self._inputs = tuple(inputs)
-        self._ended = False
+        self._has_ended = False
 
     def get(self) -> Element | None:
-        if self._ended:
+        if self._has_ended:
             return None
         values: list[Any] = []
         failure: Exception | None = None
@@ -302,7 +302,7 @@ class _ZipStream(Stream):
                 failure = failure or error
                 continue
             if element is None:
-                self._ended = True
+                self._has_ended = True
                 return None
             values += element
         if failure is not None:
@@ -310,10 +310,10 @@ class _ZipStream(Stream):
         return tuple(values)
 
     def save(self) -> Any:
-        return [self._ended, [saved(stream) for stream in self._inputs]]
+        return [self._has_ended, [saved(stream) for stream in self._inputs]]
 
     def restore(self, state: Any) -> None:
-        self._ended, inner = fields(state, bool, list)
+        self._has_ended, inner = fields(state, bool, list)
         states = fields(inner, *[None] * len(self._inputs))
         for stream, item in zip(self._inputs, states, strict=True):
             resume(stream, item)

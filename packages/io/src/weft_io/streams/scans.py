@@ -71,7 +71,7 @@ class TakeWhileStream(ForwardingStream):
     def __init__(self, inner: Stream, predicate: Call) -> None:
         super().__init__(inner)
         self._predicate = predicate
-        self._ended = False
+        self._has_ended = False
 
     @staticmethod
     def cardinality(count: int, *_: Any) -> int:
@@ -80,7 +80,7 @@ class TakeWhileStream(ForwardingStream):
 
     def get(self) -> Element | None:
         """Return the next of them."""
-        element = None if self._ended else self._input.get()
+        element = None if self._has_ended else self._input.get()
         if element is None:
             return None
         try:
@@ -90,16 +90,16 @@ class TakeWhileStream(ForwardingStream):
             raise
         if goes_on:
             return element
-        self._ended = True
+        self._has_ended = True
         return None
 
     def save(self) -> Any:
         """Return whether it has ended, and the state of the input."""
-        return [self._ended, saved(self._input)]
+        return [self._has_ended, saved(self._input)]
 
     def restore(self, state: Any) -> None:
         """Restore the position."""
-        self._ended, inner = fields(state, bool, None)
+        self._has_ended, inner = fields(state, bool, None)
         resume(self._input, inner)
 
 
@@ -195,7 +195,7 @@ class AssertCardinalityStream(ForwardingStream):
     def __init__(self, inner: Stream, count: int) -> None:
         super().__init__(inner)
         self._count = count
-        self._given = 0
+        self._num_returned = 0
 
     @staticmethod
     def cardinality(count: int, *arguments: Any) -> int:
@@ -206,16 +206,16 @@ class AssertCardinalityStream(ForwardingStream):
         """Return the next element; FailedPreconditionError if the number of elements is wrong."""
         element = self._input.get()
         if element is None:
-            if self._given != self._count:
+            if self._num_returned != self._count:
                 count = "an infinite number of" if self._count == INFINITE else self._count
                 raise self._count_error(
-                    f"{count} elements but contained only {self._given} elements."
+                    f"{count} elements but contained only {self._num_returned} elements."
                 )
             return None
-        self._given += 1
-        if self._count not in (INFINITE, UNKNOWN) and self._given > self._count:
+        self._num_returned += 1
+        if self._count not in (INFINITE, UNKNOWN) and self._num_returned > self._count:
             raise self._count_error(
-                f"{self._count} elements but contained at least {self._given} elements."
+                f"{self._count} elements but contained at least {self._num_returned} elements."
             )
         return element
 
@@ -225,9 +225,9 @@ class AssertCardinalityStream(ForwardingStream):
 
     def save(self) -> Any:
         """Return the count, and the state of the input."""
-        return [self._given, saved(self._input)]
+        return [self._num_returned, saved(self._input)]
 
     def restore(self, state: Any) -> None:
         """Restore the position."""
-        self._given, inner = fields(state, int, None)
+        self._num_returned, inner = fields(state, int, None)
         resume(self._input, inner)

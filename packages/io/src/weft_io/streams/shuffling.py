@@ -61,12 +61,12 @@ class ShuffleSource(Source):
         self._inner = inner
         self._size = size
         self._seeds = seeds if any(seeds) else philox.entropy()
-        self._again = reshuffles
+        self._reshuffles = reshuffles
 
     def iterate(self, root: Root) -> Stream:
         """Over all of them."""
         number = root.next_pass(self)
-        draws = Draws(*self._seeds, number if self._again else 0)
+        draws = Draws(*self._seeds, number if self._reshuffles else 0)
         stream = _ShuffleStream(self._inner.iterate(root), self._size, draws)
         stream.belongs_to(self, root, number)
         return stream
@@ -93,7 +93,7 @@ class _ShuffleStream(ForwardingStream):
         self._size = size
         self._draws = draws
         self._buffer: list[Element] = []
-        self._ended = False
+        self._has_ended = False
 
     def belongs_to(self, source: ShuffleSource, root: Root, number: int) -> None:
         """Set the source of the pass, and its number."""
@@ -106,10 +106,10 @@ class _ShuffleStream(ForwardingStream):
 
     def get(self) -> Element | None:
         buffer = self._buffer
-        while len(buffer) < self._size and not self._ended:
+        while len(buffer) < self._size and not self._has_ended:
             element = self._input.get()
             if element is None:
-                self._ended = True
+                self._has_ended = True
             else:
                 buffer.append(element)
         if not buffer:
@@ -121,7 +121,14 @@ class _ShuffleStream(ForwardingStream):
     def save(self) -> Any:
         elements = [list(element) for element in self._buffer]
         seeds = list(self._source.seeds)
-        return [self._draws.state, self._number, seeds, self._ended, elements, saved(self._input)]
+        return [
+            self._draws.state,
+            self._number,
+            seeds,
+            self._has_ended,
+            elements,
+            saved(self._input),
+        ]
 
     def restore(self, state: Any) -> None:
         draws, number, seeds, has_ended, elements, inner = fields(
@@ -133,5 +140,5 @@ class _ShuffleStream(ForwardingStream):
         self._draws.state = draws & _MASK
         self._number = number
         self._root.resume_pass(self._source, number)
-        self._ended = has_ended
+        self._has_ended = has_ended
         self._buffer = [element_of(element) for element in elements]

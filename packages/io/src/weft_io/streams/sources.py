@@ -45,19 +45,19 @@ class _OneStream(Stream):
 
     def __init__(self, values: Element) -> None:
         self._values = values
-        self._given = False
+        self._has_returned = False
 
     def get(self) -> Element | None:
-        if self._given:
+        if self._has_returned:
             return None
-        self._given = True
+        self._has_returned = True
         return self._values
 
     def save(self) -> Any:
-        return [self._given]
+        return [self._has_returned]
 
     def restore(self, state: Any) -> None:
-        (self._given,) = fields(state, bool)
+        (self._has_returned,) = fields(state, bool)
 
 
 class SliceSource(Source):

@@ -116,12 +116,12 @@ def decode(data: bytes) -> Any:
 class _Reader:
     def __init__(self, data: bytes, index: int, end: int) -> None:
         self._data = data
-        self._at = index
+        self._index = index
         self._end = end
 
     def expect_end(self) -> None:
-        if self._at != self._end:
-            raise _SEAL.damaged(f"has {self._end - self._at} bytes too many at {self._at}")
+        if self._index != self._end:
+            raise _SEAL.damaged(f"has {self._end - self._index} bytes too many at {self._index}")
 
     def value(self, depth: int) -> Any:
         kind = self._take(1)
@@ -142,52 +142,56 @@ class _Reader:
         if kind == b"v":
             return self._variants(depth)
         if kind != b"l":
-            raise _SEAL.damaged(f"has no value at {self._at - 1}, but {kind!r}")
+            raise _SEAL.damaged(f"has no value at {self._index - 1}, but {kind!r}")
         if depth >= _DEEPEST:
-            raise _SEAL.damaged(f"has more than {_DEEPEST} lists within each other at {self._at}")
+            raise _SEAL.damaged(
+                f"has more than {_DEEPEST} lists within each other at {self._index}"
+            )
         return [self.value(depth + 1) for _ in range(self._size())]
 
     def _dataset(self, depth: int) -> ElementsSource:
-        if self._data[self._at : self._at + 1] != b"l":
-            raise _SEAL.damaged(f"has no elements of a dataset at {self._at}")
+        if self._data[self._index : self._index + 1] != b"l":
+            raise _SEAL.damaged(f"has no elements of a dataset at {self._index}")
         elements = self.value(depth + 1)
         return ElementsSource([element_of(element) for element in elements])
 
     def _ragged(self, depth: int) -> RaggedVariant:
-        parts = self.value(depth + 1) if self._data[self._at : self._at + 1] == b"l" else None
+        parts = self.value(depth + 1) if self._data[self._index : self._index + 1] == b"l" else None
         if not parts or not all(isinstance(part, np.ndarray | np.generic) for part in parts):
-            raise _SEAL.damaged(f"has no values and splits of a ragged tensor at {self._at}")
+            raise _SEAL.damaged(f"has no values and splits of a ragged tensor at {self._index}")
         values, *splits = [np.asarray(part) for part in parts]
         return RaggedVariant(splits, values)
 
     def _variants(self, depth: int) -> np.ndarray[Any, Any]:
-        parts = self.value(depth + 1) if self._data[self._at : self._at + 1] == b"l" else None
+        parts = self.value(depth + 1) if self._data[self._index : self._index + 1] == b"l" else None
         if not parts or len(parts) != 2 or not all(isinstance(part, list) for part in parts):
-            raise _SEAL.damaged(f"has no shape and elements of a tensor at {self._at}")
+            raise _SEAL.damaged(f"has no shape and elements of a tensor at {self._index}")
         shape, items = parts
         sized = all(type(size) is int and size >= 0 for size in shape)
         is_variant = all(isinstance(item, ElementsSource | RaggedVariant) for item in items)
         if not sized or not is_variant or len(shape) > _MOST_AXES or math.prod(shape) != len(items):
-            raise _SEAL.damaged(f"has no {shape} variants at {self._at}, but {len(items)} values")
+            raise _SEAL.damaged(
+                f"has no {shape} variants at {self._index}, but {len(items)} values"
+            )
         array = np.empty(len(items), object)
         array[:] = items
         return array.reshape(shape)
 
     def _take(self, count: int) -> bytes:
-        index = self._at
+        index = self._index
         if count > self._end - index:
             raise _SEAL.damaged(
                 f"needs {count} bytes at {index}, where {self._end - index} are left"
             )
-        self._at = index + count
+        self._index = index + count
         return self._data[index : index + count]
 
     def _size(self) -> int:
         """Return a number of things that need at least a byte each."""
         size: int = _SIZE.unpack(self._take(8))[0]
-        if size > self._end - self._at:
+        if size > self._end - self._index:
             raise _SEAL.damaged(
-                f"says {size} at {self._at}, where {self._end - self._at} bytes are left"
+                f"says {size} at {self._index}, where {self._end - self._index} bytes are left"
             )
         return size
 
@@ -196,18 +200,18 @@ class _Reader:
         try:
             dtype = dtypes.as_dtype(name).numpy
         except (errors.OpError, TypeError) as cause:
-            raise _SEAL.damaged(f"has the element type {name!r} at {self._at}") from cause
+            raise _SEAL.damaged(f"has the element type {name!r} at {self._index}") from cause
         rank = self._take(1)[0]
         if rank > _MOST_AXES:
-            raise _SEAL.damaged(f"has a tensor of rank {rank} at {self._at}")
+            raise _SEAL.damaged(f"has a tensor of rank {rank} at {self._index}")
         shape = [_SIZE.unpack(self._take(8))[0] for _ in range(rank)]
         count = math.prod(shape)
-        if count * (8 if dtype.hasobject else dtype.itemsize) > self._end - self._at:
+        if count * (8 if dtype.hasobject else dtype.itemsize) > self._end - self._index:
             raise _SEAL.damaged(
-                f"has a tensor of shape {shape} at {self._at}, which is not all there"
+                f"has a tensor of shape {shape} at {self._index}, which is not all there"
             )
         if any(size > self._end for size in shape):
-            raise _SEAL.damaged(f"has a tensor of shape {shape} at {self._at}")
+            raise _SEAL.damaged(f"has a tensor of shape {shape} at {self._index}")
         if dtype.hasobject:
             array = np.empty(count, object)
             array[:] = [self._take(self._size()) for _ in range(count)]

@@ -45,7 +45,7 @@ class _Splitter:
         field = rb'(?>"%s%s|[^"%s\r]%s|)' % (inside, outside, between, outside)
         fields = rb"(?:%s%s)*+" % (between, field)
         self._record = re.compile(field + fields)
-        self._rest = re.compile(inside + outside + fields)
+        self._field_pattern = re.compile(inside + outside + fields)
 
     def records(self, lines: Sequence[bytes], started: list[bytes]) -> list[bytes]:
         """Return the records that end in some lines.
@@ -62,7 +62,7 @@ class _Splitter:
         return records
 
     def _split(self, line: bytes, started: list[bytes], records: list[bytes]) -> None:
-        index, pattern = 0, self._rest if started else self._record
+        index, pattern = 0, self._field_pattern if started else self._record
         while index < len(line) or not index:
             match = pattern.match(line, index)
             end = match.end() if match else index
@@ -218,15 +218,15 @@ class _SqlStream(Stream):
         self._source = source
         self._connection: sqlite3.Connection | None = None
         self._rows: sqlite3.Cursor | None = None
-        self._given = 0
-        self._ended = False
+        self._num_returned = 0
+        self._has_ended = False
 
     def get(self) -> Element | None:
         row = self._row()
         if row is None:
             self.close()
             return None
-        self._given += 1
+        self._num_returned += 1
         types = self._source.types
         if len(row) != len(types):
             raise errors.InvalidArgumentError(
@@ -236,14 +236,14 @@ class _SqlStream(Stream):
         return tuple([_sql_value(v, t, i) for i, (v, t) in enumerate(zip(row, types, strict=True))])
 
     def _row(self) -> Any:
-        if self._ended:
+        if self._has_ended:
             return None
         try:
             if self._rows is None:
                 self._rows = self._begin()
             return self._rows.fetchone()
         except sqlite3.Error as error:
-            self._ended = True
+            self._has_ended = True
             raise errors.InvalidArgumentError(
                 f"the query {self._source.query!r} of {self._source.path}: {error}"
             ) from error
@@ -260,19 +260,19 @@ class _SqlStream(Stream):
         return self._connection.execute(self._source.query)
 
     def save(self) -> Any:
-        return [self._given, self._ended]
+        return [self._num_returned, self._has_ended]
 
     def restore(self, state: Any) -> None:
         num_given, has_ended = fields(state, int, bool)
         for _ in range(count_in(num_given, 1 << 62, "the number of rows")):
             if self._row() is None:
                 break
-            self._given += 1
-        self._ended = has_ended
+            self._num_returned += 1
+        self._has_ended = has_ended
 
     def close(self) -> None:
         connection, self._connection, self._rows = self._connection, None, None
-        self._ended = True
+        self._has_ended = True
         if connection is not None:
             connection.close()
 

@@ -146,9 +146,9 @@ class _GroupByWindowStream(ForwardingStream):
         self._root = root
         self._groups: dict[int, list[Element]] = {}
         self._sizes: dict[int, int] = {}
-        self._ended = False
+        self._has_ended = False
         self._current: Stream | None = None
-        self._opened: tuple[int, list[Element]] = (0, [])
+        self._current_group: tuple[int, list[Element]] = (0, [])
 
     def place(self) -> str:
         return ""
@@ -168,10 +168,10 @@ class _GroupByWindowStream(ForwardingStream):
 
     def _full_group(self) -> int | None:
         """Return the key of a group that is full; at the end of the lowest one that is left."""
-        while not self._ended:
+        while not self._has_ended:
             element = self._input.get()
             if element is None:
-                self._ended = True
+                self._has_ended = True
                 break
             key = _scalar(self._source.key, element, "key", self._input)
             group = self._groups.setdefault(key, [])
@@ -194,17 +194,17 @@ class _GroupByWindowStream(ForwardingStream):
     def _open(self, key: int, group: list[Element]) -> None:
         arguments = (np.int64(key), ElementsSource(group))
         self._current = inner_stream(self._source.reduce, arguments, self._root)
-        self._opened = key, group
+        self._current_group = key, group
 
     def save(self) -> Any:
         current = self._current
-        key, group = self._opened
+        key, group = self._current_group
         saved_group = None if current is None else [key, saved_elements(group), saved(current)]
         groups = [[key, saved_elements(group)] for key, group in self._groups.items()]
-        return [self._ended, groups, saved_group, saved(self._input)]
+        return [self._has_ended, groups, saved_group, saved(self._input)]
 
     def restore(self, state: Any) -> None:
-        self._ended, groups, saved_group, inner = fields(state, bool, list, None, None)
+        self._has_ended, groups, saved_group, inner = fields(state, bool, list, None, None)
         resume(self._input, inner)
         self._groups = {}
         for item in groups:
@@ -238,7 +238,7 @@ class GroupByReducerStream(ForwardingStream):
         super().__init__(inner)
         self._key, self._begin, self._reduce, self._finish = key, begin, reduce, finish
         self._states: dict[int, Element] = {}
-        self._ended = False
+        self._has_ended = False
 
     @staticmethod
     def cardinality(count: int, *_: Any) -> int:
@@ -251,10 +251,10 @@ class GroupByReducerStream(ForwardingStream):
 
     def get(self) -> Element | None:
         """Return the result of the lowest key that is left; the first asks for all elements."""
-        while not self._ended:
+        while not self._has_ended:
             element = self._input.get()
             if element is None:
-                self._ended = True
+                self._has_ended = True
                 break
             key = _scalar(self._key, element, "key", self._input)
             if key not in self._states:
@@ -267,11 +267,11 @@ class GroupByReducerStream(ForwardingStream):
     def save(self) -> Any:
         """Return the states, and the state of the input."""
         states = [[key, list(values)] for key, values in self._states.items()]
-        return [self._ended, states, saved(self._input)]
+        return [self._has_ended, states, saved(self._input)]
 
     def restore(self, state: Any) -> None:
         """Restore the position."""
-        self._ended, states, inner = fields(state, bool, list, None)
+        self._has_ended, states, inner = fields(state, bool, list, None)
         resume(self._input, inner)
         self._states = {}
         for item in states:

@@ -41,11 +41,11 @@ class EventQueue:
         self._next_flush: float | None = None
         self._records: list[bytes] = []
         self._dirty = False
-        self._asked = 0
+        self._num_requested = 0
         self._flushed = 0
         self._closing = False
         self._error: errors.OpError | None = None
-        self._told = False
+        self._has_reported = False
 
     @property
     def full(self) -> bool:
@@ -59,7 +59,7 @@ class EventQueue:
     def check(self) -> None:
         """Raise the error that stopped writing, if any."""
         if self._error is not None:
-            self._told = True
+            self._has_reported = True
             raise self._error.copy()
 
     def add(self, record: bytes) -> None:
@@ -78,8 +78,8 @@ class EventQueue:
         Raises: OpError: a write has failed.
         """
         self.check()
-        self._asked += 1
-        return self._asked
+        self._num_requested += 1
+        return self._num_requested
 
     def flushed(self, ticket: int) -> bool:
         """Return True if that flush is done.
@@ -97,8 +97,8 @@ class EventQueue:
 
     def untold_error(self) -> errors.OpError | None:
         """Return the error that stopped the writing, unless it was taken before."""
-        error = None if self._told or self._error is None else self._error.copy()
-        self._told = True
+        error = None if self._has_reported or self._error is None else self._error.copy()
+        self._has_reported = True
         return error
 
     # ------------------------------------------------------------------ the owner's thread
@@ -108,14 +108,14 @@ class EventQueue:
         if self.finished:
             return None
         if self._error is not None:
-            return Work([], False, True, self._asked) if self._closing else None
+            return Work([], False, True, self._num_requested) if self._closing else None
         dirty = self._dirty or bool(self._records)
         due = dirty and (self._next_flush is None or now >= self._next_flush)
-        flush = due or self._asked > self._flushed or self._closing
+        flush = due or self._num_requested > self._flushed or self._closing
         if not (self._records or flush):
             return None
         records, self._records = self._records, []
-        return Work(records, flush, self._closing, self._asked)
+        return Work(records, flush, self._closing, self._num_requested)
 
     def patience(self, now: float) -> float | None:
         """Return the seconds until the next work if nothing changes; None if there is none."""

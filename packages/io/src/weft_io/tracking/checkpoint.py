@@ -102,7 +102,7 @@ class Checkpoint(Composite):
                 name="save_counter",
                 collections=[],
             )
-            self._counted = counter.assign_add(to_array(1, dtypes.int64))
+            self._increment = counter.assign_add(to_array(1, dtypes.int64))
         self.save_counter = counter
         return counter
 
@@ -143,10 +143,10 @@ class Checkpoint(Composite):
         counter = self.save_counter
         selected = session_of(counter.graph, session, "Checkpoint.save()")
         try:
-            return int(selected.run(self._counted))
+            return int(selected.run(self._increment))
         except errors.FailedPreconditionError:
             selected.run(counter.initializer)
-            return int(selected.run(self._counted))
+            return int(selected.run(self._increment))
 
     def _saver_of(self, object_graph: ObjectGraph, graph: Any) -> Saver:
         """Return the saver of the current objects; a new one if they have changed."""

@@ -25,7 +25,7 @@ class Matches:
 
     def __init__(self, root: Any, message: proto.TrackableObjectGraph) -> None:
         self._message = message
-        self._own = ObjectGraph(root)
+        self._objects = ObjectGraph(root)
         self._numbers: dict[int, int] = {0: 0}  # ours to the checkpoint's
         self.values: dict[str, Any] = {}
         self.states: dict[str, PythonState] = {}
@@ -36,13 +36,13 @@ class Matches:
         self.unused = self._unused()
         self.lacking = [
             result.value
-            for number, result in enumerate(self._own.objects)
+            for number, result in enumerate(self._objects.objects)
             if isinstance(result.value, Variable | PartitionedVariable)
             and not self._has_values(number)
         ]
         self.missing = [
             result.path or "(root)"
-            for number, result in enumerate(self._own.objects)
+            for number, result in enumerate(self._objects.objects)
             if isinstance(result.value, Variable | PartitionedVariable | PythonState)
             and not self._has_values(number)
             and result.path != COUNTER
@@ -58,13 +58,13 @@ class Matches:
         while stack:
             number = stack.pop()
             names = {c.local_name: c.node_id for c in self._node(self._numbers[number]).children}
-            for name, child in self._own.objects[number].children:
+            for name, child in self._objects.objects[number].children:
                 if name in names and child not in self._numbers:
                     self._numbers[child] = names[name]
                     stack.append(child)
 
     def _pair_slots(self) -> None:
-        for slot in self._own.slots:
+        for slot in self._objects.slots:
             optimizer, original = map(self._numbers.get, (slot.optimizer, slot.original))
             if optimizer is None or original is None:
                 continue
@@ -88,7 +88,7 @@ class Matches:
         return other is not None and bool(self._node(other).attributes)
 
     def _take(self, number: int, node: Any) -> None:
-        value = self._own.objects[number].value
+        value = self._objects.objects[number].value
         for attribute in node.attributes:
             if isinstance(value, PythonState):
                 self.states[attribute.checkpoint_key] = value

@@ -107,7 +107,7 @@ class CheckpointSaverHook(SessionRunHook):
         self._directory = as_path(checkpoint_dir)
         self._timer = timer_of(save_steps, save_secs, "save_steps", "save_secs")
         self._path = os.path.join(self._directory, text(checkpoint_basename, "checkpoint_basename"))
-        self._given_saver = saver
+        self._saver_argument = saver
         self._scaffold = scaffold
         self._listeners = [] if listeners is None else listed(listeners, "listeners")
         self._save_graph_def = save_graph_def
@@ -176,8 +176,8 @@ class CheckpointSaverHook(SessionRunHook):
         return stop
 
     def _saver(self) -> Any:
-        if self._given_saver is not None:
-            return self._given_saver
+        if self._saver_argument is not None:
+            return self._saver_argument
         if self._scaffold is not None:
             return self._scaffold.saver
         savers = get_default_graph().get_collection(GraphKeys.SAVERS)

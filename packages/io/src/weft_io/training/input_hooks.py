@@ -53,20 +53,20 @@ class CheckpointInputPipelineHook(SessionRunHook):
     """
 
     def __init__(self, iterators: Sequence[Any] | None = None) -> None:
-        self._given = None
+        self._saver_argument = None
         if iterators is not None:
             result = listed(iterators, "iterators")
             for item in result:
                 make_saveable_from_iterator(item)
-            self._given = result
+            self._saver_argument = result
 
     def begin(self) -> None:
         """Add the iterators to the saved state. Raises: FailedPreconditionError: there is none."""
         graph = get_default_graph()
-        if self._given is None:
+        if self._saver_argument is None:
             resources = iterators_of(graph)
         else:
-            resources = [item._iterator_resource for item in self._given]
+            resources = [item._iterator_resource for item in self._saver_argument]
         self._saveables = [saveable_of(resource, optional=True) for resource in resources]
         if not self._saveables:
             raise errors.FailedPreconditionError(

@@ -60,14 +60,14 @@ class LoggingTensorHook(SessionRunHook):
             self._tags = listed(tensors, "tensors")
             self._tensors = {tensor: tensor for tensor in self._tags}
         self._formatter = None if formatter is None else function(formatter, "formatter", 1)
-        self._at_end = at_end
+        self._logs_at_end = at_end
 
     def begin(self) -> None:
         """Look up the tensors. Raises: NotFoundError: a name does not exist."""
         graph = get_default_graph()
         self._timer.reset()
         self._count = 0
-        self._found = {
+        self._tensors_by_tag = {
             tag: graph.as_graph_element(tensor, allow_operation=False)
             for tag, tensor in self._tensors.items()
         }
@@ -75,7 +75,7 @@ class LoggingTensorHook(SessionRunHook):
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
         """Ask for the tensors, if they are to be logged."""
         self._due = self._timer.should_trigger_for_step(self._count)
-        return SessionRunArgs(self._found) if self._due else None
+        return SessionRunArgs(self._tensors_by_tag) if self._due else None
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Log them."""
@@ -85,8 +85,8 @@ class LoggingTensorHook(SessionRunHook):
 
     def end(self, session: Any) -> None:
         """Log them once more, if that was asked for."""
-        if self._at_end:
-            self._log_tensors(session.run(self._found))
+        if self._logs_at_end:
+            self._log_tensors(session.run(self._tensors_by_tag))
 
     def _log_tensors(self, values: dict[Any, Any]) -> None:
         seconds, _ = self._timer.update_last_triggered_step(self._count)

@@ -53,13 +53,13 @@ class StopAtStepHook(SessionRunHook):
                 f"Only one of num_steps or last_step can be specified, got {num_steps}, {last_step}"
             )
         self._num_steps = None if num_steps is None else integer(num_steps, "num_steps")
-        self._given_last_step = None if last_step is None else integer(last_step, "last_step")
+        self._last_step_argument = None if last_step is None else integer(last_step, "last_step")
 
     def begin(self) -> None:
         """Find the global step. Raises: FailedPreconditionError: there is none."""
         self._global_step = global_step_for(self)
         self._before = step_before(self._global_step)
-        self._last_step = self._given_last_step
+        self._last_step = self._last_step_argument
         self._steps = StepsAhead()
 
     def after_create_session(self, session: Any, coord: Coordinator) -> None:

@@ -67,7 +67,7 @@ class StepCounterHook(SessionRunHook):
         self._tag = self._global_step.op.name + "/sec"
         self._timer.reset()
         self._last_step: int | None = None
-        self._still = 0
+        self._num_unchanged = 0
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
         """Request the global step as it is before the step."""
@@ -97,9 +97,9 @@ class StepCounterHook(SessionRunHook):
 
     def _watch(self, step: int) -> None:
         """Warn, once, if the steps are not counted."""
-        self._still = self._still + 1 if step == self._last_step else 0
+        self._num_unchanged = self._num_unchanged + 1 if step == self._last_step else 0
         self._last_step = step
-        if self._still == _STILL:
+        if self._num_unchanged == _STILL:
             _log.warning(
                 "It seems that global step (tf.train.get_global_step) has not been increased: it "
                 "is %s since %d steps. You could increase the global step by passing "

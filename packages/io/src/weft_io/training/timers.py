@@ -101,16 +101,16 @@ class StepsAhead:
 
     def __init__(self) -> None:
         self._before: int | None = None
-        self._most = 1
+        self._max_steps = 1
 
     def after(self, before: int) -> int:
         """Return the upper bound after a step that began at `before`."""
         if self._before is None:
             self._before = before
             return before + _FAR
-        self._most = max(self._most, before - self._before)
+        self._max_steps = max(self._max_steps, before - self._before)
         self._before = before
-        return before + self._most
+        return before + self._max_steps
 
 
 _FAR = 1 << 62
