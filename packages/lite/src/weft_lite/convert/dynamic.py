@@ -53,7 +53,7 @@ class Bytes:
     """
 
     def __init__(self, kinds: Collection[OpKind] = tuple(PRODUCTS), names: Collection[str] = ()):
-        self._kinds, self._kept = kinds, names
+        self._kinds, self._float_names = kinds, names
         self._weights: dict[Value, Value] = {}
         self.changed: set[Value] = set()
 
@@ -79,7 +79,7 @@ class Bytes:
         return operations
 
     def _is_candidate(self, op: Operation) -> bool:
-        if op.kind not in self._kinds or any(out.name in self._kept for out in op.outputs):
+        if op.kind not in self._kinds or any(out.name in self._float_names for out in op.outputs):
             return False
         x = op.inputs[0]
         return (

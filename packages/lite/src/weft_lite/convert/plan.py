@@ -104,7 +104,7 @@ class Lives:
         self.found: dict[Value, Life] = {}
         self.begins: dict[Operation, int] = {}
         self._clock = 0
-        self._whole = lowered
+        self._lowered = lowered
         self._loops: list[tuple[set[Value], list[Value]]] = []
         for value in lowered.inputs:
             self._make(value)
@@ -148,7 +148,7 @@ class Lives:
                 self._make(value)
 
     def _branches(self, op: Operation) -> None:
-        branches = called(op, self._whole)
+        branches = called(op, self._lowered)
         for branch in branches:
             self._run(branch)
         self._clock += 1
@@ -156,7 +156,7 @@ class Lives:
             self._read(value)
 
     def _loop(self, op: Operation) -> None:
-        cond, body = called(op, self._whole)
+        cond, body = called(op, self._lowered)
         for value in body.inputs:
             self._make(value)
         outside: list[Value] = []

@@ -206,22 +206,22 @@ class Quantiser:
         activations: str = "int8",
     ) -> None:
         self._dtype = DataType[activations.upper()]
-        self._said = take_out_fakes(source)
+        self._declared_bounds = take_out_fakes(source)
         self._source = source
-        self._kept = frozenset(names)
+        self._float_names = frozenset(names)
         self._ranges = ranges
         points = {
             input_ for input_ in source.inputs if input_ in ranges and ranges[input_].is_point
         }
-        kept_inputs = {input_ for input_ in source.inputs if input_.name in self._kept}
+        kept_inputs = {input_ for input_ in source.inputs if input_.name in self._float_names}
         self._constants = _propagate(source, points)
         self._unsaid_constants = _propagate(source, points | kept_inputs)
         self._trained = trained
         self._without: list[str] = []
-        self._same: set[str] = set()
+        self._constant_names: set[str] = set()
         self._clipped: set[str] = set()
         self._stored: dict[Value | None, Value] = {}
-        self._twins: dict[Value, Value] = {}
+        self._quantized: dict[Value, Value] = {}
         self._computed_twins: dict[Value, Value] = {}
         self._floats: set[Value] = set(source.inputs)
         self._ops: list[Operation] = []
@@ -257,9 +257,11 @@ class Quantiser:
         """Let recurrent cells, also in bodies, multiply int8 numbers, except for kept results."""
         if self._dtype is not DataType.INT8:
             return
-        float_cells = [op for op in self._ops if any(out.name in self._kept for out in op.outputs)]
+        float_cells = [
+            op for op in self._ops if any(out.name in self._float_names for out in op.outputs)
+        ]
         floats = {id(body) for op in float_cells for body in _called(op, self._source)}
-        small = Bytes(CELLS, self._kept)
+        small = Bytes(CELLS, self._float_names)
         self._ops = small.ops(self._ops)
         self._bodies = [
             body if id(body) in floats else Lowered(body.inputs, body.outputs, small.ops(body.ops))
@@ -285,7 +287,9 @@ class Quantiser:
     def _is_stored(self, op: Operation) -> bool:
         """Return True if an op's result exists as a twin: for the fake-quant op of an output."""
         counterpart = (
-            self._twins.get(op.inputs[0]) if op.kind is OpKind.Quantize and op.inputs[0] else None
+            self._quantized.get(op.inputs[0])
+            if op.kind is OpKind.Quantize and op.inputs[0]
+            else None
         )
         out = op.outputs[0]
         if counterpart is None or (counterpart.scales, counterpart.zero_points) != (
@@ -299,7 +303,7 @@ class Quantiser:
     def _can_quantize(self, op: Operation) -> bool:
         """Return True if an op can be quantised: float operands and results with known ranges."""
         first, out = op.inputs[0], op.outputs[0]
-        if first is None or first.dtype is not DataType.FLOAT32 or out.name in self._kept:
+        if first is None or first.dtype is not DataType.FLOAT32 or out.name in self._float_names:
             return False
         operands = [input_ for input_ in op.inputs if input_ and input_.dtype is DataType.FLOAT32]
         if op.kind is OpKind.Pad:
@@ -309,13 +313,16 @@ class Quantiser:
         ):
             return False
         if any(
-            operand.name in self._kept and operand in self._source.inputs for operand in operands
+            operand.name in self._float_names and operand in self._source.inputs
+            for operand in operands
         ):
             return False
         if op.kind in PRODUCTS and not self._multiplies(first, operands[1:], out):
             return False
         needed = [
-            operand for operand in operands if operand.array is None and operand not in self._twins
+            operand
+            for operand in operands
+            if operand.array is None and operand not in self._quantized
         ]
         if op.kind not in MOVING and op.kind not in FIXED:
             needed.append(out)
@@ -331,16 +338,16 @@ class Quantiser:
         )
 
     def _all_have_ranges(self, needed: Sequence[Value], op: Operation) -> bool:
-        unsaid = [item for item in needed if item not in self._said]
+        unsaid = [item for item in needed if item not in self._declared_bounds]
         if not all(item in self._ranges for item in unsaid):
             if op.kind not in MOVING:
                 self._without.append(op.outputs[0].name)
             return False
         points = {item for item in unsaid if self._ranges[item].is_point}
         unranged = points - self._constants
-        self._same |= {
+        self._constant_names |= {
             unsaid_constant.name for unsaid_constant in unranged - self._unsaid_constants
-        } - self._kept
+        } - self._float_names
         if not unranged:
             self._clipped |= {point.name for point in points}
         return not unranged
@@ -351,9 +358,10 @@ class Quantiser:
                 "no fake-quant op sets the range of these results or of their inputs: "
                 f"{sorted(self._without)}; pass calibration samples, or name them in keep_float"
             )
-        if self._same:
+        if self._constant_names:
             raise errors.InvalidArgumentError(
-                f"calibration: these values are constant: {sorted(self._same)}; give samples "
+                f"calibration: these values are constant: {sorted(self._constant_names)}; give "
+                "samples "
                 "that change them, or name them in keep_float"
             )
         if self._clipped:
@@ -392,7 +400,7 @@ class Quantiser:
 
     def _float(self, value: Value) -> Value:
         """Return the float value; computed from its twin if there is only that."""
-        counterpart = self._twins.get(value)
+        counterpart = self._quantized.get(value)
         if counterpart is not None and value not in self._floats and value.array is None:
             name = f"{value.name}/dequantize"
             self._ops.append(Operation(OpKind.Dequantize, [counterpart], [value], None, name))
@@ -401,18 +409,18 @@ class Quantiser:
 
     def _quantized_value(self, value: Value) -> Value:
         """Return the quantised value; computed from the float one if there is only that."""
-        if value not in self._twins:
+        if value not in self._quantized:
             if value.array is not None:
-                self._twins[value] = _quantised(value, self._dtype)
+                self._quantized[value] = _quantised(value, self._dtype)
             else:
                 result = self._new_quantized_value(value, self._scale(value))
                 name = f"{value.name}/quantize"
                 self._ops.append(Operation(OpKind.Quantize, [value], [result], None, name))
-        return self._twins[value]
+        return self._quantized[value]
 
     def _scale(self, value: Value) -> Scale:
         """Return the scale of a value from its fake-quant op, or else from calibration."""
-        bounds = self._said.get(value)
+        bounds = self._declared_bounds.get(value)
         if bounds is not None and self._dtype is DataType.INT8:
             return bounds
         return (bounds.range() if bounds is not None else self._ranges[value]).scale(self._dtype)
@@ -421,7 +429,7 @@ class Quantiser:
         name = f"{value.name}/{self._dtype.name.lower()}"
         counterpart = Value(name, self._dtype, value.shape, value.declared)
         counterpart.scales, counterpart.zero_points = [scale.scale], [scale.zero]
-        self._twins[value] = counterpart
+        self._quantized[value] = counterpart
         return counterpart
 
     def _computed(self, op: Operation) -> None:
@@ -454,7 +462,7 @@ class Quantiser:
             return None
         real = 0.0 if value is None or value.array is None else float(value.array.reshape(-1)[0])
         limits = np.iinfo(self._dtype.name.lower())
-        counterpart = self._twins.get(x)
+        counterpart = self._quantized.get(x)
         scale = (
             Scale(counterpart.scales[0], counterpart.zero_points[0])
             if counterpart

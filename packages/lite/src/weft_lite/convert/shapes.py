@@ -63,12 +63,12 @@ class Shapes:
             if node.name in named and node.role is not Role.TENSOR_ARRAY:
                 self._pins[f"{node.name}:0"] = named[node.name]
         self._elements: dict[str, Shape] = {}
-        self._twins: Graph | None = None
+        self._copy: Graph | None = None
         if any(node.role is Role.TENSOR_ARRAY for node in step.graph.nodes):
             for _ in range(_ROUNDS):
                 if not self._infer_elements():
                     break
-                self._twins = None
+                self._copy = None
 
     def __call__(self, output: Output) -> Shape:
         """Return the shape of an output.
@@ -82,7 +82,7 @@ class Shapes:
             result = _to_static_shape(self._counterpart(output).dims)
         if result is None:
             result = self._pins[output.name] = self._measure(output)
-            self._twins = None
+            self._copy = None
         return result
 
     def value(self, output: Output) -> Any:
@@ -99,9 +99,9 @@ class Shapes:
         return self._elements[array.name]
 
     def _counterpart(self, output: Output) -> Output:
-        if self._twins is None:
-            self._twins = self._copy_graph()
-        node = self._twins.get_operation_by_name(self._names[output.node.name])
+        if self._copy is None:
+            self._copy = self._copy_graph()
+        node = self._copy.get_operation_by_name(self._names[output.node.name])
         return node.outputs[0 if output.node.role is Role.SWITCH else output.index]
 
     def _infer_elements(self) -> bool:
