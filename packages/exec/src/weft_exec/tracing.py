@@ -76,10 +76,10 @@ class StepTrace:
 
     def __init__(self) -> None:
         self.records: list[NodeRecord] = []
-        self._elsewhere: list[Any] = []
+        self._other_records: list[Any] = []
         self._waiting: dict[Any, _Waiting] = {}
         self._sent: dict[str, int] = {}
-        self._ended: dict[str, int] = {}
+        self._end_times: dict[str, int] = {}
 
     def record(self, node: Node, device: str, call: Callable[[], Any], iteration: int) -> Any:
         """Return `call()`, timed as an execution of `node`.
@@ -151,8 +151,8 @@ class StepTrace:
             None,
         )
         if computed:  # nodes of one device run one after the other, in its stream
-            start = max(start, self._ended.get(device, 0))
-            self._ended[device] = end
+            start = max(start, self._end_times.get(device, 0))
+            self._end_times[device] = end
         self.records.append(
             NodeRecord(
                 node, device, start, end, thread, sum(sizes), sizes, not computed, iteration,
@@ -172,15 +172,15 @@ class StepTrace:
     @property
     def empty(self) -> bool:
         """Return True if nothing was recorded, in this or other processes."""
-        return not (self.records or self._elsewhere)
+        return not (self.records or self._other_records)
 
     def add_step_stats(self, stats: Any) -> None:
         """Add the records of the step from another process, as a StepStats message."""
-        self._elsewhere.append(stats)
+        self._other_records.append(stats)
 
     def fill(self, metadata: Any, default_device: str) -> None:
         """Write the records into a RunMetadata message as step statistics."""
-        for stats in self._elsewhere:
+        for stats in self._other_records:
             metadata.step_stats.MergeFrom(stats)
         by_device: dict[str, list[NodeRecord]] = {}
         for record in self.records:

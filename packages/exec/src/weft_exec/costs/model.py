@@ -79,7 +79,7 @@ class CostModel:
 
     def __init__(self, node_limit: int = 200_000, op_limit: int = 50_000) -> None:
         self._lock = threading.Lock()
-        self._found = Measurements(node_limit, op_limit)
+        self._measurements = Measurements(node_limit, op_limit)
         self._entries: WeakKeyDictionary[Node, _Entry] = WeakKeyDictionary()
         self._profiles: dict[Signature, Profile] = {}
         self._performances: dict[str, DevicePerformance] = {}
@@ -87,7 +87,7 @@ class CostModel:
         self._calls: WeakKeyDictionary[Function, dict[tuple[str, int], float]]
         self._calls = WeakKeyDictionary()
         self._generation = 0
-        self._given = 0
+        self._num_given = 0
         self._inside = threading.local()
 
     # ------------------------------------------------------------------ estimates
@@ -108,7 +108,7 @@ class CostModel:
     def _estimate(
         self, node: Node, entry: _Entry, device: DeviceDescription, performance: DevicePerformance
     ) -> float:
-        kind, exact, result = device.type, entry.exact, self._found
+        kind, exact, result = device.type, entry.exact, self._measurements
         estimate = performance.seconds(*exact.work)
         ratio = result.ratios.get(kind)
         if ratio is not None:
@@ -170,13 +170,13 @@ class CostModel:
     def is_measured(self, node: Node, device: DeviceDescription) -> bool:
         """Return True if this node itself was measured on a device of this type."""
         text = self._entry(node).profile.text
-        return self._found.nodes.get((device.type, node.name, text)) is not None
+        return self._measurements.nodes.get((device.type, node.name, text)) is not None
 
     def assume(self, size: int) -> None:
         """Set the value of unknown sizes for the next plan; 0 for the measured or default value."""
-        if size != self._given:
+        if size != self._num_given:
             with self._lock:
-                self._given = size
+                self._num_given = size
                 self._generation += 1
 
     # ------------------------------------------------------------------ measurements
@@ -204,11 +204,11 @@ class CostModel:
         if all(is_known(output.dims) for output in node.outputs):
             return
         key = (node.name, self._entry(node).profile.text)
-        before: tuple[Mean | None, ...] = self._found.sizes.get(key) or ()
+        before: tuple[Mean | None, ...] = self._measurements.sizes.get(key) or ()
         if len(before) != len(record.sizes):
             before = (None,) * len(record.sizes)
         pairs = zip(before, record.sizes, strict=True)
-        self._found.sizes.put(key, tuple(added(mean, size)[0] for mean, size in pairs))
+        self._measurements.sizes.put(key, tuple(added(mean, size)[0] for mean, size in pairs))
         for output, size in zip(node.outputs, record.sizes, strict=True):
             if output.dims is not None and None in output.dims:
                 fit = fitted(output, size / output.dtype.size)
@@ -216,10 +216,10 @@ class CostModel:
 
     def _measure_unknown(self, size: int) -> None:
         if size > 0:
-            self._found.unknown, _ = added(self._found.unknown, math.log(size))
+            self._measurements.unknown, _ = added(self._measurements.unknown, math.log(size))
 
     def _observe_time(self, record: NodeRecord) -> None:
-        node, result = record.node, self._found
+        node, result = record.node, self._measurements
         seconds = (record.end - record.start) * 1e-9
         kind = (parse(record.device).device_type if record.device else None) or "CPU"
         entry = self._entry(node)
@@ -248,7 +248,7 @@ class CostModel:
         from weft_exec.costs import storage
 
         with self._lock:
-            storage.write(os.fspath(path), self._found)
+            storage.write(os.fspath(path), self._measurements)
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Add the measurements of a file; on an error nothing changes.
@@ -260,10 +260,10 @@ class CostModel:
         """
         from weft_exec.costs import storage
 
-        limits = self._found.node_limit, self._found.op_limit
+        limits = self._measurements.node_limit, self._measurements.op_limit
         older = storage.read(os.fspath(path), lambda: Measurements(*limits))
         with self._lock:
-            self._found.merge(older)
+            self._measurements.merge(older)
             self._generation += 1
 
     # ------------------------------------------------------------------ profiles and sizes
@@ -316,7 +316,7 @@ class CostModel:
 
     def _measured_dims(self, output: Output) -> tuple[int, ...] | None:
         """Return the shape that follows from an output's measured bytes."""
-        if not len(self._found.sizes):
+        if not len(self._measurements.sizes):
             return None
         node = output.node
         entry = self._entries.get(node)
@@ -328,18 +328,18 @@ class CostModel:
         return None if mean is None else fitted(output, mean / output.dtype.size)
 
     def _measured_bytes(self, output: Output, profile: Profile) -> float | None:
-        means = self._found.sizes.get((output.node.name, profile.text))
+        means = self._measurements.sizes.get((output.node.name, profile.text))
         if means is None or output.index >= len(means):
             return None
-        return means[output.index].value * max(1.0, self._given / self._typical())
+        return means[output.index].value * max(1.0, self._num_given / self._typical())
 
     def _assumed(self) -> int:
         """Return the assumed value of an unknown size."""
-        return self._given or self._typical()
+        return self._num_given or self._typical()
 
     def _typical(self) -> int:
         """Return the typical value of unknown sizes in measured steps."""
-        unknown = self._found.unknown
+        unknown = self._measurements.unknown
         if unknown is None:
             return ASSUMED_SIZE
         return max(1, round(math.exp(min(unknown.value, _LARGEST_LOGARITHM))))

@@ -50,7 +50,7 @@ class Derivation:
         bring_in: Callable[[Any], Any] | None = None,
         together: bool = False,
     ) -> None:
-        self._together = together
+        self._merges_segments = together
         self.step = step
         self.place = placement
         self.overlap = overlap
@@ -70,7 +70,7 @@ class Derivation:
         fetched_slots = frozenset(fetch.slot for fetch in fetches)
         linear, plan = None, None
         if self._overlaps(self.items):
-            entries, uses = group(self.items, fetched_slots, self._together)
+            entries, uses = group(self.items, fetched_slots, self._merges_segments)
             plan = StepPlan.of_root(entries, uses.get(None, {}))
         else:
             linear = in_line(self.items, fetched_slots)

@@ -58,7 +58,7 @@ class Driver:
         self._machine: StepMachine = executable.machine(slots)
         self._mailbox: SimpleQueue[tuple[Token | None, Any, BaseException | None]] = SimpleQueue()
         self._on_pool: dict[Token, Task] = {}
-        self._handed: list[tuple[Token, Any]] = []
+        self._accepted: list[tuple[Token, Any]] = []
         self._executions: Executions = {}
         self._pending_receives = 0  # received through the mailbox
 
@@ -74,7 +74,7 @@ class Driver:
                 ready = machine.take()
                 if ready is not None:
                     self._start(ready)
-                    if self._handed:
+                    if self._accepted:
                         self._take_handed()
                     if not self._mailbox.empty():
                         self._receive(block=False)
@@ -228,11 +228,11 @@ class Driver:
 
     def _accept_sent(self, token: Token, value: Any) -> None:
         """Accept a value that this thread has sent."""
-        self._handed.append((token, value))
+        self._accepted.append((token, value))
 
     def _take_handed(self) -> None:
         """Handle the values that this thread has sent and received."""
-        handed, self._handed = self._handed, []
+        handed, self._accepted = self._accepted, []
         for token, value in handed:
             entry, iteration = token
             if value is DEAD or self._trace is not None:

@@ -51,7 +51,7 @@ class Layout:
         self._variables = variables
         self._saved_values = kept
         self._total: Touches = Counter()
-        self._made: set[int] = set()
+        self._produced_slots: set[int] = set()
 
     def segment(self, block: Block) -> Segment:
         """Return the segment of a block whose slots nothing else uses."""
@@ -79,12 +79,12 @@ class Layout:
                 self.count(step.test)
                 self.count(step.body)
                 self._total.update(self._loop_slots(step))
-                self._made.update(_range(self._variables[step.frame]))
+                self._produced_slots.update(_range(self._variables[step.frame]))
             else:
                 for (_, _, _, uses, result, _), _ in self._work.get(step, ()):
                     self._total.update(uses)
                     self._total.update(result)
-                    self._made.update(result)
+                    self._produced_slots.update(result)
 
     def _loop_slots(self, loop: Loop) -> list[int]:
         """Return the slots of a loop itself: predicate, variables, initial and next values."""
@@ -122,7 +122,7 @@ class Layout:
                 devices.append(device)
         dead: dict[int, list[int]] = {}
         for slot_index, position in last.items():
-            if counts[slot_index] == self._total[slot_index] and slot_index in self._made:
+            if counts[slot_index] == self._total[slot_index] and slot_index in self._produced_slots:
                 if slot_index not in self._saved_values:
                     dead.setdefault(position, []).append(slot_index)
                 del counts[slot_index]

@@ -35,11 +35,11 @@ class LinearLoops:
         compiled: Container[Node] = (),
     ) -> None:
         self._flow = flow
-        self._whole = {frame for frame in flow.frames if frame.cond in compiled}
+        self._compiled_frames = {frame for frame in flow.frames if frame.cond in compiled}
         self._overlap = overlap
         self._heavy: dict[Frame, list[Node]] = {frame: [] for frame in flow.frames}
         self._dynamic = {frame for frame in flow.frames if frame.problem}
-        self._home: dict[Frame, Frame] = {}
+        self._slot_frames: dict[Frame, Frame] = {}
         for node in nodes:
             kernel = kernel_of(node)
             if kernel is not None:
@@ -68,7 +68,7 @@ class LinearLoops:
     def _overlaps(self, frame: Frame) -> bool:
         if self._overlap is Overlap.EVERYTHING:
             return True
-        if any(inside(frame, loop) for loop in self._whole):
+        if any(inside(frame, loop) for loop in self._compiled_frames):
             return False
         if self._overlap is Overlap.NOTHING or frame in self._dynamic:
             return False

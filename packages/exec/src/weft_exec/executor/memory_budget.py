@@ -73,8 +73,8 @@ class StepMemory:
         values = Values(nodes, step.fetches, budget.bytes_of)
         self._bytes_of = budget.bytes_of
         self._place = {node: i for i, node in enumerate(nodes)}
-        self._reads, self._makes = values.reads, values.makes
-        self._sizes, self._kept = list(values.sizes), values.kept
+        self._reads, self._produced = values.reads, values.makes
+        self._sizes, self._retained = list(values.sizes), values.kept
         self._users: dict[int, set[int]] = {}
         for index, read in enumerate(values.reads):
             for value in read:
@@ -83,7 +83,7 @@ class StepMemory:
         self.live = [0] * len(nodes)
         for value, span in self.spans.items():
             self._add(value, [range(*span)])
-        self._most = max(budget.limit, max(self.live, default=0))
+        self._peak = max(budget.limit, max(self.live, default=0))
 
     def take_together(
         self, members: Sequence[Node], peak_bytes: Callable[[BytesOf], int] | None
@@ -99,10 +99,10 @@ class StepMemory:
         """
         places = sorted([self._place[member] for member in members])
         last = places[-1]
-        result = {value for place in places for value in self._makes[place]}
+        result = {value for place in places for value in self._produced[place]}
         read = {value for place in places for value in self._reads[place]} - result
         users = {value: self._users.get(value, set()).difference(places) for value in result | read}
-        leaving = {value for value in result if users[value] or value in self._kept}
+        leaving = {value for value in result if users[value] or value in self._retained}
         meanwhile = self._peak_inside(places, result, leaving, peak_bytes)
         self._sizes.append(max(0, meanwhile - sum([self._sizes[value] for value in leaving])))
         after: dict[int, Span | None] = dict.fromkeys(result)
@@ -138,11 +138,11 @@ class StepMemory:
         if peak_bytes is None:
             return sum([self._sizes[value] for value in result])
         reads = [tuple(result.intersection(self._reads[place])) for place in places]
-        one_by_one = peaks(reads, [self._makes[place] for place in places], self._sizes, leaving)
+        one_by_one = peaks(reads, [self._produced[place] for place in places], self._sizes, leaving)
         return max(peak_bytes(self._bytes_of), one_by_one[0][0])
 
     def _end(self, value: int, users: set[int], last: int) -> int:
-        return len(self.live) if value in self._kept else max([last, *users]) + 1
+        return len(self.live) if value in self._retained else max([last, *users]) + 1
 
     def _move(self, before: Mapping[int, Span | None], after: Mapping[int, Span | None]) -> bool:
         """Change live ranges if the new ones fit; return True if so."""
@@ -153,7 +153,7 @@ class StepMemory:
             self._add(value, _subtract_span(new, old))
         for value, span in after.items():
             for places in _subtract_span(span or _NEVER, before[value] or _NEVER):
-                fits = fits and all([self.live[place] <= self._most for place in places])
+                fits = fits and all([self.live[place] <= self._peak for place in places])
         return fits
 
     def _add(self, value: int, ranges: Iterable[range], sign: int = 1) -> None:

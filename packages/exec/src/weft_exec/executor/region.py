@@ -112,7 +112,7 @@ class RegionCall(Compound):
         self._kernels = [self._kernel(member, placement) for member in region.members]
         self._work: list[tuple[Node, Instruction, Sequence[int]]] = []
         self._slots: dict[Output, int] = {}
-        self._own: set[int] = set()
+        self._local_slots: set[int] = set()
         self._take = gather([])
         self._results: Sequence[int] = ()
         self._inputs: Sequence[int] = ()
@@ -142,7 +142,7 @@ class RegionCall(Compound):
                 target = expected[member.outputs[0]]
             elif member.outputs:
                 new_value = [new() for _ in member.outputs]
-                self._own.update(new_value)
+                self._local_slots.update(new_value)
                 target = (
                     new_value[0] if len(new_value) == 1 else slice(new_value[0], new_value[-1] + 1)
                 )
@@ -170,7 +170,7 @@ class RegionCall(Compound):
             last.update(dict.fromkeys(slot_range(target), i))
             last.update(dict.fromkeys(arguments, i))
         dead: list[list[int]] = [[] for _ in self._work]
-        for slot in self._own.union(slots).difference(self._results).intersection(last):
+        for slot in self._local_slots.union(slots).difference(self._results).intersection(last):
             dead[last[slot]].append(slot)
         self._members = Segment(
             [
@@ -386,7 +386,7 @@ class RegionCall(Compound):
             if (variable, path[:end]) in reads:
                 return reads[variable, path[:end]]
         result = reads[variable, path] = new()
-        self._own.add(result)
+        self._local_slots.add(result)
         read: Instruction = (_read, gather([slot]), result, ())
         in_order = bool(self._region.branches.paths)
         self._work.append((node if in_order else source.node, read, [slot]))

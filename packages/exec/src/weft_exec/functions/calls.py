@@ -76,16 +76,16 @@ class Bodies:
     """The bodies of all calls in one executable that are not inlined."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[Function, tuple[int, ...], str], KeptBody] = {}
+        self._bodies_by_key: dict[tuple[Function, tuple[int, ...], str], KeptBody] = {}
         self._lock = threading.Lock()
 
     def find(self, function: Function, outputs: tuple[int, ...], device: Device) -> KeptBody:
         """Return the body of a function on a device."""
         with self._lock:
             key = (function, outputs, device.name)
-            kept_body = self._found.get(key)
+            kept_body = self._bodies_by_key.get(key)
             if kept_body is None:
-                kept_body = self._found[key] = KeptBody(function, device, outputs, self)
+                kept_body = self._bodies_by_key[key] = KeptBody(function, device, outputs, self)
             return kept_body
 
 

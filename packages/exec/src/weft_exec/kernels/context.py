@@ -30,8 +30,8 @@ class StepContext:
     """
 
     __slots__ = (
-        "_at_end",
-        "_ended",
+        "_end_callbacks",
+        "_has_ended",
         "_rendezvous",
         "_tokens",
         "cancellation",
@@ -56,9 +56,9 @@ class StepContext:
         self.owns_rendezvous = rendezvous is None
         if rendezvous is not None:
             self.cancellation.register(rendezvous.abort)
-        self._at_end: dict[int, Callable[[], None]] = {}
+        self._end_callbacks: dict[int, Callable[[], None]] = {}
         self._tokens = itertools.count(1)
-        self._ended = False
+        self._has_ended = False
 
     @property
     def rendezvous(self) -> Rendezvous:
@@ -78,25 +78,25 @@ class StepContext:
         Returns: a token for `forget`.
         """
         token = next(self._tokens)
-        self._at_end[token] = callback
-        if self._ended:
+        self._end_callbacks[token] = callback
+        if self._has_ended:
             self._call(token)
         return token
 
     def forget(self, token: int) -> None:
         """Remove a callback of `at_end`, unless it was called or is about to be."""
-        self._at_end.pop(token, None)
+        self._end_callbacks.pop(token, None)
 
     def end(self) -> None:
         """Signal that no part of the step runs any more; called by its driver."""
-        self._ended = True
+        self._has_ended = True
         if self._rendezvous is not None and self.owns_rendezvous:
             self._rendezvous.abort(errors.CancelledError("the step has ended"))
-        for token in list(self._at_end):
+        for token in list(self._end_callbacks):
             self._call(token)
 
     def _call(self, token: int) -> None:
-        callback = self._at_end.pop(token, None)  # a second caller finds none
+        callback = self._end_callbacks.pop(token, None)  # a second caller finds none
         if callback is not None:
             callback()
 

@@ -182,23 +182,23 @@ class _Chain:
         result = [computation(part, node.type) for part in parts]
         self._in_new = _steps([item.array for item in result], operands)
         # On complex numbers, Python's operators differ from NumPy's functions in the last bit.
-        self._of_scalars = self._in_new
+        self._scalar_function = self._in_new
         if not any(arg.dtype.is_complex for part in parts for arg in part.args):
             of_scalars = [item.scalar or item.array for item in result]
-            self._of_scalars = _steps(of_scalars, operands)
+            self._scalar_function = _steps(of_scalars, operands)
         places = [[registers[number] for number in numbers] for numbers in operands]
         self._in_place = _steps([item.into for item in result], places)
         self._results = [registers[fixed + index] for index in range(len(parts))]
         self._first = fixed
-        self._few = LARGE // types[-1].itemsize
+        self._small_count = LARGE // types[-1].itemsize
         if any(item.into is not item.array for item in result):
-            self._few = FEW
+            self._small_count = FEW
 
     def function(self) -> KernelFunction:
         """Return the function of the node: the general one, or one for known sizes."""
         output = self._node.outputs[0]
-        few, in_new, arrays = self._few, self._in_new, self._arrays
-        of_scalars, numbers, in_place = self._of_scalars, self._numbers, self._filled
+        few, in_new, arrays = self._small_count, self._in_new, self._arrays
+        of_scalars, numbers, in_place = self._scalar_function, self._numbers, self._filled
         broadcast = self._broadcast
         count = num_elements(output.dims)
         if count is not None and all(value.dims == output.dims for value in self._node.inputs):
@@ -237,7 +237,7 @@ class _Chain:
         if self._one_shape:
             raise shapes_differ(self._node, inputs)
         shape = np.broadcast_shapes(*[value.shape for value in inputs])
-        if prod(shape) <= self._few:
+        if prod(shape) <= self._small_count:
             value = _computed(self._in_new, [*inputs, *self._arrays])
         else:
             value = self._broadcast_into(inputs, shape)

@@ -365,19 +365,19 @@ class MutexResource(Resource):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.waiters = Waiters()
-        self._held = False
+        self._is_held = False
 
     def attempt(self) -> Any:
         """Take the mutex if it is free; runs with the lock of `waiters` held."""
-        if self._held:
+        if self._is_held:
             return NOT_READY
-        self._held = True
+        self._is_held = True
         return MutexHold(self)
 
     def release(self) -> None:
         """Pass the mutex to the next waiter."""
         with self.waiters.lock:
-            self._held = False
+            self._is_held = False
         self.waiters.wake()
 
     def close(self) -> None:

@@ -79,7 +79,7 @@ class Groups:
         self._kinds = _first_alike(devices)
         self._parents: dict[str, str] = {}
         self._groups: dict[str, Group] = {}
-        self._moved: set[str] = set()
+        self._moved_names: set[str] = set()
         self._matching: dict[str, tuple[int, ...]] = {"": tuple(range(len(devices)))}
         self._homes: dict[str, DeviceParts | errors.OpError] = {}
 
@@ -169,8 +169,8 @@ class Groups:
             return tuple(result)
         if self._soft:
             able = self._devices_near(able, group)
-            if node.name not in self._moved:
-                self._moved.add(node.name)
+            if node.name not in self._moved_names:
+                self._moved_names.add(node.name)
                 _log.warning(
                     "%s requests %s, which is not available; it runs on %s",
                     node.name,

@@ -68,12 +68,12 @@ class SharedResources(ResourceManager):
     def __init__(self, shared: ResourceManager) -> None:
         super().__init__(shared.default_container)
         self._shared = shared
-        self._own = ResourceManager(shared.default_container)
+        self._private = ResourceManager(shared.default_container)
 
     @property
     def own(self) -> ResourceManager:
         """See the base class; the creator of this object clears it at the end of the session."""
-        return self._own
+        return self._private
 
     @property
     def shared(self) -> ResourceManager:
@@ -83,10 +83,10 @@ class SharedResources(ResourceManager):
     @property
     def epoch(self) -> int:
         """A number that grows when something visible to the session is deleted."""
-        return self._shared.epoch + self._own.epoch
+        return self._shared.epoch + self._private.epoch
 
     def _owner(self, container: str, name: str) -> ResourceManager:
-        return self._own if self._own.has(container, name) else self._shared
+        return self._private if self._private.has(container, name) else self._shared
 
     def lookup_or_create(
         self, container: str, name: str, cls: type[R], factory: Callable[[], R]
@@ -108,16 +108,16 @@ class SharedResources(ResourceManager):
 
     def advance_epoch(self) -> None:
         """See the base class; affects only this session."""
-        self._own.advance_epoch()
+        self._private.advance_epoch()
 
     def clear(self, containers: Iterable[str] | None = None) -> None:
         """See the base class; also clears shared state."""
-        self._own.clear(containers)
+        self._private.clear(containers)
         self._shared.clear(containers)
 
     def resources(self, cls: type[R], container: str | None = None) -> list[R]:
         """See the base class; includes the session's own and shared state."""
-        return [*self._own.resources(cls, container), *self._shared.resources(cls, container)]
+        return [*self._private.resources(cls, container), *self._shared.resources(cls, container)]
 
 
 def shared_resources(target: str) -> ResourceManager:

@@ -41,7 +41,7 @@ class NestedRows:
         self.rows = rows
         self.ends = ends
         self.first = first
-        self._made = result
+        self._array = result
 
     def __getitem__(self, of: slice) -> list[ResourceHandle]:
         return [self._handle(index) for index in range(*of.indices(len(self.ends)))]
@@ -50,7 +50,7 @@ class NestedRows:
         return int(self.ends[index - 1]) if index else self.first
 
     def _handle(self, index: int) -> ResourceHandle:
-        name, dtype = self._made
+        name, dtype = self._array
         begin, end = self._begin(index), int(self.ends[index])
         stack = Stack(name, dtype)
         rows = self.rows
@@ -61,7 +61,7 @@ class NestedRows:
 
     def part(self, begin: int, end: int) -> NestedRows:
         """Return a range of the stacks."""
-        return NestedRows(self.rows, self.ends[begin:end], self._made, self._begin(begin))
+        return NestedRows(self.rows, self.ends[begin:end], self._array, self._begin(begin))
 
 
 class Levels(NamedTuple):

@@ -72,7 +72,7 @@ class FetchPlan:
         self, graph: Graph, fetches: Any, kept: Callable[[], KeptTensors] | None = None
     ) -> None:
         self._graph = graph
-        self._kept = kept
+        self._get_tensors = kept
         self._positions: dict[Output, int] = {}
         self.targets: list[Node] = []
         self.plain = True
@@ -113,8 +113,8 @@ class FetchPlan:
             self.targets.append(element)
             return lambda values: None
         position = self._positions.setdefault(element, len(self._positions))
-        if element.node.role is Role.KEEP and self._kept is not None:
-            return self._plan_handle(element, position, self._kept)
+        if element.node.role is Role.KEEP and self._get_tensors is not None:
+            return self._plan_handle(element, position, self._get_tensors)
         return itemgetter(position)
 
     def _plan_handle(

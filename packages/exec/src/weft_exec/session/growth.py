@@ -16,16 +16,16 @@ class GrowthWatch:
 
     def __init__(self) -> None:
         self._seen: dict[str, int] = {}
-        self._said = False
+        self._has_warned = False
 
     def extended(self, nodes: Sequence[Node], before: int) -> None:
         """Note that the graph has grown since it had `before` nodes; warn once of a pattern."""
-        if not before or self._said:
+        if not before or self._has_warned:
             return
         line = nodes[before].line
         count = self._seen[line] = self._seen.get(line, 0) + 1
         if count >= _SUSPICIOUS:
-            self._said = True
+            self._has_warned = True
             _log.warning(
                 "the graph grows between runs: %s has added nodes before %d runs, so every run "
                 "is planned again and the graph now has %d nodes; build the graph "

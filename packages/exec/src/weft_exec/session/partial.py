@@ -101,7 +101,7 @@ class PartialRun:
         self._step = step
         self._feeds = {feed: i for i, feed in enumerate(signature.feeds)}
         self._fetches = {output: i for i, output in enumerate(signature.outputs)}
-        self._fed: set[int] = set()
+        self._fed_positions: set[int] = set()
         self._fetched: set[int] = set()
         self._lock = threading.Lock()
         call_when_gone(self, step.close)
@@ -126,15 +126,15 @@ class PartialRun:
         with self._lock:
             fetched = [self._new_fetch(output) for output in outputs]
             values = self._new_feeds(feeds)
-            self._check_needs(outputs, self._fed | values.keys())
+            self._check_needs(outputs, self._fed_positions | values.keys())
             for position, value in values.items():
                 self._step.rendezvous.send(fed_key(position, self._plan.home), value)
-            self._fed |= values.keys()
+            self._fed_positions |= values.keys()
             self._fetched.update(fetched)
             signature = self._signature
-            complete = len(self._fed) == len(signature.feeds) and len(self._fetched) == len(
-                signature.outputs
-            )
+            complete = len(self._fed_positions) == len(signature.feeds) and len(
+                self._fetched
+            ) == len(signature.outputs)
             expected = [fetched_key(position, self._plan.home) for position in fetched]
             self._step.advance(expected, complete, timeout)
             return [self._take(*pair) for pair in zip(outputs, expected, strict=True)]
@@ -168,7 +168,7 @@ class PartialRun:
                     f"{output.name!r} is not among the feeds that partial_run_setup announced: "
                     + ", ".join(feed.name for feed in self._feeds)
                 )
-            if position in self._fed or position in values:
+            if position in self._fed_positions or position in values:
                 raise errors.InvalidArgumentError(
                     f"{output.name!r} has been fed to this partial run before"
                 )
@@ -195,7 +195,7 @@ class PartialRun:
         if key not in fetched:
             # The fetch itself is fed, but it waits for an update whose earlier readers are not.
             self._fetched.discard(self._fetches[output])
-            raise self._unfed(output, set(self._feeds.values()) - self._fed)
+            raise self._unfed(output, set(self._feeds.values()) - self._fed_positions)
         value = fetched.pop(key)
         if value is DEAD:
             raise errors.InvalidArgumentError(

@@ -72,11 +72,11 @@ class PartPlanner:
         overlap: Overlap,
     ) -> None:
         check_all(devices)
-        self._known = {device.name: device for device in devices}
+        self._devices_by_name = {device.name: device for device in devices}
         self._several_tasks = len({device.task for device in devices}) > 1
         self._host = host
-        self._home = devices[0].name
-        self._away = gates(devices)
+        self._home_device = devices[0].name
+        self._gates = gates(devices)
         self._config = config
         self._optimize = config.optimize
         self._overlap = overlap
@@ -119,7 +119,7 @@ class PartPlanner:
         Raises: OpError: a node cannot be placed.
         """
         parts = self._parts(feeds, outputs, targets, size)
-        if len(self._known) == 1:  # not yet checked that the device can run the nodes
+        if len(self._devices_by_name) == 1:  # not yet checked that the device can run the nodes
             for part in parts.values():
                 self._placer.assign(part.nodes)
         return parts
@@ -137,8 +137,8 @@ class PartPlanner:
 
     def _divided(self, step: StepGraph) -> dict[str, Part]:
         """Partition a prepared step."""
-        name = self._home
-        if len(self._known) == 1:
+        name = self._home_device
+        if len(self._devices_by_name) == 1:
             self._limit_run_ahead(step, None)
             nodes = by_priority(step.live_nodes())
         else:
@@ -160,8 +160,8 @@ class PartPlanner:
         """
         self._assume(0)
         step = self._prepare(feeds, outputs, targets, _ignore)
-        meeting, requirements = meet_caller(step, self._home)
-        return self._divided(meeting), self._home, requirements
+        meeting, requirements = meet_caller(step, self._home_device)
+        return self._divided(meeting), self._home_device, requirements
 
     def explain(
         self,
@@ -183,7 +183,7 @@ class PartPlanner:
         return report
 
     def _assume(self, size: int) -> None:
-        if self.limited or len(self._known) > 1:
+        if self.limited or len(self._devices_by_name) > 1:
             self.costs.assume(size)
 
     def _prepare(
@@ -203,7 +203,7 @@ class PartPlanner:
             note=self._placer.note,
             watch=watch,
         )
-        if self._away and read_last(step):
+        if self._gates and read_last(step):
             watch("fetched references last", step)
         if self._optimize and self._spare_memory(step):
             watch("with less memory", step)
@@ -217,7 +217,7 @@ class PartPlanner:
         from weft_graph.passes.memory_optimization import optimize_memory
 
         places = None
-        if self.limited and len(self._known) > 1:
+        if self.limited and len(self._devices_by_name) > 1:
             nodes = by_priority(step.live_nodes())
             places = self._placer.assign(nodes, within_limits=False).places
         return optimize_memory(step, self._memory_options(places))
@@ -228,7 +228,7 @@ class PartPlanner:
 
         budgets = self._budgets()
         if budgets and places is None:
-            budgets = {"": budgets[self._home]}
+            budgets = {"": budgets[self._home_device]}
         return MemoryOptions(
             mode=self._config.memory_optimization,
             scope=self._config.gradient_scope,
@@ -236,14 +236,14 @@ class PartPlanner:
             bytes_of=self.costs.nbytes,
             device_of=None if places is None else places.__getitem__,
             spaces=self._spaces,
-            host=self._home,
+            host=self._home_device,
             run_order=by_priority,
         )
 
     def _budgets(self) -> dict[str, int]:
         """Return the bytes for step values on devices with a limit, less variables and gaps."""
         kept_bytes = self._placer.kept_bytes()
-        limits = {d.name: d.memory_limit for d in self._known.values() if d.memory_limit}
+        limits = {d.name: d.memory_limit for d in self._devices_by_name.values() if d.memory_limit}
         return {name: bytes_for_values(limit, kept_bytes[name]) for name, limit in limits.items()}
 
     def _part_budgets(self) -> dict[str, MemoryBudget]:
@@ -284,9 +284,9 @@ class PartPlanner:
     def _swap(self, step: StepGraph, assigned: Assigned) -> int:
         """Swap values to the host that do not fit into their device's memory."""
         home_nodes = [
-            n for n, gate in self._away.items() if gate == self._home
+            n for n, gate in self._gates.items() if gate == self._home_device
         ]  # others would go far
-        if not any(self._known[name].memory_limit for name in home_nodes):
+        if not any(self._devices_by_name[name].memory_limit for name in home_nodes):
             return 0
         from weft_graph.passes.swap import swap_to_host
 
@@ -313,21 +313,21 @@ class PartPlanner:
         """Return the partitions by device; None if one device runs everything."""
         late: dict[tuple[Output, str], Node] = {}
         if self._optimize:
-            small = [name for name in self._away if self._known[name].memory_limit]
+            small = [name for name in self._gates if self._devices_by_name[name].memory_limit]
             retained = small if step.changes["run ahead"] else []
             late = {**assigned.delays(), **assigned.turns(retained)}
         return partition(
             step,
             nodes,
             assigned.places.__getitem__,
-            self._home,
-            self._away,
+            self._home_device,
+            self._gates,
             late,
             self._lossy,
         )
 
     def _can_compress(self, device: str) -> bool:
-        return all(kernels_on(self._known[device], op) for op in (TRUNCATE, EXTEND))
+        return all(kernels_on(self._devices_by_name[device], op) for op in (TRUNCATE, EXTEND))
 
 
 class Planner(PartPlanner):

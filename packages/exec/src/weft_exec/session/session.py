@@ -89,7 +89,7 @@ class BaseSession:
         config = self._settings
         self._watched = bool(config.timeout_ms or config.measure_every or self._backend.limited)
         self._plain = not self._watched
-        self._kept = partial(_session_tensors, weakref.ref(self))
+        self._get_tensors = partial(_session_tensors, weakref.ref(self))
         self._cache: dict[Any, Signature] = {}
         self._extended = 0
         self._epoch = self._resources.epoch
@@ -101,7 +101,7 @@ class BaseSession:
         self._handles = 0
         self._closed = False
         self._failed_beside: Callable[[], BaseException | None] | None = None
-        self._entered = False
+        self._is_entered = False
         self._lock = threading.RLock()
 
     def __repr__(self) -> str:
@@ -316,7 +316,7 @@ class BaseSession:
             feeds = self._outputs(feed_list)
             if len(set(feeds)) != len(feeds):
                 raise errors.InvalidArgumentError("feed_list names one tensor twice")
-            plan = FetchPlan(self._graph, fetches, self._kept)
+            plan = FetchPlan(self._graph, fetches, self._get_tensors)
             single = isinstance(fetches, Output)
             signature = self._derive(plan, feeds, single)
             epoch = self._epoch
@@ -410,7 +410,7 @@ class BaseSession:
                 f"{handle!r} is not a partial run of this session, or its step has ended; "
                 "call partial_run_setup to begin one"
             )
-        plan = FetchPlan(self._graph, fetches, self._kept)
+        plan = FetchPlan(self._graph, fetches, self._get_tensors)
         if plan.targets:
             raise errors.InvalidArgumentError(
                 f"{plan.targets[0].name!r} has no value: list it in partial_run_setup, and it "
@@ -543,7 +543,7 @@ class BaseSession:
             expanded_key = (key[0], tuple(feeds))
             signature = self._cache.get(expanded_key)
             if signature is None:
-                plan = FetchPlan(self._graph, fetches, self._kept)
+                plan = FetchPlan(self._graph, fetches, self._get_tensors)
                 size = unknown_size(list(feeds), feeds.values())
                 signature = self._derive(plan, list(feeds), isinstance(fetches, Output), size)
                 self._keep(expanded_key, signature)
@@ -692,16 +692,16 @@ class Session(BaseSession):
     """
 
     def __enter__(self) -> Session:
-        if self._entered:
+        if self._is_entered:
             raise errors.FailedPreconditionError("the session has been entered already")
-        self._entered = True
+        self._is_entered = True
         self._graph_scope = self._graph.as_default()
         self._graph_scope.__enter__()
         thread_stacks.push_session(self)
         return self
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
-        self._entered = False
+        self._is_entered = False
         thread_stacks.pop_session(self)
         self._graph_scope.__exit__(None, None, None)
         self.close()
@@ -740,7 +740,7 @@ class InteractiveSession(BaseSession):
 
     def __init__(self, target: str = "", graph: Graph | None = None, config: Any = None) -> None:
         super().__init__(target, graph, config)
-        self._own_graph = graph
+        self._private_graph = graph
         if graph is not None:
             thread_stacks.push_graph(graph)
         thread_stacks.push_session(self)
@@ -748,5 +748,5 @@ class InteractiveSession(BaseSession):
     def close(self) -> None:
         """Close the session and remove it from the stack of default sessions."""
         if not self._closed:
-            thread_stacks.drop(self, self._own_graph)
+            thread_stacks.drop(self, self._private_graph)
         super().close()
