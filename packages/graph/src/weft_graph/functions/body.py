@@ -84,7 +84,7 @@ class FunctionGraph(Graph):
         self.scopes = _BodyScopes(self, outer)
         self.inputs: list[Output] = []
         self.captures: dict[Output, Output] = {}
-        self._known: dict[Output, Output] = {}
+        self._imported: dict[Output, Output] = {}
         self._snapshots: dict[Output, Output] = {}
         self.instead: dict[Output, Output] = {}
         self.control_captures: dict[Node, None] = {}
@@ -178,12 +178,12 @@ class FunctionGraph(Graph):
         """
         if output.node.graph is self:
             return output
-        captured = self._known.get(output)
+        captured = self._imported.get(output)
         if captured is None:
             captured = self.copy_of(output)
         if captured is None:
             captured = self._capture_from_around(output)
-        self._known[output] = captured
+        self._imported[output] = captured
         return captured
 
     def _capture_from_around(self, output: Output) -> Output:
@@ -227,7 +227,7 @@ class FunctionGraph(Graph):
                     name = value.name.removesuffix(":0").replace("/", "_").lstrip("_")
                     value_input = self.captures[value] = self.add_input_like(value, name)
                 self.replace_uses(reader, value_input, reason="captured value")
-                self._known[value] = self.instead[reader] = value_input
+                self._imported[value] = self.instead[reader] = value_input
 
     def _can_see(self, output: Output) -> bool:
         outer = self.outer
@@ -240,7 +240,7 @@ class FunctionGraph(Graph):
         for graph, copies in self.sources.items():
             current: Output | None = output
             if isinstance(graph, FunctionGraph) and output.node.graph is not graph:
-                current = graph._known.get(output)
+                current = graph._imported.get(output)
                 current = graph.copy_of(output) if current is None else current
             if current is not None and current in copies:
                 return copies[current]

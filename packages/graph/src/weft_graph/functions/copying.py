@@ -59,7 +59,7 @@ class BodyCopy:
         home: ControlFlowContext | None = None,
     ) -> None:
         self._graph = graph
-        self._home = home
+        self._target_context = home
         self._function = function
         self._prefix = prefix
         self._stand = stand
@@ -101,7 +101,7 @@ class BodyCopy:
     def _copy(self, node: Node) -> None:
         inputs = self._inputs(node)
         stand = self._stand
-        if stand is not None and node.context is self._home:
+        if stand is not None and node.context is self._target_context:
             outputs = stand(node, inputs)
             if outputs is not None:
                 self.outputs.update(zip(node.outputs, outputs, strict=True))
@@ -111,7 +111,7 @@ class BodyCopy:
             counterpart = self._graph.add_copy(node, name, inputs, self._attrs(node))
         if node.device:
             counterpart.device = parse(counterpart.device).merge(parse(node.device)).to_string()
-        if node.context is not self._home:
+        if node.context is not self._target_context:
             counterpart.context = self._inside
         self.nodes[node] = counterpart
         self.outputs.update(zip(node.outputs, counterpart.outputs, strict=True))
@@ -140,7 +140,7 @@ class BodyCopy:
         scopes.name_prefix, scopes.attrs, scopes.overrides = "", {}, {}
         if "_class" in node.attrs:
             scopes.colocations = []
-        if node.context is not self._home:
+        if node.context is not self._target_context:
             scopes.context, scopes.controls = _Placed(), []
         try:
             yield

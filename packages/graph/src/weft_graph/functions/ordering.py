@@ -80,7 +80,7 @@ class _Ends:
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._known: dict[tuple[Node, ControlFlowContext], Node] = {}
+        self._ends: dict[tuple[Node, ControlFlowContext], Node] = {}
         self._serial: set[Node] = set()
 
     def add_waits(self, node: Node, predecessors: Sequence[Node]) -> None:
@@ -100,9 +100,9 @@ class _Ends:
         context = home_of(node)
         while context is not level:
             assert context is not None
-            end = self._known.get((node, context))
+            end = self._ends.get((node, context))
             if end is None:
-                end = self._known[node, context] = self._node_outside(node, context)
+                end = self._ends[node, context] = self._node_outside(node, context)
             node, context = end, context.outer
         return node
 

@@ -72,23 +72,23 @@ class Effects:
     """Which nodes of a body have effects, or wait for some."""
 
     def __init__(self) -> None:
-        self._known: dict[Node, bool] = {}
+        self._cache: dict[Node, bool] = {}
 
     def reach(self, node: Node) -> bool:
         """Return True if a node depends on a side effect; state values count as inputs."""
-        reaches = self._known.get(node)
+        reaches = self._cache.get(node)
         if reaches is None:
             visited = {node}
             stack = [node]
             while stack and not reaches:
                 current = stack.pop()
-                reaches = self._known.get(current) or has_effect(current)
+                reaches = self._cache.get(current) or has_effect(current)
                 before = [s.node for s in current.inputs if not returns_state(s.node)]
                 for other in (*before, *current.controls):
                     if other not in visited:
                         visited.add(other)
                         stack.append(other)
-            reaches = self._known[node] = bool(reaches)
+            reaches = self._cache[node] = bool(reaches)
         return reaches
 
 

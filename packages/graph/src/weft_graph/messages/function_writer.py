@@ -57,7 +57,7 @@ class _Writer:
         self._function = function
         self._message = proto.FunctionDef()
         self._nodes = self._needed()
-        self._taken = {node.name for node in self._nodes}
+        self._used_names = {node.name for node in self._nodes}
         self._names: dict[Output, str] = {}
         self._ports: dict[Node, list[tuple[str, int]]] = {}
         self._results = {output.node for output in function.outputs}
@@ -129,7 +129,7 @@ class _Writer:
             message.control_ret[name] = node.name
 
     def _argument_name(self, preferred: str, otherwise: str) -> str:
-        return _unused(_plain(preferred) or otherwise, self._taken)
+        return _unused(_plain(preferred) or otherwise, self._used_names)
 
     # ------------------------------------------------------------------ nodes
 

@@ -43,7 +43,7 @@ class _Successors:
     def __init__(self, updates: Iterable[Node]) -> None:
         self._updates = frozenset(updates)
         self._nodes = _all_successors(self._updates)
-        self._found: dict[Node, frozenset[Node]] = {}
+        self._successors: dict[Node, frozenset[Node]] = {}
 
     def follows(self, node: Node, updates: frozenset[Node]) -> bool:
         """Return True if a node is one of some updates or runs after one."""
@@ -55,7 +55,7 @@ class _Successors:
 
     def _preceding_updates(self, node: Node) -> frozenset[Node]:
         """The updates that a node is, or runs after; many nodes wait for one that ends a step."""
-        earlier_updates = self._found.get(node)
+        earlier_updates = self._successors.get(node)
         if earlier_updates is None:
             visited = {node} & self._nodes
             stack = list(visited)
@@ -67,7 +67,7 @@ class _Successors:
                 ]
                 visited.update(new)
                 stack += new
-            earlier_updates = self._found[node] = self._updates & visited
+            earlier_updates = self._successors[node] = self._updates & visited
         return earlier_updates
 
 

@@ -25,11 +25,11 @@ class CertainShapes:
     """
 
     def __init__(self) -> None:
-        self._found: dict[Node, bool] = {}
+        self._cache: dict[Node, bool] = {}
 
     def hold_for(self, node: Node) -> bool:
         """Return True if the static shapes of a node's outputs hold in every run."""
-        certain = self._found
+        certain = self._cache
         nodes: set[Node] = set()
         stack = [node]
         while stack:

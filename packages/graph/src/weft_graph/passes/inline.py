@@ -157,7 +157,7 @@ class _Inliner:
         self._keeping = keeping
         self._graph = Graph()
         self._graph.functions = step.graph.functions
-        self._taken = {node.name for node in step.graph.nodes}
+        self._used_names = {node.name for node in step.graph.nodes}
         self._parts: dict[tuple[Function, frozenset[int]], _Part] = {}
         self._count = 0
 
@@ -251,10 +251,10 @@ class _Inliner:
 
     def _name(self, base_name: str) -> str:
         name, number = base_name, 0
-        while name in self._taken:
+        while name in self._used_names:
             number += 1
             name = f"{base_name}_{number}"
-        self._taken.add(name)
+        self._used_names.add(name)
         return name
 
     def _ties(

@@ -34,23 +34,23 @@ class InliningPolicy:
     """
 
     def __init__(self, calls: Iterable[Function], controls: Waits) -> None:
-        self._waits = controls
+        self._controls = controls
         self._able: dict[Function, bool] = {}
         self._sizes: dict[Function, int] = {}
         self._inner: dict[Function, Counter[Function]] = {}
-        self._kept: dict[Function, bool] = {}
+        self._decisions: dict[Function, bool] = {}
         direct = Counter(calls)
         for function in direct:
             self._measure_body(function)
         counts = Counter(direct)
         for function in sorted(self._sizes, key=lambda f: -self._sizes[f]):
-            self._kept[function] = is_retained = self._decide(function, counts[function])
+            self._decisions[function] = is_retained = self._decide(function, counts[function])
             for inner, number in self._inner[function].items():
                 counts[inner] += number * (1 if is_retained else counts[function])
 
     def keeps(self, function: Function) -> bool:
         """Return True if calls of a function are not inlined."""
-        decision = self._kept.get(function)
+        decision = self._decisions.get(function)
         return must_stay(function) if decision is None else decision
 
     def _measure_body(self, function: Function) -> None:
@@ -98,7 +98,7 @@ class InliningPolicy:
             return False
         if state.has_effect(node) and not state.resources(node):
             return False
-        return not self._waits(node)
+        return not self._controls(node)
 
 
 def must_stay(function: Function) -> bool:

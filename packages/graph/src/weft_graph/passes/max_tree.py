@@ -11,11 +11,11 @@ class MaxTree:
 
     def __init__(self, numbers: Sequence[int]) -> None:
         self._size = 1 << max(0, len(numbers) - 1).bit_length()
-        self._most = [0] * (2 * self._size)
+        self._maxima = [0] * (2 * self._size)
         self._more = [0] * (2 * self._size)
-        self._most[self._size : self._size + len(numbers)] = numbers
+        self._maxima[self._size : self._size + len(numbers)] = numbers
         for i in range(self._size - 1, 0, -1):
-            self._most[i] = max(self._most[2 * i], self._most[2 * i + 1])
+            self._maxima[i] = max(self._maxima[2 * i], self._maxima[2 * i + 1])
 
     def add(self, begin: int, end: int, number: int) -> None:
         """Add a number to those at [begin, end)."""
@@ -25,13 +25,13 @@ class MaxTree:
         if end <= low or high <= begin:
             return
         if begin <= low and high <= end:
-            self._most[i] += number
+            self._maxima[i] += number
             self._more[i] += number
             return
         middle = (low + high) // 2
         self._add(2 * i, low, middle, begin, end, number)
         self._add(2 * i + 1, middle, high, begin, end, number)
-        self._most[i] = self._more[i] + max(self._most[2 * i], self._most[2 * i + 1])
+        self._maxima[i] = self._more[i] + max(self._maxima[2 * i], self._maxima[2 * i + 1])
 
     def largest(self, begin: int, end: int) -> int:
         """Return the largest number at [begin, end); 0 if all are less, or there is none."""
@@ -41,7 +41,7 @@ class MaxTree:
         if end <= low or high <= begin:
             return -math.inf
         if begin <= low and high <= end:
-            return self._most[i]
+            return self._maxima[i]
         middle = (low + high) // 2
         left = self._largest(2 * i, low, middle, begin, end)
         right = self._largest(2 * i + 1, middle, high, begin, end)

@@ -88,7 +88,7 @@ class Assignment:
     ) -> None:
         self._device_of = device_of
         self.home = home
-        self._found: dict[Node, str] = {}
+        self._assigned: dict[Node, str] = {}
         for frame in reversed(flow.frames[1:]):  # inner loops give values to outer ones
             for merge in frame.merges:
                 self._assign_variable(merge)
@@ -101,9 +101,9 @@ class Assignment:
 
     def of(self, node: Node) -> str:
         """Return the device of a node."""
-        device = self._found.get(node)
+        device = self._assigned.get(node)
         if device is None:
-            device = self._found[node] = self._traced(node)
+            device = self._assigned[node] = self._traced(node)
         return device
 
     def gate(self, device: str) -> str:
@@ -112,13 +112,13 @@ class Assignment:
 
     def _traced(self, node: Node) -> str:
         while goes_along(node):
-            device = self._found.get(node)
+            device = self._assigned.get(node)
             if device is not None:
                 return device
             node = next(s.node for s in node.inputs if not is_back_edge(node, s))
         if is_anywhere(node):
             return self.home
-        return self._found.get(node) or self._device_of(node)
+        return self._assigned.get(node) or self._device_of(node)
 
     def crosses(self, need: Node, node: Node) -> bool:
         """Return True if a node may have to wait for a transfer of `need`."""
@@ -132,7 +132,7 @@ class Assignment:
     def _assign_variable(self, merge: Node) -> None:
         following = next(s.node for s in merge.inputs if is_back_edge(merge, s))
         device = self._traced(following.inputs[0].node)
-        self._found[merge] = self._found[following] = device
+        self._assigned[merge] = self._assigned[following] = device
 
 
 def goes_along(node: Node) -> bool:

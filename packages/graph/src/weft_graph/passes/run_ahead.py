@@ -105,7 +105,7 @@ class _Queue:
     ) -> None:
         self._step = step
         self._nodes = nodes
-        self._mine = mine
+        self._positions = mine
         self._flow = flow
         self._device = device
         self._before = before
@@ -127,7 +127,7 @@ class _Queue:
             over = max(map(self._rank_after, before), default=0)
             target_rank = self._rank[first[i]]
             if (
-                self._mine[i]
+                self._positions[i]
                 and created[i]
                 and over < target_rank
                 and self._can_wait(node, target_rank)
@@ -142,7 +142,7 @@ class _Queue:
     def _rank_after(self, i: int) -> int:
         """Return the rank below which all are over when a node has ended."""
         over = self._over[i]
-        return self._rank[i] + 1 if self._mine[i] and over >= self._rank[i] else over
+        return self._rank[i] + 1 if self._positions[i] and over >= self._rank[i] else over
 
     def _is_plain(self, node: Node) -> bool:
         return not node.traits.routes and node.role is not Role.LOOP_COND and self._is_there(node)
@@ -189,5 +189,5 @@ class _Queue:
             return False
         users = [j for user in node.consumers if (j := self._place.get(user, i)) > i]
         return not any(
-            [j <= last and self._mine[j] and self._is_there(self._nodes[j]) for j in users]
+            [j <= last and self._positions[j] and self._is_there(self._nodes[j]) for j in users]
         )

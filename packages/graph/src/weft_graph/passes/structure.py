@@ -217,7 +217,7 @@ class _Ready:
     """
 
     def __init__(self) -> None:
-        self._own: dict[Path, list[tuple[int, Element]]] = {}
+        self._elements: dict[Path, list[tuple[int, Element]]] = {}
         self._count: dict[Path, int] = {}
         self._inner: dict[Path, list[Atom]] = {}
 
@@ -226,7 +226,7 @@ class _Ready:
 
     def push(self, path: Path, order: int, element: Element) -> None:
         """Add an element."""
-        heapq.heappush(self._own.setdefault(path, []), (order, element))
+        heapq.heappush(self._elements.setdefault(path, []), (order, element))
         for depth in range(len(path), -1, -1):
             prefix = path[:depth]
             count = self._count[prefix] = self._count.get(prefix, 0) + 1
@@ -236,7 +236,7 @@ class _Ready:
     def pop(self, current: Path) -> Element:
         """Remove and return the queued element nearest to `current`."""
         path = self._descend(self._nearest(current))
-        element = heapq.heappop(self._own[path])[1]
+        element = heapq.heappop(self._elements[path])[1]
         for depth in range(len(path) + 1):
             self._count[path[:depth]] -= 1
         return element
@@ -255,7 +255,7 @@ class _Ready:
 
     def _descend(self, path: Path) -> Path:
         """Return the branch itself if it has elements, else a nested one that has."""
-        while not self._own.get(path):
+        while not self._elements.get(path):
             inner = self._inner[path]
             while not self._count[(*path, inner[-1])]:
                 inner.pop()

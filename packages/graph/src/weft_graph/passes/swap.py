@@ -124,7 +124,7 @@ class _Swapping:
         self._device = [devices.of(node) for node in nodes]
         self._values = Values(nodes, step.fetches, bytes_of)
         placed = MemoryLimits(memory.limits, devices.of, memory.spaces)
-        self.devices, self._spread = placed.spread(nodes, self._values)
+        self.devices, self._limits = placed.spread(nodes, self._values)
         self._depth = self._depths()
         self._host = host
         self.before: dict[Node, list[Node]] = {}
@@ -148,7 +148,7 @@ class _Swapping:
 
         Returns: how many wait.
         """
-        live = self._spread.live(self.devices[device])
+        live = self._limits.live(self.devices[device])
         copies_by_end: dict[int, list[Node]] = {}
         waits = self._choose(device, live, limit)
         ends = self._ends_of_copies(waits, live, limit)

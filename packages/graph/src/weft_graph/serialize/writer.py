@@ -124,7 +124,7 @@ class _Writer:
         self, graph: Graph, from_node: int, to_node: int | None, known_functions: Container[str]
     ) -> None:
         self._graph = graph
-        self._known_functions = known_functions
+        self._function_ids = known_functions
         self._first = from_node
         self._nodes = graph.nodes[from_node:to_node]
         self._strings: dict[str, int] = {}
@@ -135,7 +135,7 @@ class _Writer:
         self._lists: dict[tuple[int, ...], int] = {}
         self._funcs: dict[tuple[int, int], int] = {}
         self._sets: dict[tuple[tuple[int, int], ...], int] = {}
-        self._known_sets: dict[Any, int] = {}
+        self._set_ids: dict[Any, int] = {}
         self._plain: dict[str, bool] = {}
         self._tensors: list[tuple[int, int, int]] = []
         self._data: list[tuple[int, int, int, int]] = []
@@ -254,7 +254,7 @@ class _Writer:
     def _add_functions(self, result: dict[str, Any]) -> None:
         rows = []
         for name in self._graph.functions:
-            if name in self._known_functions:
+            if name in self._function_ids:
                 continue
             definition = self._graph.functions.definition(name)
             data = definition.SerializeToString(deterministic=True)
@@ -289,7 +289,7 @@ class _Writer:
         key: Any = None
         if attrs.keys() == node.op_def.attrs.keys() and self._is_plain(node.op_def):
             key = (node.type, tuple(attrs), tuple(attrs.values()))
-            cached = self._known_sets.get(key)
+            cached = self._set_ids.get(key)
             if cached is not None:
                 return cached
         try:
@@ -302,7 +302,7 @@ class _Writer:
                 line=node.line,
             ) from cause
         if key is not None:
-            self._known_sets[key] = set_row
+            self._set_ids[key] = set_row
         return set_row
 
     def _is_plain(self, op_def: OpDef) -> bool:

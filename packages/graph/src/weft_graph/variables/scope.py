@@ -464,13 +464,13 @@ class variable_scope:  # noqa: N801 - TensorFlow's public name
             "use_resource": use_resource,
             "constraint": constraint,
         }
-        self._entered: list[Any] = []
+        self._open_scopes: list[Any] = []
 
     def __enter__(self) -> VariableScope:
         entered = self._open()
         scopes = stores_of(self._graph or get_default_graph()).scopes
         scope: VariableScope = entered.__enter__()
-        self._entered.append((entered, scopes, scope))
+        self._open_scopes.append((entered, scopes, scope))
         return scope
 
     def __exit__(
@@ -479,13 +479,13 @@ class variable_scope:  # noqa: N801 - TensorFlow's public name
         value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        entered, scopes, scope = self._entered[-1]
+        entered, scopes, scope = self._open_scopes[-1]
         if kind is None and scopes.current is not scope:
             raise errors.FailedPreconditionError(
                 "nesting violated: variable scopes must be left in the reverse order of entering, "
                 f"but {scopes.current.name!r} is inside of {scope.name!r}"
             )
-        self._entered.pop()
+        self._open_scopes.pop()
         entered.__exit__(kind, value, traceback)
 
     @contextmanager
