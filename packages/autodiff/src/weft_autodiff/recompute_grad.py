@@ -167,9 +167,9 @@ class _Region:
     ) -> None:
         self.graph = graph
         self.home = home
-        self._made = set(candidates)
+        self._candidates = set(candidates)
         self._members = _members_by_context(candidates)
-        self._kept: set[Unit] = set()
+        self._retained: set[Unit] = set()
         self._keep_private(candidates)
         inside = self._reach(results)
         self.nodes = sorted(inside, key=lambda node: node.index)
@@ -205,7 +205,7 @@ class _Region:
             for context in contexts
             for result in getattr(context, "results", ())
             for user in result.consumers()
-            if user.role is Role.MERGE and user in self._made
+            if user.role is Role.MERGE and user in self._candidates
         ]
         mergeable = [
             context.pivot.inputs[0].node
@@ -215,13 +215,13 @@ class _Region:
         return list(dict.fromkeys([*node_list, *joined, *mergeable]))
 
     def _may_run_again(self, unit: Unit) -> bool:
-        if unit in self._kept:
+        if unit in self._retained:
             return False
         return all([self._is_repeatable(node, unit) for node in self._nodes_of(unit)])
 
     def _is_repeatable(self, node: Node, unit: Unit) -> bool:
         """Return True if a second run of a node has equal results and no side effects."""
-        if node not in self._made:  # a constant may be copied if it needs no gradient
+        if node not in self._candidates:  # a constant may be copied if it needs no gradient
             return node.role is Role.CONSTANT and not is_trainable(node.outputs[0])
         if node.role in (Role.PLACEHOLDER, Role.ARGUMENT):  # the caller provides the value
             return False
@@ -230,7 +230,9 @@ class _Region:
         if node.traits.routes:
             return node is not unit
         if state.is_private(node):
-            return all(state.origin(s).node in self._made for s in node.inputs if _is_handle(s))
+            return all(
+                state.origin(s).node in self._candidates for s in node.inputs if _is_handle(s)
+            )
         return not node.op_def.stateful
 
     def _keep_private(self, new_nodes: Iterable[Node]) -> None:
@@ -245,9 +247,9 @@ class _Region:
         while changed:
             changed = False
             for units in users.values():
-                left = [unit for unit in units if unit not in self._kept]
+                left = [unit for unit in units if unit not in self._retained]
                 if left and not all(self._may_run_again(unit) for unit in units):
-                    self._kept.update(left)
+                    self._retained.update(left)
                     changed = True
 
     def _reach(self, results: Sequence[Output]) -> set[Node]:

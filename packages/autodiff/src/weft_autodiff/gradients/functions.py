@@ -121,8 +121,8 @@ class _Builder:
         self._kinds = kinds
         self._graph = FunctionGraph(name, function.graph.outer)
         self._graph.functions = function.graph.functions
-        self._takes: list[Source] = []
-        self._again: list[Node] = []
+        self._sources: list[Source] = []
+        self._recomputed: list[Node] = []
         self._pending: _Pending | None = None
 
     def build(self) -> GradientFunction:
@@ -130,7 +130,7 @@ class _Builder:
         function, graph = self._function, self._graph
         with thread_stacks.building_body(graph):
             arguments = [self._input(like, i) for i, like in enumerate(function.inputs)]
-            self._known = self._saved_inputs()
+            self._saved = self._saved_inputs()
             output_starts = [self._start(i, kind) for i, kind in enumerate(self._kinds)]
             self._await_recursion()
             copies = self._copy(arguments)
@@ -150,7 +150,7 @@ class _Builder:
     # ------------------------------------------------------------------ inputs
 
     def _input(self, like: Output, place: int) -> Output:
-        self._takes.append(Source("input", place))
+        self._sources.append(Source("input", place))
         return self._graph.add_input_like(like, _last(like.node.name))
 
     def _saved_inputs(self) -> dict[Output, Output]:
@@ -160,7 +160,7 @@ class _Builder:
         inputs: dict[Output, Output] = {}
         for value in saved_values.values_from_state(function.graph.nodes):
             if value in places:
-                self._takes.append(Source("output", places[value]))
+                self._sources.append(Source("output", places[value]))
                 dtype = value.dtype.base_dtype
                 inputs[value] = self._graph.add_input(dtype, value.dims, _last(value.node.name))
         return inputs
@@ -173,9 +173,9 @@ class _Builder:
             return None
         add = self._graph.add_input
         if kind == "dense":
-            self._takes.append(Source("grad", place))
+            self._sources.append(Source("grad", place))
             return add(dtype, dims, f"grad_{place}")
-        self._takes += [Source("values", place), Source("indices", place)]
+        self._sources += [Source("values", place), Source("indices", place)]
         rows = None if dims is None else (None, *dims[1:])
         return IndexedSlices(
             add(dtype, rows, f"grad_{place}_values"),
@@ -195,7 +195,7 @@ class _Builder:
         ]
         argument_types = [argument.dtype for argument in self._graph.inputs]
         declared = Declaration(self._graph.name, argument_types, types, function.stateful)
-        self._pending = _Pending(declared, self._takes, output_kinds)
+        self._pending = _Pending(declared, self._sources, output_kinds)
         function.gradients[self._kinds] = self._pending
 
     # ------------------------------------------------------------------ the body once more
@@ -222,7 +222,7 @@ class _Builder:
         return copies
 
     def _is_known(self, node: Node) -> bool:
-        return bool(node.outputs) and all(output in self._known for output in node.outputs)
+        return bool(node.outputs) and all(output in self._saved for output in node.outputs)
 
     def _stand(self, node: Node, inputs: Sequence[Output]) -> Sequence[Output] | None:
         return self._given(node, inputs) if self._is_known(node) else None
@@ -233,7 +233,7 @@ class _Builder:
         That gradient leads to the node's inputs, which are therefore inputs of the identities
         too. The identities are removed when all gradients are built.
         """
-        values = [self._known[output] for output in node.outputs]
+        values = [self._saved[output] for output in node.outputs]
         name = self._graph.unique_name("Given")
         count = len(values)
 
@@ -248,23 +248,23 @@ class _Builder:
         register_in_graph(self._graph, name, Gradient(backward, True, True, True))
         with self._graph.gradient_override_map({"IdentityN": name}):
             stand_in = builder.create("IdentityN", [[*values, *inputs]], None, node.name)
-        self._again.append(stand_in)
+        self._recomputed.append(stand_in)
         return stand_in.outputs[:count]
 
     def _take_from_inputs(self, copies: BodyCopy) -> None:
         """Replace the identities of saved values by the values."""
         outputs: dict[Output, Output] = {}
-        for stand_in in self._again:
+        for stand_in in self._recomputed:
             for output, value in zip(stand_in.outputs, stand_in.inputs, strict=True):
                 self._graph.replace_uses(output, value, reason="given")
                 outputs[output] = value
-        self._instead = outputs
+        self._replacements = outputs
         for output, copy in copies.outputs.items():
             copies.outputs[output] = self._resolved(copy)
 
     def _resolved(self, output: Output) -> Output:
-        while output in self._instead:
-            output = self._instead[output]
+        while output in self._replacements:
+            output = self._replacements[output]
         return output
 
     # ------------------------------------------------------------------ results
@@ -305,7 +305,7 @@ class _Builder:
             inputs = set(graph.inputs)
             outputs = [identity.identity(r) if r in inputs else r for r in results]
         captured = list(graph.captures)
-        sources = [*self._takes, *[Source("captured", 0, value) for value in captured]]
+        sources = [*self._sources, *[Source("captured", 0, value) for value in captured]]
         used = reachable([output.node for output in outputs])
         pairs = list(zip(graph.inputs, sources, strict=True))
         if pending is not None and pending.used:
