@@ -50,7 +50,7 @@ def test_importing_weft_and_sessions_without_cupy_load_nothing_of_it() -> None:
         "import sys, weft as wf\n"
         "wf.Session().list_devices()\n"
         "print([m for m in sys.modules if m.startswith(('cupy', 'weft_exec.gpu.kernels',"
-        " 'weft_exec.gpu.hardware'))])"
+        " 'weft_exec.gpu.hardware', 'weft_exec.gpu.session_device'))])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
