@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from weft_graph.ir.builder import convert_to_tensor
 from weft_graph.ir.composite import makers
@@ -16,9 +16,6 @@ from weft_graph.ragged.rows import Rows
 from weft_graph.ragged.value import RaggedTensorValue
 from weft_tensor import dtypes, errors
 
-if TYPE_CHECKING:
-    from weft_graph.ragged.tensor import RaggedTensor
-
 
 class Factories:
     """Ragged tensors of partitions in all forms, and of other kinds of tensors."""
@@ -28,7 +25,7 @@ class Factories:
     @classmethod
     def from_row_splits(
         cls, values: Any, row_splits: Any, name: str | None = None, validate: bool = True
-    ) -> RaggedTensor:
+    ) -> Self:
         """Rows by the splits between them: row i is `values[row_splits[i]:row_splits[i + 1]]`.
 
         Args:
@@ -45,7 +42,7 @@ class Factories:
     @classmethod
     def from_row_lengths(
         cls, values: Any, row_lengths: Any, name: str | None = None, validate: bool = True
-    ) -> RaggedTensor:
+    ) -> Self:
         """Return rows by their lengths, int32 or int64, shape (nrows,); see `from_row_splits`.
 
         Raises: InvalidArgumentError: one is negative, or their sum is not the number of values.
@@ -57,7 +54,7 @@ class Factories:
     @classmethod
     def from_row_starts(
         cls, values: Any, row_starts: Any, name: str | None = None, validate: bool = True
-    ) -> RaggedTensor:
+    ) -> Self:
         """Return rows by where they begin, int32 or int64, shape (nrows,); see `from_row_splits`.
 
         Raises: InvalidArgumentError: they are malformed.
@@ -69,7 +66,7 @@ class Factories:
     @classmethod
     def from_row_limits(
         cls, values: Any, row_limits: Any, name: str | None = None, validate: bool = True
-    ) -> RaggedTensor:
+    ) -> Self:
         """Return rows by where they end, int32 or int64, shape (nrows,); see `from_row_splits`.
 
         Raises: InvalidArgumentError: they are malformed.
@@ -86,7 +83,7 @@ class Factories:
         nrows: Any = None,
         name: str | None = None,
         validate: bool = True,
-    ) -> RaggedTensor:
+    ) -> Self:
         """Return rows by the row that each value is in; see `from_row_splits`.
 
         Args:
@@ -106,7 +103,7 @@ class Factories:
         nrows: Any = None,
         validate: bool = True,
         name: str | None = None,
-    ) -> RaggedTensor:
+    ) -> Self:
         """Return rows of one length, for an axis that is not ragged among others that are.
 
         Args:
@@ -127,13 +124,13 @@ class Factories:
     @classmethod
     def _make_ragged(
         cls, values: Any, name: str | None, default: str, make: Callable[..., Rows], *args: Any
-    ) -> RaggedTensor:
+    ) -> Self:
         with get_default_graph().name_scope(name or default):
             inner = divided(values)
             first, *options = args
             rows = make(first, inner, *options)
             make_ragged: Any = cls  # RaggedTensor
-            ragged_tensor: RaggedTensor = make_ragged(inner, rows)
+            ragged_tensor: Self = make_ragged(inner, rows)
             return ragged_tensor
 
     @classmethod
@@ -174,7 +171,7 @@ class Factories:
         nested_nrows: Any = None,
         name: str | None = None,
         validate: bool = True,
-    ) -> RaggedTensor:
+    ) -> Self:
         """Return several levels of rows by ids, from the outermost; see `from_value_rowids`.
 
         Raises:
@@ -192,7 +189,7 @@ class Factories:
         with get_default_graph().name_scope(name or "RaggedFromNestedValueRowIds"):
             for ids, nrows in zip(reversed(levels), reversed(counts), strict=True):
                 inner = cls.from_value_rowids(inner, ids, nrows, validate=validate)
-            ragged_tensor: RaggedTensor = divided(inner)
+            ragged_tensor: Self = divided(inner)
             return ragged_tensor
 
     @classmethod
@@ -201,7 +198,7 @@ class Factories:
         flat_values: Any,
         label: str,
         nested: Any,
-        make: Callable[..., RaggedTensor],
+        make: Callable[..., Self],
         name: str | None,
         validate: bool,
     ) -> Any:
@@ -230,7 +227,7 @@ class Factories:
         ragged_rank: int = 1,
         name: str | None = None,
         row_splits_dtype: Any = dtypes.int64,
-    ) -> RaggedTensor:
+    ) -> Self:
         """Return the rows of a tensor, cut at their lengths.
 
         Args:
@@ -245,7 +242,7 @@ class Factories:
           or both `lengths` and `padding` are given.
         """
         with get_default_graph().name_scope(name or "RaggedFromTensor"):
-            converted: RaggedTensor = makers.lookup("from_tensor")(
+            converted: Self = makers.lookup("from_tensor")(
                 tensor, lengths, padding, ragged_rank, row_splits_dtype
             )
             return converted
@@ -253,7 +250,7 @@ class Factories:
     @classmethod
     def from_sparse(
         cls, st_input: Any, name: str | None = None, row_splits_dtype: Any = dtypes.int64
-    ) -> RaggedTensor:
+    ) -> Self:
         """Return the rows of a SparseTensor of rank 2 with left-aligned values.
 
         Args:
@@ -268,7 +265,7 @@ class Factories:
             raise errors.InvalidTypeError(f"a SparseTensor is required, got {st_input!r}")
         with get_default_graph().name_scope(name or "RaggedFromSparse"):
             sparse = SparseTensor.from_value(st_input)
-            converted: RaggedTensor = makers.lookup("from_sparse")(
+            converted: Self = makers.lookup("from_sparse")(
                 sparse, dtypes.as_dtype(row_splits_dtype)
             )
             return converted

@@ -6,7 +6,7 @@ __all__ = ["KeyValueTensorInitializer", "TextFileIndex", "TextFileInitializer"]
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from weft_graph.functions.body import FunctionGraph
 from weft_graph.ir.builder import convert_to_tensor, create
@@ -19,9 +19,6 @@ from weft_tensor import dtypes, errors
 from weft_tensor.arguments import integer
 from weft_tensor.dtypes import DType
 
-if TYPE_CHECKING:
-    from weft_io.lookup.tables import StaticHashTable
-
 
 @contextmanager
 def outermost_graph() -> Iterator[None]:
@@ -30,6 +27,27 @@ def outermost_graph() -> Iterator[None]:
     outermost = graph.outermost if isinstance(graph, FunctionGraph) else graph
     with outermost.as_default(), outermost.control_dependencies(None):
         yield
+
+
+class InitializedTable(Protocol):
+    """A table that an initializer fills.
+
+    Attributes:
+      key_dtype, value_dtype: element types.
+      resource_handle: the handle of the table.
+    """
+
+    @property
+    def key_dtype(self) -> DType:
+        """Element type of the keys."""
+
+    @property
+    def value_dtype(self) -> DType:
+        """Element type of the values."""
+
+    @property
+    def resource_handle(self) -> Output:
+        """The handle of the table."""
 
 
 class TableInitializerBase:
@@ -53,7 +71,7 @@ class TableInitializerBase:
         """Element type of the values."""
         return self._value_dtype
 
-    def initialize(self, table: StaticHashTable) -> Node:
+    def initialize(self, table: InitializedTable) -> Node:
         """Add the node that initializes a table, also to TABLE_INITIALIZERS.
 
         Args:

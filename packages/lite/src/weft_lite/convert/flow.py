@@ -19,8 +19,9 @@ from weft_graph.ir.step_graph import is_back_edge
 from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import Flow, Frame, predicate
 from weft_graph.passes.structure import Block, Branch, Loop, Step, Structurer
+from weft_lite.convert.errors import NotInLiteError
 from weft_lite.convert.lowered import TYPES, Lowered, Value
-from weft_lite.convert.registry import Builder, NotInLiteError, OpKind, describe_location
+from weft_lite.convert.registry import Builder, OpKind, describe_location
 from weft_lite.convert.shapes import grown
 from weft_lite.schema.tables import IfOptions, WhileOptions
 from weft_tensor import errors

@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from weft_graph.ir.node import Node, Output
+from weft_lite.convert.errors import NotInLiteError
 from weft_lite.convert.lowered import Value
-from weft_lite.convert.registry import Builder, NotInLiteError, OpKind
+from weft_lite.convert.registry import Builder, OpKind
 
 NHWC: Final = "NHWC"
 NCHW: Final = "NCHW"

@@ -16,10 +16,11 @@ from weft_exec.resources.resources import ResourceManager
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import StepGraph, ordered
 from weft_graph.ir.traits import Role
+from weft_lite.convert.errors import NotInLiteError
 from weft_lite.convert.flow import FlowLowering
 from weft_lite.convert.fuse import fuse
 from weft_lite.convert.lowered import TYPES, Array, Lowered, Value, constant
-from weft_lite.convert.registry import Builder, NotInLiteError, OpKind, describe_location, rules
+from weft_lite.convert.registry import Builder, OpKind, describe_location, rules
 from weft_lite.convert.shapes import Shapes
 from weft_lite.convert.sources import Source
 from weft_lite.schema.enums import Storage

@@ -12,6 +12,7 @@ import numpy as np
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.registry import Registry
 from weft_graph.ir.traits import Role
+from weft_lite.convert.errors import NotInLiteError
 from weft_lite.convert.lowered import NAMES, TYPES, Lowered, Operation, Value, constant
 from weft_lite.library import load
 from weft_lite.schema.enums import DataType, Layout, OpKind, Storage
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
 Rule = Callable[[Node, "Builder"], None]
 rules: Final[Registry[Rule]] = Registry("lite rule", "weft_lite.convert.rules")
 """By the type of the op that they lower."""
-
-
-class NotInLiteError(Exception):
-    """Error for a node that lite cannot compute; `advice` says what to do instead."""
 
 
 def describe_location(node: Node) -> str:

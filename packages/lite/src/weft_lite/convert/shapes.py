@@ -20,7 +20,7 @@ from weft_graph.ir.traits import Role
 from weft_graph.messages.graph_def import graph_to_def
 from weft_graph.messages.import_graph_def import import_graph_def
 from weft_graph.ops.stack import producer
-from weft_lite.convert.registry import NotInLiteError
+from weft_lite.convert.errors import NotInLiteError
 
 Shape = tuple[int, ...]
 Measure = Callable[[Output], Shape]

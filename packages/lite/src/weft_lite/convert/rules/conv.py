@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from weft_graph.ir.node import Node
+from weft_lite.convert.errors import NotInLiteError
 from weft_lite.convert.layouts import NHWC, emit_image, explicit_pads, image, layout, spatial
 from weft_lite.convert.lowered import constant
 from weft_lite.convert.packing import panels
-from weft_lite.convert.registry import Builder, NotInLiteError, OpKind, rule
+from weft_lite.convert.registry import Builder, OpKind, rule
 from weft_lite.schema.enums import Layout, Padding
 from weft_lite.schema.tables import ConvOptions
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from weft_graph.ir.node import Node
+from weft_lite.convert.errors import NotInLiteError
 from weft_lite.convert.layouts import NHWC, emit_alike, emit_image, image, layout
 from weft_lite.convert.lowered import Value, constant
-from weft_lite.convert.registry import Builder, NotInLiteError, OpKind, rule
+from weft_lite.convert.registry import Builder, OpKind, rule
 from weft_lite.schema.tables import ElementwiseOptions
 
 ONE = [

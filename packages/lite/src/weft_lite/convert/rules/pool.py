@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 from weft_graph.ir.node import Node
+from weft_lite.convert.errors import NotInLiteError
 from weft_lite.convert.layouts import emit_image, explicit_pads, image, spatial
-from weft_lite.convert.registry import Builder, NotInLiteError, OpKind, rule
+from weft_lite.convert.registry import Builder, OpKind, rule
 from weft_lite.schema.enums import Padding
 from weft_lite.schema.tables import PoolOptions
 

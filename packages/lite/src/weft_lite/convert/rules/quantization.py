@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from weft_graph.ir.node import Node
-from weft_lite.convert.registry import Builder, NotInLiteError, OpKind, rule
+from weft_lite.convert.errors import NotInLiteError
+from weft_lite.convert.registry import Builder, OpKind, rule
 from weft_lite.schema.tables import ElementwiseOptions
 
 

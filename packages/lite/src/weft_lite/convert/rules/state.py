@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from weft_graph.ir.node import Node, Output
 from weft_graph.ops.stack import producer
+from weft_lite.convert.errors import NotInLiteError
 from weft_lite.convert.lowered import Value
-from weft_lite.convert.registry import Builder, NotInLiteError, OpKind, rule
+from weft_lite.convert.registry import Builder, OpKind, rule
 from weft_lite.schema.tables import ElementwiseOptions
 
 _UPDATES = {

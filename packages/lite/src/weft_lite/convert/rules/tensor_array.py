@@ -11,8 +11,9 @@ import numpy as np
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
 from weft_graph.ops.stack import producer
+from weft_lite.convert.errors import NotInLiteError
 from weft_lite.convert.lowered import Value
-from weft_lite.convert.registry import Builder, NotInLiteError, OpKind, rule
+from weft_lite.convert.registry import Builder, OpKind, rule
 from weft_lite.schema.tables import AxisOptions, RowsOptions
 
 

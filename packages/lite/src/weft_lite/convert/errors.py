@@ -1,0 +1,7 @@
+"""Errors of the conversion of graphs to files."""
+
+from __future__ import annotations
+
+
+class NotInLiteError(Exception):
+    """Error for a node that lite cannot compute; `advice` says what to do instead."""
