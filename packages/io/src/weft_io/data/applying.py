@@ -222,9 +222,9 @@ class Applying(Steps[DatasetT]):
     def _traced(self, function: Callable[..., Any], kind: str) -> Traced:
         return traced(function, self._element, graph_around(self._variant_tensor), kind)
 
-    def _apply_op(self, op: str, result: Traced, *inputs: Any, element: Any = None) -> DatasetT:
-        form = result.form if element is None else element
-        return self._chain(op, result.captured, *inputs, element=form, f=result.attr)
+    def _apply_op(self, op: str, function: Traced, *inputs: Any, element: Any = None) -> DatasetT:
+        form = function.form if element is None else element
+        return self._chain(op, function.captured, *inputs, element=form, f=function.attr)
 
 
 def _first_of_pair(form: Any) -> Any:
