@@ -76,7 +76,7 @@ def test_the_gradient_with_respect_to_a_value_inside_of_a_branch(session: wf.Ses
 
 
 def test_no_gradient_with_respect_to_the_inside_of_a_loop() -> None:
-    """It has a value for each iteration, so it is an error and not None."""
+    """It has one value per iteration, so it is an error and not None."""
     x, inside = real(), []
 
     def body(i: Any, a: Any) -> Any:

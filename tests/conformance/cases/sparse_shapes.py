@@ -37,7 +37,7 @@ def _found(numbers: Array, values: Array) -> tuple[Array, Array, Array]:
 
 
 def _of_both(op: str, inputs: Any, attrs: Any, expected: Any, **options: Any) -> list[Case]:
-    """A case with numbers and bools, and one with strings in place of `inputs(values)`."""
+    """A case with numbers and bools, and one with strings instead of `inputs(values)`."""
     strings = dict(options, grad=False, label=f"{options.get('label', '')}strings")
     return [
         Case(op, inputs(complex_normal), attrs, expected, dtypes=ANY, static=False, **options),

@@ -335,7 +335,7 @@ def test_make_callable_extends_the_session_with_the_graph(graph: wf.Graph) -> No
     y = x + a
     with wf.Session() as session:
         session.make_callable(y, [x])
-        with pytest.raises(errors.FailedPreconditionError, match="part of a session"):
+        with pytest.raises(errors.FailedPreconditionError, match="was already run"):
             graph.replace_input(y.op, 1, b, reason="test")
 
 

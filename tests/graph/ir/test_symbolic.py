@@ -30,27 +30,27 @@ def _loop(x: Any) -> None:
 
 
 OF_TENSORS_AND_VARIABLES: list[tuple[Use, type[Exception], str]] = [
-    (np.sum, TYPE, "use the graph's, such as reduce_sum for np.sum"),
+    (np.sum, TYPE, "use weft's, such as reduce_sum for np.sum"),
     (np.sqrt, TYPE, "such as reduce_sum"),
     (np.max, TYPE, "such as reduce_sum"),
     (np.asarray, TYPE, "fetch it with Session.run"),
     (lambda x: np.array([x, x]), TYPE, "stack for np.array([x, y])"),
     (lambda x: np.add(np.ones(3), x), TYPE, "such as reduce_sum"),
     (np.float32, TYPE, "fetch it with Session.run"),
-    (float, TYPE, "in place of float(x) use cast(x, float32)"),
-    (int, TYPE, "in place of int(x) use cast(x, int32)"),
-    (complex, TYPE, "in place of complex(x) use cast(x, complex64)"),
-    (math.sqrt, TYPE, "in place of math.sqrt(x) sqrt(x)"),
+    (float, TYPE, "instead of float(x) use cast(x, float32)"),
+    (int, TYPE, "instead of int(x) use cast(x, int32)"),
+    (complex, TYPE, "instead of complex(x) use cast(x, complex64)"),
+    (math.sqrt, TYPE, "instead of math.sqrt(x) sqrt(x)"),
     (math.floor, TYPE, "fetch it with Session.run"),
-    (round, TYPE, "in place of the builtin round(x)"),
-    (bool, TYPE, "has no truth value while the graph is built: use cond or where"),
-    (lambda x: x and 1, TYPE, "logical_and in place of `and`"),
-    (lambda x: max(x, 0), TYPE, "maximum in place of max()"),
+    (round, TYPE, "instead of the builtin round(x)"),
+    (bool, TYPE, "has no truth value at graph construction: use cond or where"),
+    (lambda x: x and 1, TYPE, "logical_and instead of `and`"),
+    (lambda x: max(x, 0), TYPE, "maximum instead of max()"),
     (lambda x: sorted([x, 0]), TYPE, "has no truth value"),
-    (lambda x: 1 in x, TYPE, "in place of `value in x` use reduce_any(equal(x, value))"),
-    (lambda x: [1, 2][x], TYPE, "in place of values[x] use gather(values, x)"),
-    (range, TYPE, "in place of range(x) the graph's range or while_loop"),
-    (lambda x: f"{x:.3f}", TYPE, "in place of a format such as '.3f' use as_string(x)"),
+    (lambda x: 1 in x, TYPE, "instead of `value in x` use reduce_any(equal(x, value))"),
+    (lambda x: [1, 2][x], TYPE, "instead of values[x] use gather(values, x)"),
+    (range, TYPE, "instead of range(x) the graph's range or while_loop"),
+    (lambda x: f"{x:.3f}", TYPE, "instead of a format such as '.3f' use as_string(x)"),
     (lambda x: x.sum(), AttributeError, "has no attribute 'sum': use reduce_sum(x)"),
     (lambda x: x.astype("f"), AttributeError, "has no attribute 'astype': use cast(x, dtype)"),
     (lambda x: x.numpy(), AttributeError, "has no attribute 'numpy': use Session.run(x)"),
@@ -58,23 +58,23 @@ OF_TENSORS_AND_VARIABLES: list[tuple[Use, type[Exception], str]] = [
 ]
 
 OF_TENSORS: list[tuple[Use, type[Exception], str]] = [
-    (lambda x: x.assign(3.0), AttributeError, "use a variable, which alone has it"),
-    (lambda x: wf.assign(x, 3.0), AttributeError, "use a variable, which alone has it"),
+    (lambda x: x.assign(3.0), AttributeError, "use a variable, which supports it"),
+    (lambda x: wf.assign(x, 3.0), AttributeError, "use a variable, which supports it"),
     (lambda x: x[0.5], TYPE, "a tensor is indexed by integers"),
 ]
 
 OTHERS: list[tuple[Callable[[], Any], str]] = [
     (lambda: len(wf.constant(1.0)), "has no len(): it has no axes"),
     (lambda: _loop(wf.constant(1.0)), "cannot be iterated: it has no axes"),
-    (lambda: len(wf.placeholder(wf.float32)), "its first size is not known"),
+    (lambda: len(wf.placeholder(wf.float32)), "its first size is not static"),
     (
         lambda: _loop(wf.placeholder(wf.float32, [None])),
         "use unstack(x, num), map_fn or while_loop",
     ),
     (lambda: len(wf.Variable([1.0])), "a variable has no len(); use variable.shape"),
     (lambda: _loop(wf.Variable([1.0])), "use unstack(variable)"),
-    (lambda: np.sum(wf.SparseTensor([[0]], [1.0], [3])), "is several tensors"),
-    (lambda: np.asarray(wf.IndexedSlices([1.0], [0])), "is several tensors"),
+    (lambda: np.sum(wf.SparseTensor([[0]], [1.0], [3])), "consists of several tensors"),
+    (lambda: np.asarray(wf.IndexedSlices([1.0], [0])), "consists of several tensors"),
 ]
 
 

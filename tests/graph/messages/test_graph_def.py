@@ -77,7 +77,7 @@ def test_functions() -> None:
     assert list(graph.functions) == ["f"]
     assert graph.as_graph_def().library == graph_def.library
     graph.functions["g"] = object()
-    with pytest.raises(errors.UnimplementedError, match="no durable form"):
+    with pytest.raises(errors.UnimplementedError, match="cannot be serialized"):
         graph.as_graph_def()
 
 

@@ -115,7 +115,7 @@ class Arguments:
 
 
 def changed(rng: random.Random, inputs: list[Any], constant: Sequence[bool]) -> list[Any]:
-    """The inputs of a case with another size in place of one, wherever it occurs.
+    """The inputs of a case with another size instead of one, wherever it occurs.
 
     Args:
       constant: per flat input whether it stays, as an axis does.

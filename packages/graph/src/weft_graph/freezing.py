@@ -173,7 +173,7 @@ def _use_of_constant(node: proto.NodeDef, handles: Mapping[str, int]) -> list[pr
         return [new]
     if node.op != "ResourceGather" or source_of(node.input[0]) not in handles:
         raise errors.UnimplementedError(
-            "a frozen variable can only be read and gathered from", op=node.op, node=node.name
+            "a frozen variable supports only reads and gathers", op=node.op, node=node.name
         )
     axis = proto.NodeDef(name=f"{node.name}/axis", op="Const", device=node.device)
     new.op = "GatherV2"

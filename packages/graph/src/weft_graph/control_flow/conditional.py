@@ -259,7 +259,10 @@ def _assert_at_most_one(preds: Sequence[Output], name: str) -> Node:
     count = reduction.reduce_sum(casting.cast(_vector(preds), dtypes.int32))
     return control.Assert(
         comparison.less_equal(count, 1),
-        [f"{name}: more than one predicate holds, and exclusive is set; they are", _vector(preds)],
+        [
+            f"{name}: more than one predicate is true, but exclusive=True; predicates",
+            _vector(preds),
+        ],
         summarize=len(preds),
     )
 
@@ -267,7 +270,7 @@ def _assert_at_most_one(preds: Sequence[Output], name: str) -> Node:
 def _assert_any(preds: Sequence[Output], name: str) -> Node:
     return control.Assert(
         reduction.reduce_any(_vector(preds)),
-        [f"{name}: no predicate holds, and there is no default; they are", _vector(preds)],
+        [f"{name}: no predicate is true, and there is no default; predicates", _vector(preds)],
         summarize=len(preds),
     )
 

@@ -275,7 +275,7 @@ class CondContext(ControlFlowContext):
             if branch.taken is not self.taken and is_inside(value, branch):
                 raise errors.InvalidArgumentError(
                     f"{value.name!r} is in the branch of the conditional {branch.name!r} for "
-                    f"{branch.taken}, and has no value in the one for {self.taken}: compute it "
+                    f"{branch.taken}, but has no value in the branch for {self.taken}: compute it "
                     "before the conditional, or in each branch",
                     line=value.node.line or None,
                 )

@@ -169,7 +169,7 @@ class _Body:
         values = flatten(result)[0]
         if len(values) != self._count:
             raise errors.InvalidArgumentError(
-                "body must return the kinds of values that the loop variables are: required "
+                "body must return values like the loop variables: required "
                 f"{self._count} tensors, got {len(values)}"
             )
         return values
@@ -197,8 +197,8 @@ def _invariant_dims(structure: Any, initial: Sequence[Output], invariants: Any) 
     for value, invariant in zip(initial, dims, strict=True):
         if not fits(value.dims, invariant):
             raise errors.InvalidArgumentError(
-                f"the shape invariant {format_dims(invariant)} of {value!r} is not compatible with "
-                f"the shape {format_dims(value.dims)} it starts with"
+                f"the shape invariant {format_dims(invariant)} of {value!r} is not compatible "
+                f"with its initial shape {format_dims(value.dims)}"
             )
     return dims
 

@@ -133,7 +133,9 @@ def restore(graph: Graph, records: Sequence[ContextRecord], node_at: Callable[[i
         homes += [(node_at(member), restored[record.name]) for member in record.members]
     for node, context in homes:
         if node.context not in (None, context):
-            raise errors.InvalidArgumentError(f"{node.name!r} is in two contexts", node=node.name)
+            raise errors.InvalidArgumentError(
+                f"{node.name!r} belongs to two contexts", node=node.name
+            )
     fillings = [_filling(restored[record.name], record, node_at) for record in records]
     for record in records:
         if record.forward:
@@ -159,7 +161,7 @@ def _named(
         return None
     context = restored.get(name) or existing.get(name)
     if context is None:
-        raise _record_error(record, f"refers to {name!r}, which does not come before it")
+        raise _record_error(record, f"refers to {name!r}, which must come before it")
     return context
 
 
@@ -186,12 +188,12 @@ def _empty(
     is_upper = record.kind == UPPER
     if partner is None:
         if is_upper:
-            raise _record_error(record, "comes before the branch that is taken when False")
+            raise _record_error(record, "precedes the False branch")
         conditional = Conditional(_output(record, record.pred, node_at))
     elif isinstance(partner, CondContext) and len(partner.conditional.branches) == 1 and is_upper:
         conditional = partner.conditional
     else:
-        raise _record_error(record, f"is no partner of {record.partner!r}")
+        raise _record_error(record, f"is not the partner of {record.partner!r}")
     return CondContext(graph, record.name, outer, conditional, is_upper, register=False)
 
 
@@ -254,7 +256,7 @@ def _loop_variable(record: ContextRecord, merge: Node) -> tuple[Node, Node, Node
             and following.node.role is Role.NEXT_ITERATION
         ):
             return switches[0], exits[0], following.node
-    raise _record_error(record, f"has {merge.name!r} as a variable, which is not one of a loop")
+    raise _record_error(record, f"has {merge.name!r} as a variable, which is not a loop variable")
 
 
 def _capture(context: ControlFlowContext, node: Node) -> None:

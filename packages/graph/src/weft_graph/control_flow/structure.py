@@ -69,8 +69,8 @@ def check_arrays(expected: Any, actual: Any, subject: str) -> None:
             or a.handle is not b.handle
         ):
             raise errors.InvalidArgumentError(
-                f"{subject} must return one and the same TensorArray, made outside and written to, "
-                f"got {a!r} and {b!r}"
+                f"{subject} must return the same TensorArray, created outside and written "
+                f"inside, got {a!r} and {b!r}"
             )
 
 

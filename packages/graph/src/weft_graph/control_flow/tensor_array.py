@@ -250,7 +250,7 @@ class TensorArray:
         dims, size = self._shared.dims, self._shared.size
         if dims == ():
             raise errors.InvalidArgumentError(
-                "elements of rank 0 cannot be concatenated; stack puts them together"
+                "elements of rank 0 cannot be concatenated; use stack"
             )
         element_dims = None if dims is None else dims[1:]
         with self._placed():

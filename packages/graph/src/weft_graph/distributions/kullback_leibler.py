@@ -47,7 +47,7 @@ class RegisterKL:
         if self._key in _table:
             a, b = (cls.__name__ for cls in self._key)
             raise errors.AlreadyRegisteredError(
-                f"the divergence of {a} from {b} is registered already"
+                f"the divergence of {a} from {b} is already registered"
             )
         _table[self._key] = kl_fn
         return kl_fn

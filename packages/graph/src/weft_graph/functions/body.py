@@ -189,7 +189,7 @@ class FunctionGraph(Graph):
     def _capture_from_around(self, output: Output) -> Output:
         if self._finalized or self.outer is None or not self._can_see(output):
             raise errors.InvalidArgumentError(
-                f"{output!r} is not of the function {self.name!r} or a graph around it"
+                f"{output!r} does not belong to the function {self.name!r} or an enclosing graph"
                 f"{_whose(output.node.graph)}"
             )
         capture = self.outer.capture(output)

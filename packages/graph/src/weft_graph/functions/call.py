@@ -141,8 +141,8 @@ def _captured(function: FunctionDefinition, graph: Graph, inputs: Sequence[Outpu
         if node.role is Role.CALL and node.attrs["f"].name == function.name:
             return list(node.inputs[-count:])
     raise errors.InvalidArgumentError(
-        f"the function {function.name!r} captured {count} values, which are not known here: pass "
-        f"them behind the arguments ({', '.join(function.input_names[-count:])})"
+        f"the function {function.name!r} captured {count} values that do not exist here: pass "
+        f"them after the arguments ({', '.join(function.input_names[-count:])})"
     )
 
 
@@ -200,13 +200,13 @@ def unsupported_call_reason(function: FunctionDefinition) -> str:
     values = list(saved_values.values_from_state(function.nodes))
     for value in values:
         if not saved_values.is_single(value):
-            return f"{value.node.name!r} ({value.node.type}) has a value for each iteration"
+            return f"{value.node.name!r} ({value.node.type}) has one value per iteration"
     outside = state.uses_outside(function.nodes, function.inputs)
     if outside is not None:
-        return f"{outside.name!r} ({outside.type}) uses what is given to the function"
+        return f"{outside.name!r} ({outside.type}) uses an argument of the function"
     for value in values:
         if len(state.saved_outputs(value.node)) < len(value.node.outputs):
-            return f"{value.node.name!r} ({value.node.type}) gives handles beside values"
+            return f"{value.node.name!r} ({value.node.type}) returns both handles and values"
     return ""
 
 

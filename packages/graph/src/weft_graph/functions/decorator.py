@@ -312,8 +312,8 @@ class PythonFunction:
         if new_function.graph.variables_made:
             if home in self._makers:
                 raise errors.InvalidArgumentError(
-                    f"{self._name} made variables when it was first built, and again for other "
-                    "arguments; make them once, or get them with get_variable and reuse"
+                    f"{self._name} created variables in its first call and again for other "
+                    "arguments; create them once, or use get_variable with reuse"
                 )
             self._makers.add(home)
         new_function.package = package

@@ -96,9 +96,9 @@ def _attrs(options: dict[str, Any]) -> dict[str, Any]:
 def _argument_names(func: Callable[..., Any], count: int) -> list[str]:
     parameters = list(inspect.signature(func).parameters.values())
     if any(p.kind is p.KEYWORD_ONLY or p.kind is p.VAR_KEYWORD for p in parameters):
-        raise errors.InvalidArgumentError("functions of the graph take no keyword arguments")
+        raise errors.InvalidArgumentError("graph functions do not support keyword arguments")
     if any(p.default is not p.empty for p in parameters):
-        raise errors.InvalidArgumentError("functions of the graph have no default arguments")
+        raise errors.InvalidArgumentError("graph functions do not support default arguments")
     plain = [p.name for p in parameters if p.kind is not p.VAR_POSITIONAL]
     several = len(plain) < len(parameters)
     if count and (count < len(plain) or (count > len(plain) and not several)):
@@ -186,7 +186,7 @@ class DefinedFunction:
         """
         if self._made is not None or self._grad_func is not None:
             raise errors.FailedPreconditionError(
-                f"the function {name_of(self._func)} is built, or has a gradient, already"
+                f"the function {name_of(self._func)} is already built or already has a gradient"
             )
         self._grad_func = grad_func
 
@@ -230,8 +230,8 @@ class DefinedFunction:
         several = isinstance(result, list | tuple)
         if several and any(value is None for value in result):
             raise errors.InvalidArgumentError(
-                f"{name_of(self._func)} returns None among its results; a function of the graph "
-                "returns tensors"
+                f"{name_of(self._func)} returns None among its results; graph functions return "
+                "tensors"
             )
         return result
 
@@ -290,7 +290,7 @@ class OverloadedFunction:
         """
         types = tuple([dtypes.as_dtype(input_type) for input_type in input_types])
         if any(dtype.is_ref for dtype in types):
-            raise errors.InvalidArgumentError("functions of the graph take no references")
+            raise errors.InvalidArgumentError("graph functions do not accept references")
         if len(types) != len(self._names):
             raise errors.InvalidArgumentError(
                 f"{name_of(self._func)} takes {len(self._names)} arguments "

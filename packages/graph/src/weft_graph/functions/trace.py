@@ -109,8 +109,8 @@ def _check_recursion(function: Function, captured: Sequence[Output]) -> None:
         if call.attrs["f"].name == function.name:
             names = ", ".join(repr(value.name) for value in captured[:5])
             raise errors.InvalidArgumentError(
-                f"the recursive function {function.name!r} uses {names} from outside; pass that "
-                "as arguments, a variable as its handle, and declare them",
+                f"the recursive function {function.name!r} uses {names} from outside; declare "
+                "them and pass them as arguments, a variable as its handle",
                 op=call.type,
                 node=call.name,
                 line=call.line or None,
@@ -182,8 +182,8 @@ def _result(graph: FunctionGraph, output: Output) -> Output:
     """Return a result that is neither an argument nor a reference."""
     if context_of(output) is not None:
         raise errors.InvalidArgumentError(
-            f"the function {graph.name!r} returns {output!r}, which is inside a branch or a loop; "
-            "return it from there"
+            f"the function {graph.name!r} returns {output!r}, which is inside a branch or a "
+            "loop; return it from that branch or loop"
         )
     if output in graph.inputs or output.dtype.is_ref or output in graph.captures.values():
         return identity.identity(output)

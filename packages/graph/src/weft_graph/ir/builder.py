@@ -175,8 +175,8 @@ def _mixed(a: Output, b: Output) -> errors.InvalidArgumentError:
         function = getattr(value.graph, "name", None)
         if function is not None:
             return errors.InvalidArgumentError(
-                f"{value!r} is inside the function {function!r} and has no value outside of its "
-                "calls: return it, or make it outside; initial values may be given as functions"
+                f"{value!r} is inside the function {function!r} and has no value outside its "
+                "calls: return it, or create it outside; initial values may be functions"
             )
     return errors.InvalidArgumentError(
         f"inputs of one node must be in one graph: {a!r} and {b!r} are not"

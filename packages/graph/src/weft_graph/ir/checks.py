@@ -125,9 +125,7 @@ def _checked_own(name: str, value: Any, internal: bool) -> Any:
     Untrusted graphs may have any value under unused names.
     """
     if name in _PLANNED and not internal:
-        raise errors.InvalidArgumentError(
-            f"the attribute {name} is what planning adds; no graph has it before"
-        )
+        raise errors.InvalidArgumentError(f"the attribute {name} is reserved for planning")
     if name == "_class" and isinstance(value, str | bytes):
         value = (value,)
     required = _OWN.get(name)
@@ -187,7 +185,7 @@ def check_name(name: str, internal: bool = False) -> None:
     if NODE_NAME.fullmatch(name) is None and not (internal and _INTERNAL_NAME.fullmatch(name)):
         raise errors.InvalidArgumentError(
             f"{name!r} is not a valid name of a node: it must start with a letter, digit or dot "
-            "and go on with letters, digits and _ . / > -"
+            "and continue with letters, digits and _ . / > -"
         )
 
 

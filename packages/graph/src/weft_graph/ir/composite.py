@@ -52,8 +52,8 @@ class CompositeTensor:
 
     def __array__(self, *_: Any, **__: Any) -> Any:
         raise errors.InvalidTypeError(
-            f"{self!r} is several tensors and no array: use the graph's functions in place of "
-            "NumPy's, or fetch its value with Session.run"
+            f"{self!r} consists of several tensors and is not an array: use weft's functions "
+            "instead of NumPy's, or fetch its value with Session.run"
         )
 
     @property

@@ -75,8 +75,7 @@ def reset_default_graph() -> None:
     global _global_graph
     if of_thread.graphs:
         raise errors.FailedPreconditionError(
-            "reset_default_graph needs the process's own graph to be the default one, "
-            "but it was called inside `with graph.as_default():`"
+            "reset_default_graph cannot be called inside `with graph.as_default():`"
         )
     _global_graph = None
 

@@ -190,7 +190,7 @@ def _is_type(field: str) -> bool:
 
 def _malformed(text: str, part: str) -> errors.InvalidArgumentError:
     return errors.InvalidArgumentError(
-        f"device name {text!r}: {part!r} is none of job:NAME, replica:N, task:N, device:TYPE:N, "
+        f"device name {text!r}: {part!r} is not one of job:NAME, replica:N, task:N, device:TYPE:N, "
         "cpu:N, gpu:N"
     )
 

@@ -193,7 +193,7 @@ class Edits(Collections):
                 else:
                     control_counts[control][node] += 1
         if len(self._by_name) != len(self.nodes):
-            problems.append("the name table has entries for nodes that are gone")
+            problems.append("the name table has entries for removed nodes")
         for out, counts in uses.items():
             problems.extend(_difference(out.name, Counter(out._uses or {}), counts))
         for node, counted in control_counts.items():
@@ -206,8 +206,8 @@ class Edits(Collections):
             raise errors.InvalidArgumentError(f"{node!r} belongs to a different graph ({reason})")
         if node.index < self._extended:
             raise errors.FailedPreconditionError(
-                f"{node.type} {node.name!r} is part of a session already and cannot be edited "
-                f"({reason}); graphs only grow once a session runs them",
+                f"{node.type} {node.name!r} was already run by a session and cannot be edited "
+                f"({reason}); add nodes instead",
                 op=node.type,
                 node=node.name,
                 line=node.line,

@@ -236,7 +236,7 @@ class Graph(Edits):
         """
         check_scope_name(full, top=False)
         if full in self._by_name:
-            raise errors.AlreadyExistsError(f"the graph has a node named {full!r} already")
+            raise errors.AlreadyExistsError(f"the graph already has a node named {full!r}")
         with self._lock:
             self._names.setdefault(full.lower(), 1)
         return full
@@ -351,7 +351,7 @@ class Graph(Edits):
         import difflib
 
         near = difflib.get_close_matches(name, self._by_name, n=3)
-        hint = f"; near misses: {', '.join(near)}" if near else ""
+        hint = f"; similar names: {', '.join(near)}" if near else ""
         return f"the graph has no node named {name!r}{hint}"
 
     def is_feedable(self, tensor: Output) -> bool:

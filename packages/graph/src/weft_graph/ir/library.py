@@ -75,7 +75,7 @@ class Library(dict[str, Any]):
 
     def _read(self, name: str, entry: LazyFunction) -> Any:
         if name in self._reading:
-            raise errors.InternalError(f"the function {name!r} is being read already")
+            raise errors.InternalError(f"the function {name!r} is already being parsed")
         self._reading.append(name)
         try:
             function = deeper(entry.read, entry.definition, self)
@@ -164,13 +164,13 @@ class Library(dict[str, Any]):
         import difflib
 
         near = difflib.get_close_matches(name, self, n=3)
-        hint = f"; near misses: {', '.join(near)}" if near else ""
+        hint = f"; similar names: {', '.join(near)}" if near else ""
         return f"the graph has no function named {name!r}{hint}"
 
 
 def _definition(name: str, entry: Any) -> Any:
     if not hasattr(entry, "definition"):
-        raise errors.UnimplementedError(f"the function {name!r} has no durable form")
+        raise errors.UnimplementedError(f"the function {name!r} cannot be serialized")
     return entry.definition
 
 
@@ -179,4 +179,4 @@ def _equal(name: str, a: Any, b: Any) -> bool:
 
 
 def _name_taken_error(name: str) -> errors.AlreadyExistsError:
-    return errors.AlreadyExistsError(f"the graph has another function named {name!r} already")
+    return errors.AlreadyExistsError(f"the graph already has another function named {name!r}")

@@ -25,8 +25,7 @@ def say(subject: str, dtype: DType, change: str, line: str | None) -> None:
         return
     _said.add((line, subject))
     _log.warning(
-        "%s takes numbers of another kind as %s, and something is lost: %s, at %s; cast them "
-        "where that is meant",
+        "%s converts numbers to %s with loss (%s) at %s; use cast if this is intended",
         subject,
         dtype.name,
         change,

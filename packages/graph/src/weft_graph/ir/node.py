@@ -454,7 +454,7 @@ class Output(Operators):
             raise errors.InvalidTypeError(f"{self!r} {refused}: it has no axes")
         if self.dims is None or self.dims[0] is None:
             raise errors.InvalidTypeError(
-                f"{self!r} {refused}: its first size is not known while the graph is built; use "
+                f"{self!r} {refused}: its first size is not static; use "
                 f"{replacement}, map_fn or while_loop"
             )
         return self.dims[0]

@@ -52,7 +52,7 @@ class Registry(Generic[V]):
         with self._lock:
             if key in self._table:
                 raise errors.AlreadyRegisteredError(
-                    f"the {self.kind} {key!r} is registered already"
+                    f"the {self.kind} {key!r} is already registered"
                 )
             self._table[key] = value
 
@@ -131,6 +131,6 @@ class Registry(Generic[V]):
         import difflib
 
         near = difflib.get_close_matches(key, self._table, n=3)
-        hint = f"; near misses: {', '.join(near)}" if near else ""
+        hint = f"; similar names: {', '.join(near)}" if near else ""
         group = f" and no package in the entry-point group {self._group!r}" if self._group else ""
         return f"no {self.kind} named {key!r} is registered by weft{group}{hint}{self.broken}"

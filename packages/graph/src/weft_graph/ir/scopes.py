@@ -22,8 +22,8 @@ def check_scope_name(name: str, top: bool) -> None:
     if not (_TOP_NAME if top else _INNER_NAME).fullmatch(name):
         start = "a letter, digit or dot" if top else "a letter, digit, dot or underscore"
         raise errors.InvalidArgumentError(
-            f"{name!r} is not a valid name: it must start with {start} and go on with letters, "
-            "digits and _ . / > -"
+            f"{name!r} is not a valid name: it must start with {start} and continue with "
+            "letters, digits and _ . / > -"
         )
 
 

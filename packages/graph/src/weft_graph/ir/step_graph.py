@@ -343,7 +343,7 @@ def _cycle_error(stuck: set[Node]) -> errors.InvalidArgumentError:
     names = list(path)
     cycle = [n.name for n in names[names.index(node) :]]
     return errors.InvalidArgumentError(
-        "the graph has a cycle that no loop ops make: " + " <- ".join([*cycle, cycle[0]]),
+        "the graph has a cycle outside loops: " + " <- ".join([*cycle, cycle[0]]),
         op=node.type,
         node=node.name,
         line=node.line,

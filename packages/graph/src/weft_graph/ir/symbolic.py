@@ -17,17 +17,17 @@ _METHODS: Final = {
     "argmax": "argmax(x, axis)",
     "argmin": "argmin(x, axis)",
     "argsort": "argsort(x)",
-    "assign": "a variable, which alone has it",
-    "assign_add": "a variable, which alone has it",
-    "assign_sub": "a variable, which alone has it",
+    "assign": "a variable, which supports it",
+    "assign_add": "a variable, which supports it",
+    "assign_sub": "a variable, which supports it",
     "astype": "cast(x, dtype)",
     "clip": "clip_by_value(x, low, high)",
     "copy": "identity(x)",
     "cumsum": "cumsum(x, axis)",
     "dot": "matmul(x, y), or tensordot(x, y, axes)",
     "flatten": "reshape(x, [-1])",
-    "handle": "a variable, which alone has it",
-    "initializer": "a variable, which alone has it",
+    "handle": "a variable, which supports it",
+    "initializer": "a variable, which supports it",
     "item": "Session.run(x)",
     "max": "reduce_max(x)",
     "mean": "reduce_mean(x)",
@@ -36,7 +36,7 @@ _METHODS: Final = {
     "numpy": "Session.run(x)",
     "prod": "reduce_prod(x)",
     "ravel": "reshape(x, [-1])",
-    "read_value": "a variable, which alone has it",
+    "read_value": "a variable, which supports it",
     "repeat": "repeat(x, repeats)",
     "reshape": "reshape(x, shape)",
     "size": "x.shape.num_elements(), or size(x)",
@@ -51,7 +51,7 @@ _METHODS: Final = {
 }
 """Replacements in the graph for attributes of arrays or variables."""
 
-_FETCH: Final = "has no value while the graph is built: fetch it with Session.run"
+_FETCH: Final = "has no value at graph construction: fetch it with Session.run"
 
 
 class GraphElement:
@@ -76,44 +76,44 @@ class Symbolic(GraphElement):
 
     def __array__(self, *_: Any, **__: Any) -> Any:
         raise self._refusal(
-            "in place of a function of NumPy use the graph's, such as reduce_sum for np.sum and "
+            "instead of a NumPy function use weft's, such as reduce_sum for np.sum and "
             "stack for np.array([x, y])"
         )
 
     def __bool__(self) -> bool:
         raise errors.InvalidTypeError(
-            f"{self!r} has no truth value while the graph is built: use cond or where to choose in "
-            "the graph, logical_and in place of `and`, maximum in place of max(), `is not None` to "
+            f"{self!r} has no truth value at graph construction: use cond or where to select, "
+            "logical_and instead of `and`, maximum instead of max(), `is not None` to "
             "ask whether a tensor was given"
         )
 
     def __float__(self) -> float:
         raise self._refusal(
-            "in place of float(x) use cast(x, float32), in place of math.sqrt(x) sqrt(x)"
+            "instead of float(x) use cast(x, float32), instead of math.sqrt(x) sqrt(x)"
         )
 
     def __complex__(self) -> complex:
-        raise self._refusal("in place of complex(x) use cast(x, complex64)")
+        raise self._refusal("instead of complex(x) use cast(x, complex64)")
 
     def __int__(self) -> int:
-        raise self._refusal("in place of int(x) use cast(x, int32)")
+        raise self._refusal("instead of int(x) use cast(x, int32)")
 
     def __index__(self) -> int:
         raise self._refusal(
-            "in place of values[x] use gather(values, x), in place of range(x) the graph's range "
+            "instead of values[x] use gather(values, x), instead of range(x) the graph's range "
             "or while_loop"
         )
 
     def __round__(self, *_: Any) -> Any:
-        raise self._refusal("in place of the builtin round(x) use the graph's")
+        raise self._refusal("instead of the builtin round(x) use weft's")
 
     def __contains__(self, value: Any) -> bool:
-        raise self._refusal("in place of `value in x` use reduce_any(equal(x, value))")
+        raise self._refusal("instead of `value in x` use reduce_any(equal(x, value))")
 
     def __format__(self, spec: str) -> str:
         if not spec:
             return str(self)
-        raise self._refusal(f"in place of a format such as {spec!r} use as_string(x) or Print(x)")
+        raise self._refusal(f"instead of a format such as {spec!r} use as_string(x) or Print(x)")
 
     def _refusal(self, replacement: str) -> errors.InvalidTypeError:
         return errors.InvalidTypeError(f"{self!r} {_FETCH}, or {replacement}")

@@ -129,7 +129,7 @@ def enable_eager_execution(*_: Any, **__: Any) -> None:
         ...
       weft_tensor.errors.UnimplementedError: ...
     """
-    raise errors.UnimplementedError("weft builds graphs and runs them in sessions only")
+    raise errors.UnimplementedError("weft supports only graphs and sessions")
 
 
 def _refuse_tf2() -> None:
@@ -144,7 +144,7 @@ def _refuse_tf2() -> None:
       weft_tensor.errors.UnimplementedError: ...
     """
     raise errors.UnimplementedError(
-        "weft behaves as TensorFlow 1 does; what TensorFlow 2 changed cannot be switched on"
+        "weft behaves like TensorFlow 1; TensorFlow 2 behavior is not supported"
     )
 
 

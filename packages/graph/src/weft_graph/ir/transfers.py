@@ -47,7 +47,7 @@ def lossy_transfers(
     value = convert_to_tensor(value)
     if value.dtype.base_dtype is not dtypes.float32:
         raise errors.InvalidTypeError(
-            f"only float32 is sent with fewer bits, got {value.dtype.name}: {value.name}"
+            f"only float32 can be sent with lossy compression, got {value.dtype.name}: {value.name}"
         )
     names = [devices] if isinstance(devices, str) else list(devices or [""])
     specs = [DeviceSpec.from_string(device_name).to_string().encode() for device_name in names]
