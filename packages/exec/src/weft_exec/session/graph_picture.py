@@ -128,7 +128,7 @@ class _Nodes:
         return _layers(names, {name: self.takes[name] for name in names})
 
 
-def _layers(names: Sequence[str], nameses: Mapping[str, Sequence[str]]) -> list[list[str]]:
+def _layers(names: Sequence[str], name_lists: Mapping[str, Sequence[str]]) -> list[list[str]]:
     """Group names by the length of the longest path to them, without back edges."""
     depth: dict[str, int] = {}
     open_: set[str] = set()
@@ -138,7 +138,7 @@ def _layers(names: Sequence[str], nameses: Mapping[str, Sequence[str]]) -> list[
         while waiting:
             top = waiting[-1]
             open_.add(top)
-            sources = [s for s in nameses.get(top, ()) if s in inside]
+            sources = [s for s in name_lists.get(top, ()) if s in inside]
             missing = [s for s in sources if s not in depth and s not in open_]
             if top in depth or not missing:
                 depth[top] = 1 + max((depth.get(s, -1) for s in sources), default=-1)
@@ -208,12 +208,12 @@ class _Picture:
         }
         boxes = {f"function {index}": frame for index, frame in enumerate(self._frames)}
         boxes |= {name: index[0][2] for name, index in self._instances.items() if index[0][0] < 0}
-        nameses: dict[str, list[str]] = {key: [] for key in boxes}
+        name_lists: dict[str, list[str]] = {key: [] for key in boxes}
         for name in self._instances:
             sources = [unit[s] for s in self._nodes.takes[name] if s in unit]
-            nameses[unit[name]] += [source for source in sources if source != unit[name]]
+            name_lists[unit[name]] += [source for source in sources if source != unit[name]]
         root = _Box("", "", "")
-        for row in _layers(list(boxes), nameses):
+        for row in _layers(list(boxes), name_lists):
             root.rows += _wrapped([boxes[key] for key in row])
         root.measure()
         root.place(10, 10)
@@ -242,16 +242,16 @@ class _Picture:
 
 def _wrapped(boxes: Sequence[_Box]) -> list[list[_Box]]:
     """Split a row of boxes that would be too wide."""
-    boxeses: list[list[_Box]] = [[]]
+    box_rows: list[list[_Box]] = [[]]
     width = 0.0
     for box in boxes:
         box.measure()
-        if boxeses[-1] and width + box.width > _WIDEST:
-            boxeses.append([])
+        if box_rows[-1] and width + box.width > _WIDEST:
+            box_rows.append([])
             width = 0.0
-        boxeses[-1].append(box)
+        box_rows[-1].append(box)
         width += box.width + _GAP
-    return boxeses
+    return box_rows
 
 
 def graph_picture(parts: Iterable[Any], functions: Sequence[CompiledFunction]) -> str:

@@ -99,22 +99,22 @@ def value_names(
       inputs: the names that the inputs have for users.
     Raises: InvalidArgumentError: there is nothing of a name.
     """
-    nameses: dict[str, set[str]] = {}
+    name_lists: dict[str, set[str]] = {}
     for key, value in zip(inputs, lowered.inputs, strict=True):
-        nameses[key] = nameses[value.name] = {value.name}
+        name_lists[key] = name_lists[value.name] = {value.name}
     for graph in lowered.graphs():
         for op in graph.ops:
             for out in op.outputs:
-                nameses.setdefault(op.name, set()).add(out.name)
-                nameses.setdefault(out.name, set()).add(out.name)
+                name_lists.setdefault(op.name, set()).add(out.name)
+                name_lists.setdefault(out.name, set()).add(out.name)
     names = {name.removesuffix(":0") for name in keep_float}
-    unknown = names - nameses.keys()
+    unknown = names - name_lists.keys()
     if unknown:
         raise errors.InvalidArgumentError(
             "keep_float has names that are not inputs, results or ops of the converted graph: "
             f"{sorted(unknown)}"
         )
-    return frozenset().union(*(nameses[name] for name in names))
+    return frozenset().union(*(name_lists[name] for name in names))
 
 
 def measure(
