@@ -319,4 +319,10 @@ def test_what_is_no_graph_def_is_refused(client: Client, values: list[Any]) -> N
 def test_a_peer_has_to_know_the_task(server: wf.train.Server) -> None:
     address = address_of(server.value_target.removeprefix("weft://"))
     with pytest.raises(wf.errors.AbortedError):
-        dial(address, "the server", ConnectionOptions(messages.VERSION, local=False), ANY_INCARNATION, 30)
+        dial(
+            address,
+            "the server",
+            ConnectionOptions(messages.VERSION, local=False),
+            ANY_INCARNATION,
+            30,
+        )

@@ -52,7 +52,7 @@ def channel_to(address: str, files: Files | None, options: Sequence[tuple[str, A
 
 
 def metadata(opening: ConnectionOptions, token: bytes) -> list[tuple[str, str]]:
-    """Return the metadata that identifies a caller; the token is as for `ConnectionOptions.token_for`."""
+    """Return the metadata of a caller; its token is that of `ConnectionOptions.token_for`."""
     pairs = [(_ROLE, opening.role.name.lower()), (_VERSION, str(opening.version))]
     return [*pairs, (_TOKEN, _BEARER + token.decode())] if token else pairs
 
