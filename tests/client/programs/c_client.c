@@ -344,7 +344,30 @@ static void test_unknown_op(weft_session *session, weft_graph *graph) {
   }
 }
 
+/* Connect many times to a server whose replies are damaged; each attempt ends. */
+static int connect_often(const char *target, int count) {
+  int opened = 0;
+  for (int i = 0; i < count; i++) {
+    weft_client_options options = {.target = target, .timeout_ms = 2000};
+    weft_client *client = weft_client_connect(&options, NULL);
+    if (!client) continue;
+    weft_graph *graph = weft_graph_new();
+    weft_session *session = weft_session_new(client, graph, NULL, 0, 0, NULL);
+    opened += session != NULL;
+    const char *fetch = "x";
+    weft_tensor *value = NULL;
+    if (session) weft_session_run(session, NULL, NULL, 0, &fetch, &value, 1, NULL, 0, 0, NULL);
+    weft_tensor_free(value);
+    weft_session_close(session);
+    weft_graph_free(graph);
+    weft_client_close(client);
+  }
+  printf("%d\n", opened);
+  return 0;
+}
+
 int main(int argc, char **argv) {
+  if (argc > 2) return connect_often(argv[1], atoi(argv[2]));
   status = weft_status_new();
   weft_client_options options = {.target = argc > 1 ? argv[1] : NULL};
   weft_client *client = weft_client_connect(&options, status);

@@ -19,6 +19,8 @@ void wc_status_clear(weft_status *status) {
   *status = (weft_status){0};
 }
 
+void weft_status_clear(weft_status *status) { wc_status_clear(status); }
+
 void weft_status_free(weft_status *status) {
   wc_status_clear(status);
   free(status);

@@ -48,11 +48,13 @@ typedef enum weft_code {
   WEFT_UNAUTHENTICATED = 16
 } weft_code;
 
-/* The result of a call: a code, and for an error its message and place. */
+/* The last error of calls that were given it: a code, a message and a place. */
 typedef struct weft_status weft_status;
 
 weft_status *weft_status_new(void);
 void weft_status_free(weft_status *);
+/* Forget an error; calls that succeed leave it. */
+void weft_status_clear(weft_status *);
 weft_code weft_status_code(const weft_status *);
 /* Each returns "" if it is unknown. */
 const char *weft_status_message(const weft_status *);
