@@ -1,143 +1,44 @@
-// Figure 1 of the white paper: builds relu(x W + b), and runs it on a server.
+// The white paper's Figure 1 in C++: a layer with a cost, its gradients, and ten steps.
 //
-//   figure1 HOST PORT
-//
-// With the files that WEFT_CERTIFICATE, WEFT_KEY, WEFT_AUTHORITY and WEFT_TOKEN name it speaks TLS.
+//   figure1                          starts a server for itself
+//   figure1 weft://localhost:40123   uses one that runs
 
-#include <cmath>
-#include <csignal>
-#include <cstdio>
+#include <iostream>
 
-#include "graph.h"
-#include "session.h"
+#include "weft/ops.hpp"
+#include "weft/train.hpp"
 
-namespace {
+using namespace weft;
 
-constexpr int64_t kInputs = 784, kOutputs = 100;
+int main(int argc, char** argv) try {
+  const Client client = argc > 1 ? Client::Connect(argv[1]) : Client::LaunchLocal();
+  const Scope root = Scope::NewRoot();
 
-using weft::Edge;
-using weft::GraphWriter;
-using weft::kFloat;
-using weft::kInt32;
-using weft::kReference;
+  // b = tf.Variable(tf.zeros([100])); W = tf.Variable(tf.random_uniform([784, 100], -1, 1))
+  const Variable b(root.WithOpName("b"), {100}, WEFT_FLOAT32, 0.0f);
+  auto uniform = ops::RandomUniform(root, Input(Shape{784, 100}), WEFT_FLOAT32,
+                                    ops::RandomUniform::Seed(1));
+  auto symmetric = ops::Sub(root, ops::Mul(root, uniform, 2.0f), 1.0f);
+  const Variable weights(root.WithOpName("W"), {784, 100}, WEFT_FLOAT32, symmetric);
 
-Edge Variable(GraphWriter& graph, const std::string& name, const std::vector<int64_t>& shape,
-              Edge initial) {
-  const uint8_t type = kFloat + kReference;
-  const Edge made = graph.Add("VariableV2", name, {},
-                              {{"dtype", graph.OfType(kFloat)},
-                               {"shape", graph.OfShape(shape)},
-                               {"container", graph.OfText("")},
-                               {"shared_name", graph.OfText("")}},
-                              type, shape);
-  graph.Add("Assign", name + "/Assign", {made, initial},
-            {{"T", graph.OfType(kFloat)},
-             {"use_locking", graph.OfBool(true)},
-             {"validate_shape", graph.OfBool(true)}},
-            type, shape);
-  return made;
-}
+  // x = tf.placeholder(name="x"); relu = tf.nn.relu(tf.matmul(x, W) + b); C = ...
+  auto x = ops::RandomUniform(root.WithOpName("x"), Input(Shape{32, 784}), WEFT_FLOAT32,
+                              ops::RandomUniform::Seed(2));
+  auto relu = ops::Relu(root.WithOpName("relu"),
+                        ops::AddV2(root, ops::MatMul(root, x, weights), b));
+  auto cost = ops::Mean(root.WithOpName("C"), ops::Square(root, relu), {0, 1});
 
-Edge Constant(GraphWriter& graph, const std::string& name, weft::Type type,
-              const std::vector<int64_t>& shape, const void* data, size_t size) {
-  return graph.Add(
-      "Const", name, {},
-      {{"dtype", graph.OfType(type)}, {"value", graph.OfTensor(type, shape, data, size)}}, type,
-      shape);
-}
-
-// b = Variable(zeros([100])), W = Variable(random_uniform([784, 100], -1, 1)), relu(x W + b)
-std::vector<uint8_t> Figure1() {
-  GraphWriter graph;
-  const auto real = graph.OfType(kFloat);
-  const std::vector<float> zeros(kOutputs);
-  const Edge b = Variable(graph, "b", {kOutputs},
-                          Constant(graph, "b/zeros", kFloat, {kOutputs}, zeros.data(), 4 * kOutputs));
-  const int32_t sizes[] = {kInputs, kOutputs};
-  const Edge shape = Constant(graph, "W/shape", kInt32, {2}, sizes, sizeof sizes);
-  const std::vector<int64_t> matrix = {kInputs, kOutputs};
-  const Edge uniform = graph.Add("RandomUniform", "W/uniform", {shape},
-                                 {{"dtype", real},
-                                  {"T", graph.OfType(kInt32)},
-                                  {"seed", graph.OfInt(1)},
-                                  {"seed2", graph.OfInt(2)}},
-                                 kFloat, matrix);
-  const float two = 2, one = 1;
-  const Edge width = Constant(graph, "W/two", kFloat, {}, &two, 4);
-  const Edge low = Constant(graph, "W/one", kFloat, {}, &one, 4);
-  const Edge wide = graph.Add("Mul", "W/mul", {uniform, width}, {{"T", real}}, kFloat, matrix);
-  const Edge initial = graph.Add("Sub", "W/sub", {wide, low}, {{"T", real}}, kFloat, matrix);
-  const Edge W = Variable(graph, "W", matrix, initial);
-  const Edge x = graph.Add("Placeholder", "x", {},
-                           {{"dtype", real}, {"shape", graph.OfShape({1, kInputs})}}, kFloat,
-                           {1, kInputs});
-  const Edge product = graph.Add("MatMul", "MatMul", {x, W},
-                                 {{"T", real},
-                                  {"transpose_a", graph.OfBool(false)},
-                                  {"transpose_b", graph.OfBool(false)}},
-                                 kFloat, {1, kOutputs});
-  const Edge sum = graph.Add("Add", "Add", {product, b}, {{"T", real}}, kFloat, {1, kOutputs});
-  graph.Add("Relu", "Relu", {sum}, {{"T", real}}, kFloat, {1, kOutputs});
-  return graph.Segment();
-}
-
-std::vector<float> Floats(const weft::Value& value) {
-  std::vector<float> found(value.bytes.size() / 4);
-  std::memcpy(found.data(), value.bytes.data(), 4 * found.size());
-  return found;
-}
-
-// Whether what the server computed is what the formula says.
-bool IsRight(const std::vector<float>& x, const std::vector<weft::Value>& fetched) {
-  const auto result = Floats(fetched[0]), W = Floats(fetched[1]), b = Floats(fetched[2]);
-  if (result.size() != kOutputs || W.size() != kInputs * kOutputs || b.size() != kOutputs)
-    return false;
-  double spread = 0;
-  for (int64_t j = 0; j < kOutputs; ++j) {
-    double sum = b[j];
-    for (int64_t i = 0; i < kInputs; ++i) sum += double(x[i]) * W[i * kOutputs + j];
-    if (std::abs(std::max(sum, 0.0) - result[j]) > 1e-3) return false;
-    spread += result[j];
-  }
-  return spread > 0;
-}
-
-int Run(const std::string& host, const std::string& port) {
-  weft::Session session(host, port);
-  session.Extend(Figure1());
-  session.Run(session.Plan({}, {}, {"b/Assign", "W/Assign"}), {});
-  const uint64_t step = session.Plan({"x:0"}, {"Relu:0", "W:0", "b:0"}, {});
-  for (int number = 0; number < 10; ++number) {
-    std::vector<float> x(kInputs);
-    for (int64_t i = 0; i < kInputs; ++i) x[i] = std::sin(0.1f * (i + number));
-    weft::Value fed{kFloat, {1, kInputs}, std::vector<uint8_t>(4 * kInputs)};
-    std::memcpy(fed.bytes.data(), x.data(), fed.bytes.size());
-    if (!IsRight(x, session.Run(step, {fed}))) {
-      std::printf("step %d is wrong\n", number);
-      return 1;
-    }
-  }
-  std::printf("10 steps on %s are right\n", session.task().c_str());
-  try {
-    session.Plan({}, {"nothing:0"}, {});
-  } catch (const std::exception& error) {
-    std::printf("an unknown name is refused: %s\n", error.what());
-  }
-  return 0;
-}
-
-}  // namespace
-
-int main(int count, char** arguments) {
-  if (count != 3) {
-    std::fprintf(stderr, "figure1 HOST PORT\n");
-    return 2;
-  }
-  std::signal(SIGPIPE, SIG_IGN);  // an ended connection is an error of whoever writes
-  try {
-    return Run(arguments[1], arguments[2]);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
+  const Session session(client, root);
+  GradientDescent optimizer(0.5);
+  const Operation step = optimizer.Minimize(session, root, cost, {weights, b});
+  session.Run(InitializeVariables(root));
+  const float before = session.Run(cost).scalar<float>();
+  for (int i = 0; i < 10; i++) session.Run(step);
+  const float after = session.Run(cost).scalar<float>();
+  std::cout << "10 steps on " << session.devices()[0] << ": the cost fell from " << before << " to "
+            << after << "\n";
+  return after < before ? 0 : 1;
+} catch (const Error& error) {
+  std::cerr << error.code_name() << " [" << error.node() << "] " << error.what() << "\n";
+  return 2;
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from weft_testing.workspace import ROOT
 
 import weft as wf
 
@@ -37,9 +39,21 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _build(folder: Path) -> None:
-    call("cmake", "-S", PROGRAMS, "-B", folder, f"-DCMAKE_INSTALL_PREFIX={folder}/installed")
+    write_page_programs(folder / "pages")
+    options = [f"-DCMAKE_INSTALL_PREFIX={folder}/installed", f"-DPAGES={folder}/pages"]
+    call("cmake", "-S", PROGRAMS, "-B", folder, *options)
     call("cmake", "--build", folder, "--parallel", "2")
     call("cmake", "--install", folder)
+
+
+def write_page_programs(folder: Path) -> None:
+    """Write the programs of the page: each begins with its name in a comment."""
+    folder.mkdir(parents=True)
+    text = (ROOT / "docs" / "frontends.md").read_text(encoding="utf-8")
+    for block in re.findall(r"^```(?:c|cpp)\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        name = re.match(r"/[/*] ([\w.]+):", block)
+        assert name is not None, block
+        (folder / name[1]).write_text(block, encoding="utf-8")
 
 
 def call(*command: str | Path) -> str:
