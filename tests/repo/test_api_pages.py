@@ -69,7 +69,7 @@ def test_every_entry_has_a_heading_with_its_name(pages: ModuleType) -> None:
 def test_the_first_page_lists_every_namespace(pages: ModuleType) -> None:
     assert pages.LIST in (ROOT / "docs" / "api" / "index.md").read_text("utf-8")
     table = pages.namespaces()
-    assert "| [wf.layers](wf.layers.md) | layers with variables of their own |" in table
+    assert "| [wf.layers](wf.layers.md) | layers that create their variables |" in table
     listed = set(re.findall(r"^\| \[(wf[\w.]*)\]", table, re.MULTILINE))
     assert listed == pages.entries().keys() - {"wf"}
 

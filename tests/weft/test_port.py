@@ -32,7 +32,7 @@ SAID = """\
 9: tf.math.nope is not in weft
 9: tf.nn.foo is not in weft
 10: tensorflow.python.framework.ops.convert_to_tensor is private; its public names are in tf.
-10: tf.scalar_summary is not in weft: it is called summary.scalar here
+10: tf.scalar_summary is not in weft: use summary.scalar
 10: tf.train.Saver differs: checkpoints have weft's own format; TensorFlow's can be read too
 """
 

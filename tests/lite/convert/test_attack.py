@@ -169,7 +169,7 @@ def test_a_signature_runner_resizes_open_inputs(doubler: Interpreter) -> None:
     assert runner(x=[[1.0, 2.0]])["y"].tolist() == [[2, 4]]
     with pytest.raises(LiteError, match="at most 3"):
         runner(x=np.ones((4, 2), np.float32))
-    with pytest.raises(LiteError, match=r"takes float32 \(1, 2\), not float32 \(1, 3\)"):
+    with pytest.raises(LiteError, match=r"requires float32 \(1, 2\), got float32 \(1, 3\)"):
         runner(x=np.ones((1, 3), np.float32))
     assert run(doubler) == [[2, 2]] * 3
 
@@ -242,7 +242,7 @@ def test_what_python_gives_is_taken_without_loss() -> None:
         interpreter.set_tensor(0, right)
         assert interpreter.get_tensor(0).tolist() == right
     for wrong in ([1.0, 2.0], [128, 0], [-129, 0], ["1", "2"]):
-        with pytest.raises(InvalidArgumentError, match="takes int8"):
+        with pytest.raises(InvalidArgumentError, match="requires int8"):
             interpreter.set_tensor(0, wrong)
     interpreter.set_tensor(1, True)
     with pytest.raises(InvalidArgumentError, match="takes bool"):

@@ -78,7 +78,7 @@ GRAPHS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "empty range": (lambda x: FAKE.fake_quant_with_min_max_vars(x, 1.0, 1.0), "range is empty"),
     "bits": (lambda x: FAKE.fake_quant_with_min_max_args(x, num_bits=4), "only 8-bit quantization"),
     "per-channel ranges": (
-        lambda x: FAKE.fake_quant_with_min_max_vars_per_channel(x, -ones(4), ones(4)), "channels",
+        lambda x: FAKE.fake_quant_with_min_max_vars_per_channel(x, -ones(4), ones(4)), "per-channel ranges",
     ),
     "growing array": (grown, r"give the largest with bounds="),
 }  # fmt: skip
@@ -103,7 +103,7 @@ def test_inputs_need_a_rank() -> None:
 
 NPY = {
     "no file": (lambda d: b"numpy", "not an .npy file"),
-    "size": (lambda d: d[:-4], r"shape \(2, 3\) of float32 is not 20 bytes"),
+    "size": (lambda d: d[:-4], r"shape \(2, 3\) of float32 does not match its 20 bytes"),
     "order": (lambda d: d.replace(b"order': False", b"order': True "), "Fortran"),
     "type": (lambda d: d.replace(b"<f4", b"<c8"), "of a supported type"),
     "long header": (lambda d: d[:6] + b"\2\0\0\0\0\1" + bytes(1 << 24), "too long"),
@@ -131,7 +131,7 @@ def test_values_on_the_command_line_fit_their_input(tmp_path: Path) -> None:
         ("1.5,2", "input 'n' is of int32: invalid literal"),
         ("1", "has 2 elements, got 1"),
         (f"1,{1 << 40}", "input 'n' is of int32"),
-        (f"@{tmp_path / 'a.npy'}", "input 'n' takes int32, not float32"),
+        (f"@{tmp_path / 'a.npy'}", "input 'n' requires int32, got float32"),
     ]:
         with pytest.raises(lite_errors.InvalidArgumentError, match=words):
             feed(Interpreter(model_content=content), {"n": text}, {})

@@ -47,7 +47,7 @@ def test_a_frozen_graph_that_is_none(trained: Any, tmp_path: Path) -> None:
     session = trained[0]
     with pytest.raises(wf.errors.InvalidArgumentError, match=r"not frozen: .*dense/kernel"):
         Converter.from_frozen_graph(session.graph_def, ["x"], ["y"])
-    with pytest.raises(wf.errors.DataLossError, match="no GraphDef"):
+    with pytest.raises(wf.errors.DataLossError, match="not a GraphDef"):
         Converter.from_frozen_graph(b"\xff\xff\xff", ["x"], ["y"])
     with pytest.raises(wf.errors.NotFoundError, match="no tensor 'z:0'"):
         Converter.from_frozen_graph(wf.Graph().as_graph_def(), ["z"], ["y"])

@@ -60,14 +60,14 @@ def _pack(leaf: Any, spec: specs.Spec, rows: bool) -> Any:
 
 def unpacked_each(dataset: Any, form: Any) -> Any:
     """Return a dataset of elements of `form`, from one of variants in its place."""
-    return dataset.map(_leaf_by_leaf(dataset._element, form, _unpack))._of_form(form)
+    return dataset.map(_leaf_by_leaf(dataset._element, form, _unpack))._with_form(form)
 
 
 def unpacked_windows(dataset: Any, form: Any) -> Any:
     """Undo `packed_each` in a dataset whose elements are datasets, one per tensor of `form`."""
 
     def unpack(leaf: Any, spec: specs.Spec) -> Any:
-        return leaf.map(lambda parts: _unpack(parts, spec))._of_form(spec)
+        return leaf.map(lambda parts: _unpack(parts, spec))._with_form(spec)
 
     return dataset.map(_leaf_by_leaf(dataset._element, form, unpack))
 

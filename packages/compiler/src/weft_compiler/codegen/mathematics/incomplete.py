@@ -39,14 +39,14 @@ def _finite(f: Formula, x: Value) -> Value:
 def _lower_series(f: Formula, a: Value, x: Value) -> Value:
     """P(a, x) by its power series, for x up to about a."""
 
-    def turn(term: Value, total: Value, at: Value) -> tuple[Value, list[Value]]:
+    def iterate(term: Value, total: Value, at: Value) -> tuple[Value, list[Value]]:
         at = at + 1.0
         term = term * x / at
         total = total + term
         return term > total * 1e-17, [term, total, at]
 
     first = 1.0 / a
-    _, total, _ = f.repeat([first, first, a], turn)
+    _, total, _ = f.repeat([first, first, a], iterate)
     return total * _front(f, a, x)
 
 
@@ -57,7 +57,7 @@ def _away_from_zero(f: Formula, x: Value) -> Value:
 def _upper_fraction(f: Formula, a: Value, x: Value) -> Value:
     """Q(a, x) by Legendre's continued fraction, 8.9.2, for x above about a + 1."""
 
-    def turn(k: Value, b: Value, c: Value, d: Value, result: Value) -> tuple[Value, list[Value]]:
+    def iterate(k: Value, b: Value, c: Value, d: Value, result: Value) -> tuple[Value, list[Value]]:
         k = k + 1.0
         numerator, b = -k * (k - a), b + 2.0
         d = 1.0 / _away_from_zero(f, numerator * d + b)
@@ -68,7 +68,7 @@ def _upper_fraction(f: Formula, a: Value, x: Value) -> Value:
 
     b = x + 1.0 - a
     d = 1.0 / b
-    *_, result = f.repeat([f.number(0.0), b, f.number(1e300), d, d], turn)
+    *_, result = f.repeat([f.number(0.0), b, f.number(1e300), d, d], iterate)
     return result * _front(f, a, x)
 
 
@@ -154,7 +154,7 @@ def igammac(f: Formula, a: Value, x: Value) -> Value:
 def _slope_by_series(f: Formula, s: Value, x: Value) -> Value:
     """The derivative of P(s, x) with respect to s, from its power series term by term."""
 
-    def turn(
+    def iterate(
         k: Value, term: Value, rate: Value, total: Value, scale: Value
     ) -> tuple[Value, list[Value]]:
         k = k + 1.0
@@ -172,13 +172,13 @@ def _slope_by_series(f: Formula, s: Value, x: Value) -> Value:
     rate = log - f.call("digamma", after)
     first = term * rate
     start = [f.number(0.0), term, rate, first, f.abs(first)]
-    return f.repeat(start, turn)[3]
+    return f.repeat(start, iterate)[3]
 
 
 def _slope_by_fraction(f: Formula, a: Value, x: Value) -> Value:
     """The derivative of P(a, x) with respect to a, by that of the fraction of Q(a, x)."""
 
-    def turn(k: Value, b: Value, *of: Value) -> tuple[Value, list[Value]]:
+    def iterate(k: Value, b: Value, *of: Value) -> tuple[Value, list[Value]]:
         c, c_slope, d, d_slope, result, slope = of
         k, b = k + 1.0, b + 2.0
         numerator = -k * (k - a)
@@ -197,7 +197,7 @@ def _slope_by_fraction(f: Formula, a: Value, x: Value) -> Value:
     zero, b = f.number(0.0), x + 1.0 - a
     d = 1.0 / b
     d_slope = d * d
-    *_, result, slope = f.repeat([zero, b, f.number(1e300), zero, d, d_slope, d, d_slope], turn)
+    *_, result, slope = f.repeat([zero, b, f.number(1e300), zero, d, d_slope, d, d_slope], iterate)
     rate = f.call("log", x) - f.call("digamma", a)
     return -_front(f, a, x) * (slope + result * rate)
 
@@ -233,7 +233,7 @@ def _fraction(f: Formula, a: Value, b: Value, x: Value) -> Value:
         one = f.number(1.0)
         return _away_from_zero(f, one + part / c), 1.0 / _away_from_zero(f, one + part * d)
 
-    def turn(m: Value, c: Value, d: Value, total: Value) -> tuple[Value, list[Value]]:
+    def iterate(m: Value, c: Value, d: Value, total: Value) -> tuple[Value, list[Value]]:
         m = m + 1.0
         twice = a + m * 2.0
         c, d = step(m * (b - m) * x / ((twice - 1.0) * twice), c, d)
@@ -243,7 +243,7 @@ def _fraction(f: Formula, a: Value, b: Value, x: Value) -> Value:
         return (f.abs(change - 1.0) > _SETTLED) & (m < _MOST_BETA), [m, c, d, total * change]
 
     d = 1.0 / _away_from_zero(f, 1.0 - (a + b) * x / (a + 1.0))
-    *_, total = f.repeat([f.number(0.0), f.number(1.0), d, d], turn)
+    *_, total = f.repeat([f.number(0.0), f.number(1.0), d, d], iterate)
     return total
 
 

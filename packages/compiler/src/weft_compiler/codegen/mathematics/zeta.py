@@ -36,7 +36,7 @@ def zeta_sum(f: Formula, s: Value, a: Value) -> Value:
     """
     enough = s * 0.5 + 12.0
 
-    def turn(total: Value, at: Value, done: Value) -> tuple[Value, list[Value]]:
+    def iterate(total: Value, at: Value, done: Value) -> tuple[Value, list[Value]]:
         low = at < enough
         term = f.where(low, f.call("pow", f.where(low, at, 1.0), -s), 0.0)
         total = total + term
@@ -44,7 +44,7 @@ def zeta_sum(f: Formula, s: Value, a: Value) -> Value:
         at = f.where(low, at + 1.0, at)
         return (at < enough) & ~done, [total, at, done]
 
-    total, at, done = f.repeat([f.number(0.0), a, f.truth(False)], turn)
+    total, at, done = f.repeat([f.number(0.0), a, f.truth(False)], iterate)
     over = done | at.equals(math.inf)
     return f.choose(over, lambda: total, lambda: total + _tail(f, s, at))
 
