@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import socket
 import struct
 import threading
@@ -12,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
-from tests.client.conftest import run
+from tests.client.conftest import PROGRAMS, run
 from weft_distrib.protocol import messages
 from weft_distrib.protocol.tables import encode
 from weft_distrib.wire.frames import HEAD, Message, Outbox
@@ -109,10 +111,17 @@ class Answerer:
         self._socket.close()
 
 
-def test_damaged_replies(build: Path) -> None:
+@pytest.mark.parametrize("language", ["c", "js"])
+def test_damaged_replies(request: pytest.FixtureRequest, language: str) -> None:
+    if language == "c":
+        program = [request.getfixturevalue("build") / "c_client"]
+    elif shutil.which("node") is None:
+        pytest.skip("node is not installed")
+    else:
+        program = [Path("node"), PROGRAMS / "suite.mjs", "often"]
     answerer = Answerer()
     try:
-        said = run(build / "c_client", f"weft://127.0.0.1:{answerer.port}", str(COUNT))
+        said = run(*program, f"weft://127.0.0.1:{answerer.port}", str(COUNT))
     finally:
         answerer.close()
     assert COUNT // 4 < int(said) < COUNT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -38,18 +38,22 @@ class Failure(NamedTuple):
         return cls(code, node, int(milliseconds), message)
 
 
-def connect(build: Path, target: str, files: dict[str, str] | None = None) -> str:
+def without_credentials(files: dict[str, str] | None = None) -> dict[str, str]:
+    """Variables that name these files, and no others."""
     none = dict.fromkeys(VARIABLES.values(), "")
-    named = {VARIABLES[key]: value for key, value in (files or {}).items()}
-    return run(build / "suite", "connect", target, "5000", env=none | named)
+    return none | {VARIABLES[key]: value for key, value in (files or {}).items()}
+
+
+def connect(build: Path, target: str, files: dict[str, str] | None = None) -> str:
+    return run(build / "suite", "connect", target, "5000", env=without_credentials(files))
 
 
 class Program:
     """A program that runs a step for each line that it is sent."""
 
-    def __init__(self, build: Path, target: str) -> None:
+    def __init__(self, command: Sequence[str | Path], target: str) -> None:
         self._process = subprocess.Popen(
-            [build / "suite", "lines", target, str(TIMEOUT_MS)],
+            [*command, "lines", target, str(TIMEOUT_MS)],
             env=os.environ | environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -80,7 +84,7 @@ def process() -> Iterator[tuple[Process, str]]:
 
 
 def test_frozen_and_killed_servers(build: Path) -> None:
-    with process() as (server, target), closing(Program(build, target)) as program:
+    with process() as (server, target), closing(Program([build / "suite"], target)) as program:
         assert program.send() == "3\n"
         server.stop()
         frozen = Failure.parse(program.send())
@@ -172,7 +176,7 @@ def test_certificates(build: Path, tmp_path: Path) -> None:
 def test_wrong_graphs(
     build: Path, target: str, line: str, code: str, node: str, words: str
 ) -> None:
-    with closing(Program(build, target)) as program:
+    with closing(Program([build / "suite"], target)) as program:
         assert program.send() == "3\n"
         failure = Failure.parse(program.send(line))
         assert failure.code == code and failure.node == node and words in failure.message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -28,3 +29,14 @@ def test_the_example_finds_the_installed_package(build: Path, tmp_path: Path) ->
 def test_a_launch_that_fails_says_why(build: Path) -> None:
     for command, words in (("/nowhere/weft", "cannot be started"), ("/bin/false", "ended before")):
         assert words in run(build / "product", env={"WEFT_COMMAND": command})
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+def test_the_program_for_node(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "frontends.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```js\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    (tmp_path / "line.mjs").write_text(block, encoding="utf-8")
+    modules = tmp_path / "node_modules"
+    modules.mkdir()
+    (modules / "weftml").symlink_to(ROOT / "packages" / "client" / "js")
+    assert run(Path("node"), tmp_path / "line.mjs") == "y = 2.00 x + 1.00\n"

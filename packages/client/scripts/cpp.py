@@ -6,7 +6,15 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-Op = dict[str, Any]
+from declarations import (
+    Op,
+    allowed_values,
+    documentation,
+    is_list,
+    is_optional,
+    is_required,
+    is_single,
+)
 
 FOLDER = "src/weft_client/include/weft"
 HAND_WRITTEN = frozenset({"Const"})
@@ -130,31 +138,15 @@ def _header(family: str, ops: Sequence[Op]) -> str:
 
 def _class(op: Op) -> str:
     name = op["name"]
-    base = "SingleOutput" if _is_single(op) else "OtherOutputs"
-    parts = [_comment(_documentation(op)), f"class {name} : public {base} {{\n public:\n"]
-    optional = [attr for attr in op["attrs"] if _is_optional(attr)]
+    base = "SingleOutput" if is_single(op) else "OtherOutputs"
+    parts = [_comment(documentation(op)), f"class {name} : public {base} {{\n public:\n"]
+    optional = [attr for attr in op["attrs"] if is_optional(attr)]
     if optional:
         parts.append(_attrs_class(name, optional))
     parts.append(_constructor(op, bool(optional)))
     if base == "OtherOutputs":
         parts += [f"  {_output_type(output)} {_member(op, output)};\n" for output in op["outputs"]]
     return "".join(parts) + "};\n"
-
-
-def _is_single(op: Op) -> bool:
-    return len(op["outputs"]) == 1 and not _is_list(op["outputs"][0])
-
-
-def _is_list(argument: dict[str, Any]) -> bool:
-    return "number_attr" in argument or "list_attr" in argument
-
-
-def _is_optional(attr: dict[str, Any]) -> bool:
-    return "default" in attr and not attr.get("inferred")
-
-
-def _is_required(attr: dict[str, Any]) -> bool:
-    return "default" not in attr and not attr.get("inferred")
 
 
 def _attr_type(attr: dict[str, Any]) -> str:
@@ -175,7 +167,7 @@ def _attrs_class(name: str, attrs: Sequence[dict[str, Any]]) -> str:
         method = _camel(attr["name"])
         method += "_" if method in (name, "Attrs", "Set", "Count") else ""
         kind = _parameter_type(attr)
-        comment = _comment(f"{_allowed(attr)}Default: {_literal(attr['default'])}.", "    ")
+        comment = _comment(f"{allowed_values(attr)}Default: {_literal(attr['default'])}.", "    ")
         methods.append(
             f"{comment}"
             f"    Attrs& {method}({kind} value) {{\n"
@@ -195,11 +187,11 @@ def _constructor(op: Op, has_attrs: bool) -> str:
     parameters = ["const Scope& scope"]
     statements = []
     for argument in op["inputs"]:
-        kind = "InputList" if _is_list(argument) else "Input"
+        kind = "InputList" if is_list(argument) else "Input"
         parameters.append(f"const {kind}& {_parameter(argument['name'])}")
         statements.append(f"    builder.Add({_parameter(argument['name'])});\n")
     for attr in op["attrs"]:
-        if _is_required(attr):
+        if is_required(attr):
             parameters.append(f"{_parameter_type(attr)} {_parameter(attr['name'])}")
             statements.append(f'    builder.Attr("{attr["name"]}", {_parameter(attr["name"])});\n')
     if has_attrs:
@@ -211,7 +203,7 @@ def _constructor(op: Op, has_attrs: bool) -> str:
         lines = f"  {explicit}{op['name']}(" + ",\n      ".join(_rows(parameters)) + ") {"
     statements.insert(0, f'    NodeBuilder builder(scope, "{op["name"]}");\n')
     statements.append("    operation = builder.Finish();\n")
-    if not _is_single(op) and op["outputs"]:
+    if not is_single(op) and op["outputs"]:
         statements.append(_assignments(op))
     return f"{lines}\n{''.join(statements)}  }}\n"
 
@@ -228,7 +220,7 @@ def _rows(parameters: Iterable[str]) -> list[str]:
 
 
 def _assignments(op: Op) -> str:
-    if not any(_is_list(output) for output in op["outputs"]):
+    if not any(is_list(output) for output in op["outputs"]):
         return "".join(
             f"    {_member(op, output)} = Output(operation, {index});\n"
             for index, output in enumerate(op["outputs"])
@@ -236,7 +228,7 @@ def _assignments(op: Op) -> str:
     lines = ["    int next = 0;\n"]
     for output in op["outputs"]:
         member = _member(op, output)
-        if _is_list(output):
+        if is_list(output):
             count = _count(op, output.get("number_attr") or output["list_attr"])
             lines.append(f"    {member} = TakeOutputs(operation, {count}, next);\n")
         else:
@@ -254,7 +246,7 @@ def _count(op: Op, name: str) -> str:
             if name in (argument.get("number_attr"), argument.get("list_attr"))
         ]
         return f"static_cast<std::int64_t>({_parameter(source)}.size())"
-    if _is_optional(attr):
+    if is_optional(attr):
         default = attr["default"]
         return f'attrs.Count("{name}", {len(default) if isinstance(default, list) else default})'
     if attr["type"] == "int":
@@ -263,7 +255,7 @@ def _count(op: Op, name: str) -> str:
 
 
 def _output_type(output: dict[str, Any]) -> str:
-    return "std::vector<Output>" if _is_list(output) else "Output"
+    return "std::vector<Output>" if is_list(output) else "Output"
 
 
 def _member(op: Op, output: dict[str, Any]) -> str:
@@ -280,43 +272,6 @@ def _parameter(name: str) -> str:
 
 def _camel(name: str) -> str:
     return "".join(part[:1].upper() + part[1:] for part in name.split("_") if part)
-
-
-# --------------------------------------------------------------------------- documentation
-
-
-def _documentation(op: Op) -> str:
-    lines = [_first_line(op)]
-    for title in ("inputs", "outputs"):
-        texts = [f"{argument['name']}: {_describe(op, argument)}" for argument in op[title]]
-        if texts:
-            lines.append(f"{title.capitalize()}: {'; '.join(texts)}.")
-    for attr in op["attrs"]:
-        if _is_required(attr) and attr.get("allowed"):
-            lines.append(f"{attr['name']}: {_allowed(attr)}")
-    if op["traits"].get("differentiable") is False or not op["outputs"]:
-        lines.append("It has no gradient." if op["outputs"] else "")
-    return "\n".join(line.strip() for line in lines if line)
-
-
-def _first_line(op: Op) -> str:
-    return op["doc"] or f"The op {op['name']} of TensorFlow."
-
-
-def _describe(op: Op, argument: dict[str, Any]) -> str:
-    kind = argument.get("type")
-    if kind is None:
-        name = argument.get("type_attr") or argument["list_attr"]
-        (attr,) = [attr for attr in op["attrs"] if attr["name"] == name]
-        kind = " or ".join(attr["allowed"]) if len(attr.get("allowed", ())) in (1, 2, 3) else name
-    kind = f"list of {kind}" if "number_attr" in argument else kind
-    return f"variable of {kind}" if argument.get("is_ref") else kind
-
-
-def _allowed(attr: dict[str, Any]) -> str:
-    if not attr.get("allowed"):
-        return f"At least {attr['minimum']}. " if "minimum" in attr else ""
-    return f"One of {', '.join(attr['allowed'])}. "
 
 
 def _literal(value: Any) -> str:

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import cpp
+import typescript
 
-LANGUAGES = (cpp,)
+LANGUAGES = (cpp, typescript)
 PACKAGE = Path(__file__).parents[1]
 FORMAT = 1
 OWN_PACKAGES = frozenset({"weft_graph", "weft_io", "weft_distrib"})

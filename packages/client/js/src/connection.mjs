@@ -1,0 +1,297 @@
+// Calls over one connection: frames on a socket, or on TLS.
+
+import net from "node:net";
+import tls from "node:tls";
+
+import { WeftError, errorOf } from "./errors.mjs";
+import { Tensor, numberOf } from "./tensor.mjs";
+
+const HEAD = 1, DATA = 2, CANCEL = 3, PING = 4, PONG = 5;
+const FRAME_BYTES = 16, MAX_HEAD_BYTES = 1 << 24, CHUNK_BYTES = 1 << 20;
+const INLINE_BYTES = 1 << 14, MAX_INLINE_BYTES = 1 << 20, MAX_VALUES_BYTES = 2 ** 36;
+const DEAD = 1, INLINE = 2;
+const VERSION = 2n, CLIENT = 1;
+
+function frame(kind, size, number) {
+  const bytes = Buffer.alloc(FRAME_BYTES);
+  bytes[0] = kind;
+  bytes.writeUInt32LE(size, 4);
+  bytes.writeBigUInt64LE(number, 8);
+  return bytes;
+}
+
+/** The frames of a call; large values follow its head, and are not copied. */
+function encodeCall(number, method, meta, values) {
+  const fixed = Buffer.alloc(8);
+  fixed.writeUInt16LE(method, 0);
+  fixed.writeUInt16LE(values.length, 2);
+  fixed.writeUInt32LE(meta.length, 4);
+  const descriptions = [], inline = [], outside = [];
+  let left = MAX_INLINE_BYTES, total = 0;
+  for (const value of values) {
+    const data = value.bytes();
+    total += data.length;
+    const isInline = data.length <= INLINE_BYTES && data.length <= left;
+    if (isInline) left -= data.length;
+    (isInline ? inline : outside).push(data);
+    const description = Buffer.alloc(16 + 8 * value.shape.length);
+    description[0] = numberOf(value.dtype);
+    description[1] = value.shape.length;
+    description[2] = isInline ? INLINE : 0;
+    description.writeBigUInt64LE(BigInt(data.length), 8);
+    value.shape.forEach((size, i) => description.writeBigInt64LE(BigInt(size), 16 + 8 * i));
+    descriptions.push(description);
+  }
+  const head = Buffer.concat([fixed, meta, ...descriptions, ...inline]);
+  if (head.length > MAX_HEAD_BYTES || total > MAX_VALUES_BYTES) {
+    throw new WeftError("RESOURCE_EXHAUSTED", `a call of ${total} bytes exceeds the limits`);
+  }
+  const buffers = [frame(HEAD, head.length, number), head];
+  for (const data of outside) {
+    for (let start = 0; start < data.length; start += CHUNK_BYTES) {
+      const chunk = data.subarray(start, start + CHUNK_BYTES);
+      buffers.push(frame(DATA, chunk.length, number), chunk);
+    }
+  }
+  return buffers;
+}
+
+function damaged(what) {
+  return new WeftError("DATA_LOSS", `the server violates the protocol: ${what}`);
+}
+
+/** A reply that is on its way in. */
+class Incoming {
+  constructor(head) {
+    if (head.length < 8) throw damaged("a head is cut");
+    this.code = head.readUInt16LE(0);
+    const count = head.readUInt16LE(2), metaBytes = head.readUInt32LE(4);
+    let place = 8 + metaBytes;
+    if (place > head.length) throw damaged("the meta of a reply is cut");
+    this.meta = head.subarray(8, place);
+    this.values = [];
+    let total = 0;
+    for (let i = 0; i < count; i++) {
+      const rank = head[place + 1];
+      if (place + 16 + 8 * rank > head.length) throw damaged("the description of a value is cut");
+      const size = Number(head.readBigUInt64LE(place + 8));
+      const shape = Array.from({ length: rank }, (_, j) =>
+        Number(head.readBigInt64LE(place + 16 + 8 * j)));
+      const value = { type: head[place], flags: head[place + 2], shape, size, filled: 0 };
+      if (!(value.flags & DEAD)) total += size;
+      if (total > MAX_VALUES_BYTES) throw new WeftError("RESOURCE_EXHAUSTED", "a reply is too large");
+      this.values.push(value);
+      place += 16 + 8 * rank;
+    }
+    for (const value of this.values) {
+      if (value.flags & DEAD || !(value.flags & INLINE)) continue;
+      if (value.size > head.length - place) throw damaged("a value in the head is cut");
+      value.data = Buffer.from(head.subarray(place, place + value.size));
+      value.filled = value.size;
+      place += value.size;
+    }
+    if (place !== head.length) throw damaged("a head has more bytes than its values");
+  }
+
+  target() {
+    const value = this.values.find((each) => !(each.flags & DEAD) && each.filled < each.size);
+    if (value && !value.data) value.data = Buffer.from(new ArrayBuffer(value.size));
+    return value;
+  }
+
+  add(chunk) {
+    let start = 0;
+    while (start < chunk.length) {
+      const value = this.target();
+      if (!value) throw damaged("more data than a reply has");
+      const count = chunk.copy(value.data, value.filled, start);
+      value.filled += count;
+      start += count;
+    }
+  }
+
+  tensors() {
+    return this.values.map((value) =>
+      value.flags & DEAD
+        ? null
+        : Tensor.decode(value.type, value.shape, value.data ?? Buffer.alloc(0)));
+  }
+}
+
+/** A connection to a server; `call` may be used by any number of callers at once. */
+export class Connection {
+  #socket;
+  #calls = new Map();
+  #incoming = new Map();
+  #chunks = [];
+  #buffered = 0;
+  #next = 1n;
+  #lost = null;
+
+  /** Connect, within a deadline in milliseconds. */
+  static async open(host, port, credentials, timeout) {
+    const connection = new Connection();
+    const socket = await connect(host, port, credentials, timeout);
+    connection.#begin(socket);
+    const hello = Buffer.alloc(24 + credentials.token.length);
+    hello.writeBigUInt64LE(VERSION, 0);
+    hello[16] = CLIENT;
+    hello.writeUInt16LE(credentials.token.length, 18);
+    credentials.token.copy(hello, 24);
+    try {
+      await connection.call(0, hello, [], timeout);
+    } catch (error) {
+      connection.close(error);
+      throw error;
+    }
+    return connection;
+  }
+
+  #begin(socket) {
+    this.#socket = socket;
+    socket.setNoDelay(true);
+    socket.on("data", (chunk) => {
+      try {
+        this.#receive(chunk);
+      } catch (error) {
+        this.close(error instanceof WeftError ? error : damaged(error.message));
+      }
+    });
+    socket.on("error", (error) => this.close(refusal(error)));
+    socket.on("close", () =>
+      this.close(new WeftError("UNAVAILABLE", "the server has ended the connection")));
+  }
+
+  /** Call a method; returns the meta and values of the reply. */
+  call(method, meta, values, timeout) {
+    if (this.#lost) return Promise.reject(this.#lost);
+    const number = this.#next++;
+    let buffers;
+    try {
+      buffers = encodeCall(number, method, meta, values);
+    } catch (error) {
+      return Promise.reject(error);
+    }
+    return new Promise((resolve, reject) => {
+      const call = { resolve, reject, timer: null };
+      if (timeout !== Infinity) call.timer = setTimeout(() => this.#cancel(number), timeout);
+      this.#calls.set(number, call);
+      this.#socket.cork();
+      for (const buffer of buffers) this.#socket.write(buffer);
+      this.#socket.uncork();
+    });
+  }
+
+  #cancel(number) {
+    const call = this.#calls.get(number);
+    this.#calls.delete(number);
+    this.#socket.write(frame(CANCEL, 0, number));
+    call.reject(
+      new WeftError("DEADLINE_EXCEEDED", "the server did not answer before the deadline"));
+  }
+
+  #receive(chunk) {
+    this.#chunks.push(chunk);
+    this.#buffered += chunk.length;
+    for (;;) {
+      if (this.#buffered < FRAME_BYTES) return;
+      const data = this.#joined(FRAME_BYTES);
+      const size = data.readUInt32LE(4);
+      if (size > MAX_HEAD_BYTES) throw damaged("a frame of an invalid size");
+      if (this.#buffered < FRAME_BYTES + size) return;
+      const whole = this.#joined(FRAME_BYTES + size).subarray(0, FRAME_BYTES + size);
+      this.#drop(FRAME_BYTES + size);
+      this.#handle(whole[0], whole[1], whole.readBigUInt64LE(8), whole.subarray(FRAME_BYTES));
+    }
+  }
+
+  /** The buffered bytes, of which at least `size` are in one piece. */
+  #joined(size) {
+    if (this.#chunks[0].length < size) this.#chunks = [Buffer.concat(this.#chunks)];
+    return this.#chunks[0];
+  }
+
+  #drop(size) {
+    this.#chunks[0] = this.#chunks[0].subarray(size);
+    if (!this.#chunks[0].length) this.#chunks.shift();
+    this.#buffered -= size;
+  }
+
+  #handle(kind, isReply, number, payload) {
+    if (kind === PING) this.#socket.write(frame(PONG, 0, number));
+    else if (kind === PONG || kind === CANCEL) return;
+    else if (kind === HEAD && isReply === 1) this.#take(number, new Incoming(payload));
+    else if (kind === DATA && isReply === 1 && this.#incoming.has(number)) {
+      const incoming = this.#incoming.get(number);
+      incoming.add(payload);
+      this.#take(number, incoming);
+    } else throw damaged("a frame of an unknown kind");
+  }
+
+  #take(number, incoming) {
+    if (incoming.target()) {
+      this.#incoming.set(number, incoming);
+      return;
+    }
+    this.#incoming.delete(number);
+    const call = this.#calls.get(number);
+    if (!call) return; // cancelled
+    this.#calls.delete(number);
+    clearTimeout(call.timer);
+    if (incoming.code) call.reject(errorOf(incoming.code, incoming.meta));
+    else call.resolve({ meta: incoming.meta, values: incoming.tensors() });
+  }
+
+  /** End the connection; pending calls fail with `error`. */
+  close(error = new WeftError("CANCELLED", "the client was closed")) {
+    if (this.#lost) return;
+    this.#lost = error;
+    for (const call of this.#calls.values()) {
+      clearTimeout(call.timer);
+      call.reject(error);
+    }
+    this.#calls.clear();
+    this.#socket.destroy();
+  }
+}
+
+function connect(host, port, credentials, timeout) {
+  return new Promise((resolve, reject) => {
+    const isSecure = Boolean(credentials.certificate);
+    const address = { host: !isSecure && host === "localhost" ? "127.0.0.1" : host, port };
+    const socket = isSecure
+      ? tls.connect({
+          ...address, cert: credentials.certificate, key: credentials.key,
+          ca: credentials.authority, minVersion: "TLSv1.3",
+          servername: net.isIP(host) ? undefined : host,
+        })
+      : net.connect(address);
+    const timer = timeout === Infinity ? null : setTimeout(() => {
+      socket.destroy();
+      reject(new WeftError("DEADLINE_EXCEEDED", `${host}:${port} did not answer in time`));
+    }, timeout);
+    const fail = (error) => {
+      clearTimeout(timer);
+      const known = refusal(error);
+      known.message = `weft://${host}:${port}: ${known.message}`;
+      reject(known);
+    };
+    socket.once("error", fail);
+    socket.once(isSecure ? "secureConnect" : "connect", () => {
+      clearTimeout(timer);
+      socket.off("error", fail);
+      resolve(socket);
+    });
+  });
+}
+
+/** The error for a failure of a socket or of TLS. */
+function refusal(error) {
+  if (error instanceof WeftError) return error;
+  const code = String(error.code ?? "");
+  const isTls = /^(ERR_SSL|ERR_TLS|CERT_|UNABLE_TO|SELF_SIGNED|DEPTH_ZERO)/.test(code);
+  const words = code.includes("CERTIFICATE_EXPIRED")
+    ? "the server refuses this client's certificate: it has expired"
+    : error.message;
+  return new WeftError(isTls ? "UNAUTHENTICATED" : "UNAVAILABLE", words);
+}

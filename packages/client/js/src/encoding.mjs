@@ -1,0 +1,177 @@
+// Protobuf fields of graphs, and the flatbuffer tables of control messages.
+
+import { WeftError } from "./errors.mjs";
+import { numberOf } from "./tensor.mjs";
+
+// ------------------------------------------------------------------------------ protobuf
+
+export function varint(value) {
+  let left = BigInt.asUintN(64, BigInt(value));
+  const bytes = [];
+  do {
+    const more = left > 0x7fn;
+    bytes.push(Number(left & 0x7fn) | (more ? 0x80 : 0));
+    left >>= 7n;
+  } while (left);
+  return Buffer.from(bytes);
+}
+
+export function number(field, value) {
+  return Buffer.concat([varint(field << 3), varint(value)]);
+}
+
+export function bytes(field, data) {
+  const content = Buffer.isBuffer(data) ? data : Buffer.from(data);
+  return Buffer.concat([varint((field << 3) | 2), varint(content.length), content]);
+}
+
+function float(field, value) {
+  const content = Buffer.alloc(4);
+  content.writeFloatLE(value);
+  return Buffer.concat([varint((field << 3) | 5), content]);
+}
+
+function shape(field, dims) {
+  if (dims === null) return bytes(field, number(3, 1));
+  return bytes(field, Buffer.concat(dims.map((size) => bytes(2, number(1, size ?? -1)))));
+}
+
+function tensor(field, value) {
+  const parts = [number(1, numberOf(value.dtype)), shape(2, value.shape)];
+  if (value.dtype === "string") parts.push(...value.data.map((text) => bytes(8, text)));
+  else parts.push(bytes(4, value.bytes()));
+  return bytes(field, Buffer.concat(parts));
+}
+
+/** For each kind of attribute, its field in an AttrValue and in a list, and its writer. */
+const KINDS = {
+  string: [2, 2, bytes],
+  int: [3, 3, number],
+  float: [4, 4, float],
+  bool: [5, 5, (field, value) => number(field, value ? 1 : 0)],
+  type: [6, 6, (field, value) => number(field, numberOf(value))],
+  shape: [7, 7, shape],
+  tensor: [8, 8, tensor],
+  func: [10, 9, (field, value) => bytes(field, bytes(1, value))],
+};
+
+/** An attribute of a NodeDef; `kind` is that of a declaration, such as "list(int)". */
+export function attribute(name, kind, value) {
+  const inner = kind.startsWith("list(") ? kind.slice(5, -1) : null;
+  const [single, several, write] = KINDS[inner ?? kind];
+  const content = inner
+    ? bytes(1, Buffer.concat(Array.from(value, (item) => write(several, item))))
+    : write(single, value);
+  return bytes(5, Buffer.concat([bytes(1, name), bytes(2, content)]));
+}
+
+// ------------------------------------------------------------------- tables (flatbuffers)
+
+/** Write a table of fields: bigints are numbers, booleans flags, strings, Buffers, or lists. */
+export function writeTable(fields) {
+  const kinds = fields.map((value) => (typeof value === "bigint" ? 8 : typeof value === "boolean" ? 1 : 4));
+  const isDefault = (value) => !value || value.length === 0;
+  const start = Math.ceil((8 + 2 * fields.length + 4) / 8) * 8 - 4;
+  const places = fields.map(() => 0);
+  let size = 4;
+  for (const width of [8, 4, 1]) {
+    fields.forEach((value, i) => {
+      if (kinds[i] !== width || isDefault(value)) return;
+      places[i] = size;
+      size += width;
+    });
+  }
+  const head = Buffer.alloc(start + size);
+  const vtable = start - (4 + 2 * fields.length);
+  head.writeUInt32LE(start, 0);
+  head.writeUInt16LE(4 + 2 * fields.length, vtable);
+  head.writeUInt16LE(size, vtable + 2);
+  places.forEach((place, i) => head.writeUInt16LE(place, vtable + 4 + 2 * i));
+  head.writeInt32LE(start - vtable, start);
+  const chunks = [head];
+  let length = head.length;
+  const append = (chunk) => {
+    const padding = Buffer.alloc((4 - (length % 4)) % 4);
+    chunks.push(padding, chunk);
+    length += padding.length + chunk.length;
+    return length - chunk.length;
+  };
+  const text = (value) => {
+    const content = Buffer.from(value);
+    const chunk = Buffer.alloc(4 + content.length + 1);
+    chunk.writeUInt32LE(content.length, 0);
+    content.copy(chunk, 4);
+    return chunk;
+  };
+  fields.forEach((value, i) => {
+    if (!places[i]) return;
+    const place = start + places[i];
+    if (kinds[i] === 8) head.writeBigUInt64LE(value, place);
+    else if (kinds[i] === 1) head[place] = 1;
+    else if (Array.isArray(value)) {
+      const vector = Buffer.alloc(4 + 4 * value.length);
+      vector.writeUInt32LE(value.length, 0);
+      const at = append(vector);
+      head.writeUInt32LE(at - place, place);
+      value.forEach((item, j) => {
+        const entry = 4 + 4 * j;
+        vector.writeUInt32LE(append(text(item)) - (at + entry), entry);
+      });
+    } else head.writeUInt32LE(append(text(value)) - place, place);
+  });
+  return Buffer.concat(chunks);
+}
+
+/** A table in untrusted bytes. */
+export class Table {
+  constructor(data) {
+    this.data = data;
+    try {
+      this.start = this.follow(0);
+      this.vtable = this.start - data.readInt32LE(this.start);
+      this.size = data.readUInt16LE(this.vtable);
+    } catch (error) {
+      throw new WeftError("DATA_LOSS", `the reply of the server cannot be read: ${error.message}`);
+    }
+  }
+
+  follow(place) {
+    return place + this.data.readUInt32LE(place);
+  }
+
+  place(slot) {
+    const entry = 4 + 2 * slot;
+    if (entry + 2 > this.size) return 0;
+    const offset = this.data.readUInt16LE(this.vtable + entry);
+    return offset ? this.start + offset : 0;
+  }
+
+  number(slot) {
+    const place = this.place(slot);
+    return place ? this.data.readBigUInt64LE(place) : 0n;
+  }
+
+  texts(slot) {
+    const place = this.place(slot);
+    if (!place) return [];
+    const list = this.follow(place);
+    const count = this.data.readUInt32LE(list);
+    if (count > this.data.length / 4) throw new RangeError("a list is longer than its message");
+    return Array.from({ length: count }, (_, i) => {
+      const text = this.follow(list + 4 + 4 * i);
+      const size = this.data.readUInt32LE(text);
+      if (size > this.data.length - text - 4) throw new RangeError("a text is cut");
+      return this.data.toString("utf8", text + 4, text + 4 + size);
+    });
+  }
+}
+
+/** Read a reply; errors of damaged bytes become those of the protocol. */
+export function readTable(data, read) {
+  try {
+    return read(new Table(data));
+  } catch (error) {
+    if (error instanceof WeftError) throw error;
+    throw new WeftError("DATA_LOSS", `the reply of the server cannot be read: ${error.message}`);
+  }
+}

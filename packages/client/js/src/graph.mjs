@@ -1,0 +1,208 @@
+// Graphs under construction: scopes, outputs and nodes.
+
+import { attribute, bytes, number } from "./encoding.mjs";
+import { WeftError } from "./errors.mjs";
+import { Tensor } from "./tensor.mjs";
+
+const GRAPH_DEF_VERSION = 134;
+
+/** A node. */
+export class Operation {
+  constructor(name) {
+    this.name = name;
+  }
+
+  output(index) {
+    return new Output(`${this.name}:${index}`);
+  }
+}
+
+/** A result of a node: "node:0". */
+export class Output {
+  constructor(name) {
+    this.name = name.includes(":") ? name : `${name}:0`;
+  }
+
+  get operation() {
+    return new Operation(this.name.slice(0, this.name.lastIndexOf(":")));
+  }
+}
+
+/** The nodes and functions of a graph, in parts; sessions send those that are new. */
+class GraphState {
+  names = new Set();
+  parts = [];
+  initializers = [];
+
+  uniqueName(name) {
+    let result = name;
+    for (let i = 1; this.names.has(result); i++) result = `${name}_${i}`;
+    this.names.add(result);
+    return result;
+  }
+
+  current() {
+    const last = this.parts.at(-1);
+    if (last?.kind === "nodes" && !last.isSealed) return last;
+    const part = { kind: "nodes", isSealed: false, nodes: [], constants: [] };
+    part.nodes.push(bytes(4, number(1, GRAPH_DEF_VERSION)));
+    this.parts.push(part);
+    return part;
+  }
+
+  /** The number of parts; new nodes begin another one. */
+  seal() {
+    if (this.parts.length) this.parts.at(-1).isSealed = true;
+    return this.parts.length;
+  }
+}
+
+/** The properties of nodes that are added through it; copies refer to the same graph. */
+export class Scope {
+  constructor(state = new GraphState(), options = {}) {
+    this.state = state;
+    this.prefix = options.prefix ?? "";
+    this.opName = options.opName ?? "";
+    this.device = options.device ?? "";
+    this.colocation = options.colocation ?? "";
+    this.controls = options.controls ?? [];
+  }
+
+  static root() {
+    return new Scope();
+  }
+
+  #with(options) {
+    return new Scope(this.state, { ...this, ...options });
+  }
+
+  withName(opName) {
+    return this.#with({ opName });
+  }
+
+  subScope(name) {
+    return this.#with({ prefix: `${this.state.uniqueName(this.prefix + name)}/`, opName: "" });
+  }
+
+  withDevice(device) {
+    return this.#with({ device });
+  }
+
+  colocateWith(operation) {
+    return this.#with({ colocation: operation.name });
+  }
+
+  withControls(operations) {
+    return this.#with({ controls: [...this.controls, ...operations] });
+  }
+
+  withoutPrefix() {
+    return this.#with({ prefix: "", opName: "" });
+  }
+
+  nameFor(op) {
+    return this.prefix + (this.opName || op);
+  }
+}
+
+/** A constant of any size. */
+export function constant(scope, value, dtype, shape) {
+  const name = scope.state.uniqueName(scope.nameFor("Const"));
+  const tensor = Tensor.from(value, dtype, shape);
+  scope.state.current().constants.push({ name, tensor, device: scope.device });
+  return new Output(`${name}:0`);
+}
+
+function inputName(scope, value, dtype) {
+  if (value instanceof Output) return value.name;
+  if (value?.output instanceof Output) return value.output.name;
+  if (value === undefined || value === null) {
+    throw new WeftError("INVALID_ARGUMENT", `an input of ${scope.nameFor("a node")} is missing`);
+  }
+  return constant(scope, value, dtype).name;
+}
+
+/**
+ * Add a node. `inputs` are [value, isList, dtype], where `dtype` is that of plain values; `attrs`
+ * are [name, kind, value], and left out if the value is undefined.
+ */
+export function addNode(scope, op, inputs, attrs) {
+  const wanted = scope.nameFor(op);
+  const constants = scope.withoutPrefix().withName(`${wanted}/Const`);
+  const parts = [bytes(2, op)];
+  const counts = [];
+  let hasLists = false;
+  for (const [value, isList, dtype] of inputs) {
+    const values = isList ? value : [value];
+    for (const item of values) parts.push(bytes(3, inputName(constants, item, dtype)));
+    counts.push(values.length);
+    hasLists ||= isList;
+  }
+  for (const control of scope.controls) parts.push(bytes(3, `^${control.name}`));
+  if (scope.device) parts.push(bytes(4, scope.device));
+  if (scope.colocation) parts.push(attribute("_class", "list(string)", [`loc:@${scope.colocation}`]));
+  if (hasLists) parts.push(attribute("_input_counts", "list(int)", counts));
+  for (const [name, kind, value] of attrs) {
+    if (value !== undefined) parts.push(attribute(name, kind, value));
+  }
+  const name = scope.state.uniqueName(wanted);
+  scope.state.current().nodes.push(bytes(1, Buffer.concat([bytes(1, name), ...parts])));
+  return new Operation(name);
+}
+
+/** Outputs of a node from number `first` on. */
+export function outputsOf(operation, first, count) {
+  return Array.from({ length: count }, (_, i) => operation.output(first + i));
+}
+
+// ---------------------------------------------------------------------------- functions
+
+/** Define a function of the graph: `build` takes a scope and the arguments, and returns results. */
+export function defineFunction(scope, name, args, build, results = []) {
+  const body = Scope.root();
+  const placeholders = args.map((argument) =>
+    addNode(body.withName(argument.name), "Placeholder", [], [
+      ["dtype", "type", argument.dtype],
+      ["shape", "shape", argument.shape ?? null],
+    ]).output(0));
+  const built = [build(body, ...placeholders)].flat();
+  if (body.state.parts.some((part) => part.kind !== "nodes")) {
+    throw new WeftError(
+      "INVALID_ARGUMENT", `the body of the function '${name}' defines functions`);
+  }
+  const constants = body.state.parts.flatMap((part) => part.constants);
+  scope.state.parts.push({
+    kind: "function", isSealed: true, name, results,
+    inputs: placeholders.map((each) => each.operation.name),
+    outputs: built.map((each) => each.name),
+    nodes: body.state.parts.flatMap((part) => part.nodes), constants,
+  });
+  return name;
+}
+
+/** Call a function with a number of results. */
+export function callFunction(scope, name, args, numResults = 1) {
+  const operation = addNode(scope, name, args.map((value) => [value, false]), []);
+  return outputsOf(operation, 0, numResults);
+}
+
+export function cond(scope, predicate, args, thenBranch, elseBranch, numResults = 1) {
+  const operation = addNode(scope, "If", [[predicate, false, "bool"], [args, true]], [
+    ["then_branch", "func", thenBranch],
+    ["else_branch", "func", elseBranch],
+  ]);
+  return outputsOf(operation, 0, numResults);
+}
+
+export function whileLoop(scope, values, condition, body) {
+  const operation = addNode(scope, "While", [[values, true]], [
+    ["cond", "func", condition],
+    ["body", "func", body],
+  ]);
+  return outputsOf(operation, 0, values.length);
+}
+
+/** Add the nodes and functions of a serialized GraphDef. */
+export function importGraphDef(scope, graphDef) {
+  scope.state.parts.push({ kind: "import", isSealed: true, nodes: [graphDef], constants: [] });
+}
