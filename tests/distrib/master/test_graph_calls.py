@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
 import pytest
+from weft_testing.tasks import free_ports, jobs
 
 import weft as wf
 from weft_distrib.protocol import messages
@@ -314,6 +316,17 @@ def test_a_session_is_of_its_connection(client: Client, server: wf.train.Server)
 def test_what_is_no_graph_def_is_refused(client: Client, values: list[Any]) -> None:
     with pytest.raises(wf.errors.OpError, match="GraphDef"):
         client.call(methods.DEFINE, messages.Define(client.session), values)
+
+
+def test_the_value_port_can_be_fixed() -> None:
+    (port,) = free_ports(1)
+    with closing(wf.train.Server(jobs(local=1), value_port=port)) as first:
+        assert first.value_target == f"weft://localhost:{port}"
+        with pytest.raises(wf.errors.UnavailableError, match=f"value port {port}"):
+            wf.train.Server(jobs(local=1), value_port=port)
+        client = Client(first)
+        client.define(x=X)
+        client.channel.close()
 
 
 def test_a_peer_has_to_know_the_task(server: wf.train.Server) -> None:

@@ -20,6 +20,8 @@ from weft_graph.ir.checks import check_name
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.graph import Graph, device_string
 from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import traits_of
+from weft_graph.ir.traits import Role
 from weft_graph.messages.attr_value import attr_from_proto
 from weft_graph.messages.import_graph_def import add_graph_def
 from weft_graph.messages.shared_memory import read_after_updates
@@ -106,7 +108,11 @@ class Definition:
 
         Raises: InvalidArgumentError: a name is not that of a Placeholder, or repeats.
         """
-        nodes = {node.name: node for node in self._graph_def.node if node.op == "Placeholder"}
+        nodes = {
+            node.name: node
+            for node in self._graph_def.node
+            if traits_of(node.op).role is Role.PLACEHOLDER
+        }
         placeholders = []
         for name in names:
             node = nodes.pop(name, None)
