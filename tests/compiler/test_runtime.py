@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -137,3 +138,37 @@ def test_the_thread_pool_runs_each_iteration_once(how: str, tmp_path: Path) -> N
         pytest.skip("ThreadSanitizer does not run on this kernel")
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.findall(r"^ok run_(\w+)", done.stdout, re.M) == PARTS
+
+
+CALLS = Path(__file__).with_name("runtime_calls.c")
+ZIG = [sys.executable, "-m", "ziglang", "cc"]
+LINKERS = {
+    "x86_64-unknown-linux-gnu": ["gcc"],
+    "aarch64-unknown-linux-gnu": [*ZIG, "-target", "aarch64-linux-musl", "-static"],
+}
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64" or sys.platform != "linux", reason="other code")
+@pytest.mark.parametrize(
+    ("triple", "emulator"),
+    [
+        ("x86_64-unknown-linux-gnu", ""),
+        # Zig compiles musl first, which takes minutes.
+        pytest.param("aarch64-unknown-linux-gnu", "qemu-aarch64", marks=pytest.mark.long),
+    ],
+)
+def test_object_code_of_the_ir_runs(triple: str, emulator: str, tmp_path: Path) -> None:
+    missing = [each for each in ("gcc", emulator) if each and not shutil.which(each)]
+    if emulator and not find_spec("ziglang"):
+        missing.append("zig")
+    if missing:
+        pytest.skip(f"not installed: {missing}")
+    target = Target(triple, "", "", alone=True)
+    image, program = tmp_path / "runtime.o", str(tmp_path / "calls")
+    image.write_bytes(object_code(runtime.text(target), target))
+    flags = ["-std=gnu11", "-O1", "-Wall", f"-I{SOURCES}", "-lpthread"]
+    command = [*LINKERS[triple], str(CALLS), str(image), *flags, "-o", program]
+    subprocess.run(command, check=True, capture_output=True)
+    run = [emulator, program] if emulator else [program]
+    done = subprocess.run(run, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "ok\n"), done.stderr
