@@ -78,7 +78,8 @@ GRAPHS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "empty range": (lambda x: FAKE.fake_quant_with_min_max_vars(x, 1.0, 1.0), "range is empty"),
     "bits": (lambda x: FAKE.fake_quant_with_min_max_args(x, num_bits=4), "only 8-bit quantization"),
     "per-channel ranges": (
-        lambda x: FAKE.fake_quant_with_min_max_vars_per_channel(x, -ones(4), ones(4)), "per-channel ranges",
+        lambda x: FAKE.fake_quant_with_min_max_vars_per_channel(x, -ones(4), ones(4)),
+        "per-channel ranges",
     ),
     "growing array": (grown, r"give the largest with bounds="),
 }  # fmt: skip
