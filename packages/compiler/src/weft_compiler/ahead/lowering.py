@@ -54,12 +54,15 @@ def program_of(
     constants = [node.outputs[0] for node in members if node.role is Role.CONSTANT]
     computed = [node for node in members if node.role is not Role.CONSTANT]
     given = [*inputs, *constants]
-    every = [*shapes, *[tuple(size or 0 for size in each.dims or ()) for each in constants]]
-    _refuse([node for node in computed if unsupported_reason(node)], computed, given, every)
+    interval = [
+        *shapes,
+        *[tuple(size or 0 for size in constant.dims or ()) for constant in constants],
+    ]
+    _refuse([node for node in computed if unsupported_reason(node)], computed, given, interval)
     try:
-        program = lower(RegionRequest(computed, given, outputs, every), name, direct=True)
-    except Unsupported as why:
-        raise errors.UnimplementedError(f"{name} cannot be compiled: {why}") from why
+        program = lower(RegionRequest(computed, given, outputs, interval), name, direct=True)
+    except Unsupported as error:
+        raise errors.UnimplementedError(f"{name} cannot be compiled: {error}") from error
     body = without_blas(program.body)
     program = replace(program, body=body)
     program = optimize(program, check=False, vector_bytes=_VECTOR_BYTES).program
@@ -70,14 +73,14 @@ def program_of(
 def _members(inputs: Sequence[Output], outputs: Sequence[Output]) -> list[Node]:
     """Return the nodes that outputs depend on, in order of creation."""
     given = set(inputs)
-    found: set[Node] = set()
+    nodes: set[Node] = set()
     waiting = [output.node for output in outputs if output not in given]
     while waiting:
         node = waiting.pop()
-        if node not in found:
-            found.add(node)
+        if node not in nodes:
+            nodes.add(node)
             waiting += [source.node for source in node.inputs if source not in given]
-    return [node for node in outputs[0].graph.get_operations() if node in found] if outputs else []
+    return [node for node in outputs[0].graph.get_operations() if node in nodes] if outputs else []
 
 
 def _refuse(
@@ -93,19 +96,19 @@ def _refuse(
     plain = not any(node.role in _INSTEAD or update_of(node.type) for node in members)
     if odd and plain:
         with suppress(Unsupported):
-            twins = specialise(members, inputs, shapes, {})
-            odd = [node for node in odd if not _are_known([twins[x] for x in node.outputs])]
+            counterparts = specialise(members, inputs, shapes, {})
+            odd = [node for node in odd if not _are_known([counterparts[x] for x in node.outputs])]
     lines = []
     for node in members:
-        why = unsupported_reason(node) if node in odd else ""
+        reason = unsupported_reason(node) if node in odd else ""
         if node.role in _INSTEAD:
-            why = _INSTEAD[node.role]
+            reason = _INSTEAD[node.role]
         elif node.traits.random:
-            why = "it draws random numbers, whose streams are a session's"
+            reason = "it draws random numbers, whose streams are a session's"
         elif update_of(node.type) is not None:
-            why = "it changes a variable, and compiled models have none"
-        if why:
-            lines.append(f"  {node.name} ({node.type}, {node.line or 'of a file'}): {why}")
+            reason = "it changes a variable, and compiled models have none"
+        if reason:
+            lines.append(f"  {node.name} ({node.type}, {node.line or 'of a file'}): {reason}")
     if lines:
         raise errors.UnimplementedError(
             f"nodes that cannot be compiled: {len(lines)}; make them of other ops, or compute what "
@@ -127,7 +130,7 @@ def shapes_of(inputs: Mapping[str, Output], given: Mapping[str, Sequence[int]]) 
         raise errors.InvalidArgumentError(
             f"unknown inputs {unknown}; the inputs are {sorted(inputs)}"
         )
-    found: list[Shape] = []
+    shapes: list[Shape] = []
     for key, output in inputs.items():
         dims: Any = output.dims
         shape = tuple(int(size) for size in given[key]) if key in given else dims
@@ -146,5 +149,5 @@ def shapes_of(inputs: Mapping[str, Output], given: Mapping[str, Sequence[int]]) 
             raise errors.InvalidArgumentError(
                 f"input {key} has shape {list(dims or ())} in the graph, got {list(shape)}"
             )
-        found.append(shape)
-    return found
+        shapes.append(shape)
+    return shapes

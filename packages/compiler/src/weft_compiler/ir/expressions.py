@@ -135,8 +135,8 @@ def apply(primitive: str, *operands: Expr, dtype: DType | None = None) -> Apply:
     if any(operand.dtype is not of for operand in alike) or (
         primitive == "where" and not operands[0].dtype.is_bool
     ):
-        got = ", ".join(operand.dtype.name for operand in operands)
-        raise errors.InvalidTypeError(f"{primitive} requires operands of one type, got {got}")
+        actual = ", ".join(operand.dtype.name for operand in operands)
+        raise errors.InvalidTypeError(f"{primitive} requires operands of one type, got {actual}")
     if (declared.result == "given") != (dtype is not None):
         raise errors.InvalidTypeError(f"{primitive} requires a type if and only if it is told it")
     results = {"same": of, "bool": dtypes.bool_, "real": of.real_dtype, "uint8": dtypes.uint8}
@@ -188,10 +188,12 @@ def of_scalar(
             return number(attribute(scalar.value), scalar.dtype)
         return expressions[id(scalar)]
 
-    for each in applications(definition):
-        given = PRIMITIVES[each.name].result == "given"
-        operands = map(part, each.args)
-        expressions[id(each)] = apply(each.name, *operands, dtype=each.dtype if given else None)
+    for application in applications(definition):
+        given = PRIMITIVES[application.name].result == "given"
+        operands = map(part, application.args)
+        expressions[id(application)] = apply(
+            application.name, *operands, dtype=application.dtype if given else None
+        )
     return part(definition)
 
 

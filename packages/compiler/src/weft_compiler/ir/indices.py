@@ -98,18 +98,18 @@ def reshaped(indices: Sequence[Operand], shape: Sequence[int], other: Sequence[i
     """
     if 0 in other:
         return [index(0) for _ in other]
-    found: list[Expr] = []
+    exprs: list[Expr] = []
     a = b = 0
     while a < len(shape) or b < len(other):
         end_a, end_b = a + 1, b + 1
-        while (have := math.prod(shape[a:end_a])) != (want := math.prod(other[b:end_b])):
-            if have < want:
+        while (actual := math.prod(shape[a:end_a])) != (expected := math.prod(other[b:end_b])):
+            if actual < expected:
                 end_a += 1
             else:
                 end_b += 1
-        found += unflattened(flattened(indices[a:end_a], shape[a:end_a]), other[b:end_b])
+        exprs += unflattened(flattened(indices[a:end_a], shape[a:end_a]), other[b:end_b])
         a, b = end_a, end_b
-    return found
+    return exprs
 
 
 def _expression(x: Operand) -> Expr:

@@ -35,14 +35,14 @@ def nest(unique: Unique, sizes: Sequence[int], body: Callable[..., Body]) -> Bod
     return statements
 
 
-def load(buffer: Buffer, shape: Sequence[int], at: Sequence[Operand]) -> Load:
+def load(buffer: Buffer, shape: Sequence[int], position: Sequence[Operand]) -> Load:
     """Load an element by indices in `shape`, from memory that may have another shape."""
-    return Load(buffer.dtype, buffer.name, tuple(reshaped(at, shape, buffer.shape)))
+    return Load(buffer.dtype, buffer.name, tuple(reshaped(position, shape, buffer.shape)))
 
 
 def fill(unique: Unique, buffer: Buffer, value: Expr) -> Body:
     """Set all elements of a buffer to a value."""
-    return nest(unique, buffer.shape, lambda *at: (Store(buffer.name, at, value),))
+    return nest(unique, buffer.shape, lambda *position: (Store(buffer.name, position, value),))
 
 
 def strip_mine(loop: For, size: int, block: str, body: Callable[[For], Body]) -> For:

@@ -57,12 +57,12 @@ class Mutator:
     def rewrite_expression(self, expression: Expr) -> Expr:
         """Return an expression whose operands and indices are rewritten."""
         if isinstance(expression, Apply):
-            operands = tuple([self.rewrite_expression(each) for each in expression.operands])
+            operands = tuple([self.rewrite_expression(operand) for operand in expression.operands])
             if all(map(operator.is_, expression.operands, operands)):
                 return expression
             return Apply(expression.dtype, expression.primitive, operands)
         if isinstance(expression, Load):
-            indices = tuple([self.rewrite_expression(each) for each in expression.indices])
+            indices = tuple([self.rewrite_expression(index) for index in expression.indices])
             if all(map(operator.is_, expression.indices, indices)):
                 return expression
             return Load(expression.dtype, expression.buffer, indices)
@@ -142,7 +142,7 @@ def map_expressions(statement: S, change: Callable[[Expr], Expr]) -> S:
         case Let(value=value) | Var(value=value) | Assign(value=value):
             return _changed(statement, value=change(value))
         case Store(indices=indices, value=value):
-            new = tuple([change(each) for each in indices])
+            new = tuple([change(index) for index in indices])
             return _changed(statement, indices=new, value=change(value))
         case Call(sizes=sizes):
             names = operand_names(type(statement))

@@ -44,7 +44,7 @@ def used_names(body: Body) -> set[str]:
 
 def variable_names(values: Iterable[Expr]) -> set[str]:
     """Return the names of the variables in some expressions."""
-    return {part.name for each in values for part in parts(each) if isinstance(part, Variable)}
+    return {part.name for value in values for part in parts(value) if isinstance(part, Variable)}
 
 
 class Names:
@@ -57,6 +57,6 @@ class Names:
     def new(self, given: str) -> str:
         """Return a name that nothing has, such as `given_2`."""
         candidates = (f"{given}_{number}" for number in itertools.count(2))
-        name = next(each for each in candidates if each not in self._used)
+        name = next(candidate for candidate in candidates if candidate not in self._used)
         self._used.add(name)
         return name

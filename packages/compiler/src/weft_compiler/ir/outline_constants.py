@@ -61,9 +61,9 @@ class OutlinedProgram(NamedTuple):
 
 def outline_constants(programs: Sequence[Program]) -> list[OutlinedProgram]:
     """Return programs in canonical form, those made one that differ in constants alone."""
-    written = [_text(each) for each in programs]
+    written = [_text(program) for program in programs]
     different = dict(zip(written, programs, strict=True))
-    made = {text: OutlinedProgram(program, ()) for text, program in different.items()}
+    result = {text: OutlinedProgram(program, ()) for text, program in different.items()}
     groups: dict[str, dict[str, _Template]] = {}
     for text, program in different.items() if len(different) > 1 else ():
         template = _Template(program)
@@ -72,8 +72,8 @@ def outline_constants(programs: Sequence[Program]) -> list[OutlinedProgram]:
         if len(group) > 1:
             sites = _varying([template.values for template in group.values()])
             for text, template in group.items():
-                made[text] = _loading(different[text], template, sites)
-    return [made[text] for text in written]
+                result[text] = _loading(different[text], template, sites)
+    return [result[text] for text in written]
 
 
 def _text(program: Program) -> str:
@@ -98,10 +98,10 @@ def _loading(program: Program, template: _Template, sites: Collection[_Site]) ->
     loads = _Loads(sites)
     body = loads.rewrite_body(program.body)
     numbers: dict[DType, list[float]] = {}
-    for dtype, at in _in_order(sites):
-        numbers.setdefault(dtype, []).append(template.values[dtype, at])
+    for dtype, position in _in_order(sites):
+        numbers.setdefault(dtype, []).append(template.values[dtype, position])
     arrays = tuple([np.array(values, dtype.numpy) for dtype, values in numbers.items()])
-    buffers = [Buffer(_buffer(dtype), dtype, (len(of),)) for dtype, of in numbers.items()]
+    buffers = [Buffer(_buffer(dtype), dtype, (len(number),)) for dtype, number in numbers.items()]
     whole = (*loads.offsets(), *body)
     return OutlinedProgram(replace(program, body=whole, inputs=(*program.inputs, *buffers)), arrays)
 
@@ -126,7 +126,7 @@ class _ConstantMutator(Mutator):
         if isinstance(statement, Allocate):
             return statement
         if isinstance(statement, Store):
-            indices = tuple([self._rewrite_index(each) for each in statement.indices])
+            indices = tuple([self._rewrite_index(item) for item in statement.indices])
             value = self.rewrite_expression(statement.value)
             return replace(statement, indices=indices, value=value)
         if not isinstance(statement, For):
@@ -174,9 +174,9 @@ class _Template(_ConstantMutator):
         self.text = _text(replace(program, body=self.rewrite_body(program.body)))
 
     def replaced(self, constant: Constant) -> Expr:
-        at = self._counts.get(constant.dtype, 0)
-        self._counts[constant.dtype] = at + 1
-        self.values[constant.dtype, at] = constant.value
+        position = self._counts.get(constant.dtype, 0)
+        self._counts[constant.dtype] = position + 1
+        self.values[constant.dtype, position] = constant.value
         return Variable(constant.dtype, _NAME)
 
 
@@ -202,9 +202,9 @@ class _Loads(_ConstantMutator):
 
     def replaced(self, constant: Constant) -> Expr:
         dtype = constant.dtype
-        at = self._counts.get(dtype, 0)
-        self._counts[dtype] = at + 1
-        place = self._places.get((dtype, at))
+        position = self._counts.get(dtype, 0)
+        self._counts[dtype] = position + 1
+        place = self._places.get((dtype, position))
         if place is None:
             return constant
         if dtype is INDEX:

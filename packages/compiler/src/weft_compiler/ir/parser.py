@@ -113,11 +113,11 @@ class _Reader:
         self._tokens = []
         place, stripped = 0, line.strip()
         while place < len(stripped):
-            found = _TOKEN.match(stripped, place)
-            if found is None:
+            match = _TOKEN.match(stripped, place)
+            if match is None:
                 raise self._error(f"{stripped[place:]!r} is no word of a program")
             # "a -1" is a difference: a sign belongs to a number only where an operand is expected
-            kind, word = str(found.lastgroup), found.group()
+            kind, word = str(match.lastgroup), match.group()
             if kind == "number" and word[0] == "-" and self._operand_ended():
                 kind, word = "sign", "-"
             place += len(word)
@@ -253,8 +253,8 @@ class _Reader:
 
     def _expression(self, binding: int = 0) -> Expr:
         left = self._operand()
-        while (found := _SIGNS.get(self._peek())) and found[1] > binding:
-            primitive, own = found
+        while (result := _SIGNS.get(self._peek())) and result[1] > binding:
+            primitive, own = result
             self._tokens.pop()
             left = apply(primitive, left, self._expression(own))
         return left
@@ -317,7 +317,7 @@ class _Reader:
 
     def _string(self) -> str:
         text = self._take("string")[1:-1]
-        return re.sub(r"\\(.)", lambda found: "\n" if found[1] == "n" else found[1], text)
+        return re.sub(r"\\(.)", lambda result: "\n" if result[1] == "n" else result[1], text)
 
     def _dtype(self) -> DType:
         return dtypes.as_dtype(self._name())
@@ -347,5 +347,5 @@ class _Reader:
         return items
 
     def _error(self, said: str) -> errors.InvalidArgumentError:
-        at, line = self._lines[self._next - 1]
-        return errors.InvalidArgumentError(f"line {at} of the program, {line.strip()!r}: {said}")
+        index, line = self._lines[self._next - 1]
+        return errors.InvalidArgumentError(f"line {index} of the program, {line.strip()!r}: {said}")

@@ -86,10 +86,10 @@ def _simple(statement: Statement) -> str:
         case Check(condition=condition, message=message):
             return f"check {condition}, {_quoted(message)}"
         case Call(routine=routine, views=views, parameters=parameters, numbers=numbers):
-            most = {name: f": {expression_text(size)}" for name, size in statement.sizes}
-            settings = [f"{name}={value}{most.get(name, '')}" for name, value in parameters]
+            limit = {name: f": {expression_text(size)}" for name, size in statement.sizes}
+            settings = [f"{name}={value}{limit.get(name, '')}" for name, value in parameters]
             given = [*map(expression_text, views), *settings]
-            given += [f"at {expression_text(each)}" for each in numbers]
+            given += [f"at {expression_text(number)}" for number in numbers]
             return f"call {routine}({', '.join(given)})"
     raise AssertionError(type(statement))
 

@@ -61,7 +61,7 @@ class Buffer:
     @property
     def strides(self) -> tuple[int, ...]:
         """The distance between neighbors in each dimension, in elements."""
-        return tuple(math.prod(self.shape[at + 1 :]) for at in range(len(self.shape)))
+        return tuple(math.prod(self.shape[index + 1 :]) for index in range(len(self.shape)))
 
 
 class _Analyzed:

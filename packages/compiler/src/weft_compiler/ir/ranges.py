@@ -40,34 +40,34 @@ def type_range(dtype: DType) -> Range:
     )
 
 
-def range_of(expression: Expr, known: Mapping[str, Range]) -> Range:
+def range_of(expression: Expr, ranges: Mapping[str, Range]) -> Range:
     """Return the range of an integer expression.
 
     Args:
-      known: the ranges of variables.
+      ranges: the ranges of variables.
     """
-    everything = type_range(expression.dtype)
+    all_items = type_range(expression.dtype)
     match expression:
         case Constant(value=value):
             return Range(int(value), int(value))
         case Variable(name=name):
-            return known.get(name, everything)
+            return ranges.get(name, all_items)
         case Apply(primitive="cast", operands=(x,)) if x.dtype.is_integer or x.dtype.is_bool:
-            found = range_of(x, known)
-            return found if everything.holds(found) else everything
+            matches = range_of(x, ranges)
+            return matches if all_items.holds(matches) else all_items
         case Apply(primitive=primitive, operands=operands) if not expression.dtype.is_bool:
-            result = _of_primitive(primitive, operands, known)
-            return result if result is not None and everything.holds(result) else everything
-    return everything
+            result = _of_primitive(primitive, operands, ranges)
+            return result if result is not None and all_items.holds(result) else all_items
+    return all_items
 
 
 def _of_primitive(
-    primitive: str, operands: tuple[Expr, ...], known: Mapping[str, Range]
+    primitive: str, operands: tuple[Expr, ...], ranges: Mapping[str, Range]
 ) -> Range | None:
     if primitive == "where":
-        x, y = (range_of(operand, known) for operand in operands[1:])
+        x, y = (range_of(operand, ranges) for operand in operands[1:])
         return Range(min(x.low, y.low), max(x.high, y.high))
-    a = [range_of(operand, known) for operand in operands]
+    a = [range_of(operand, ranges) for operand in operands]
     rule = _RULES.get(primitive)
     return rule(*a) if rule is not None else None
 
@@ -170,7 +170,7 @@ def affine(expression: Expr) -> Terms | None:
 
 
 def _sum(left: Terms, right: Terms, sign: int) -> Terms:
-    found = dict(left)
+    result = dict(left)
     for name, factor in right.items():
-        found[name] = found.get(name, 0) + sign * factor
-    return {name: factor for name, factor in found.items() if factor or not name}
+        result[name] = result.get(name, 0) + sign * factor
+    return {name: factor for name, factor in result.items() if factor or not name}

@@ -72,32 +72,32 @@ class Facts:
 
 def analyse(outputs: Iterable[Value]) -> dict[Value, Facts]:
     """Return the facts of all values that `outputs` depend on, operands before users."""
-    found: dict[Value, Facts] = {}
+    result: dict[Value, Facts] = {}
     facts: dict[Value, Facts] = {}
     waiting = list(outputs)
     while waiting:
         value = waiting[-1]
-        if value in found:
+        if value in result:
             waiting.pop()
             continue
         if value not in facts:
             facts[value] = facts_of(value)
         needed = [*facts[value].takes, *facts[value].written]
-        missing = [other for other in needed if other not in found]
+        missing = [other for other in needed if other not in result]
         if missing:
             waiting += missing
             continue
         waiting.pop()
-        found[value] = facts[value]
-        for other, count in found[value].takes.items():
-            found[other].users.add(value)
-            found[other].repeated |= count > other.size
-        for other in found[value].written:
-            found[other].in_memory = True
-    return found
+        result[value] = facts[value]
+        for other, count in result[value].takes.items():
+            result[other].users.add(value)
+            result[other].repeated |= count > other.size
+        for other in result[value].written:
+            result[other].in_memory = True
+    return result
 
 
-def checks_beside(values: Iterable[Value], wanted: Iterable[Value]) -> dict[Value, Value]:
+def checks_beside(values: Iterable[Value], expected: Iterable[Value]) -> dict[Value, Value]:
     """Return checks that stand in for unused values with requirements.
 
     A kernel reports invalid operands even if its result is unused; compiled code must do the same.
@@ -105,7 +105,7 @@ def checks_beside(values: Iterable[Value], wanted: Iterable[Value]) -> dict[Valu
     Returns: for each such value, and each that only these use, a value of no cost with the same
       requirements.
     """
-    taken = analyse(wanted)
+    taken = analyse(expected)
     beside = analyse([value for value in values if value not in taken])
     return {value: _check(value) for value in beside if value.requires and value not in taken}
 
@@ -116,26 +116,26 @@ def _check(value: Value) -> Value:
     return check
 
 
-def worth_memory(facts: dict[Value, Facts], given: Iterable[Value]) -> list[Value]:
+def worth_memory(facts: dict[Value, Facts], values: Iterable[Value]) -> list[Value]:
     """Return the values to compute once and materialize, in order.
 
     Args:
-      given: the values that have memory already.
+      values: the values that have memory already.
     """
-    kept = set(given)
-    found = []
+    kept = set(values)
+    result = []
     depth: dict[Value, int] = {}
     cost: dict[Value, int] = {}
-    for value, of in facts.items():
+    for value, fact in facts.items():
         depth[value] = cost[value] = 0
         if value in kept:
             continue
-        depth[value] = 1 + max((depth[other] for other in of.takes), default=0)
-        cost[value] = of.cost + sum(cost[other] for other in of.takes)
-        if _wants_memory(value, of, cost[value]) or depth[value] > DEEPEST:
-            found.append(value)
+        depth[value] = 1 + max((depth[other] for other in fact.takes), default=0)
+        cost[value] = fact.cost + sum(cost[other] for other in fact.takes)
+        if _wants_memory(value, fact, cost[value]) or depth[value] > DEEPEST:
+            result.append(value)
             depth[value] = cost[value] = 0
-    return found
+    return result
 
 
 def updates_in_order(
@@ -154,21 +154,21 @@ def updates_in_order(
     for _, new in updates:
         waiting, seen = [new], {new}
         while waiting:
-            of = facts[waiting.pop()]
-            for other in (*of.takes, *of.written):
+            fact = facts[waiting.pop()]
+            for other in (*fact.takes, *fact.written):
                 if other in news and news[other] is not new:
                     readers[news[other]].add(new)
                 elif other not in kept and other not in seen:
                     seen.add(other)
                     waiting.append(other)
-    found: list[tuple[Value, Value, bool]] = []
-    rest = list(updates)
-    while rest:
-        done = {new for _, new, _ in found}
-        ready = [each for each in rest if not readers[each[1]] - done]
-        found += [(old, new, not ready) for old, new in ready or rest[:1]]
-        rest = [each for each in rest if each not in (ready or rest[:1])]
-    return found
+    result: list[tuple[Value, Value, bool]] = []
+    remaining = list(updates)
+    while remaining:
+        done = {new for _, new, _ in result}
+        ready = [item for item in remaining if not readers[item[1]] - done]
+        result += [(old, new, not ready) for old, new in ready or remaining[:1]]
+        remaining = [item for item in remaining if item not in (ready or remaining[:1])]
+    return result
 
 
 def memory_of(value: Value) -> Value:
@@ -176,17 +176,17 @@ def memory_of(value: Value) -> Value:
     return value if value.dense_of is None else memory_of(value.dense_of)
 
 
-def _wants_memory(value: Value, of: Facts, cost: int) -> bool:
+def _wants_memory(value: Value, facts: Facts, cost: int) -> bool:
     """Return True if the value should be materialized.
 
     Args:
       cost: operations per element, including those of values computed in place.
     """
-    if of.in_memory or not isinstance(value.definition, Elements):
+    if facts.in_memory or not isinstance(value.definition, Elements):
         return True
     if isinstance(value.definition, Chosen) and cost * value.size >= _WORTH_CHOOSING:
         return cost > _CHEAP
-    return cost > _CHEAP if of.repeated else cost > 1 and len(of.users) > 1
+    return cost > _CHEAP if facts.repeated else cost > 1 and len(facts.users) > 1
 
 
 def facts_of(value: Value) -> Facts:
@@ -206,15 +206,15 @@ def facts_of(value: Value) -> Facts:
 
 def _computed(value: Value) -> Iterator[tuple[Expr, Sequence[int]]]:
     """Yield the expressions of a definition over variables, each with its index space."""
-    of = value.definition
-    for each in value.requires:
-        yield each.condition(*_variables(each.space)), each.space
-    if isinstance(of, Elements):
-        yield of.element(*_variables(value.shape)), value.shape
-    elif isinstance(of, ScatterUpdate):
-        yield of.before.at(*_variables(value.shape)), value.shape
-    elif isinstance(of, Reduction):
-        yield of.element(*_variables(of.space)), of.space
+    definition = value.definition
+    for item in value.requires:
+        yield item.condition(*_variables(item.space)), item.space
+    if isinstance(definition, Elements):
+        yield definition.element(*_variables(value.shape)), value.shape
+    elif isinstance(definition, ScatterUpdate):
+        yield definition.before.at(*_variables(value.shape)), value.shape
+    elif isinstance(definition, Reduction):
+        yield definition.element(*_variables(definition.space)), definition.space
 
 
 def _variables(shape: Sequence[int]) -> list[Variable]:
@@ -228,11 +228,11 @@ def operands_of(expression: Expr) -> tuple[Expr, ...]:
 
 def parts_of(expression: Expr) -> dict[Expr, int]:
     """Return the number of uses of each distinct subexpression."""
-    found = {expression: 1}
+    result = {expression: 1}
     waiting = [expression]
     while waiting:
         for operand in operands_of(waiting.pop()):
-            if operand not in found:
+            if operand not in result:
                 waiting.append(operand)
-            found[operand] = found.get(operand, 0) + 1
-    return found
+            result[operand] = result.get(operand, 0) + 1
+    return result

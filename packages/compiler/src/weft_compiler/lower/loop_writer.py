@@ -101,9 +101,9 @@ class _LoopWriter(Nests, Emitter):
         """Return the program of a loop."""
         name = self._unique(name)
         finals: list[Buffer] = []
-        for variable, wanted in zip(loop_body.variables, outside.wanted, strict=True):
+        for variable, expected in zip(loop_body.variables, outside.wanted, strict=True):
             self._buffers[variable] = self._buffer(variable)
-            if wanted:
+            if expected:
                 last = self._buffers[variable]
                 finals.append(last if last.shape else self._buffer(variable))
         for value in outside.outputs:
@@ -111,9 +111,9 @@ class _LoopWriter(Nests, Emitter):
         for value, first in outside.copies:
             self._copy(value, first)
         goes_on = self._loop(loop_body, [buffer.name for buffer in finals])
-        at = iter(finals)
-        for variable, wanted in zip(loop_body.variables, outside.wanted, strict=True):
-            final = next(at) if wanted else None
+        position = iter(finals)
+        for variable, requested in zip(loop_body.variables, outside.wanted, strict=True):
+            final = next(position) if requested else None
             if final is not None and not final.shape:
                 own = self._buffers[variable]
                 self._emit(Store(final.name, (), Load(own.dtype, own.name, ())))
@@ -138,9 +138,11 @@ class _LoopWriter(Nests, Emitter):
         target = self._buffers[value]
         zero = Constant(value.dtype, 0)
 
-        def store(*at: Expr) -> None:
-            begin = zero if first is None else Load(value.dtype, self._buffers[first].name, at)
-            self._emit(Store(target.name, at, begin))
+        def store(*position: Expr) -> None:
+            begin = (
+                zero if first is None else Load(value.dtype, self._buffers[first].name, position)
+            )
+            self._emit(Store(target.name, position, begin))
 
         self._nest(value.shape, store)
 
@@ -166,16 +168,16 @@ class _LoopWriter(Nests, Emitter):
         tested_taken = _taken(loop_body.condition_effects)
         taken = [*tested_taken, *_taken(loop_body.effects)]
         news = [new for _, new in following]
-        wanted = [loop_body.test, *news, *taken]
-        following = _apart_from_users(following, wanted, loop_body)
+        expected = [loop_body.test, *news, *taken]
+        following = _apart_from_users(following, expected, loop_body)
         news = [new for _, new in following]
-        wanted = [loop_body.test, *news, *taken]
-        checks = checks_beside(loop_body.node_values, wanted)
+        expected = [loop_body.test, *news, *taken]
+        checks = checks_beside(loop_body.node_values, expected)
         loop_body.paths |= {
             check: loop_body.paths.get(value, ()) for value, check in checks.items()
         }
         # The last roots are analyzed first, so that predicates precede the values they guard.
-        facts = analyse([*wanted, *checks.values(), *reversed(_predicates(loop_body))])
+        facts = analyse([*expected, *checks.values(), *reversed(_predicates(loop_body))])
         self._declare(facts)
         self._outputs += news
         kept = set(worth_memory(facts, {*self._buffers, *news, *taken}))
@@ -199,8 +201,8 @@ class _LoopWriter(Nests, Emitter):
             self._emit(Assign(on.name, apply("bit_and", on, room)))
         self._tested(loop_body, more)
         inner, self._body = self._body, []
-        rest = [value for value in facts if value in varying and value not in tested]
-        self._iteration(loop_body, rest, kept, facts, following)
+        remaining = [value for value in facts if value in varying and value not in tested]
+        self._iteration(loop_body, remaining, kept, facts, following)
         if loop_body.max_iterations is not None:
             self._emit(Assign(count.name, plus(count, 1)))
         inner.append(If(on, tuple(self._body)))
@@ -224,11 +226,13 @@ class _LoopWriter(Nests, Emitter):
         return flag
 
     def _copy_value(self, buffer: Buffer, initial: Value) -> None:
-        found = computed(buffer.name, initial.dtype, initial.shape, initial.at)
-        self._declare(analyse([found]))
+        result = computed(buffer.name, initial.dtype, initial.shape, initial.at)
+        self._declare(analyse([result]))
         self._nest(
             buffer.shape,
-            lambda *at: self._emit(Store(buffer.name, at, self._resolved(initial.at(*at)))),
+            lambda *position: self._emit(
+                Store(buffer.name, position, self._resolved(initial.at(*position)))
+            ),
         )
 
     def _iteration(
@@ -267,8 +271,8 @@ class _LoopWriter(Nests, Emitter):
 
     def _varying(self, loop_body: LoopBody, facts: Mapping[Value, Facts]) -> set[Value]:
         """Return the values that are not loop-invariant."""
-        found = set(loop_body.variables)
-        for value, of in facts.items():
+        variables = set(loop_body.variables)
+        for value, fact in facts.items():
             fixed = value in self._inputs or value in self._constants
             leaf = value.definition is None and not fixed and value not in self._fixed
             is_conditional = value.requires and loop_body.paths.get(value)
@@ -279,10 +283,12 @@ class _LoopWriter(Nests, Emitter):
                 leaf
                 or is_conditional
                 or acts
-                or not found.isdisjoint([*of.takes, *map(memory_of, of.written), *of.written])
+                or not variables.isdisjoint(
+                    [*fact.takes, *map(memory_of, fact.written), *fact.written]
+                )
             ):
-                found.add(value)
-        return found
+                variables.add(value)
+        return variables
 
     def _computed(
         self,
@@ -327,8 +333,8 @@ class _LoopWriter(Nests, Emitter):
         for variable, result in loop_body.results.items():
             self._buffers[variable] = self._buffers[result] = self._buffer(result)
             self._emit(Allocate(self._buffers[variable]))
-        rest = [v for v in loop_body.variables if v not in loop_body.results]
-        for variable in rest:
+        remaining = [v for v in loop_body.variables if v not in loop_body.results]
+        for variable in remaining:
             self._buffers[variable] = self._buffer(variable)
         there = [self._buffers[variable].name for variable in loop_body.results]
         self._guarded(path, partial(self._loop, loop_body, there))
@@ -345,7 +351,7 @@ def _copied(old: Value, new: Value) -> Value:
 
 
 def _apart_from_users(
-    following: Sequence[tuple[Value, Value]], wanted: Sequence[Value], loop_body: LoopBody
+    following: Sequence[tuple[Value, Value]], values: Sequence[Value], loop_body: LoopBody
 ) -> list[tuple[Value, Value]]:
     """Return the next values of variables, as copies where something else uses them.
 
@@ -353,8 +359,8 @@ def _apart_from_users(
     then. A check counts as a user, unless it is the value's own.
     """
     others = [new for _, new in following if not isinstance(new.definition, ScatterUpdate)]
-    rest = [value for value in loop_body.node_values if value.requires and value not in wanted]
-    facts = analyse([*wanted, *others, *rest])
+    remaining = [value for value in loop_body.node_values if value.requires and value not in values]
+    facts = analyse([*values, *others, *remaining])
     return [
         (old, _copied(old, new) if facts[new].users or facts[new].in_memory else new)
         for old, new in following

@@ -13,30 +13,30 @@ Fused = dict[str, set[Value]]
 
 
 def origins(
-    made: Iterable[tuple[Node, Sequence[Value]]], given: Collection[Value]
+    result: Iterable[tuple[Node, Sequence[Value]]], given: Collection[Value]
 ) -> dict[Value, Node]:
     """Return the first node that needs each value.
 
     Args:
-      made: the results of nodes, sources before users.
+      result: the results of nodes, sources before users.
       given: values that are computed elsewhere.
     """
-    found: dict[Value, Node] = {}
-    for node, values in made:
+    nodes: dict[Value, Node] = {}
+    for node, values in result:
         waiting = list(values)
         while waiting:
             value = waiting.pop()
-            if value in found or value in given:
+            if value in nodes or value in given:
                 continue
-            found[value] = node
+            nodes[value] = node
             facts = facts_of(value)
             waiting += [*facts.takes, *facts.written]
-    return found
+    return nodes
 
 
 def nodes_of(fused: Fused, origin: Mapping[Value, Node]) -> dict[str, list[Node]]:
     """Map buffer names of a program to the nodes that are computed where the buffer is filled."""
-    position = {node: at for at, node in enumerate(dict.fromkeys(origin.values()))}
+    position = {node: index for index, node in enumerate(dict.fromkeys(origin.values()))}
     return {
         name: sorted({origin[v] for v in values if v in origin}, key=position.__getitem__)
         for name, values in fused.items()

@@ -20,13 +20,13 @@ def packed(name: str, value: Value, matrix: Any) -> Value:
     columns = PANEL_BYTES // matrix.itemsize
     *rows, depth = matrix.shape
     panels = -(-depth // columns)
-    found = aligned((panels, *rows, columns), matrix.dtype)
-    for at in range(panels):
-        part = matrix[..., at * columns : (at + 1) * columns]
-        found[at, ..., : part.shape[-1]] = part
-        found[at, ..., part.shape[-1] :] = 0
-    found.flags.writeable = False
-    return Value(name, value.dtype, found.shape, constant=found)
+    result = aligned((panels, *rows, columns), matrix.dtype)
+    for index in range(panels):
+        part = matrix[..., index * columns : (index + 1) * columns]
+        result[index, ..., : part.shape[-1]] = part
+        result[index, ..., part.shape[-1] :] = 0
+    result.flags.writeable = False
+    return Value(name, value.dtype, result.shape, constant=result)
 
 
 def aligned(shape: tuple[int, ...], dtype: Any) -> Any:

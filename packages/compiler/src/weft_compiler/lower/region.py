@@ -101,61 +101,65 @@ def lower(
     Raises: Unsupported: the nodes cannot be lowered with these shapes.
     """
     members, inputs, outputs, shapes, known, branches = request
-    twins = specialise(members, inputs, shapes, known)
-    values: dict[Output, Value] = {twins[given]: _given(given, twins[given]) for given in inputs}
+    counterparts = specialise(members, inputs, shapes, known)
+    values: dict[Output, Value] = {
+        counterparts[input_]: _given(input_, counterparts[input_]) for input_ in inputs
+    }
     rows = {member: row for row, member in enumerate(rng_nodes(members))}
     streams = Value("streams", dtypes.uint64, (len(rows), STATE))
-    states = {state: values[twins[state]] for state in changed(members)}
+    states = {state: values[counterparts[state]] for state in changed(members)}
     olds = set(states.values())
-    made: list[tuple[Node, Sequence[Value]]] = []
-    ways = PathConditions(branches, twins, values)
+    result: list[tuple[Node, Sequence[Value]]] = []
+    ways = PathConditions(branches, counterparts, values)
     for member in members:
         if member.role is Role.SWITCH:
             continue
         path = ways.of(member)
         if update_of(member.type) is not None:
-            news = _change(member, twins, values, olds)
-            made.append((member, news))
-            for source, new in zip(changed_by(member), news, strict=True):
-                values[twins[source]] = ways.after(path, new, values[twins[source]])
+            change = _change(member, counterparts, values, olds)
+            result.append((member, change))
+            for source, new in zip(changed_by(member), change, strict=True):
+                values[counterparts[source]] = ways.after(path, new, values[counterparts[source]])
             continue
         if member.role is Role.MERGE:
             values |= zip(
-                [twins[output] for output in member.outputs], ways.joined(member), strict=True
+                [counterparts[output] for output in member.outputs],
+                ways.joined(member),
+                strict=True,
             )
             continue
-        for node in dict.fromkeys(twins[output].node for output in member.outputs):
+        for node in dict.fromkeys(counterparts[output].node for output in member.outputs):
             stream = (streams, rows[member]) if member in rows else None
             results = lowered(node, [values[source] for source in node.inputs], stream, direct)
             for output, value in zip(node.outputs, results, strict=True):
                 assert (value.dtype, value.shape) == (output.dtype, shape_of(output)), (node, value)
                 values[output] = value
-        made.append((member, [values[twins[output]] for output in member.outputs]))
-        ways.note(made[-1][1], path)
-    gives = _wanted(outputs, twins, values, ways)
+        result.append((member, [values[counterparts[output]] for output in member.outputs]))
+        ways.note(result[-1][1], path)
+    gives = _wanted(outputs, counterparts, values, ways)
     leaving = list(zip(outputs, gives, strict=True))
     if any(ways.of(member) for member in rows):
         gives.append(ways.drew(rows))
-    first = [values[twins[given]] for given in inputs if given not in states]
+    first = [values[counterparts[input_]] for input_ in inputs if input_ not in states]
     constants = [value for value in values.values() if value.constant is not None]
-    lasts = [values[twins[state]] for state in states]
+    lasts = [values[counterparts[state]] for state in states]
     updates = list(zip(states.values(), _apart_from_users(lasts, gives), strict=True))
-    every = [value for _, results in made for value in results]
-    checks = checks_beside(every, [*gives, *[new for _, new in updates]])
+    interval = [value for _, results in result for value in results]
+    checks = checks_beside(interval, [*gives, *[new for _, new in updates]])
     ways.paths |= {check: ways.paths.get(value, ()) for value, check in checks.items()}
     reads = list(dict.fromkeys([*first, *([streams] if rows else []), *constants]))
     filled: Fused = {}
     name = name or request.name
     program = write(name, reads, gives, updates, filled, ways.paths, list(checks.values()))
     if fused is not None:
-        made += [(output.node, [value]) for output, value in leaving]
-        fused.update(nodes_of(filled, origins(made, [*first, *states.values()])))
+        result += [(output.node, [value]) for output, value in leaving]
+        fused.update(nodes_of(filled, origins(result, [*first, *states.values()])))
     return program
 
 
 def _wanted(
     outputs: Sequence[Output],
-    twins: Mapping[Output, Output],
+    counterparts: Mapping[Output, Output],
     values: Mapping[Output, Value],
     ways: PathConditions,
 ) -> list[Value]:
@@ -163,20 +167,20 @@ def _wanted(
 
     An output that is an input, or equals an earlier output, becomes a copy.
     """
-    wanted: list[Value] = []
+    expected: list[Value] = []
     for output in outputs:
-        value = values[twins[output]]
-        if value.definition is None or value in wanted:
+        value = values[counterparts[output]]
+        if value.definition is None or value in expected:
             value = computed(output.node.name, value.dtype, value.shape, value.at)
             ways.note([value], ways.of(output.node))
-        wanted.append(value)
-    return wanted
+        expected.append(value)
+    return expected
 
 
-def _given(source: Output, twin: Output) -> Value:
+def _given(source: Output, output: Output) -> Value:
     """Return the value of an input; a constant if it is known."""
-    constant = twin.node.attrs["value"] if twin.node.role is Role.CONSTANT else None
-    return Value(source.node.name, twin.dtype, shape_of(twin), constant=constant)
+    constant = output.node.attrs["value"] if output.node.role is Role.CONSTANT else None
+    return Value(source.node.name, output.dtype, shape_of(output), constant=constant)
 
 
 class PathConditions:
@@ -185,11 +189,11 @@ class PathConditions:
     def __init__(
         self,
         branches: Branches,
-        twins: Mapping[Output, Output],
+        outputs: Mapping[Output, Output],
         values: Mapping[Output, Value],
     ) -> None:
         self._branches = branches
-        self._twins = twins
+        self._twins = outputs
         self._values = values
         self._seen: set[Value] = set()
         self.paths: dict[Value, Path] = {}
@@ -200,9 +204,9 @@ class PathConditions:
         return tuple([(self._predicate(switch), side) for switch, side in path])
 
     def _predicate(self, switch: Node) -> Value:
-        found = self._values[self._twins[switch.inputs[1]]]
-        require(found.shape == (), "the predicate of a conditional must be a scalar")
-        return found
+        value = self._values[self._twins[switch.inputs[1]]]
+        require(value.shape == (), "the predicate of a conditional must be a scalar")
+        return value
 
     def joined(self, merge: Node) -> list[Value]:
         """Return the results of a Merge: the selected value and the index of its input."""
@@ -210,13 +214,13 @@ class PathConditions:
         predicate = self._predicate(switch)
         values = [self._values[self._twins[source]] for source in merge.inputs]
         then, otherwise = values[side], values[not side]
-        which = [number(at, dtypes.int32) for at in (side, not side)]
-        found = [
+        which = [number(position, dtypes.int32) for position in (side, not side)]
+        result = [
             chosen(merge.name, predicate, then, otherwise),
             computed(merge.name, dtypes.int32, (), lambda: where(predicate.at(), *which)),
         ]
-        self.note(found, self.of(merge))
-        return found
+        self.note(result, self.of(merge))
+        return result
 
     def after(self, path: Path, new: Value, old: Value) -> Value:
         """Return the value of a variable after an update that runs under `path`.
@@ -225,27 +229,31 @@ class PathConditions:
         inside the outer branch.
         """
         self.note([new], path)
-        of = new.definition
-        if path and isinstance(of, ScatterUpdate) and list(of.change.before) == [old]:
+        definition = new.definition
+        if (
+            path
+            and isinstance(definition, ScatterUpdate)
+            and list(definition.change.before) == [old]
+        ):
             # The requirements of `new` were noted above and are checked under the path.
             new = changed_if(path, new)
             self.note([new], ())
             return new
-        for at, (predicate, side) in reversed(list(enumerate(path))):
+        for position, (predicate, side) in reversed(list(enumerate(path))):
             then, otherwise = (new, old) if side else (old, new)
             new = chosen(new.name, predicate, then, otherwise)
-            self.note([new], path[:at])
+            self.note([new], path[:position])
         return new
 
     def drew(self, drawing: Iterable[Node]) -> Value:
         """Return a vector that says for each of the random nodes if it has run."""
         ran = [self._runs(self.of(member)) for member in drawing]
 
-        def element(at: Expr) -> Expr:
-            found = ran[-1].at()
+        def element(position: Expr) -> Expr:
+            result = ran[-1].at()
             for row, runs in list(enumerate(ran))[-2::-1]:
-                found = where(apply("equal", at, index(row)), runs.at(), found)
-            return found
+                result = where(apply("equal", position, index(row)), runs.at(), result)
+            return result
 
         return computed("drew", dtypes.bool_, (len(ran),), element)
 
@@ -255,12 +263,12 @@ class PathConditions:
             computed("runs", dtypes.bool_, (), partial(number, value, dtypes.bool_))
             for value in (True, False)
         ]
-        found = yes
-        for at, (predicate, side) in reversed(list(enumerate(path))):
-            then, otherwise = (found, no) if side else (no, found)
-            found = chosen("runs", predicate, then, otherwise)
-            self.note([found], path[:at])
-        return found
+        result = yes
+        for position, (predicate, side) in reversed(list(enumerate(path))):
+            then, otherwise = (result, no) if side else (no, result)
+            result = chosen("runs", predicate, then, otherwise)
+            self.note([result], path[:position])
+        return result
 
     def note(self, values: Sequence[Value], path: Path) -> None:
         """Note the path of new values and of the values they are computed from."""
@@ -287,19 +295,21 @@ def changed(members: Sequence[Node]) -> list[Output]:
     A reference that such a node returns is replaced with the one it received as first input.
     """
     changes = [member for member in members if changed_by(member)]
-    of = states_of(changes)
-    return list(dict.fromkeys(of[source] for member in changes for source in changed_by(member)))
+    states = states_of(changes)
+    return list(
+        dict.fromkeys(states[source] for member in changes for source in changed_by(member))
+    )
 
 
 def states_of(members: Sequence[Node]) -> dict[Output, Output]:
     """Map references and handles that nodes change or return to their origin outside the nodes."""
-    found: dict[Output, Output] = {}
+    outputs: dict[Output, Output] = {}
     for member in members:
         for source in changed_by(member):
-            found.setdefault(source, source)
+            outputs.setdefault(source, source)
         if changed_by(member):
-            found |= {output: found[member.inputs[0]] for output in member.outputs}
-    return found
+            outputs |= {output: outputs[member.inputs[0]] for output in member.outputs}
+    return outputs
 
 
 def changed_by(node: Node) -> Sequence[Output]:
@@ -332,7 +342,7 @@ def state_type(node: Node) -> DType:
 
 def _change(
     node: Node,
-    twins: Mapping[Output, Output],
+    outputs: Mapping[Output, Output],
     values: Mapping[Output, Value],
     olds: Collection[Value],
 ) -> Sequence[Value]:
@@ -344,10 +354,10 @@ def _change(
     update = update_of(node.type)
     assert update is not None
     states = update.states if update.rows is not None else len(node.inputs)
-    operands = [values[twins[source]] for source in node.inputs]
+    operands = [values[outputs[source]] for source in node.inputs]
     operands[states:] = [_beside(value, olds) for value in operands[states:]]
     require(
-        len({twins[source] for source in changed_by(node)}) == update.states,
+        len({outputs[source] for source in changed_by(node)}) == update.states,
         f"{node.name} updates the same variable twice",
     )
     return new_values(node, update, operands)
@@ -362,23 +372,23 @@ def _beside(value: Value, olds: Collection[Value]) -> Value:
     return computed(value.name, value.dtype, value.shape, value.at) if there else value
 
 
-def _apart_from_users(lasts: Sequence[Value], wanted: Sequence[Value]) -> list[Value]:
+def _apart_from_users(lasts: Sequence[Value], values: Sequence[Value]) -> list[Value]:
     """Return the final values of variables, as copies where something else uses them.
 
     The variable's memory is written at the end, so it must have no other users.
     """
-    facts = analyse([*wanted, *lasts])
+    facts = analyse([*values, *lasts])
     used = {
-        value for value in lasts if facts[value].users or facts[value].in_memory or value in wanted
+        value for value in lasts if facts[value].users or facts[value].in_memory or value in values
     }
     return [_restore_updates(value) if value in used else value for value in lasts]
 
 
 def _restore_updates(value: Value) -> Value:
     """Return another value with the same elements."""
-    of = value.definition
-    if isinstance(of, Chosen):
-        return chosen(value.name, of.predicate, of.then, of.otherwise)
+    definition = value.definition
+    if isinstance(definition, Chosen):
+        return chosen(value.name, definition.predicate, definition.then, definition.otherwise)
     return computed(value.name, value.dtype, value.shape, value.at)
 
 
@@ -388,13 +398,15 @@ def new_values(node: Node, update: Update, operands: Sequence[Value]) -> list[Va
         return list(update.rows(node, operands))
     assert update.new is not None
     shape = operands[0].shape
-    for at, operand in enumerate(operands):
-        wanted = () if at in update.scalars else shape
+    for position, operand in enumerate(operands):
+        expected = () if position in update.scalars else shape
         require(
-            operand.shape == wanted,
-            f"{operand.name} has shape {operand.shape}, its variable {wanted}",
+            operand.shape == expected,
+            f"{operand.name} has shape {operand.shape}, its variable {expected}",
         )
-    given = [Scalar("input", operand.dtype, (), at) for at, operand in enumerate(operands)]
+    given = [
+        Scalar("input", operand.dtype, (), position) for position, operand in enumerate(operands)
+    ]
     return [
         computed(f"{old.name}_new", old.dtype, shape, _elements(new, operands))
         for old, new in zip(operands, update.new(node.attrs, *given), strict=False)
@@ -402,9 +414,10 @@ def new_values(node: Node, update: Update, operands: Sequence[Value]) -> list[Va
 
 
 def _elements(scalar: Scalar, operands: Sequence[Value]) -> Callable[..., Expr]:
-    def element(*at: Expr) -> Expr:
+    def element(*position: Expr) -> Expr:
         return of_scalar(
-            scalar, lambda i: operands[i].at(*at[: operands[i].rank] if operands[i].rank else ())
+            scalar,
+            lambda i: operands[i].at(*position[: operands[i].rank] if operands[i].rank else ()),
         )
 
     return element
@@ -422,7 +435,7 @@ def specialise(
     Raises: Unsupported: a shape depends on values that are known only when a step runs.
     """
     graph = Graph()
-    twins: dict[Output, Output] = {}
+    outputs: dict[Output, Output] = {}
     types_of = {
         source: member.outputs[0].dtype
         for member in members
@@ -431,40 +444,42 @@ def specialise(
     }
     types_of |= {source: state_type(member) for member in members for source in changed_by(member)}
     states = states_of(members)
-    for at, (given, shape) in enumerate(zip(inputs, shapes, strict=True)):
+    for position, (given, shape) in enumerate(zip(inputs, shapes, strict=True)):
         node = given.node
         name = graph.unique_name(node.name)
         if node.role is Role.CONSTANT:
-            twins[given] = graph.add_copy(node, name, ()).outputs[0]
+            outputs[given] = graph.add_copy(node, name, ()).outputs[0]
             continue
         dtype = types_of.get(given, given.dtype.base_dtype)
         attrs: dict[str, Any] = {"dtype": dtype}
-        attrs |= {"value": given_values[at]} if at in given_values else {"shape": shape}
-        op = lookup_op("Const" if at in given_values else "Placeholder")
-        twin = graph.add_derived(node, op, name, (), attrs, [dtype], [shape])
-        twins[given] = twin.outputs[0]
+        attrs |= {"value": given_values[position]} if position in given_values else {"shape": shape}
+        op = lookup_op("Const" if position in given_values else "Placeholder")
+        counterpart = graph.add_derived(node, op, name, (), attrs, [dtype], [shape])
+        outputs[given] = counterpart.outputs[0]
     for member in members:
         if update_of(member.type) is not None:
-            twins.update({given: twins[states[given]] for given in member.outputs})
+            outputs.update({output: outputs[states[output]] for output in member.outputs})
             continue
         if member.role is Role.SWITCH:
-            twins.update({given: twins[member.inputs[0]] for given in member.outputs})
+            outputs.update({output: outputs[member.inputs[0]] for output in member.outputs})
             continue
         if member.role is Role.MERGE:
-            shapes_of = [shape_of(twins[source]) for source in member.inputs]
+            shapes_of = [shape_of(outputs[source]) for source in member.inputs]
             require(
                 shapes_of[0] == shapes_of[1],
                 f"{member.name} merges values of shapes {shapes_of[0]} and {shapes_of[1]}",
             )
-            for given, shape in zip(member.outputs, (shapes_of[0], ()), strict=True):
-                attrs = {"dtype": given.dtype, "shape": shape}
+            for output, shape in zip(member.outputs, (shapes_of[0], ()), strict=True):
+                attrs = {"dtype": output.dtype, "shape": shape}
                 name, op = graph.unique_name(member.name), lookup_op("Placeholder")
-                twin = graph.add_derived(member, op, name, (), attrs, [given.dtype], [shape])
-                twins[given] = twin.outputs[0]
+                counterpart = graph.add_derived(
+                    member, op, name, (), attrs, [output.dtype], [shape]
+                )
+                outputs[output] = counterpart.outputs[0]
             continue
-        sources = tuple([twins[source] for source in member.inputs])
-        twins.update(zip(member.outputs, copied(graph, member, sources), strict=True))
-    return twins
+        sources = tuple([outputs[source] for source in member.inputs])
+        outputs.update(zip(member.outputs, copied(graph, member, sources), strict=True))
+    return outputs
 
 
 def copied(graph: Graph, node: Node, sources: tuple[Output, ...]) -> list[Output]:
@@ -477,18 +492,18 @@ def copied(graph: Graph, node: Node, sources: tuple[Output, ...]) -> list[Output
     rule = node.op_def.shape_rule
     try:
         if reads_state(node):
-            found = [sources[0].dims]
+            result = [sources[0].dims]
         else:
-            found = list(rule(NodeSpec(sources, node.attrs))) if rule is not None else []
+            result = list(rule(NodeSpec(sources, node.attrs))) if rule is not None else []
     except errors.OpError as error:
         raise Unsupported(f"{node.name} has no result for these shapes: {error}") from error
     types = [output.dtype for output in node.outputs]
-    require(len(found) == len(types), f"the output shapes of {node.name} are unknown")
+    require(len(result) == len(types), f"the output shapes of {node.name} are unknown")
     name = graph.unique_name(node.name)
-    twin = graph.add_derived(node, node.op_def, name, sources, node.attrs, types, found)
+    counterpart = graph.add_derived(node, node.op_def, name, sources, node.attrs, types, result)
     return [
         copy if copy.dims is not None and None not in copy.dims else _constant_twin(graph, copy)
-        for copy in twin.outputs
+        for copy in counterpart.outputs
     ]
 
 
@@ -503,8 +518,8 @@ def _constant_twin(graph: Graph, output: Output) -> Output:
     name = graph.unique_name(node.name)
     attrs = {"dtype": output.dtype, "value": value}
     const = lookup_op("Const")
-    twin = graph.add_derived(node, const, name, (), attrs, [output.dtype], [value.shape])
-    return twin.outputs[0]
+    counterpart = graph.add_derived(node, const, name, (), attrs, [output.dtype], [value.shape])
+    return counterpart.outputs[0]
 
 
 def lowered(
@@ -524,8 +539,8 @@ def lowered(
     if rule is None:
         require(not unsupported_reason(node), unsupported_reason(node))
         return [_elementwise(operation)]
-    found = rule(operation)
-    return [found] if isinstance(found, Value) else found
+    result = rule(operation)
+    return [result] if isinstance(result, Value) else result
 
 
 def _known(output: Output, value: Any) -> Value:
@@ -541,12 +556,12 @@ def _known(output: Output, value: Any) -> Value:
         return computed(output.name, dtype, shape, lambda *_: same)
     if array.ndim == 1 and dtype.is_integer and 1 < array.size <= FEW:
 
-        def element(at: Expr) -> Expr:
-            found: Expr = number(numbers[-1].item(), dtype)
-            for position, each in list(enumerate(numbers.tolist()))[-2::-1]:
-                is_it = apply("equal", at, index(position))
-                found = where(is_it, number(each, dtype), found)
-            return found
+        def element(offset: Expr) -> Expr:
+            result: Expr = number(numbers[-1].item(), dtype)
+            for position, item in list(enumerate(numbers.tolist()))[-2::-1]:
+                is_it = apply("equal", offset, index(position))
+                result = where(is_it, number(item, dtype), result)
+            return result
 
         return computed(output.name, dtype, shape, element)
     return Value(output.name, dtype, shape, constant=value)
@@ -558,16 +573,16 @@ def _elementwise(op: Operation) -> Value:
     assert definition is not None
     scalar = definition.expression([value.dtype for value in op.inputs], op.dtype())
 
-    def element(*at: Expr) -> Expr:
+    def element(*position: Expr) -> Expr:
         return of_scalar(
             scalar,
-            lambda i: op.inputs[i].at(*broadcast(op.inputs[i].shape, at)),
+            lambda i: op.inputs[i].at(*broadcast(op.inputs[i].shape, position)),
             lambda name: op.node.attrs[name],
         )
 
-    found = computed(op.name, op.dtype(), op.shape(), element)
-    found.requires = tuple(_divisors(op, scalar))
-    return found
+    result = computed(op.name, op.dtype(), op.shape(), element)
+    result.requires = tuple(_divisors(op, scalar))
+    return result
 
 
 def _divisors(op: Operation, scalar: Scalar) -> list[Requirement]:
@@ -581,18 +596,18 @@ def _divisors(op: Operation, scalar: Scalar) -> list[Requirement]:
     if 0 in op.shape():
         return []
     return [
-        *[_compared(op, each, "not_equal", "a divisor other than 0") for each in divided],
-        *[_compared(op, each, "greater_equal", "an exponent of 0 or more") for each in powers],
+        *[_compared(op, item, "not_equal", "a divisor other than 0") for item in divided],
+        *[_compared(op, power, "greater_equal", "an exponent of 0 or more") for power in powers],
     ]
 
 
 def _compared(op: Operation, part: Scalar, how: str, said: str) -> Requirement:
     """Return the requirement that all elements of a part of a definition compare to 0 by `how`."""
 
-    def condition(*at: Expr) -> Expr:
+    def condition(*position: Expr) -> Expr:
         given = of_scalar(
             part,
-            lambda i: op.inputs[i].at(*broadcast(op.inputs[i].shape, at)),
+            lambda i: op.inputs[i].at(*broadcast(op.inputs[i].shape, position)),
             lambda name: op.node.attrs[name],
         )
         return apply(how, given, number(0, part.dtype))

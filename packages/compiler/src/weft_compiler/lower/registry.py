@@ -205,7 +205,7 @@ def known_operands(node: Node) -> Sequence[int]:
         return ()
     known = _known.get(node.type, ())
     count = len(node.inputs)
-    return [at % count for at in (known(node) if callable(known) else known)]
+    return [index % count for index in (known(node) if callable(known) else known)]
 
 
 def wants_kernel(node: Node) -> str:

@@ -64,10 +64,10 @@ class TensorListLowering:
             self.outputs = [self._state]
             self.copies = [(self._state, there)]
         else:
-            taken = Value(f"{name}_taken", _MARK, (size,)) if extent.begun else None
-            self.inputs = [] if taken is None else [taken]
+            value = Value(f"{name}_taken", _MARK, (size,)) if extent.begun else None
+            self.inputs = [] if value is None else [value]
             self._state = Value(f"{name}_marks", _MARK, (size,))
-            self.copies = [(self._state, taken)]
+            self.copies = [(self._state, value)]
             if extent.grows:
                 self._last = Value(f"{name}_last", INDEX, ())
                 self.copies.append((self._last, None))
@@ -131,24 +131,24 @@ class TensorListLowering:
         )
         return self._data
 
-    def _read(self, node: Node, at: Value, path: Path, loop_body: LoopBody) -> Value:
+    def _read(self, node: Node, position: Value, path: Path, loop_body: LoopBody) -> Value:
         data, marks, size = self._data, self._state, self.extent.shape[0]
         assert data is not None and marks is not None
-        require(at.shape == () and size > 0, f"{node.name} reads nothing")
+        require(position.shape == () and size > 0, f"{node.name} reads nothing")
 
         def place() -> Expr:
-            return clamped(cast(at.at(), INDEX), size)
+            return clamped(cast(position.at(), INDEX), size)
 
-        found = moved(node.name, data, data.shape[1:], lambda *i: (place(), *i))
+        result = moved(node.name, data, data.shape[1:], lambda *i: (place(), *i))
 
         def is_there() -> Expr:
             readable = number(_READABLE, _MARK)
             there = apply("equal", marks.at(place()), readable)
             if not self.extent.clear:
                 there = apply("not_equal", marks.at(place()), number(0, _MARK))
-            return apply("bit_and", inside(cast(at.at(), INDEX), size), there)
+            return apply("bit_and", inside(cast(position.at(), INDEX), size), there)
 
-        found.requires = (Requirement((), is_there, "an element that can be read was required"),)
+        result.requires = (Requirement((), is_there, "an element that can be read was required"),)
 
         def write(out: Emitter) -> None:
             def mark() -> None:
@@ -156,25 +156,29 @@ class TensorListLowering:
 
             out.nest((), mark)
 
-        loop_body.add_effect(Effect([at], path, write))
-        return found
+        loop_body.add_effect(Effect([position], path, write))
+        return result
 
-    def _write(self, node: Node, at: Value, value: Value, path: Path, loop_body: LoopBody) -> None:
+    def _write(
+        self, node: Node, position: Value, value: Value, path: Path, loop_body: LoopBody
+    ) -> None:
         data, marks, size = self._memory(node.name, value), self._state, self.extent.shape[0]
         assert marks is not None
-        require(at.shape == () and size > 0, f"{node.name} has no room")
+        require(position.shape == () and size > 0, f"{node.name} has no room")
 
         def write(out: Emitter) -> None:
             target, marked = out.name_of(data), out.name_of(marks)
-            wanted = Variable(INDEX, out.unique("place"))
-            out.nest((), lambda: out.emit(Let(wanted.name, out.resolved(cast(at.at(), INDEX)))))
-            place = self._place(wanted, out)
+            variable = Variable(INDEX, out.unique("place"))
+            out.nest(
+                (), lambda: out.emit(Let(variable.name, out.resolved(cast(position.at(), INDEX))))
+            )
+            place = self._place(variable, out)
             mark = Load(_MARK, marked, (place,))
             fresh = apply("equal", mark, number(0, _MARK))
             now: Expr = number(1, _MARK)
             free = fresh
             if self.extent.grows:
-                has_room = apply("equal", wanted, place)
+                has_room = apply("equal", variable, place)
                 now = apply("where", has_room, now, mark)
                 free = apply("bit_or", fresh, apply("invert", has_room))
             if not self.extent.adds:
@@ -191,20 +195,22 @@ class TensorListLowering:
             out.nest(value.shape, store)
             out.emit(Store(marked, (place,), now))
 
-        loop_body.add_effect(Effect([at, value], path, write))
+        loop_body.add_effect(Effect([position, value], path, write))
 
-    def _place(self, wanted: Variable, out: Emitter) -> Variable:
+    def _place(self, variable: Variable, out: Emitter) -> Variable:
         """Return the place to write an element to; the last place if it does not fit."""
         size = self.extent.shape[0]
         if self._last is None:
             said = f"an index in [0, {size}) was required"
-            out.emit(Check(inside(wanted, size), said))
-            return wanted
-        out.emit(Check(apply("greater_equal", wanted, index(0)), "an index from 0 on was required"))
+            out.emit(Check(inside(variable, size), said))
+            return variable
+        out.emit(
+            Check(apply("greater_equal", variable, index(0)), "an index from 0 on was required")
+        )
         last = out.name_of(self._last)
-        out.emit(Store(last, (), apply("maximum", Load(INDEX, last, ()), wanted)))
+        out.emit(Store(last, (), apply("maximum", Load(INDEX, last, ()), variable)))
         place = Variable(INDEX, out.unique("place"))
-        out.emit(Let(place.name, clamped(wanted, size)))
+        out.emit(Let(place.name, clamped(variable, size)))
         return place
 
     def _pop(self, node: Node, level: int, path: Path, loop_body: LoopBody) -> list[Value]:
@@ -213,13 +219,13 @@ class TensorListLowering:
         own = Value(f"{node.name}_base", INDEX, ())
         if level:
             loop_body.captures.append((base, own))
-        found = self._below(node, count, level) if level < len(self._ends) else [self._top(node)]
+        below = self._below(node, count, level) if level < len(self._ends) else [self._top(node)]
 
         def is_there() -> Expr:
             return apply("greater", count.at(), own.at() if level else index(0))
 
-        for each in found:
-            each.requires = (Requirement((), is_there, "a value on the stack was required"),)
+        for item in below:
+            item.requires = (Requirement((), is_there, "a value on the stack was required"),)
 
         def left() -> Expr:
             fewer: Expr = minus(count.at(), 1)
@@ -232,7 +238,7 @@ class TensorListLowering:
         loop_body.variables.append(count)
         loop_body.initial.append(first)
         loop_body.next_values.append(computed(f"{node.name}_left", INDEX, (), left))
-        return found
+        return below
 
     def _top(self, node: Node) -> Value:
         data, count, size = self._data, self._counts[-1], self.extent.shape[0]
@@ -254,11 +260,11 @@ class TensorListLowering:
             before = ends.at(clamped(minus(count.at(), 2), size))
             return where(apply("greater", count.at(), index(1)), before, index(0))
 
-        found = [computed(f"{node.name}_base", INDEX, (), base)]
-        found.append(computed(f"{node.name}_end", INDEX, (), end))
+        result = [computed(f"{node.name}_base", INDEX, (), base)]
+        result.append(computed(f"{node.name}_end", INDEX, (), end))
         del self._spans[level + 1 :]
-        self._spans.append((found[0], found[1]))
-        return found
+        self._spans.append((result[0], result[1]))
+        return result
 
     def _push_handle(self, level: int, path: Path, loop_body: LoopBody) -> None:
         """Push the end of the inner stack that an iteration created when the iteration ends."""

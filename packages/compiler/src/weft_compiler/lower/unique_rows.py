@@ -37,20 +37,20 @@ def updates_of_rows(node: Node) -> list[Node]:
     if node.type != "Unique" or node.inputs[0].dims is None or len(node.inputs[0].dims) != 1:
         return []
     rows, places = node.outputs
-    found: list[Node] = []
+    nodes: list[Node] = []
     for user in node.consumers:
         if user.type == "UnsortedSegmentSum":
             size = user.inputs[2].node
             if user.inputs[1] is not places or size.type != "Size" or size.inputs[0] is not rows:
                 return []
-            found += [other for other in user.consumers if other not in found]
+            nodes += [other for other in user.consumers if other not in nodes]
         elif user.type == "Size":
             if any(other.type != "UnsortedSegmentSum" for other in user.consumers):
                 return []
-        elif user not in found:
-            found.append(user)
-    alone = all(_takes_rows(user, node) for user in found)
-    return found if alone else []
+        elif user not in nodes:
+            nodes.append(user)
+    alone = all(_takes_rows(user, node) for user in nodes)
+    return nodes if alone else []
 
 
 def _takes_rows(user: Node, unique: Node) -> bool:
@@ -92,7 +92,7 @@ def _numbered(count: int, size: int) -> Callable[..., Sequence[Statement]]:
     The table is not initialized. An entry is valid only if the row it points to matches.
     """
 
-    def write(unique: Unique, result: Buffer, given: Buffer) -> Sequence[Statement]:
+    def write(unique: Unique, result: Buffer, buffer: Buffer) -> Sequence[Statement]:
         def at(place: Expr | int) -> Load:
             return load(result, result.shape, [place])
 
@@ -101,7 +101,7 @@ def _numbered(count: int, size: int) -> Callable[..., Sequence[Statement]]:
 
         def one(i: Expr) -> Body:
             row, seen, place, number_of = (
-                Variable(INDEX, unique(each)) for each in ("row", "seen", "place", "number")
+                Variable(INDEX, unique(item)) for item in ("row", "seen", "place", "number")
             )
             where_it_is = plus(clamped(row, size), 2 * count + 1)
             guess = clamped(place, count)
@@ -111,7 +111,7 @@ def _numbered(count: int, size: int) -> Callable[..., Sequence[Statement]]:
                 apply("bit_and", apply("less", guess, seen), apply("equal", guess, place)),
             )
             return (
-                Let(row.name, cast(load(given, (count,), [i]), INDEX)),
+                Let(row.name, cast(load(buffer, (count,), [i]), INDEX)),
                 Let(seen.name, at(2 * count)),
                 Let(place.name, at(where_it_is)),
                 Let(number_of.name, where(known, place, seen)),

@@ -194,14 +194,14 @@ def changed_if(path: Sequence[tuple[Value, bool]], new: Value) -> Value:
       path: predicates of rank 0, the outermost first, and the value each must have.
       new: the value after the update; the caller checks its requirements.
     """
-    of = new.definition
-    assert isinstance(of, ScatterUpdate)
-    assert len(of.change.before) == 1
-    change, count = of.change, len(of.change.operands)
+    definition = new.definition
+    assert isinstance(definition, ScatterUpdate)
+    assert len(definition.change.before) == 1
+    change, count = definition.change, len(definition.change.operands)
 
-    def write(unique: Unique, memory: Sequence[Buffer], *rest: Buffer) -> Sequence[Statement]:
-        body = tuple(change.write(unique, memory, *rest[:count]))
-        for (_, side), buffer in reversed(list(zip(path, rest[count:], strict=True))):
+    def write(unique: Unique, memory: Sequence[Buffer], *remaining: Buffer) -> Sequence[Statement]:
+        body = tuple(change.write(unique, memory, *remaining[:count]))
+        for (_, side), buffer in reversed(list(zip(path, remaining[count:], strict=True))):
             decided = Load(buffer.dtype, buffer.name, ())
             body = (If(decided, body),) if side else (If(decided, (), body),)
         return body
@@ -240,8 +240,8 @@ def computed(name: str, dtype: DType, shape: Sequence[int], element: Callable[..
 def chosen(name: str, predicate: Value, then: Value, otherwise: Value) -> Value:
     """Return one of two tensors of the same type and shape, selected by a predicate of rank 0."""
 
-    def element(*at: Expr) -> Expr:
-        return where(predicate.at(), then.at(*at), otherwise.at(*at))
+    def element(*position: Expr) -> Expr:
+        return where(predicate.at(), then.at(*position), otherwise.at(*position))
 
     return Value(name, then.dtype, then.shape, Chosen(element, predicate, then, otherwise))
 
@@ -255,11 +255,11 @@ def moved(
       source: maps the indices of an element to its indices in `x`.
       dense: True if these are all elements of `x` in the same order.
     """
-    elements = Elements(lambda *at: x.at(*source(*at)))
+    elements = Elements(lambda *position: x.at(*source(*position)))
     return Value(name, x.dtype, tuple(shape), elements, dense_of=x if dense else None)
 
 
-def broadcast(shape: Sequence[int], at: Sequence[Expr]) -> list[Expr | int]:
+def broadcast(shape: Sequence[int], position: Sequence[Expr]) -> list[Expr | int]:
     """Return the indices of an operand that broadcasts to result indices: 0 on axes of size 1."""
-    rest = at[len(at) - len(shape) :]
-    return [0 if size == 1 else i for size, i in zip(shape, rest, strict=True)]
+    remaining = position[len(position) - len(shape) :]
+    return [0 if size == 1 else i for size, i in zip(shape, remaining, strict=True)]

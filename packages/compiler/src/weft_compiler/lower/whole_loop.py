@@ -59,95 +59,102 @@ _TAG: Final = 3
 """The word of a stream's state that holds the iteration."""
 
 
-def unsupported_loop_reason(whole: WholeLoop) -> str:
+def unsupported_loop_reason(whole_loop: WholeLoop) -> str:
     """Return the reason why a loop cannot be lowered with any shapes, or ""."""
-    frame = whole.loop.frame
+    frame = whole_loop.loop.frame
     for merge in frame.merges:
         dtype = merge.outputs[0].dtype
         if dtype.is_ref or not computes_with(dtype):
             return f"its variable {merge.name!r} has type {dtype.name}"
-    for node in whole.nodes:
-        why = _unsupported_body_reason(whole, node)
-        if why:
-            return f"node {node.name!r}: {why}"
-    variables = [whole.enters[at].inputs[0] for at in (*whole.reads, *whole.updates)]
-    if any(variables.count(whole.enters[at].inputs[0]) > 1 for at in whole.updates):
+    for node in whole_loop.nodes:
+        unsupported_body_reason = _unsupported_body_reason(whole_loop, node)
+        if unsupported_body_reason:
+            return f"node {node.name!r}: {unsupported_body_reason}"
+    variables = [
+        whole_loop.enters[position].inputs[0]
+        for position in (*whole_loop.reads, *whole_loop.updates)
+    ]
+    if any(
+        variables.count(whole_loop.enters[position].inputs[0]) > 1
+        for position in whole_loop.updates
+    ):
         return "a variable enters it twice"
-    for kept in whole.kept:
-        others = [each for each in whole.kept if each.store == kept.store and each is not kept]
+    for kept in whole_loop.kept:
+        others = [item for item in whole_loop.kept if item.store == kept.store and item is not kept]
         if others or (kept.use is Use.READ and len(kept.nodes) > 1):
             return f"{kept.nodes[0].name!r} is not the only operation on its array or stack"
-        if kept.use in (Use.PUSH, Use.POP) and not _goes_down(whole, kept):
+        if kept.use in (Use.PUSH, Use.POP) and not _goes_down(whole_loop, kept):
             return f"{kept.nodes[-1].name!r} is not in the loop that its stack is created for"
     return ""
 
 
-def _goes_down(whole: WholeLoop, kept: Kept) -> bool:
+def _goes_down(whole_loop: WholeLoop, kept: Kept) -> bool:
     """Return True if operations on a stack and its inner stacks nest one loop level at a time.
 
     The outermost must be in this loop, each further one in the next inner loop. The handle of a
     stack that is created in a branch must be pushed in that branch, so that each handle matches the
     values pushed since the previous handle.
     """
-    flow = whole.flow
+    flow = whole_loop.flow
     frames = [flow.frame[node] for node in kept.nodes]
-    makes = {push: made for made, push in whole.stacks.items()}
-    made = [(node, makes[node]) for node in kept.nodes if node in makes]
+    makes = {push: key for key, push in whole_loop.stacks.items()}
+    result = [(node, makes[node]) for node in kept.nodes if node in makes]
     return (
-        frames[0] is whole.loop.frame
+        frames[0] is whole_loop.loop.frame
         and all(inner.parent is outer for outer, inner in pairwise(frames))
         and all(
             flow.frame[stack] is flow.frame[push] and flow.guard(stack) == flow.guard(push)
-            for push, stack in made
+            for push, stack in result
         )
     )
 
 
-def _unsupported_body_reason(whole: WholeLoop, node: Node) -> str:
-    if node.role in _ROUTED or only_waits(node) or node in whole.stacks:
+def _unsupported_body_reason(whole_loop: WholeLoop, node: Node) -> str:
+    if node.role in _ROUTED or only_waits(node) or node in whole_loop.stacks:
         return ""
     if node.type in USES:
-        return _unsupported_list_reason(whole, node)
-    if gradient_source(node) or passes_variable(node) or _reads(whole, node):
+        return _unsupported_list_reason(whole_loop, node)
+    if gradient_source(node) or passes_variable(node) or _reads(whole_loop, node):
         return ""
     if changed_by(node):
-        return _unsupported_update_reason(whole, node)
+        return _unsupported_update_reason(whole_loop, node)
     traits = node.op_def.traits
     has_state = traits.stateful and not (traits.random and rule_of(node.type) is not None)
     if has_state or not node.outputs or not node.inputs:
         return "it has state"
     if any(
-        source.dtype.is_ref and whole.variable_at(source) not in whole.reads | whole.updates
+        source.dtype.is_ref
+        and whole_loop.variable_at(source) not in whole_loop.reads | whole_loop.updates
         for source in node.inputs
     ):
         return "it reads a variable"
     return "" if updates_of_rows(node) else unsupported_reason(node) or _asks_for_values(node)
 
 
-def _unsupported_list_reason(whole: WholeLoop, node: Node) -> str:
+def _unsupported_list_reason(whole_loop: WholeLoop, node: Node) -> str:
     """Return the reason why a TensorArray or stack operation cannot be lowered, or ""."""
-    if not any(node in kept.nodes for kept in whole.kept):
+    if not any(node in kept.nodes for kept in whole_loop.kept):
         return "its TensorArray or stack is unknown"
     handles = node.outputs[0].dtype is dtypes.resource
     known = all(computes_with(v.dtype) for v in (*node.inputs[1:], *node.outputs))
     return "" if handles or known else f"it stores values of type {node.outputs[0].dtype.name}"
 
 
-def _reads(whole: WholeLoop, node: Node) -> bool:
+def _reads(whole_loop: WholeLoop, node: Node) -> bool:
     """Return True if the node reads a variable known to the loop, updated by it or not."""
     reads = reads_state(node) or (reads_rows(node) and computes_with(node.outputs[0].dtype))
     return reads and (
-        whole.variable_read_by(node) is not None
-        or whole.variable_at(node.inputs[0]) in whole.reads | whole.updates
+        whole_loop.variable_read_by(node) is not None
+        or whole_loop.variable_at(node.inputs[0]) in whole_loop.reads | whole_loop.updates
     )
 
 
-def _unsupported_update_reason(whole: WholeLoop, node: Node) -> str:
+def _unsupported_update_reason(whole_loop: WholeLoop, node: Node) -> str:
     """Return the reason why a node that changes variables cannot be lowered, or ""."""
     update = update_of(node.type)
     if update is None:
         return "it has state"
-    places = [whole.variable_at(source) for source in changed_by(node)]
+    places = [whole_loop.variable_at(source) for source in changed_by(node)]
     if None in places or len(changed_by(node)) != update.states:
         return "the variable that it updates is unknown"
     each_once = any(updates_of_rows(source.node) for source in node.inputs)
@@ -159,18 +166,18 @@ def _unsupported_update_reason(whole: WholeLoop, node: Node) -> str:
 
 def _asks_for_values(node: Node) -> str:
     """Return a reason if lowering needs the value of an operand that is not constant, or ""."""
-    for at in known_operands(node):
-        source = node.inputs[at].node
+    for position in known_operands(node):
+        source = node.inputs[position].node
         while source.role in (Role.ENTER, Role.SWITCH) or source.op_def.traits.identity:
             source = source.inputs[0].node
         if source.role is not Role.CONSTANT and source.op_def.value_rule is None:
-            return f"operand {at} must be known at compile time"
+            return f"operand {position} must be known at compile time"
     return ""
 
 
 def lower_loop(
     name: str,
-    whole: WholeLoop,
+    whole_loop: WholeLoop,
     shapes: Sequence[Shape],
     extents: Sequence[Extent],
     final: bool,
@@ -181,14 +188,14 @@ def lower_loop(
       shapes, extents, final: as in `LoopRequest`, whose `is_resumable` is `final`.
     Raises: Unsupported: the loop cannot be lowered with these shapes.
     """
-    return _Lowering(whole, shapes, extents).program(name, final)
+    return _Lowering(whole_loop, shapes, extents).program(name, final)
 
 
 class _Lowering:
     def __init__(
-        self, whole: WholeLoop, shapes: Sequence[Shape], extents: Sequence[Extent]
+        self, whole_loop: WholeLoop, shapes: Sequence[Shape], extents: Sequence[Extent]
     ) -> None:
-        self._whole = whole
+        self._whole = whole_loop
         self._shapes = shapes
         self._graph = Graph()
         self._twins: dict[Output, Output] = {}
@@ -196,12 +203,12 @@ class _Lowering:
         self._seen: set[Value] = set()
         self._keepers = [
             TensorListLowering(kept, extent)
-            for kept, extent in zip(whole.kept, extents, strict=True)
+            for kept, extent in zip(whole_loop.kept, extents, strict=True)
         ]
-        self._keeper = {node: each for each in self._keepers for node in each.kept.nodes}
-        self._streams = Value("streams", dtypes.uint64, (len(whole.draws), STATE))
-        self._drew = Value("drew", dtypes.uint8, (len(whole.draws),))
-        self._rows = {node: row for row, node in enumerate(whole.draws)}
+        self._keeper = {node: keeper for keeper in self._keepers for node in keeper.kept.nodes}
+        self._streams = Value("streams", dtypes.uint64, (len(whole_loop.draws), STATE))
+        self._drew = Value("drew", dtypes.uint8, (len(whole_loop.draws),))
+        self._rows = {node: row for row, node in enumerate(whole_loop.draws)}
         self._counts: list[Value] = []
         self._held: set[Value] = set()
 
@@ -210,13 +217,13 @@ class _Lowering:
         inputs: list[Value] = []
         brought: dict[Node, Value] = {}
         variables = whole.enters[: len(whole.variables)] if final else ()
-        for at, (enter, shape) in enumerate(zip(whole.enters, self._shapes, strict=True)):
+        for position, (enter, shape) in enumerate(zip(whole.enters, self._shapes, strict=True)):
             source = enter.inputs[0].node
             dtype = enter.outputs[0].dtype
-            if at in whole.reads:
-                dtype = self._type_read_of(at)
-            elif at in whole.updates:
-                dtype = self._type_changed_at(at)
+            if position in whole.reads:
+                dtype = self._type_read_of(position)
+            elif position in whole.updates:
+                dtype = self._type_changed_at(position)
             if dtype.is_ref or not computes_with(dtype):
                 continue
             if source.role is Role.CONSTANT and enter not in variables:
@@ -237,36 +244,36 @@ class _Lowering:
             outputs += keeper.outputs
             copies += keeper.copies
             if final and keeper.kept.use is Use.PUSH:
-                most = keeper.extent.shape[0]
+                limit = keeper.extent.shape[0]
                 loop_body.max_iterations = (
-                    most
+                    limit
                     if loop_body.max_iterations is None
-                    else min(most, loop_body.max_iterations)
+                    else min(limit, loop_body.max_iterations)
                 )
         inputs += [self._streams] if whole.draws else []
-        wanted = [final or each for each in whole.wanted()]
+        expected = [final or item for item in whole.wanted()]
         # Updated variables, iteration counters, and the counts of values left on stacks.
-        wanted += [True] * (len(loop_body.variables) - len(wanted))
+        expected += [True] * (len(loop_body.variables) - len(expected))
         goes_on = loop_body.max_iterations is not None
-        return write_loop(loop_body, Outside(inputs, wanted, outputs, copies, goes_on), name)
+        return write_loop(loop_body, Outside(inputs, expected, outputs, copies, goes_on), name)
 
-    def _type_read_of(self, at: int) -> DType:
+    def _type_read_of(self, position: int) -> DType:
         """Return the type of a variable that the loop reads."""
         whole = self._whole
-        dtype = whole.enters[at].outputs[0].dtype
+        dtype = whole.enters[position].outputs[0].dtype
         if dtype.is_ref:
             return dtype.base_dtype
-        node = next(node for node in whole.nodes if whole.variable_read_by(node) == at)
+        node = next(node for node in whole.nodes if whole.variable_read_by(node) == position)
         return node.outputs[0].dtype
 
-    def _type_changed_at(self, at: int) -> DType:
+    def _type_changed_at(self, position: int) -> DType:
         """Return the type of a variable that the loop updates."""
         whole = self._whole
         changes = (
             state_type(node)
             for node in whole.nodes
             for source in changed_by(node)
-            if whole.variable_at(source) == at
+            if whole.variable_at(source) == position
         )
         return next(changes)
 
@@ -285,13 +292,13 @@ class _Lowering:
         """Return a node's random state in an iteration; add the effect that records its use."""
         row, counts = self._rows[node], list(self._counts)
 
-        def element(_: Expr, at: Expr) -> Expr:
-            word = self._streams.at(row, at)
+        def element(_: Expr, position: Expr) -> Expr:
+            word = self._streams.at(row, position)
             tag = word
             for depth, iteration in enumerate(counts):
                 around = apply("mul", tag, number(STRIDE, dtypes.uint64)) if depth else tag
                 tag = apply("add", around, cast(iteration.at(), dtypes.uint64))
-            return where(apply("equal", at, index(_TAG)), tag, word)
+            return where(apply("equal", position, index(_TAG)), tag, word)
 
         def note(out: Emitter) -> None:
             out.emit(Store(out.name_of(self._drew), (index(row),), number(1, dtypes.uint8)))
@@ -323,15 +330,15 @@ class _Lowering:
             self._is(merge.outputs[0], variable)
         draws = any(node in self._rows for node in nodes_in([loop]))
         states = self._states_of(loop, changed_by)
-        olds = {at: self._state(at) for at in states}
-        for at, first in olds.items():
+        olds = {position: self._state(position) for position in states}
+        for key, first in olds.items():
             if first.dense_of is not None or first.definition is not None:
                 first = computed(first.name, first.dtype, first.shape, first.at)
             loop_body.initial.append(first)
             variable = Value(first.name, first.dtype, first.shape)
             loop_body.variables.append(variable)
             self._held.add(variable)
-            self._is(self._root(at), variable)
+            self._is(self._root(key), variable)
         if draws:
             self._add_iteration_counter(loop_body)
         self._block(loop.test, (), loop_body)
@@ -348,7 +355,7 @@ class _Lowering:
                 f"{merge.name} changes its shape from {variable.shape} to {following.shape}",
             )
         # The next values of iteration counters come last.
-        loop_body.next_values[:0] = [*nexts, *[self._state(at) for at in states]]
+        loop_body.next_values[:0] = [*nexts, *[self._state(position) for position in states]]
         if draws:
             self._counts.pop()
         return loop_body
@@ -372,12 +379,15 @@ class _Lowering:
         taken: list[tuple[Value, Value]] = []
         first = {first_value(merge) for merge in frame.merges}
         states = self._states_of(loop, changed_by)
-        olds = {at: self._state(at) for at in self._states_of(loop, lambda n: n.inputs)}
-        for at, old in olds.items():
-            if at not in states and old.definition is not None:
+        olds = {
+            position: self._state(position)
+            for position in self._states_of(loop, lambda n: n.inputs)
+        }
+        for key, old in olds.items():
+            if key not in states and old.definition is not None:
                 own = Value(old.name, old.dtype, old.shape)
                 taken.append((old, own))
-                self._is(self._root(at), own)
+                self._is(self._root(key), own)
         for enter in frame.enters:
             state = self._updated_at(enter.inputs[0]) is not None
             if state or not self._is_value(enter.inputs[0]):
@@ -392,13 +402,13 @@ class _Lowering:
                 value = own
             brought[enter] = value
         loop_body = self._loop(loop, brought)
-        for at, old in olds.items():
-            self._is(self._root(at), old)
-        for variable, at in zip(loop_body.variables[len(frame.merges) :], states, strict=False):
+        for position, old in olds.items():
+            self._is(self._root(position), old)
+        for variable, offset in zip(loop_body.variables[len(frame.merges) :], states, strict=False):
             result = Value(variable.name, variable.dtype, variable.shape, LastValue(loop_body))
             loop_body.results[variable] = result
             self._note([result], path, around)
-            self._becomes(at, result, path, around)
+            self._becomes(offset, result, path, around)
         loop_body.captures += [*taken, *[(iteration, iteration) for iteration in self._counts]]
         around.has_side_effects |= loop_body.has_side_effects
         for exit_ in frame.exits:
@@ -444,23 +454,25 @@ class _Lowering:
     def _keep(self, node: Node, path: Path, loop_body: LoopBody) -> None:
         """Lower an operation on a TensorArray or a stack."""
         operands = [self._value(s) for s in node.inputs if computes_with(s.dtype)]
-        found = self._keeper[node].done(node, operands, path, loop_body)
+        result = self._keeper[node].done(node, operands, path, loop_body)
         loop_body.has_side_effects = True
-        self._note(found, path, loop_body)
+        self._note(result, path, loop_body)
         if node.outputs[0].dtype is not dtypes.resource:
-            self._is(node.outputs[0], found[0])
+            self._is(node.outputs[0], result[0])
 
     def _compute(self, node: Node, path: Path, loop_body: LoopBody) -> None:
         """Lower a node that only computes values."""
         sources = tuple([self._twin(source) for source in node.inputs])
         rows = reads_rows(node)
-        twins = self._gathered(node, sources) if rows else copied(self._graph, node, sources)
-        self._twins.update(zip(node.outputs, twins, strict=True))
-        for twin in dict.fromkeys(each.node for each in twins):
+        counterparts = self._gathered(node, sources) if rows else copied(self._graph, node, sources)
+        self._twins.update(zip(node.outputs, counterparts, strict=True))
+        for counterpart in dict.fromkeys(item.node for item in counterparts):
             stream = self._draw(node, path, loop_body) if node in self._rows else None
-            results = lowered(twin, [self._values[source] for source in twin.inputs], stream)
+            results = lowered(
+                counterpart, [self._values[source] for source in counterpart.inputs], stream
+            )
             self._note(results, path, loop_body)
-            for output, value in zip(twin.outputs, results, strict=True):
+            for output, value in zip(counterpart.outputs, results, strict=True):
                 self._values[output] = value
 
     def _gathered(self, node: Node, sources: tuple[Output, ...]) -> Sequence[Output]:
@@ -470,21 +482,21 @@ class _Lowering:
         gather, name = lookup_op("Gather"), self._graph.unique_name(node.name)
         types = {"Tparams": sources[0].dtype, "Tindices": sources[1].dtype}
         dims = (*indices, *variable[1:])
-        twin = self._graph.add_derived(
+        counterpart = self._graph.add_derived(
             node, gather, name, sources, types, [sources[0].dtype], [dims]
         )
-        return twin.outputs
+        return counterpart.outputs
 
     def _unique(self, node: Node, path: Path, loop_body: LoopBody) -> None:
         """Lower the `Unique` of a sparse gradient: the distinct row indices."""
         update = updates_of_rows(node)[0]
-        at = self._whole.variable_at(changed_by(update)[0])
-        assert at is not None
-        shape = self._state(at).shape
+        position = self._whole.variable_at(changed_by(update)[0])
+        assert position is not None
+        shape = self._state(position).shape
         require(bool(shape) and shape[0] > 0, "a variable has no rows")
-        found = unique_rows(node, self._value(node.inputs[0]), shape[0])
-        self._note(found, path, loop_body)
-        for output, value in zip(node.outputs, found, strict=True):
+        result = unique_rows(node, self._value(node.inputs[0]), shape[0])
+        self._note(result, path, loop_body)
+        for output, value in zip(node.outputs, result, strict=True):
             self._is(output, value)
 
     def _change(self, node: Node, path: Path, loop_body: LoopBody) -> None:
@@ -498,9 +510,9 @@ class _Lowering:
             operands[states:] = [self._beside(value) for value in operands[states:]]
         new = new_values(node, update, operands)
         self._note(new, path, loop_body)
-        for at, value in zip(places, new, strict=True):
-            assert at is not None
-            self._becomes(at, value, path, loop_body)
+        for position, value in zip(places, new, strict=True):
+            assert position is not None
+            self._becomes(position, value, path, loop_body)
 
     def _beside(self, value: Value) -> Value:
         """Return the value, as a copy if it is stored in the memory of a variable."""
@@ -508,11 +520,15 @@ class _Lowering:
             return value
         return replace(computed(value.name, value.dtype, value.shape, value.at), count=value.count)
 
-    def _becomes(self, at: int, new: Value, path: Path, loop_body: LoopBody) -> None:
+    def _becomes(self, position: int, new: Value, path: Path, loop_body: LoopBody) -> None:
         """Set the value of a variable from here on, if `path` is taken."""
-        old = self._state(at)
-        of = new.definition
-        if path and isinstance(of, ScatterUpdate) and list(of.change.before) == [old]:
+        old = self._state(position)
+        definition = new.definition
+        if (
+            path
+            and isinstance(definition, ScatterUpdate)
+            and list(definition.change.before) == [old]
+        ):
             # The requirements of `new` were noted by the caller and are checked under the path.
             new = changed_if(path, new)
             self._note([new], (), loop_body)
@@ -521,26 +537,30 @@ class _Lowering:
             then, otherwise = (new, old) if side else (old, new)
             new = chosen(new.name, predicate, then, otherwise)
             self._note([new], path[:depth], loop_body)
-        self._is(self._root(at), new)
+        self._is(self._root(position), new)
 
     def _states_of(self, loop: Loop, of: Callable[[Node], Sequence[Output]]) -> list[int]:
         """Return the positions of updated variables among the outputs that `of` selects."""
         sources = [source for node in nodes_in([loop]) for source in of(node)]
-        found = {self._whole.variable_at(source) for source in sources}
-        return sorted(at for at in found if at is not None and at in self._whole.updates)
+        result = {self._whole.variable_at(source) for source in sources}
+        return sorted(
+            position
+            for position in result
+            if position is not None and position in self._whole.updates
+        )
 
     def _updated_at(self, output: Output) -> int | None:
         """Return the position of the variable that an output refers to, if the loop updates it."""
-        at = self._whole.variable_at(output)
-        return at if at in self._whole.updates else None
+        position = self._whole.variable_at(output)
+        return position if position in self._whole.updates else None
 
-    def _root(self, at: int) -> Output:
+    def _root(self, position: int) -> Output:
         """Return the output that represents an updated variable."""
-        return self._whole.enters[at].outputs[0]
+        return self._whole.enters[position].outputs[0]
 
-    def _state(self, at: int) -> Value:
+    def _state(self, position: int) -> Value:
         """Return the current value of a variable."""
-        return self._values[self._twins[self._root(at)]]
+        return self._values[self._twins[self._root(position)]]
 
     def _constant(self, node: Node) -> None:
         value = node.attrs["value"]
@@ -559,11 +579,11 @@ class _Lowering:
             one.shape == other.shape,
             f"{node.name} merges values of shapes {one.shape} and {other.shape}",
         )
-        found = computed(
+        result = computed(
             node.name,
             one.dtype,
             one.shape,
-            lambda *at: where(predicate.at(), then.at(*at), otherwise.at(*at)),
+            lambda *position: where(predicate.at(), then.at(*position), otherwise.at(*position)),
         )
         which = computed(
             node.name,
@@ -573,8 +593,8 @@ class _Lowering:
                 predicate.at(), number(side, dtypes.int32), number(1 - side, dtypes.int32)
             ),
         )
-        self._note([found, which], path, loop_body)
-        self._is(node.outputs[0], found)
+        self._note([result, which], path, loop_body)
+        self._is(node.outputs[0], result)
         self._is(node.outputs[1], which)
 
     def _note(self, values: Sequence[Value], path: Path, loop_body: LoopBody) -> None:
@@ -603,9 +623,9 @@ class _Lowering:
     def _twin(self, output: Output) -> Output:
         """Return the copy of an output in the specialized graph; constants need no Enter."""
         node = output.node
-        at = self._updated_at(output)
-        if at is not None:
-            return self._twins[self._root(at)]
+        position = self._updated_at(output)
+        if position is not None:
+            return self._twins[self._root(position)]
         if output not in self._twins and node.role is Role.CONSTANT:
             self._constant(node)
         return self._twins[output]
@@ -620,7 +640,7 @@ class _Lowering:
     def _add(self, output: Output, value: Value, op: str, attrs: dict[str, Any]) -> None:
         attrs = {"dtype": value.dtype, **attrs}
         node = output.node
-        twin = self._graph.add_derived(
+        counterpart = self._graph.add_derived(
             node,
             lookup_op(op),
             self._graph.unique_name(node.name),
@@ -629,5 +649,5 @@ class _Lowering:
             [value.dtype],
             [value.shape],
         )
-        self._twins[output] = twin.outputs[0]
-        self._values[twin.outputs[0]] = value
+        self._twins[output] = counterpart.outputs[0]
+        self._values[counterpart.outputs[0]] = value

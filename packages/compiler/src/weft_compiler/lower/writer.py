@@ -121,7 +121,7 @@ class Nests:
         predicates = predicates_of(self._paths.values())
         # The last roots are analyzed first, so that predicates precede the values they guard.
         facts = analyse([*self._outputs, *self._checks, *reversed(predicates)])
-        self._take([each for each in facts if each.constant is not None])
+        self._take([fact for fact in facts if fact.constant is not None])
         for value in dict.fromkeys([*worth_memory(facts, self._buffers), *predicates]):
             if value not in self._buffers:
                 self._buffers[value] = self._buffer(value)
@@ -207,7 +207,9 @@ class Nests:
     def _fill(self, buffer: Buffer, element: Callable[..., Expr]) -> None:
         self._nest(
             buffer.shape,
-            lambda *at: self._emit(Store(buffer.name, at, self._resolved(element(*at)))),
+            lambda *position: self._emit(
+                Store(buffer.name, position, self._resolved(element(*position)))
+            ),
         )
 
     def _choose(self, of: Chosen, buffer: Buffer) -> None:
@@ -227,22 +229,25 @@ class Nests:
         if not path:
             write()
             return
-        (predicate, side), *rest = path
+        (predicate, side), *remaining = path
         condition = self._decided(predicate)
         outer, self._body = self._body, []
-        self._guarded(tuple(rest), write)
+        self._guarded(tuple(remaining), write)
         body, self._body = tuple(self._body), outer
         self._emit_if(condition, *((body, ()) if side else ((), body)))
 
     def _allocate(self, buffer: Buffer) -> None:
         """Allocate a buffer before the branch that was written last, which fills it."""
-        at = len(self._body)
-        self._body.insert(at - 1 if at and isinstance(self._body[-1], If) else at, Allocate(buffer))
+        position = len(self._body)
+        self._body.insert(
+            position - 1 if position and isinstance(self._body[-1], If) else position,
+            Allocate(buffer),
+        )
 
     def _decided(self, predicate: Value) -> Expr:
-        found: list[Expr] = []
-        self._nest((), lambda: found.append(self._resolved(predicate.at())))
-        return found[0]
+        exprs: list[Expr] = []
+        self._nest((), lambda: exprs.append(self._resolved(predicate.at())))
+        return exprs[0]
 
     def _emit_if(self, condition: Expr, then: Body, otherwise: Body) -> None:
         """Emit a branch; merge it with the previous one if that has the same condition."""
@@ -267,9 +272,9 @@ class Nests:
         self._write(value)
         written = tuple(self._body[before:])
         stored = {
-            tuple(map(str, each.indices))
-            for each in walk(written)
-            if isinstance(each, Store) and each.buffer == buffer.name
+            tuple(map(str, item.indices))
+            for item in walk(written)
+            if isinstance(item, Store) and item.buffer == buffer.name
         }
         read = {
             tuple(map(str, load.indices)) for load in loads(written) if load.buffer == buffer.name
@@ -279,21 +284,21 @@ class Nests:
         del self._body[before:]
         self._move(self._beside(value), buffer)
 
-    def _change(self, value: Value, of: ScatterUpdate, buffer: Buffer) -> None:
+    def _change(self, value: Value, scatter_update: ScatterUpdate, buffer: Buffer) -> None:
         """Write an in-place update, once the memory of all its variables holds their old values."""
-        before = of.before
+        before = scatter_update.before
         if self._buffers.get(before) != buffer:
             first = computed(value.name, value.dtype, value.shape, before.at)
             self._buffers[first] = buffer
             self._there.add(first)
             self._update(first, buffer)
         self.fused.setdefault(buffer.name, set()).add(value)
-        begun = self._begun.setdefault(of.change, {})
-        begun[of.which] = buffer
-        if len(begun) == len(of.change.before):
-            states = [begun[which] for which in range(len(begun))]
-            operands = [self._buffers[memory_of(operand)] for operand in of.operands]
-            self._body.extend(of.change.write(self._unique, states, *operands))
+        started = self._begun.setdefault(scatter_update.change, {})
+        started[scatter_update.which] = buffer
+        if len(started) == len(scatter_update.change.before):
+            states = [started[i] for i in range(len(started))]
+            operands = [self._buffers[memory_of(operand)] for operand in scatter_update.operands]
+            self._body.extend(scatter_update.change.write(self._unique, states, *operands))
 
     def _beside(self, value: Value) -> Buffer:
         """Compute the replacement of a value in memory into a separate buffer."""
@@ -310,44 +315,48 @@ class Nests:
     def _move(self, source: Buffer, target: Buffer) -> None:
         self._nest(
             source.shape,
-            lambda *at: self._emit(Store(target.name, at, Load(source.dtype, source.name, at))),
+            lambda *position: self._emit(
+                Store(target.name, position, Load(source.dtype, source.name, position))
+            ),
         )
 
-    def _require(self, of: Requirement) -> None:
-        def check(*at: Expr) -> None:
-            self._emit(Check(self._resolved(of.condition(*at)), of.message))
+    def _require(self, requirement: Requirement) -> None:
+        def check(*position: Expr) -> None:
+            self._emit(Check(self._resolved(requirement.condition(*position)), requirement.message))
 
-        self._nest(of.space, check)
+        self._nest(requirement.space, check)
 
-    def _reduce(self, value: Value, of: Reduction) -> None:
+    def _reduce(self, value: Value, reduction: Reduction) -> None:
         """Write a reduction: a scalar for each result, with loops over the reduced axes inside."""
         buffer = self._buffers[value]
-        inner = [size for axis, size in enumerate(of.space) if axis in of.axes]
+        inner = [size for axis, size in enumerate(reduction.space) if axis in reduction.axes]
 
-        def result(*at: Expr) -> None:
-            total = Variable(of.initial.dtype, self._unique("total"))
-            self._emit(Var(total.name, of.initial))
+        def result(*position: Expr) -> None:
+            total = Variable(reduction.initial.dtype, self._unique("total"))
+            self._emit(Var(total.name, reduction.initial))
 
             def combine(*reduced: Expr) -> None:
-                given = self._resolved(of.element(*_joined(of, at, reduced)))
-                self._emit(Assign(total.name, given, of.combine))
+                given = self._resolved(reduction.element(*_joined(reduction, position, reduced)))
+                self._emit(Assign(total.name, given, reduction.combine))
 
             self._nest(inner, combine)
-            self._emit(Store(buffer.name, at, total))
+            self._emit(Store(buffer.name, position, total))
 
         self._nest(value.shape, result)
 
-    def _reduce_rows(self, value: Value, of: Reduction) -> None:
+    def _reduce_rows(self, value: Value, reduction: Reduction) -> None:
         """Write a reduction row by row, so that inner loops access contiguous memory."""
         name = self._buffers[value].name
-        self._nest(value.shape, lambda *at: self._emit(Store(name, at, of.initial)))
+        self._nest(
+            value.shape, lambda *position: self._emit(Store(name, position, reduction.initial))
+        )
 
         def combine(*indices: Expr) -> None:
-            at = tuple([i for axis, i in enumerate(indices) if axis not in of.axes])
-            given = self._resolved(of.element(*indices))
-            self._emit(Store(name, at, given, of.combine))
+            position = tuple([i for axis, i in enumerate(indices) if axis not in reduction.axes])
+            given = self._resolved(reduction.element(*indices))
+            self._emit(Store(name, position, given, reduction.combine))
 
-        self._nest(of.space, combine)
+        self._nest(reduction.space, combine)
 
     def _nest(self, sizes: Sequence[int], write: Callable[..., None]) -> None:
         """Write loops over sizes; `write` emits their body and receives their variables."""
@@ -403,15 +412,15 @@ class Nests:
         assert isinstance(value.definition, Elements)
         self._here.add(value)
         key = f"{id(value)}[{', '.join(map(str, indices))}]"
-        found = self._known[-1].get(key)
-        if found is None:
+        variable = self._known[-1].get(key)
+        if variable is None:
             computed = self._resolved(value.definition.element(*indices))
-            found = computed
+            variable = computed
             if isinstance(computed, Apply):
-                found = Variable(value.dtype, self._unique(value.name))
-                self._emit(Let(found.name, computed))
-            self._known[-1][key] = found
-        return found
+                variable = Variable(value.dtype, self._unique(value.name))
+                self._emit(Let(variable.name, computed))
+            self._known[-1][key] = variable
+        return variable
 
 
 def predicates_of(paths: Iterable[Path]) -> list[Value]:
@@ -421,13 +430,13 @@ def predicates_of(paths: Iterable[Path]) -> list[Value]:
 
 def _stored(body: Body) -> set[str]:
     """Return the buffers that a body may write to."""
-    found = {each.buffer for each in walk(body) if isinstance(each, Store)}
-    return found | {
-        view.buffer for each in walk(body) if isinstance(each, Call) for view in each.views
+    result = {item.buffer for item in walk(body) if isinstance(item, Store)}
+    return result | {
+        view.buffer for item in walk(body) if isinstance(item, Call) for view in item.views
     }
 
 
-def _joined(of: Reduction, kept: Indices, reduced: Indices) -> list[Expr]:
+def _joined(reduction: Reduction, indices: Indices, reduced: Indices) -> list[Expr]:
     """Return the indices in the space of a reduction."""
-    rest = {True: iter(reduced), False: iter(kept)}
-    return [next(rest[axis in of.axes]) for axis in range(len(of.space))]
+    remaining = {True: iter(reduced), False: iter(indices)}
+    return [next(remaining[axis in reduction.axes]) for axis in range(len(reduction.space))]

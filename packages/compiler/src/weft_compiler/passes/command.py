@@ -23,7 +23,7 @@ def run_command(passes: Iterable[Pass], module: str, arguments: Sequence[str] | 
       arguments: of the command line; those of the process if None.
     Returns: the exit code: 0, or 1 if the program is invalid.
     """
-    known = {each.name: each for each in passes}
+    known = {item.name: item for item in passes}
     parser = argparse.ArgumentParser(
         prog=f"python -m {module}",
         description="Run passes of the compiler over a program in its textual form.",
@@ -41,13 +41,13 @@ def run_command(passes: Iterable[Pass], module: str, arguments: Sequence[str] | 
     options = parser.parse_args(arguments)
     if options.list:
         width = max(map(len, known))
-        lines = [f"{each.name:{width}}  {each.summary}\n" for each in known.values()]
+        lines = [f"{item.name:{width}}  {item.summary}\n" for item in known.values()]
         sys.stdout.writelines(lines)
         return 0
     unknown = sorted(set(options.passes) - known.keys())
     if unknown or not options.passes:
-        got = f"got {', '.join(unknown)}" if unknown else "got none"
-        parser.error(f"expected passes, {got}; --list shows them")
+        actual = f"got {', '.join(unknown)}" if unknown else "got none"
+        parser.error(f"expected passes, {actual}; --list shows them")
     try:
         text, remarks = transform(
             [known[name] for name in options.passes], sys.stdin.read(), options.vector_bytes
@@ -70,8 +70,8 @@ def transform(passes: Sequence[Pass], text: str, vector_bytes: int) -> tuple[str
     program = parse(text)
     verify(program)
     remarks: list[str] = []
-    for each in passes:
-        result = each(program, vector_bytes)
+    for item in passes:
+        result = item(program, vector_bytes)
         verify(result.program)
         program = result.program
         remarks += map(str, result.remarks)

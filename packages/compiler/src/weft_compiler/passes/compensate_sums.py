@@ -108,7 +108,7 @@ class _Sum:
             axis
             for axis, indices in enumerate(zip(*self.places, strict=True))
             if variable_names(indices) & inside
-            or not all(same(each, indices[0]) for each in indices)
+            or not all(same(item, indices[0]) for item in indices)
         )
 
     def sizes(self, axes: Sequence[int]) -> tuple[int, ...]:
@@ -121,21 +121,21 @@ class _Sum:
             return isinstance(statement, Assign) and statement.name == self.name
         return isinstance(statement, Store) and statement.buffer == self.name
 
-    def value(self, at: Sequence[Expr]) -> Expr:
+    def value(self, position: Sequence[Expr]) -> Expr:
         """Return the variable, or the element at some indices."""
-        return _value(self.name, self.dtype, None if self.shape is None else at)
+        return _value(self.name, self.dtype, None if self.shape is None else position)
 
-    def update(self, at: Sequence[Expr], value: Expr) -> Statement:
+    def update(self, position: Sequence[Expr], value: Expr) -> Statement:
         """Return the statement that changes it."""
-        return _put(self.name, None if self.shape is None else at, value)
+        return _put(self.name, None if self.shape is None else position, value)
 
 
-def _value(name: str, dtype: DType, at: Sequence[Expr] | None) -> Expr:
-    return Variable(dtype, name) if at is None else Load(dtype, name, tuple(at))
+def _value(name: str, dtype: DType, position: Sequence[Expr] | None) -> Expr:
+    return Variable(dtype, name) if position is None else Load(dtype, name, tuple(position))
 
 
-def _put(name: str, at: Sequence[Expr] | None, value: Expr) -> Statement:
-    return Assign(name, value) if at is None else Store(name, tuple(at), value)
+def _put(name: str, position: Sequence[Expr] | None, value: Expr) -> Statement:
+    return Assign(name, value) if position is None else Store(name, tuple(position), value)
 
 
 class _Compensation(ScopedMutator):
@@ -155,8 +155,8 @@ class _Compensation(ScopedMutator):
         """Return the statements of a program, with each loop nest still a single statement."""
         self.buffers = with_allocations(self.buffers, body)
         statements: list[Statement] = []
-        for each in body:
-            new = self.rewrite_statement(each)
+        for item in body:
+            new = self.rewrite_statement(item)
             if any(isinstance(part, Allocate) for part in new) and len(new) > 1:
                 new = (For(self._name("once"), index(1), new),)
             statements += new
@@ -167,7 +167,7 @@ class _Compensation(ScopedMutator):
         compensated: Body = (statement,)
         if isinstance(statement, For) and statement.order is not Order.PARALLEL:
             sums = _collect_sums(statement, self.buffers)
-            long = [each for each in sums if self._is_long(statement, each)]
+            long = [item for item in sums if self._is_long(statement, item)]
             if long:
                 compensated = self._compensate(statement, long)
         return tuple(map(self.rewrite_bodies, compensated))
@@ -188,7 +188,7 @@ class _Compensation(ScopedMutator):
 
     def _depth(self, body: Body, of: _Sum) -> int:
         """Return the length of the longest chain of additions to one element, or lane of it."""
-        return sum(self._depth_of(each, of) for each in body)
+        return sum(self._depth_of(item, of) for item in body)
 
     def _depth_of(self, statement: Statement, of: _Sum) -> int:
         if of.is_updated_by(statement):
@@ -205,21 +205,21 @@ class _Compensation(ScopedMutator):
 
     def _compensate(self, loop: For, sums: Sequence[_Sum]) -> Body:
         """Return a loop with compensated sums, with its setup and final statements."""
-        totals = [_Total(each, each.axes(loop.body), self._name) for each in sums]
-        begins = [new for each in totals for new in each.emit_before()]
-        ends = [new for each in totals for new in each.emit_after()]
+        totals = [_Total(item, item.axes(loop.body), self._name) for item in sums]
+        begins = [new for total in totals for new in total.emit_before()]
+        ends = [new for total in totals for new in total.emit_after()]
         return (*begins, self._strip_mine(loop, totals), *ends)
 
     def _strip_mine(self, loop: For, totals: Sequence[_Total]) -> For:
         """Return a loop that adds to parts, and the parts to the totals."""
-        depths = {each: self._depth(loop.body, each.of) for each in totals}
-        deeper = [each for each, depth in depths.items() if depth > MAX_ADDITIONS]
-        here = [each for each in totals if each not in deeper]
+        depths = {total: self._depth(loop.body, total.of) for total in totals}
+        deeper = [key for key, depth in depths.items() if depth > MAX_ADDITIONS]
+        here = [total for total in totals if total not in deeper]
         if deeper:
             loop = replace(loop, body=self._rewrite_inner(loop.body, deeper))
         if not here:
             return loop
-        size = min(MAX_ADDITIONS // depths[each] for each in here) * self._lanes_of(loop)
+        size = min(MAX_ADDITIONS // depths[item] for item in here) * self._lanes_of(loop)
         if size == 1:
             return replace(loop, body=self._add_by_parts(loop.body, here))
         name = self._name("block")
@@ -228,24 +228,24 @@ class _Compensation(ScopedMutator):
     def _rewrite_inner(self, body: Body, totals: Sequence[_Total]) -> Body:
         """Rewrite the body of a loop whose single iterations exceed a block."""
         statements: list[Statement] = []
-        for each in body:
-            depths = {total: self._depth_of(each, total.of) for total in totals}
+        for item in body:
+            depths = {total: self._depth_of(item, total.of) for total in totals}
             long = [total for total, depth in depths.items() if depth > MAX_ADDITIONS]
             short = [total for total, depth in depths.items() if 0 < depth <= MAX_ADDITIONS]
-            if long and isinstance(each, For) and each.order is not Order.PARALLEL:
-                each = self._strip_mine(each, long)
+            if long and isinstance(item, For) and item.order is not Order.PARALLEL:
+                item = self._strip_mine(item, long)
             elif long:
-                each = map_bodies(each, lambda inner, long=long: self._rewrite_inner(inner, long))  # type: ignore[misc]
-            statements += self._add_by_parts((each,), short)
+                item = map_bodies(item, lambda inner, long=long: self._rewrite_inner(inner, long))  # type: ignore[misc]
+            statements += self._add_by_parts((item,), short)
         return tuple(statements)
 
     def _add_by_parts(self, body: Body, totals: Sequence[_Total]) -> Body:
         """Return statements that add to parts, and then the parts to the totals."""
         begins: list[Statement] = []
         ends: list[Statement] = []
-        for each in totals:
-            begun, body, added = each.split_part(body)
-            begins += begun
+        for total in totals:
+            started, body, added = total.split_part(body)
+            begins += started
             ends += added
         return (*begins, *body, *ends)
 
@@ -271,10 +271,10 @@ class _Total:
     def emit_after(self) -> Body:
         """Return the statements after the loop, which preserve infinities."""
 
-        def end(*at: Expr) -> Body:
-            place = self._place(self._axes, at)
+        def end(*position: Expr) -> Body:
+            place = self._place(self._axes, position)
             total = self.of.value(place)
-            low = _value(self._low, self.of.dtype, None if self.of.shape is None else at)
+            low = _value(self._low, self.of.dtype, None if self.of.shape is None else position)
             both = self._let(add(total, low))
             value = Variable(self.of.dtype, both.name)
             is_number = apply("equal", value, value)
@@ -296,18 +296,20 @@ class _Total:
         if self.of.shape is None:
             return (Var(name, zero),)
         buffer = Buffer(name, self.of.dtype, self.of.sizes(axes))
-        fill = _vector_nest(self._name, buffer.shape, lambda *at: (Store(name, at, zero),))
+        fill = _vector_nest(
+            self._name, buffer.shape, lambda *position: (Store(name, position, zero),)
+        )
         return (Allocate(buffer), *fill)
 
     def _emit_two_sum(self, part: str, axes: Sequence[int]) -> Body:
         """Return the TwoSum of the sum and a part."""
         dtype, is_stored = self.of.dtype, self.of.shape is not None
 
-        def two_sum(*at: Expr) -> Body:
-            place = self._place(axes, at)
+        def two_sum(*position: Expr) -> Body:
+            place = self._place(axes, position)
             lost = tuple(place[axis] for axis in self._axes) if is_stored else None
             high, low = self.of.value(place), _value(self._low, dtype, lost)
-            given = _value(part, dtype, at if is_stored else None)
+            given = _value(part, dtype, position if is_stored else None)
             total = self._let(add(high, given))
             new = Variable(dtype, total.name)
             seen = self._let(apply("sub", new, high))
@@ -321,10 +323,10 @@ class _Total:
     def _let(self, value: Expr) -> Let:
         return Let(self._name("sum"), value)
 
-    def _place(self, axes: Sequence[int], at: Sequence[Expr]) -> list[Expr]:
+    def _place(self, axes: Sequence[int], position: Sequence[Expr]) -> list[Expr]:
         """Return the indices of an element from those along some axes."""
-        given = dict(zip(axes, at, strict=True))
-        return [given.get(axis, own) for axis, own in enumerate(self.of.places[0])]
+        given = dict(zip(axes, position, strict=True))
+        return [given.get(axis, place) for axis, place in enumerate(self.of.places[0])]
 
 
 class _PartialSum(StatementMutator):
@@ -372,26 +374,26 @@ def _collect_sums(loop: For, buffers: Buffers) -> list[_Sum]:
     """Return the sums that a loop adds to in each iteration and does not use otherwise."""
     inside = declared_names(loop.body)
     starts = {
-        each.variable: variable_names((each.start,))
-        for each in walk((loop,))
-        if isinstance(each, For) and each.start is not None
+        item.variable: variable_names((item.start,))
+        for item in walk((loop,))
+        if isinstance(item, For) and item.start is not None
     }
-    loops = {each.variable for each in walk(loop.body) if isinstance(each, For)}
+    loops = {item.variable for item in walk(loop.body) if isinstance(item, For)}
     additions_of: dict[str, list[tuple[Statement, _Indices]]] = {}
-    for each in walk(loop.body):
-        if isinstance(each, Assign) and each.name not in inside:
-            additions_of.setdefault(each.name, []).append((each, ()))
-        elif isinstance(each, Store) and each.buffer not in inside:
-            additions_of.setdefault(each.buffer, []).append((each, each.indices))
+    for item in walk(loop.body):
+        if isinstance(item, Assign) and item.name not in inside:
+            additions_of.setdefault(item.name, []).append((item, ()))
+        elif isinstance(item, Store) and item.buffer not in inside:
+            additions_of.setdefault(item.buffer, []).append((item, item.indices))
     used = used_names(loop.body) | {load.buffer for load in loads(loop.body)}
     sums = []
     for name, additions in additions_of.items():
-        if name in used or not all(_is_addition(each) for each, _ in additions):
+        if name in used or not all(_is_addition(item) for item, _ in additions):
             continue
         places = tuple([indices for _, indices in additions])
-        indexing = variable_names([each for indices in places for each in indices])
-        variables = indexing | {other for each in indexing for other in starts.get(each, ())}
-        plain = not any(isinstance(p, Load) for i in places for each in i for p in parts(each))
+        indexing = variable_names([item for indices in places for item in indices])
+        variables = indexing | {other for item in indexing for other in starts.get(item, ())}
+        plain = not any(isinstance(p, Load) for i in places for item in i for p in parts(item))
         if plain and loop.variable not in variables and variables & inside <= loops:
             shape = buffers[name].shape if name in buffers else None
             dtype = _added_value(additions[0][0]).dtype
@@ -421,7 +423,7 @@ def _num_additions(statement: Statement, of: _Sum) -> int:
     """Return the number of additions to all elements of a sum."""
     if of.is_updated_by(statement):
         return 1
-    inner = sum(_num_additions(each, of) for body in bodies(statement) for each in body)
+    inner = sum(_num_additions(item, of) for body in bodies(statement) for item in body)
     if isinstance(statement, For):
         return inner * _trip_count(statement)
     return inner * (_UNKNOWN_TRIP_COUNT if isinstance(statement, While) else 1)
@@ -433,7 +435,7 @@ def _divides_integers(body: Body) -> bool:
         isinstance(part, Apply)
         and part.dtype.is_integer
         and part.primitive in ("div", "floor_div", "floor_mod", "trunc_mod")
-        for each in walk(body)
-        for expression in expressions(each)
+        for item in walk(body)
+        for expression in expressions(item)
         for part in parts(expression)
     )

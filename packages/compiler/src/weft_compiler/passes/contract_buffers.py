@@ -50,15 +50,15 @@ class _Contraction(ScopedMutator):
     """Contracts the buffers that each body allocates, outer ones first."""
 
     def rewrite_statements(self, body: Body) -> Body:
-        statements = [each for each in body if not isinstance(each, Allocate)]
-        effects = [effects_of((each,), self.buffers) for each in statements]
+        statements = [item for item in body if not isinstance(item, Allocate)]
+        effects = [effects_of((statement,), self.buffers) for statement in statements]
         touching: dict[str, list[int]] = {}
-        for position, each in enumerate(effects):
-            for name in {*each.reads, *each.writes}:
+        for position, effect in enumerate(effects):
+            for name in {*effect.reads, *effect.writes}:
                 touching.setdefault(name, []).append(position)
         allocations: list[Statement] = []
         names: dict[str, Expr] = {}
-        for allocate in [each for each in body if isinstance(each, Allocate)]:
+        for allocate in [item for item in body if isinstance(item, Allocate)]:
             buffer = allocate.buffer
             users = touching.get(buffer.name, [])
             if not users:
@@ -100,8 +100,8 @@ def _is_stored_once(
         isinstance(first, Store)
         and first.combine is None
         and buffer.name not in effects[users[0]].reads
-        and not any(buffer.name in effects[at].writes for at in users[1:])
-        and not any(_is_called(buffer.name, statements[at]) for at in users[1:])
+        and not any(buffer.name in effects[index].writes for index in users[1:])
+        and not any(_is_called(buffer.name, statements[index]) for index in users[1:])
     )
 
 
@@ -109,9 +109,9 @@ def _is_called(buffer: str, statement: Statement) -> bool:
     """Return True if a routine reads a buffer, which has to be in memory then."""
     return any(
         view.buffer == buffer
-        for each in walk((statement,))
-        if isinstance(each, Call)
-        for view in each.views
+        for item in walk((statement,))
+        if isinstance(item, Call)
+        for view in item.views
     )
 
 

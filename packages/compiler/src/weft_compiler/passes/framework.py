@@ -119,11 +119,11 @@ class Pipeline:
     def __init__(self, *passes: Pass) -> None:
         self._passes = passes
         earlier: set[str] = set()
-        for each in passes:
-            missing = sorted(set(each.requires) - earlier)
+        for item in passes:
+            missing = sorted(set(item.requires) - earlier)
             if missing:
-                raise errors.InternalError(f"the pass {each.name} must come after {missing}")
-            earlier.add(each.name)
+                raise errors.InternalError(f"the pass {item.name} must come after {missing}")
+            earlier.add(item.name)
 
     def __iter__(self) -> Iterator[Pass]:
         return iter(self._passes)
@@ -143,19 +143,19 @@ class Pipeline:
         """
         original, remarks = program, list[Remark]()
         dump = ProgramDump.begin(program)
-        for number, each in enumerate(self._passes, 1):
-            result = each(program, vector_bytes)
+        for number, item in enumerate(self._passes, 1):
+            result = item(program, vector_bytes)
             program = result.program
             remarks += result.remarks
             if check:
                 verify(program)
             if dump is not None and result.modified:
-                dump.write(number, each.name, program)
+                dump.write(number, item.name, program)
         _log_remarks(program.name, remarks)
         return PassResult(program, program is not original, tuple(remarks))
 
 
 def _log_remarks(name: str, remarks: Sequence[Remark]) -> None:
     if _log.isEnabledFor(logging.DEBUG):
-        for each in remarks:
-            _log.debug("%s: %s", name, each)
+        for remark in remarks:
+            _log.debug("%s: %s", name, remark)

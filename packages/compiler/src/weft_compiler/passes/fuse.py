@@ -59,8 +59,8 @@ class _Fusion(ScopedMutator):
     def rewrite_statements(self, body: Body) -> Body:
         buffers, context = self.buffers, self.context
         # Allocations may move up without effect on other statements.
-        allocated = [each for each in body if isinstance(each, Allocate)]
-        sizes = {each.buffer.name: each.buffer.bytes for each in allocated}
+        allocated = [item for item in body if isinstance(item, Allocate)]
+        sizes = {item.buffer.name: item.buffer.bytes for item in allocated}
         fused: list[Statement] = []
         effects: list[Effects] = []
         for statement in body:
@@ -90,10 +90,10 @@ class _Fusion(ScopedMutator):
                     loop.variable, "merged into the loop over %s", _variable(fused[first])
                 )
                 joined = _fused(fused[first], loop)
-                rest = [
+                remaining = [
                     k for k in range(first + 1, len(fused)) if k != position and k not in needed
                 ]
-                order = [*needed, first, *rest]
+                order = [*needed, first, *remaining]
                 fused[first:] = [joined if k == first else fused[k] for k in order]
                 effects_here = effects_of((joined,), buffers)
                 effects[first:] = [effects_here if k == first else effects[k] for k in order]
@@ -147,7 +147,7 @@ def _find_partner(
                 return _Partner(position, needed[::-1])
             if shared_bytes and not obstacle:
                 obstacle = reason
-        called |= filled > 0 and any(isinstance(each, Call) for each in walk((other,)))
+        called |= filled > 0 and any(isinstance(item, Call) for item in walk((other,)))
         if is_needed or before.conflicts(after):
             needed.append(position)
             if len(needed) > MAX_MOVED:
@@ -174,7 +174,9 @@ def _obstacle(first: For, before: Effects, second: For, after: Effects) -> str:
     statements = list(walk((first, second)))
     if len(statements) > MAX_STATEMENTS:
         return "the merged loop would have too many statements"
-    if len(buffers) > MAX_BUFFERS and not any(isinstance(each, Call) for each in statements):
+    if len(buffers) > MAX_BUFFERS and not any(
+        isinstance(statement, Call) for statement in statements
+    ):
         return "the merged loop would touch too many buffers"
     if not all(
         _is_private(buffer, first.variable, before, second.variable, after)

@@ -37,14 +37,14 @@ def hoist_checks(program: Program, context: Context) -> Program:
 
 def _message(statement: Statement) -> str:
     """Return the message of the first check of a statement."""
-    return next(each.message for each in walk((statement,)) if isinstance(each, Check))
+    return next(item.message for item in walk((statement,)) if isinstance(item, Check))
 
 
 def _is_check(statement: Statement) -> bool:
     """Return True if it always terminates, and may end the program."""
-    every = list(walk((statement,)))
-    return any(isinstance(each, Check) for each in every) and not any(
-        isinstance(each, While) for each in every
+    interval = list(walk((statement,)))
+    return any(isinstance(item, Check) for item in interval) and not any(
+        isinstance(item, While) for item in interval
     )
 
 

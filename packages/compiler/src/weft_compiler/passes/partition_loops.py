@@ -62,14 +62,14 @@ def _split_points(loop: For) -> list[int]:
     """Return the positions where a loop is split, with its two ends; empty if it is not."""
     if not isinstance(loop.extent, Constant):
         return []
-    if not all(isinstance(each, Let | Store) for each in loop.body):
+    if not all(isinstance(item, Let | Store) for item in loop.body):
         return []
     extent = int(loop.extent.value)
     thresholds = {
         cut
-        for each in loop.body
-        for whole in expressions(each)
-        for part in parts(whole)
+        for item in loop.body
+        for expression in expressions(item)
+        for part in parts(expression)
         if 0 < (cut := _threshold(part, loop.variable)) < extent
     }
     cuts = [0, *sorted(thresholds), extent]
@@ -98,7 +98,7 @@ def _partition(loop: For, cuts: list[int], names: Names) -> Body:
         place = plus(Variable(INDEX, variable), low)
         body = substitute_body(loop.body, {loop.variable: place})
         part = replace(loop, variable=variable, extent=index(high - low), body=body)
-        parts_of_loop += [_drop_unused(each) for each in simplify_body((part,), {})]
+        parts_of_loop += [_drop_unused(item) for item in simplify_body((part,), {})]
     return tuple(parts_of_loop)
 
 
@@ -108,9 +108,9 @@ def _drop_unused(loop: Statement) -> Statement:
         return loop
     used: set[str] = set()
     statements: list[Statement] = []
-    for each in reversed(loop.body):
-        if isinstance(each, Let) and each.name not in used:
+    for item in reversed(loop.body):
+        if isinstance(item, Let) and item.name not in used:
             continue
-        statements.append(each)
-        used |= variable_names(expressions(each))
+        statements.append(item)
+        used |= variable_names(expressions(item))
     return replace(loop, body=tuple(reversed(statements)))

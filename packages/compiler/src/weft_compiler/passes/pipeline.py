@@ -65,8 +65,8 @@ TILE: Final = Pass(
 
 def _shrink(program: Program) -> Program:
     """Run the passes that make buffers smaller, on trial: their remarks are dropped."""
-    for each in (SINK, FUSE, CONTRACT, TILE):
-        program = each(program).program
+    for item in (SINK, FUSE, CONTRACT, TILE):
+        program = item(program).program
     return program
 
 

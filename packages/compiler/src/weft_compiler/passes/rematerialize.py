@@ -82,12 +82,12 @@ def rematerialize(
         sizes = _buffer_sizes(shrink(recomputation.program))
         whole = recomputation.impossible | {
             name
-            for name, twins in recomputation.twins.items()
-            if any(sizes.get(each, 0) > _MAX_BYTES_LEFT for each in (name, *twins))
+            for name, counterparts in recomputation.twins.items()
+            if any(sizes.get(item, 0) > _MAX_BYTES_LEFT for item in (name, *counterparts))
         }
         if not whole:
-            for name, twins in recomputation.twins.items():
-                context.applied(name, "computed again as %s", ", ".join(twins))
+            for name, counterparts in recomputation.twins.items():
+                context.applied(name, "computed again as %s", ", ".join(counterparts))
             return recomputation.program
         for name in sorted(whole):
             context.missed(name, "it would stay in memory as a whole, or its operands change")
@@ -101,7 +101,7 @@ def _late_uses(shrunk: Program, names: Mapping[str, object]) -> _LateUses:
 
     Returns: the temporaries, by the statements that use them late.
     """
-    allocated = {each.buffer.name for each in shrunk.body if isinstance(each, Allocate)}
+    allocated = {item.buffer.name for item in shrunk.body if isinstance(item, Allocate)}
     uses: _LateUses = {}
     filled: set[str] = set()
     buffers = with_allocations(interface_buffers(shrunk), shrunk.body)
@@ -115,7 +115,7 @@ def _late_uses(shrunk: Program, names: Mapping[str, object]) -> _LateUses:
 
 def _buffer_sizes(program: Program) -> dict[str, int]:
     """Return the sizes of the buffers of a program, in bytes."""
-    allocated = [each.buffer for each in walk(program.body) if isinstance(each, Allocate)]
+    allocated = [item.buffer for item in walk(program.body) if isinstance(item, Allocate)]
     return {buffer.name: buffer.bytes for buffer in allocated}
 
 
@@ -125,24 +125,24 @@ class _TopLevel:
     def __init__(self, program: Program) -> None:
         self.program = program
         outer = with_allocations(interface_buffers(program), program.body)
-        self.effects = [effects_of((each,), outer) for each in program.body]
+        self.effects = [effects_of((item,), outer) for item in program.body]
         self.buffers = {
-            each.buffer.name: each.buffer for each in program.body if isinstance(each, Allocate)
+            item.buffer.name: item.buffer for item in program.body if isinstance(item, Allocate)
         }
         self.fills: dict[str, list[int]] = {}
         self._reads: dict[str, list[int]] = {}
-        for at, each in enumerate(self.effects):
-            for name in each.writes:
-                self.fills.setdefault(name, []).append(at)
-            for name in each.reads:
-                self._reads.setdefault(name, []).append(at)
+        for index, effect in enumerate(self.effects):
+            for name in effect.writes:
+                self.fills.setdefault(name, []).append(index)
+            for name in effect.reads:
+                self._reads.setdefault(name, []).append(index)
 
     def large_temporaries(self) -> Iterator[str]:
         """Return large temporaries that several statements use after they are filled."""
         for name, buffer in self.buffers.items():
             if buffer.bytes >= _MIN_BYTES and name in self.fills:
                 filled = self.fills[name][-1]
-                if sum(at > filled for at in self._reads.get(name, ())) > 1:
+                if sum(index > filled for index in self._reads.get(name, ())) > 1:
                     yield name
 
     def producers(self, name: str) -> _Producers:
@@ -151,50 +151,50 @@ class _TopLevel:
         waiting = [name]
         size = self.buffers[name].bytes
         while waiting:
-            each = waiting.pop()
-            if each in chain:
+            item = waiting.pop()
+            if item in chain:
                 continue
-            chain.add(each)
+            chain.add(item)
             if not all(
-                self._is_pure_producer(position, each) for position in self.fills.get(each, ())
+                self._is_pure_producer(position, item) for position in self.fills.get(item, ())
             ):
                 return frozenset()
             waiting += [
                 other
-                for other in self._producer_inputs(each)
+                for other in self._producer_inputs(item)
                 if other in self.buffers and self.buffers[other].bytes * _MIN_SIZE_RATIO > size
             ]
         total = sum(
             estimate_work(self.program.body[position])
-            for each in chain
-            for position in self.fills[each]
+            for item in chain
+            for position in self.fills[item]
         )
         return frozenset(chain if total <= _MAX_WORK * self.buffers[name].size else ())
 
-    def _is_pure_producer(self, at: int, name: str) -> bool:
+    def _is_pure_producer(self, index: int, name: str) -> bool:
         """Return True if a statement only fills one temporary, before others read it."""
-        own, statement = self.effects[at], self.program.body[at]
+        own, statement = self.effects[index], self.program.body[index]
         return (
             isinstance(statement, For | Call)
             and own.writes.keys() == {name}
             and own.uses <= own.defines
             and not own.ends
             and all(
-                reader in self.fills[name] or reader > at for reader in self._reads.get(name, ())
+                reader in self.fills[name] or reader > index for reader in self._reads.get(name, ())
             )
         )
 
     def _producer_inputs(self, name: str) -> set[str]:
         """Return the buffers that the producers of a temporary read."""
-        return {other for at in self.fills[name] for other in self.effects[at].reads} - {name}
+        return {other for index in self.fills[name] for other in self.effects[index].reads} - {name}
 
     def can_recompute(self, chain: _Producers, before: int) -> bool:
         """Return True if the producers of buffers can run again before a statement."""
         return all(
-            not any(at < later < before for later in self.fills.get(other, ()))
+            not any(index < later < before for later in self.fills.get(other, ()))
             for name in chain
-            for at in self.fills[name]
-            for other in self.effects[at].reads.keys() - chain
+            for index in self.fills[name]
+            for other in self.effects[index].reads.keys() - chain
         )
 
 
@@ -231,14 +231,14 @@ class _Recomputation:
             tuple(
                 [
                     new
-                    for position, each in enumerate(flat.program.body)
-                    for new in (*self._inserted.get(position, ()), *self._renamed(position, each))
+                    for position, item in enumerate(flat.program.body)
+                    for new in (*self._inserted.get(position, ()), *self._renamed(position, item))
                 ]
             ),
         )
 
-    def _renamed(self, at: int, statement: Statement) -> Body:
-        names = self._renames.get(at)
+    def _renamed(self, index: int, statement: Statement) -> Body:
+        names = self._renames.get(index)
         return Renaming(names).rewrite_body((statement,)) if names else (statement,)
 
     def _recompute_before(self, names: set[str], statement: Statement) -> None:
@@ -246,8 +246,8 @@ class _Recomputation:
         flat, defined = self._flat, defined_names((statement,))
         users = [
             position
-            for position, each in enumerate(flat.effects)
-            if (each.writes.keys() | each.defines) & defined and position not in self._renames
+            for position, effect in enumerate(flat.effects)
+            if (effect.writes.keys() | effect.defines) & defined and position not in self._renames
         ]
         readers = [position for position in users if flat.effects[position].reads.keys() & names]
         if not readers:  # a statement that defines no name, such as a check, cannot be identified
@@ -257,30 +257,35 @@ class _Recomputation:
         possible = {name for name in names if flat.can_recompute(self._chains[name], first)}
         self.impossible |= names - possible
         recomputed = frozenset[str]().union(*[self._chains[name] for name in possible])
-        twins, self._inserted[first] = self._clone_producers(recomputed)
+        counterparts, self._inserted[first] = self._clone_producers(recomputed)
         for name in possible:
-            self.twins.setdefault(name, []).append(twins[name])
-        self._renames |= dict.fromkeys([position for position in users if position >= first], twins)
+            self.twins.setdefault(name, []).append(counterparts[name])
+        self._renames |= dict.fromkeys(
+            [position for position in users if position >= first], counterparts
+        )
 
     def _clone_producers(self, recomputed: _Producers) -> tuple[dict[str, str], Body]:
         """Return new names for recomputed buffers, and the statements that fill them."""
         flat = self._flat
-        twins = {name: self._names.new(name) for name in flat.buffers if name in recomputed}
+        counterparts = {name: self._names.new(name) for name in flat.buffers if name in recomputed}
         allocated = [
-            Allocate(replace(flat.buffers[name], name=twin)) for name, twin in twins.items()
+            Allocate(replace(flat.buffers[name], name=counterpart))
+            for name, counterpart in counterparts.items()
         ]
         fills = sorted({position for name in recomputed for position in flat.fills[name]})
         copies = [
-            new for position in fills for new in self._clone(flat.program.body[position], twins)
+            new
+            for position in fills
+            for new in self._clone(flat.program.body[position], counterparts)
         ]
-        return twins, (*allocated, *copies)
+        return counterparts, (*allocated, *copies)
 
-    def _clone(self, statement: Statement, twins: Mapping[str, str]) -> Body:
+    def _clone(self, statement: Statement, counterparts: Mapping[str, str]) -> Body:
         """Return a statement with other buffers and fresh names."""
         declared = {
-            each.variable if isinstance(each, For) else each.name
-            for each in walk((statement,))
-            if isinstance(each, For | Let | Var)
+            item.variable if isinstance(item, For) else item.name
+            for item in walk((statement,))
+            if isinstance(item, For | Let | Var)
         }
-        names = {**twins, **{name: self._names.new(name) for name in declared}}
+        names = {**counterparts, **{name: self._names.new(name) for name in declared}}
         return Renaming(names).rewrite_body((statement,))

@@ -28,9 +28,9 @@ def simplify(program: Program, context: Context) -> Program:
     return with_body(program, body)
 
 
-def simplify_body(body: Body, known: Mapping[str, Range]) -> Body:
+def simplify_body(body: Body, ranges: Mapping[str, Range]) -> Body:
     """Return the body, in which indices have these ranges."""
-    return _Simplifier(known).rewrite_body(body)
+    return _Simplifier(ranges).rewrite_body(body)
 
 
 class _Simplifier(Mutator):
@@ -73,14 +73,14 @@ class _Simplifier(Mutator):
         return _simplified(super().rewrite_expression(expression), self._ranges)
 
 
-def _simplified(expression: Expr, known: Mapping[str, Range]) -> Expr:
+def _simplified(expression: Expr, ranges: Mapping[str, Range]) -> Expr:
     """Return an expression of simpler operands, simplified itself."""
     if not isinstance(expression, Apply):
         return expression
     if expression.dtype is INDEX:
-        return _index(expression, known)
+        return _index(expression, ranges)
     if expression.primitive in _SURE and expression.operands[0].dtype is INDEX:
-        return _comparison(expression, known)
+        return _comparison(expression, ranges)
     match expression:
         case Apply(primitive="bit_and", operands=(Constant(value=True), x)) if x.dtype.is_bool:
             return x
@@ -94,9 +94,9 @@ def _simplified(expression: Expr, known: Mapping[str, Range]) -> Expr:
 _SURE = ("less", "less_equal", "greater", "greater_equal")
 
 
-def _comparison(expression: Apply, known: Mapping[str, Range]) -> Expr:
+def _comparison(expression: Apply, ranges: Mapping[str, Range]) -> Expr:
     """Return a comparison of indices, or its value if it is constant."""
-    x, y = (range_of(operand, known) for operand in expression.operands)
+    x, y = (range_of(operand, ranges) for operand in expression.operands)
     if expression.primitive in ("greater", "greater_equal"):
         x, y = y, x
     strict = expression.primitive in ("less", "greater")
@@ -107,14 +107,14 @@ def _comparison(expression: Apply, known: Mapping[str, Range]) -> Expr:
     return expression
 
 
-def _index(expression: Apply, known: Mapping[str, Range]) -> Expr:
+def _index(expression: Apply, ranges: Mapping[str, Range]) -> Expr:
     match expression:
         case Apply(primitive="clamp", operands=(x, Constant(value=low), Constant(value=high))):
-            return x if Range(int(low), int(high)).holds(range_of(x, known)) else expression
+            return x if Range(int(low), int(high)).holds(range_of(x, ranges)) else expression
         case Apply(
             primitive="floor_div" | "floor_mod" as primitive, operands=(x, Constant(value=divisor))
         ) if divisor > 0:
-            return _divided(primitive, x, int(divisor), known) or expression
+            return _divided(primitive, x, int(divisor), ranges) or expression
         case Apply(primitive="add" | "sub", operands=(x, y)) if _is_zero(y):
             return x
         case Apply(primitive="add", operands=(x, y)) if _is_zero(x):
@@ -131,17 +131,17 @@ def _is_zero(x: Expr) -> bool:
     return isinstance(x, Constant) and x.value == 0
 
 
-def _divided(primitive: str, x: Expr, divisor: int, known: Mapping[str, Range]) -> Expr | None:
+def _divided(primitive: str, x: Expr, divisor: int, ranges: Mapping[str, Range]) -> Expr | None:
     """Return a quotient or remainder of a sum whose indivisible part stays below the divisor."""
     terms = affine(x)
     if terms is None:
-        if not Range(0, divisor - 1).holds(range_of(x, known)):
+        if not Range(0, divisor - 1).holds(range_of(x, ranges)):
             return None
         return x if primitive == "floor_mod" else index(0)
     whole = {name: factor // divisor for name, factor in terms.items() if factor % divisor == 0}
     remaining = {name: factor for name, factor in terms.items() if factor % divisor}
     remainder = _sum(remaining)
-    if not Range(0, divisor - 1).holds(range_of(remainder, known)):
+    if not Range(0, divisor - 1).holds(range_of(remainder, ranges)):
         return None
     return remainder if primitive == "floor_mod" else _sum(whole)
 

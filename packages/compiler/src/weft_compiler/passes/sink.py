@@ -23,7 +23,7 @@ LARGE_BYTES: Final = 1 << 20
 def sink_temporaries(program: Program, context: Context) -> Program:
     """Return the program with loops that fill large temporaries before their first use."""
     buffers = with_allocations(interface_buffers(program), program.body)
-    allocated = [each.buffer for each in program.body if isinstance(each, Allocate)]
+    allocated = [item.buffer for item in program.body if isinstance(item, Allocate)]
     sizes = {buffer.name: buffer.bytes for buffer in allocated}
     later: list[tuple[Statement, Effects]] = []  # the last statement first
     for statement in reversed(program.body):
@@ -50,5 +50,5 @@ def _sunk_position(loop_effects: Effects, later: Sequence[tuple[Statement, Effec
         statement, effects = later[position - 1]
         if loop_effects.conflicts(replace(effects, ends=False)):
             return position if called else len(later)
-        called |= any(isinstance(each, Call) for each in walk((statement,)))
+        called |= any(isinstance(item, Call) for item in walk((statement,)))
     return len(later)

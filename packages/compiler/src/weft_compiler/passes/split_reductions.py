@@ -120,16 +120,16 @@ class _Splitter(ScopedMutator):
         effects = effects_of(loop.body, buffers)
         if effects.ends:
             return None
-        allocated = {each.buffer.name for each in walk(loop.body) if isinstance(each, Allocate)}
-        names = {each.name for each in walk(loop.body) if isinstance(each, Let | Var)}
+        allocated = {item.buffer.name for item in walk(loop.body) if isinstance(item, Allocate)}
+        names = {item.name for item in walk(loop.body) if isinstance(item, Let | Var)}
         targets: dict[str, tuple[str, DType]] = {}
         shared = {
             name
             for name in effects.writes
             if name not in allocated and not has_disjoint_stores(loop, name, effects)
         }
-        for each in walk(loop.body):
-            match each:
+        for item in walk(loop.body):
+            match item:
                 case Store(buffer=name, value=value, combine=combine) if name in shared:
                     dtype = value.dtype
                 case Assign(name=name, value=value, combine=combine) if name not in names:
@@ -166,7 +166,7 @@ class _Splitter(ScopedMutator):
         return (*before, For(block.name, index(blocks), inside, Order.PARALLEL), *after)
 
     def _nest(self, shape: Sequence[int], store: Callable[..., Statement]) -> Body:
-        return nest(lambda _: self._name("at"), shape, lambda *at: (store(*at),))
+        return nest(lambda _: self._name("at"), shape, lambda *position: (store(*position),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,22 +208,25 @@ class _PartialResult:
             redirected = _Redirection(self.name, own).rewrite_body(body)
             return (Var(own, self._identity), *redirected, stored)
         if own:
-            first = nest(shape, lambda *at: Store(own, at, self._identity))
-            last = nest(shape, lambda *at: Store(parts, (self.block, *at), Load(dtype, own, at)))
+            first = nest(shape, lambda *position: Store(own, position, self._identity))
+            last = nest(
+                shape,
+                lambda *position: Store(parts, (self.block, *position), Load(dtype, own, position)),
+            )
             allocated = Allocate(Buffer(own, dtype, shape))
             redirected = _Redirection(self.name, own).rewrite_body(body)
             return (allocated, *first, *redirected, *last)
-        first = nest(shape, lambda *at: Store(parts, (self.block, *at), self._identity))
+        first = nest(shape, lambda *position: Store(parts, (self.block, *position), self._identity))
         return (*first, *_Redirection(self.name, parts, (self.block,)).rewrite_body(body))
 
     def emit_combination(self, nest: _Nest) -> Body:
         """Return the statements that combine the parts."""
         dtype = self.parts.dtype
 
-        def step(*at: Expr) -> Statement:
-            value = Load(dtype, self.parts.name, at)
+        def step(*position: Expr) -> Statement:
+            value = Load(dtype, self.parts.name, position)
             if self.stored:
-                return Store(self.name, at[1:], value, self.combine)
+                return Store(self.name, position[1:], value, self.combine)
             return Assign(self.name, value, self.combine)
 
         return nest(self.parts.shape, step)

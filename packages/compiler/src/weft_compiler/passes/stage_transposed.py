@@ -153,7 +153,7 @@ def _columns(statement: Statement) -> For | None:
     if inner is None or not _is_plain(inner):
         return None
     assert isinstance(inner, For)
-    return inner if all(isinstance(each, Let | Store) for each in inner.body) else None
+    return inner if all(isinstance(item, Let | Store) for item in inner.body) else None
 
 
 def _is_plain(statement: Statement) -> bool:
@@ -178,7 +178,7 @@ def _block_size(loop: For) -> int | None:
 
 def _transposed_loads(rows: For, columns: For, buffers: Buffers) -> dict[str, Load]:
     """Return the loads of large operands whose last index is the outer variable, by their text."""
-    written = {each.buffer for each in columns.body if isinstance(each, Store)}
+    written = {item.buffer for item in columns.body if isinstance(item, Store)}
     return {
         str(part): part
         for statement in columns.body
@@ -195,15 +195,15 @@ def _is_transposed(load: Load, row: str, column: str) -> bool:
     """Return True if neighbors along the outer loop are adjacent, and far along the inner one."""
     if len(load.indices) < 2:
         return False
-    terms = [affine(each) for each in load.indices]
-    if any(each is None for each in terms):
+    terms = [affine(item) for item in load.indices]
+    if any(term is None for term in terms):
         return False
-    *leading, last = [each for each in terms if each is not None]
+    *leading, last = [term for term in terms if term is not None]
     return (
         last.get(row) == 1
         and column not in last
-        and any(each.get(column) for each in leading)
-        and not any(row in each for each in leading)
+        and any(item.get(column) for item in leading)
+        and not any(row in item for item in leading)
     )
 
 

@@ -110,11 +110,14 @@ class _Tiling(ScopedMutator):
 
     def rewrite_statements(self, body: Body) -> Body:
         buffers = self.buffers
-        allocated = {each.buffer.name: each.buffer for each in body if isinstance(each, Allocate)}
-        if sum(each.bytes for each in allocated.values()) < _MIN_BYTES:
+        allocated = {item.buffer.name: item.buffer for item in body if isinstance(item, Allocate)}
+        if sum(item.bytes for item in allocated.values()) < _MIN_BYTES:
             return tuple(map(self.rewrite_bodies, body))
-        statements = [each for each in body if not isinstance(each, Allocate)]
-        steps = [_alternatives(each, effects_of((each,), buffers), buffers) for each in statements]
+        statements = [item for item in body if not isinstance(item, Allocate)]
+        steps = [
+            _alternatives(statement, effects_of((statement,), buffers), buffers)
+            for statement in statements
+        ]
         users = Counter(name for ways in steps for name in ways[0].touches)
         tiled: list[Statement] = []
         small: set[str] = set()
@@ -122,23 +125,23 @@ class _Tiling(ScopedMutator):
         while position < len(statements):
             group, between, rows = _group_before_next(steps[position:], users, allocated)
             if rows:
-                names = ", ".join([each.name for each in between])
+                names = ", ".join([item.name for item in between])
                 self.context.applied(
                     names, "%d statements run in tiles of %d rows", len(group), rows
                 )
                 tiled += _emit_tiles(group, between, rows, buffers)
-                small.update(each.name for each in between)
+                small.update(item.name for item in between)
                 position += len(group)
             else:
                 if between:
-                    names = ", ".join([each.name for each in between])
+                    names = ", ".join([item.name for item in between])
                     self.context.missed(
                         names, "no tile fits a cache without reading operands too often"
                     )
                 tiled.append(self.rewrite_bodies(statements[position]))
                 position += 1
         kept = [
-            each for each in body if isinstance(each, Allocate) and each.buffer.name not in small
+            item for item in body if isinstance(item, Allocate) and item.buffer.name not in small
         ]
         return (*kept, *tiled)
 
@@ -165,7 +168,7 @@ def _group_before_next(
         kept -= 1
     if rows and kept < len(group):
         _, later, worth = _longest_group(steps[kept:], users, allocated)
-        if worth and filled <= {each.name for each in later}:
+        if worth and filled <= {item.name for item in later}:
             return _longest_group(steps[:kept], users, allocated)
     return group, between, rows
 
@@ -298,7 +301,7 @@ class _Matrix(NamedTuple):
         return (
             self.buffer.shape[-2:] == (rows, columns)
             and apart == columns
-            and all(is_number(at, 0) for at in self.view.indices[-2:])
+            and all(is_number(position, 0) for position in self.view.indices[-2:])
         )
 
 
@@ -334,20 +337,20 @@ def _tile_size(
     Args:
       users: the number of statements that use each buffer.
     """
-    if len(group) < 2 or not any(isinstance(each.statement, Call) for each in group):
+    if len(group) < 2 or not any(isinstance(item.statement, Call) for item in group):
         return [], 0
     rows = group[0].rows
-    axes = {name: axis for each in group for name, axis in each.axes.items()}
-    own = Counter(name for each in group for name in each.axes)
+    axes = {name: axis for item in group for name, axis in item.axes.items()}
+    own = Counter(name for item in group for name in item.axes)
     between = [
         allocated[name]
         for name, axis in axes.items()
         if name in allocated and own[name] == users[name] and allocated[name].shape[axis] == rows
     ]
-    whole = sum(each.bytes for each in between)
+    whole = sum(item.bytes for item in between)
     if whole < _MIN_BYTES:
         return [], 0
-    reread_bytes = sum(each.reread_bytes for each in group)
+    reread_bytes = sum(item.reread_bytes for item in group)
     fits = [n for n in range(_MIN_ROWS, min(_MAX_ROWS, rows - 1) + 1) if rows % n == 0]
     affordable = [n for n in fits if reread_bytes * (rows // n) <= 2 * whole]
     cached = [n for n in affordable if n * whole <= _TILE_BYTES * rows]
@@ -358,7 +361,7 @@ def _emit_tiles(
     group: Sequence[_Step], between: Sequence[Buffer], rows: int, buffers: Buffers
 ) -> Body:
     """Return the loop over tiles, preceded by zeros for the results summed over them."""
-    names = {name for each in group for name in (*each.effects.defines, *each.effects.uses)}
+    names = {name for item in group for name in (*item.effects.defines, *item.effects.uses)}
 
     def unique(given: str) -> str:
         while given in names:
@@ -367,12 +370,12 @@ def _emit_tiles(
         return given
 
     block = Variable(INDEX, unique(f"{between[0].name}_block"))
-    axes = {name: axis for each in group for name, axis in each.axes.items()}
-    small = {each.name: axes[each.name] for each in between}
+    axes = {name: axis for item in group for name, axis in item.axes.items()}
+    small = {item.name: axes[item.name] for item in between}
     before: list[Statement] = []
     body: list[Statement] = [
-        Allocate(replace(each, shape=_with_item(each.shape, small[each.name], rows)))
-        for each in between
+        Allocate(replace(item, shape=_with_item(item.shape, small[item.name], rows)))
+        for item in between
     ]
     for step in group:
         if isinstance(step.statement, _PRODUCTS):
@@ -389,8 +392,8 @@ def _emit_zeros(unique: Unique, view: Load, buffers: Buffers) -> Body:
     """Return statements that zero the matrix of a view."""
     zero = number(0, view.dtype)
 
-    def store(*at: Expr) -> Body:
-        return (Store(view.buffer, (*view.indices[:-2], *at), zero),)
+    def store(*position: Expr) -> Body:
+        return (Store(view.buffer, (*view.indices[:-2], *position), zero),)
 
     return nest(unique, buffers[view.buffer].shape[-2:], store)
 
@@ -447,8 +450,8 @@ class _TileIndices(Mutator):
         if isinstance(expression, Load) and expression.buffer in self._small:
             axis = self._small[expression.buffer]
             indices = [
-                self._iteration if at == axis else self.rewrite_expression(each)
-                for at, each in enumerate(expression.indices)
+                self._iteration if position == axis else self.rewrite_expression(item)
+                for position, item in enumerate(expression.indices)
             ]
             return Load(expression.dtype, expression.buffer, tuple(indices))
         return super().rewrite_expression(expression)

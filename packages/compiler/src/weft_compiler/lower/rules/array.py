@@ -37,20 +37,24 @@ _MOST_PIECES: Final = 16
 @lowers("Squeeze")
 def _reshape(op: Operation) -> Value:
     (x, *_), shape = op.inputs, op.shape()
-    return moved(op.name, x, shape, lambda *at: reshaped(at, shape, x.shape), dense=True)
+    return moved(
+        op.name, x, shape, lambda *position: reshaped(position, shape, x.shape), dense=True
+    )
 
 
 @lowers("Transpose", "ConjugateTranspose", known=(1,))
 def _transpose(op: Operation) -> Value:
     order = [int(axis) for axis in op.known(1)]
     back = [order.index(axis) for axis in range(len(order))]
-    return moved(op.name, op.inputs[0], op.shape(), lambda *at: [at[axis] for axis in back])
+    return moved(
+        op.name, op.inputs[0], op.shape(), lambda *position: [position[axis] for axis in back]
+    )
 
 
 @lowers("BroadcastTo", known=(1,))
 def _broadcast_to(op: Operation) -> Value:
     x = op.inputs[0]
-    return moved(op.name, x, op.shape(), lambda *at: broadcast(x.shape, at))
+    return moved(op.name, x, op.shape(), lambda *position: broadcast(x.shape, position))
 
 
 @lowers("Fill", known=(0,))
@@ -65,7 +69,7 @@ def _tile(op: Operation) -> Value:
         op.name,
         x,
         op.shape(),
-        lambda *at: [modulo(i, size) for i, size in zip(at, x.shape, strict=True)],
+        lambda *position: [modulo(i, size) for i, size in zip(position, x.shape, strict=True)],
     )
 
 
@@ -78,8 +82,8 @@ def _reverse(op: Operation) -> Value:
         op.name,
         x,
         x.shape,
-        lambda *at: [
-            minus(x.shape[axis] - 1, i) if axis in axes else i for axis, i in enumerate(at)
+        lambda *position: [
+            minus(x.shape[axis] - 1, i) if axis in axes else i for axis, i in enumerate(position)
         ],
     )
 
@@ -96,21 +100,21 @@ def _slice(op: Operation) -> Value:
     begin = constant_value(op.node.inputs[1])
     if begin is not None:
         first = np.asarray(begin).tolist()
-        return moved(op.name, x, shape, lambda *at: list(map(plus, at, first)))
+        return moved(op.name, x, shape, lambda *position: list(map(plus, position, first)))
     places = [size - count + 1 for size, count in zip(x.shape, shape, strict=True)]
     require(min(places, default=1) > 0, "the box is larger than the tensor")
     starts = [cast(op.inputs[1].at(index(axis)), INDEX) for axis in range(x.rank)]
-    found = moved(
+    result = moved(
         op.name,
         x,
         shape,
-        lambda *at: [
+        lambda *position: [
             i if count == 1 else plus(i, clamped(start, count))
-            for i, start, count in zip(at, starts, places, strict=True)
+            for i, start, count in zip(position, starts, places, strict=True)
         ],
     )
-    found.requires = tuple([_starts_inside(*each) for each in zip(starts, places, strict=True)])
-    return found
+    result.requires = tuple([_starts_inside(*item) for item in zip(starts, places, strict=True)])
+    return result
 
 
 def _starts_inside(start: Expr, count: int) -> Requirement:
@@ -124,32 +128,32 @@ def _strided_slice(op: Operation) -> Value:
     begin, end, strides = (op.known(operand).tolist() for operand in (1, 2, 3))
     parts = index_of(begin, end, strides, masks_of(op.node.attrs))
 
-    def source(*at: Expr) -> list[Expr]:
-        return _sliced(parts, x.shape, at)
+    def source(*position: Expr) -> list[Expr]:
+        return _sliced(parts, x.shape, position)
 
     return moved(op.name, x, op.shape(), source)
 
 
-def _sliced(parts: Sequence[object], shape: Sequence[int], at: Sequence[Expr]) -> list[Expr]:
+def _sliced(parts: Sequence[object], shape: Sequence[int], position: Sequence[Expr]) -> list[Expr]:
     """Return the indices in a tensor of an element of its NumPy basic slice."""
-    rest, sizes = iter(at), iter(shape)
+    remaining, sizes = iter(position), iter(shape)
     named = sum(part is not None and part is not Ellipsis for part in parts)
     if Ellipsis not in parts:
         parts = [*parts, Ellipsis]
-    found: list[Expr] = []
+    exprs: list[Expr] = []
     for part in parts:
         if part is None:
-            next(rest)
+            next(remaining)
         elif part is Ellipsis:
-            found += [next(rest) for _ in range(len(shape) - named) if next(sizes) is not None]
+            exprs += [next(remaining) for _ in range(len(shape) - named) if next(sizes) is not None]
         elif isinstance(part, slice):
             first, _, step = part.indices(next(sizes))
-            found.append(plus(first, times(next(rest), step)))
+            exprs.append(plus(first, times(next(remaining), step)))
         else:
             assert isinstance(part, int)
             size = next(sizes)
-            found.append(index(part % size))
-    return found
+            exprs.append(index(part % size))
+    return exprs
 
 
 @lowers("StridedSliceGrad", known=(0, 1, 2, 3))
@@ -158,11 +162,11 @@ def _strided_slice_grad(op: Operation) -> Value:
     begin, end, strides = (op.known(operand).tolist() for operand in (1, 2, 3))
     parts = index_of(begin, end, strides, masks_of(op.node.attrs))
 
-    def element(*at: Expr) -> Expr:
-        found, conditions = _unsliced(parts, shape, at)
+    def element(*position: Expr) -> Expr:
+        result, conditions = _unsliced(parts, shape, position)
         if not gradient.size:
             return number(0, op.dtype())
-        place = list(map(clamped, found, gradient.shape))
+        place = list(map(clamped, result, gradient.shape))
         value = gradient.at(*place)
         for condition in conditions:
             value = where(condition, value, number(0, op.dtype()))
@@ -177,14 +181,14 @@ def _strided_slice_update(op: Operation) -> Value:
     begin, end, strides = (op.known(operand).tolist() for operand in (1, 2, 3))
     parts = index_of(begin, end, strides, masks_of(op.node.attrs))
 
-    def element(*at: Expr) -> Expr:
-        found, conditions = _unsliced(parts, x.shape, at)
+    def element(*position: Expr) -> Expr:
+        result, conditions = _unsliced(parts, x.shape, position)
         if not value.size:
-            return x.at(*at)
-        near = found[len(found) - value.rank :]
+            return x.at(*position)
+        near = result[len(result) - value.rank :]
         new = value.at(*map(clamped, near, value.shape))
         for condition in conditions:
-            new = where(condition, new, x.at(*at))
+            new = where(condition, new, x.at(*position))
         return new
 
     require(value.rank <= x.rank + parts.count(None), "the value has more axes than the slice")
@@ -192,33 +196,33 @@ def _strided_slice_update(op: Operation) -> Value:
 
 
 def _unsliced(
-    parts: Sequence[object], shape: Sequence[int], at: Sequence[Expr]
+    parts: Sequence[object], shape: Sequence[int], position: Sequence[Expr]
 ) -> tuple[list[Expr], list[Expr]]:
     """Return the indices in a NumPy basic slice of an element, and if the slice contains it."""
     named = sum(part is not None and part is not Ellipsis for part in parts)
     if Ellipsis not in parts:
         parts = [*parts, Ellipsis]
-    rest = iter(zip(at, shape, strict=True))
-    found: list[Expr] = []
+    remaining = iter(zip(position, shape, strict=True))
+    exprs: list[Expr] = []
     conditions: list[Expr] = []
     for part in parts:
         if part is None:
-            found.append(index(0))
+            exprs.append(index(0))
         elif part is Ellipsis:
-            found += [next(rest)[0] for _ in range(len(shape) - named)]
+            exprs += [next(remaining)[0] for _ in range(len(shape) - named)]
         elif isinstance(part, slice):
-            i, size = next(rest)
+            i, size = next(remaining)
             first, last, step = part.indices(size)
             distance = minus(i, first) if step > 0 else minus(first, i)
-            found.append(over(distance, abs(step)))
-            conditions.append(inside(found[-1], len(range(first, last, step))))
+            exprs.append(over(distance, abs(step)))
+            conditions.append(inside(exprs[-1], len(range(first, last, step))))
             if abs(step) > 1:
                 conditions.append(apply("equal", modulo(distance, abs(step)), index(0)))
         else:
             assert isinstance(part, int)
-            i, size = next(rest)
+            i, size = next(remaining)
             conditions.append(apply("equal", i, index(part % size)))
-    return found, conditions
+    return exprs, conditions
 
 
 def _joins_many(node: Node) -> str:
@@ -245,20 +249,20 @@ def _concat(op: Operation) -> Value:
         total += 1 if stacks else part.shape[axis]
         ends.append(total)
 
-    def element(*at: Expr) -> Expr:
-        found: Expr | None = None
+    def element(*position: Expr) -> Expr:
+        result: Expr | None = None
         for part, end in reversed(list(zip(parts, ends, strict=True))):
             if not part.size:
                 continue
             size = 1 if stacks else part.shape[axis]
-            place = list(at[:axis])
+            place = list(position[:axis])
             if not stacks:
-                place.append(clamped(minus(at[axis], end - size), size))
-            one = part.at(*place, *at[axis + 1 :])
-            chosen = apply("less", at[axis], index(end))
-            found = one if found is None else where(chosen, one, found)
-        assert found is not None
-        return found
+                place.append(clamped(minus(position[axis], end - size), size))
+            one = part.at(*place, *position[axis + 1 :])
+            selected = apply("less", position[axis], index(end))
+            result = one if result is None else where(selected, one, result)
+        assert result is not None
+        return result
 
     require(sum(part.size > 0 for part in parts) <= _MOST_PARTS, _MANY_JOINED)
     if not math.prod(shape):
@@ -290,10 +294,10 @@ def _split(op: Operation) -> list[Value]:
 def _part(axis: int, first: int, removes: bool) -> Callable[..., list[Expr]]:
     """Map indices in a part that begins at `first` to indices in the tensor."""
 
-    def source(*at: Expr) -> list[Expr]:
+    def source(*position: Expr) -> list[Expr]:
         if removes:
-            return [*at[:axis], index(first), *at[axis:]]
-        return [*at[:axis], plus(at[axis], first), *at[axis + 1 :]]
+            return [*position[:axis], index(first), *position[axis:]]
+        return [*position[:axis], plus(position[axis], first), *position[axis + 1 :]]
 
     return source
 
@@ -304,15 +308,15 @@ def _pad(op: Operation) -> Value:
     before = [int(row[0]) for row in op.known(1)]
     filler = op.inputs[2].at() if op.node.type == "PadV2" else number(0, x.dtype)
 
-    def element(*at: Expr) -> Expr:
+    def element(*position: Expr) -> Expr:
         if not x.size:
             return filler
-        place = list(map(minus, at, before))
-        found = x.at(*map(clamped, place, x.shape))
+        place = list(map(minus, position, before))
+        result = x.at(*map(clamped, place, x.shape))
         for axis, (i, size) in enumerate(zip(place, x.shape, strict=True)):
             if op.shape()[axis] != size:
-                found = where(inside(i, size), found, filler)
-        return found
+                result = where(inside(i, size), result, filler)
+        return result
 
     return computed(op.name, x.dtype, op.shape(), element)
 
@@ -322,10 +326,10 @@ def _one_hot(op: Operation) -> Value:
     indices, _, on, off = op.inputs
     axis = int(op.attr("axis")) % len(op.shape())
 
-    def element(*at: Expr) -> Expr:
-        chosen = indices.at(*at[:axis], *at[axis + 1 :])
-        found = apply("equal", cast(chosen, at[axis].dtype), at[axis])
-        return where(found, on.at(), off.at())
+    def element(*position: Expr) -> Expr:
+        selected = indices.at(*position[:axis], *position[axis + 1 :])
+        result = apply("equal", cast(selected, position[axis].dtype), position[axis])
+        return where(result, on.at(), off.at())
 
     return computed(op.name, op.dtype(), op.shape(), element)
 
@@ -351,15 +355,15 @@ def _stitch(op: Operation) -> Value:
         parts.append(data)
     table = Value(f"{op.name}_sources", INDEX, sources.shape, constant=sources)
 
-    def element(*at: Expr) -> Expr:
-        found: Expr = number(0, op.dtype())
-        own, row = table.at(at[0], 0), table.at(at[0], 1)
+    def element(*position: Expr) -> Expr:
+        result: Expr = number(0, op.dtype())
+        own, row = table.at(position[0], 0), table.at(position[0], 1)
         for part, data in enumerate(parts):
-            rows = math.prod(data.shape[: data.rank - len(at) + 1])
+            rows = math.prod(data.shape[: data.rank - len(position) + 1])
             if not data.size:
                 continue
-            place = unflattened(clamped(row, rows), data.shape[: data.rank - len(at) + 1])
-            found = where(apply("equal", own, index(part)), data.at(*place, *at[1:]), found)
-        return found
+            place = unflattened(clamped(row, rows), data.shape[: data.rank - len(position) + 1])
+            result = where(apply("equal", own, index(part)), data.at(*place, *position[1:]), result)
+        return result
 
     return computed(op.name, op.dtype(), shape, element)

@@ -61,16 +61,16 @@ class _Part(Elements):
     which: int
 
 
-def _parts(op: Operation, whole: Value) -> list[Value]:
+def _parts(op: Operation, value: Value) -> list[Value]:
     """Return the results of a layer, in its own type."""
-    steps, _, *row = whole.shape
+    steps, _, *row = value.shape
 
-    def part(at: int, name: str) -> Value:
-        dtype = op.dtype(at)
-        of = _Part(lambda t, b, j: cast(whole.at(t, at, b, j), dtype), whole, at)
-        return Value(f"{op.name}_{name}", dtype, (steps, *row), of)
+    def part(position: int, name: str) -> Value:
+        dtype = op.dtype(position)
+        part = _Part(lambda t, b, j: cast(value.at(t, position, b, j), dtype), value, position)
+        return Value(f"{op.name}_{name}", dtype, (steps, *row), part)
 
-    return [part(at, name) for at, name in enumerate(_GATES)]
+    return [part(position, name) for position, name in enumerate(_GATES)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +93,9 @@ class _Given:
 
 def _given(value: Value) -> _Given:
     """Return a forward result as a `_Given`; as a part if a layer of this program computes it."""
-    of = value.definition
-    if isinstance(of, _Part) and of.of.dtype is value.dtype:
-        return _Given(of.of, of.which)
+    definition = value.definition
+    if isinstance(definition, _Part) and definition.of.dtype is value.dtype:
+        return _Given(definition.of, definition.which)
     return _Given(value, None)
 
 
@@ -186,10 +186,10 @@ class _Layer:
             return value
         zero = number(0, value.dtype)
 
-        def element(*at: Expr) -> Expr:
-            there = self.there(at[0])
+        def element(*position: Expr) -> Expr:
+            there = self.there(position[0])
             assert there is not None
-            return where(there, value.at(*at), zero)
+            return where(there, value.at(*position), zero)
 
         return computed(f"{value.name}_within", value.dtype, value.shape, element)
 
@@ -234,15 +234,15 @@ class _Writer:
         self.unique, self.memory = unique, memory
         self.lets: list[Statement] = []
 
-    def load(self, value: Value, *at: Expr | int) -> Load:
+    def load(self, value: Value, *position: Expr | int) -> Load:
         """Return an element of an operand."""
-        return load(self.memory[value], value.shape, at)
+        return load(self.memory[value], value.shape, position)
 
     def name(self, name: str, value: Expr) -> Expr:
         """Name a shared subexpression."""
-        found = Variable(value.dtype, self.unique(name))
-        self.lets.append(Let(found.name, value))
-        return found
+        variable = Variable(value.dtype, self.unique(name))
+        self.lets.append(Let(variable.name, value))
+        return variable
 
 
 class _Forward(_Writer):
@@ -282,7 +282,7 @@ class _Forward(_Writer):
 
         iteration = Variable(INDEX, self.unique("turn"))
         zero = number(0, layer.dtype)
-        beyond = nest(
+        overflow = nest(
             self.unique,
             (len(_GATES), *layer.row),
             lambda k, b, j: (Store(self.results.name, (iteration, k, b, j), zero),),
@@ -296,13 +296,13 @@ class _Forward(_Writer):
             For(
                 iteration.name,
                 index(layer.steps),
-                layer.guarded(iteration, self.memory, self.step(iteration), beyond),
+                layer.guarded(iteration, self.memory, self.step(iteration), overflow),
             ),
         )
 
     def of_gates(self, step: Expr | int) -> Load:
-        at = (index(step) if isinstance(step, int) else step, index(0), index(0))
-        return Load(self.gates.dtype, self.gates.name, at)
+        position = (index(step) if isinstance(step, int) else step, index(0), index(0))
+        return Load(self.gates.dtype, self.gates.name, position)
 
     def product(self, a: Load, which: int, c: Load, rows: int) -> Body:
         """Emit the product of the inputs with their weights, or accumulate that of the state."""
@@ -347,8 +347,8 @@ class _Forward(_Writer):
         return (
             *lets,
             *[
-                Store(self.results.name, (iteration, index(at), b, j), value)
-                for at, value in enumerate((i, cs, f, o, ci, co, h))
+                Store(self.results.name, (iteration, index(position), b, j), value)
+                for position, value in enumerate((i, cs, f, o, ci, co, h))
             ],
             Store(self.cell.name, (b, j), cs),
             Store(self.state.name, (b, j), h),
@@ -360,8 +360,8 @@ def _lstm_grad(op: Operation) -> list[Value]:
     layer = _Layer(op, op.node.type.replace("Grad", ""))
     given = op.inputs[9:]
     shape = (layer.steps, *layer.row)
-    require(all(each.shape == shape for each in given), "shapes do not fit")
-    *values, cs_grad, h_grad = [widened(op.name, each) for each in given]
+    require(all(item.shape == shape for item in given), "shapes do not fit")
+    *values, cs_grad, h_grad = [widened(op.name, item) for item in given]
     back = _Backward(layer, [*map(_given, values)], cs_grad, h_grad)
     rows, cell = back.value(), layer.cell
 
@@ -384,7 +384,9 @@ def _lstm_grad(op: Operation) -> list[Value]:
     cells = layer.within(values[1])
     before = layer.within(_behind(f"{op.name}_before", layer.cs_prev, cells))
     flows = [(gate("i"), before), (gate("f"), before), (gate("o"), cells)]
-    by_peepholes = [by_peephole(f"{op.name}_{at}", cell, *each) for at, each in enumerate(flows)]
+    by_peepholes = [
+        by_peephole(f"{op.name}_{position}", cell, *flow) for position, flow in enumerate(flows)
+    ]
     all_steps = computed(
         f"{op.name}_rows", layer.dtype, (layer.steps, layer.batch, 4 * layer.width), rows.at
     )
@@ -398,9 +400,9 @@ def _lstm_grad(op: Operation) -> list[Value]:
 def _behind(name: str, first: Value, values: Value) -> Value:
     """Return the states before each step."""
 
-    def element(t: Expr, *at: Expr) -> Expr:
-        earlier = values.at(clamped(minus(t, 1), values.shape[0]), *at)
-        return where(apply("equal", t, index(0)), first.at(*at), earlier)
+    def element(t: Expr, *position: Expr) -> Expr:
+        earlier = values.at(clamped(minus(t, 1), values.shape[0]), *position)
+        return where(apply("equal", t, index(0)), first.at(*position), earlier)
 
     return computed(name, values.dtype, values.shape, element)
 
@@ -415,8 +417,8 @@ def _by_inputs(layer: _Layer, rows: Value) -> Value:
             load(w, layer.w.shape, [0, 0]),
             load(result, layer.x.shape, [0, 0, 0]),
         )
-        found = _product(views, (layer.steps * layer.batch, n, k), (k, 1), (1, k))
-        return found or fill(unique, result, number(0, layer.dtype))
+        product = _product(views, (layer.steps * layer.batch, n, k), (k, 1), (1, k))
+        return product or fill(unique, result, number(0, layer.dtype))
 
     written = Written((rows, layer.w), write)
     return Value(f"{layer.name}_x", layer.dtype, layer.x.shape, written)
@@ -424,10 +426,10 @@ def _by_inputs(layer: _Layer, rows: Value) -> Value:
 
 def _by_weights(layer: _Layer, rows: Value, states: Value) -> Value:
     """Return the gradient of the weights, of inputs and of the states before the steps."""
-    x, shown = layer.within(layer.x), layer.within(states)
+    x, text = layer.within(layer.x), layer.within(states)
     first = layer.within(_as_step(layer.h_prev))
     n, depth, width, batch = 4 * layer.width, layer.depth, layer.width, layer.batch
-    steps, operands = layer.steps, (rows, x, first, shown)
+    steps, operands = layer.steps, (rows, x, first, text)
 
     def write(unique: Unique, result: Buffer, *buffers: Buffer) -> Sequence[Statement]:
         memory = dict(zip(operands, buffers, strict=True))
@@ -441,7 +443,7 @@ def _by_weights(layer: _Layer, rows: Value, states: Value) -> Value:
         if not steps * batch:
             return fill(unique, result, number(0, layer.dtype))
         of_x, of_first, of_shown = (
-            load(memory[each], each.shape, [0, 0, 0]) for each in (x, first, shown)
+            load(memory[item], item.shape, [0, 0, 0]) for item in (x, first, text)
         )
         body = [
             *product(of_x, 0, 0, (depth, steps * batch), False),
@@ -457,7 +459,7 @@ def _by_weights(layer: _Layer, rows: Value, states: Value) -> Value:
 def _as_step(first: Value) -> Value:
     """Return the initial state with a step axis of size 1."""
     shape = (1, *first.shape)
-    return moved(f"{first.name}_step", first, shape, lambda _, *at: at, dense=True)
+    return moved(f"{first.name}_step", first, shape, lambda _, *position: position, dense=True)
 
 
 class _Backward:
@@ -481,7 +483,7 @@ class _Backward:
         """Return the gradients as a value."""
         layer = self.layer
         shape = (layer.steps + 1, layer.batch, 4 * layer.width)
-        taken = [each.value for name, each in self.values.items() if name != "h"]
+        taken = [value.value for name, value in self.values.items() if name != "h"]
         operands = list(dict.fromkeys([*layer.operands, *taken, self.cs_grad, self.h_grad]))
 
         def write(unique: Unique, rows: Buffer, *buffers: Buffer) -> Sequence[Statement]:
@@ -489,25 +491,25 @@ class _Backward:
                 return ()
             return self.body(unique, rows, dict(zip(operands, buffers, strict=True)))
 
-        found = Value(f"{layer.name}_gates", layer.dtype, shape, Written(operands, write))
-        found.requires = layer.requirements()
-        return found
+        value = Value(f"{layer.name}_gates", layer.dtype, shape, Written(operands, write))
+        value.requires = layer.requirements()
+        return value
 
     def body(self, unique: Unique, rows: Buffer, memory: dict[Value, Buffer]) -> Body:
         """Emit the steps in reverse order."""
         layer, zero = self.layer, number(0, self.layer.dtype)
         states = tuple([Buffer(unique(name), layer.dtype, layer.row) for name in ("cell", "state")])
-        iteration, at = (Variable(INDEX, unique(name)) for name in ("turn", "step"))
+        iteration, position = (Variable(INDEX, unique(name)) for name in ("turn", "step"))
         n = 4 * layer.width
 
         def element(b: Expr, j: Expr) -> Body:
-            return _Element(self, unique, states, memory).body(rows, (at, b, j))
+            return _Element(self, unique, states, memory).body(rows, (position, b, j))
 
         def begin(b: Expr, j: Expr) -> Body:
-            return tuple([Store(each.name, (b, j), zero) for each in states])
+            return tuple([Store(state.name, (b, j), zero) for state in states])
 
         def end(b: Expr, j: Expr) -> Body:
-            lasts = [Load(each.dtype, each.name, (b, j)) for each in states]
+            lasts = [Load(state.dtype, state.name, (b, j)) for state in states]
             return tuple(
                 [
                     Store(rows.name, (index(layer.steps), b, plus(j, k * layer.width)), value)
@@ -516,16 +518,18 @@ class _Backward:
             )
 
         views = (
-            Load(rows.dtype, rows.name, (at, index(0), index(0))),
+            Load(rows.dtype, rows.name, (position, index(0), index(0))),
             load(memory[layer.w], layer.w.shape, [layer.depth, 0]),
             Load(states[1].dtype, states[1].name, (index(0), index(0))),
         )
         through = _product(views, (layer.batch, layer.width, n), (n, 1), (1, n))
         there = (*nest(unique, layer.row, element), *through)
-        beyond = nest(unique, (layer.batch, n), lambda b, j: (Store(rows.name, (at, b, j), zero),))
+        overflow = nest(
+            unique, (layer.batch, n), lambda b, j: (Store(rows.name, (position, b, j), zero),)
+        )
         # Clamped so that bounds can be proven if the number of steps varies.
-        step = Let(at.name, clamped(minus(layer.steps - 1, iteration), max(layer.steps, 1)))
-        iterations = (step, *layer.guarded(at, memory, there, beyond))
+        step = Let(position.name, clamped(minus(layer.steps - 1, iteration), max(layer.steps, 1)))
+        iterations = (step, *layer.guarded(position, memory, there, overflow))
         return (
             *map(Allocate, states),
             *nest(unique, layer.row, begin),
@@ -554,17 +558,19 @@ class _Element(_Writer):
         given = self.back.values["cs"].at(self.memory, earlier, b, j)
         return where(first, self.load(layer.cs_prev, b, j), given)
 
-    def body(self, rows: Buffer, at: tuple[Expr, Expr, Expr]) -> Body:
+    def body(self, rows: Buffer, position: tuple[Expr, Expr, Expr]) -> Body:
         """Return all statements."""
-        layer, cell, (step, b, j) = self.back.layer, self.back.layer.cell, at
+        layer, cell, (step, b, j) = self.back.layer, self.back.layer.cell, position
         i, f, o, ci, co = (
-            self.name(gate, self.back.values[gate].at(self.memory, *at))
+            self.name(gate, self.back.values[gate].at(self.memory, *position))
             for gate in ("i", "f", "o", "ci", "co")
         )
-        flow = Flow(cell, (i, f, o, ci, co), [self.load(each, j) for each in layer.peepholes])
-        by_cs, by_h = (Load(each.dtype, each.name, (b, j)) for each in self.states)
-        h = self.name("h", add(by_h, self.load(self.back.h_grad, *at)))
-        cs = add(by_cs, self.load(self.back.cs_grad, *at))
+        flow = Flow(
+            cell, (i, f, o, ci, co), [self.load(peephole, j) for peephole in layer.peepholes]
+        )
+        by_cs, by_h = (Load(state.dtype, state.name, (b, j)) for state in self.states)
+        h = self.name("h", add(by_h, self.load(self.back.h_grad, *position)))
+        cs = add(by_cs, self.load(self.back.cs_grad, *position))
         gates = {"o": self.name("to_o", flow.to_o(h))}
         to_cs = self.name("to_cs", flow.to_cell(cs, h, gates["o"]))
         before = self.name("before", self.before(step, b, j))

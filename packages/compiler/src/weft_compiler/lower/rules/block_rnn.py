@@ -148,10 +148,10 @@ class Flow:
 
     def to_before(self, to_cs: Expr, to_i: Expr, to_f: Expr) -> Expr:
         """Return the gradient of the cell before the step."""
-        found = mul(to_cs, self.step[1])
+        seen = mul(to_cs, self.step[1])
         for gate, weight in zip((to_i, to_f), self.weights[:2], strict=True):
-            found = self.cell.seen(found, gate, weight)
-        return found
+            seen = self.cell.seen(seen, gate, weight)
+        return seen
 
 
 @lowers("LSTMBlockCell")
@@ -175,12 +175,12 @@ def _lstm_cell(op: Operation) -> list[Value]:
         return computed(f"{op.name}_{name}", x.dtype, shape, element)
 
     i, f = sees("i", cs_prev, wci), sees("f", cs_prev, wcf)
-    ci = value("ci", lambda *at: apply("tanh", gate("c", *at)))
+    ci = value("ci", lambda *position: apply("tanh", gate("c", *position)))
     taken = (i, f, ci, cs_prev)
-    cs = value("cs", lambda *at: cell.new(*[each.at(*at) for each in taken]))
+    cs = value("cs", lambda *position: cell.new(*[item.at(*position) for item in taken]))
     o = sees("o", cs, wco)
-    co = value("co", lambda *at: apply("tanh", cs.at(*at)))
-    h = value("h", lambda *at: mul(co.at(*at), o.at(*at)))
+    co = value("co", lambda *position: apply("tanh", cs.at(*position)))
+    h = value("h", lambda *position: mul(co.at(*position), o.at(*position)))
     return results(op, [i, cs, f, o, ci, co, h])
 
 
@@ -188,43 +188,58 @@ def _lstm_cell(op: Operation) -> list[Value]:
 def _lstm_cell_grad(op: Operation) -> list[Value]:
     _, cs_prev, h_prev, _, *weights, _, i, cs, f, o, ci, co, cs_grad, h_grad = _wide(op)
     shape, cell = h_prev.shape, Cell.of(op, "LSTMBlockCell", h_prev.shape[1])
-    require(all(each.shape == shape for each in (i, cs, f, o, ci, co)), "shapes do not fit")
+    require(all(item.shape == shape for item in (i, cs, f, o, ci, co)), "shapes do not fit")
 
-    def flow(*at: Expr) -> Flow:
-        step = (i.at(*at), f.at(*at), o.at(*at), ci.at(*at), co.at(*at))
-        return Flow(cell, step, [each.at(at[-1]) for each in weights])
+    def flow(*position: Expr) -> Flow:
+        step = (
+            i.at(*position),
+            f.at(*position),
+            o.at(*position),
+            ci.at(*position),
+            co.at(*position),
+        )
+        return Flow(cell, step, [weight.at(position[-1]) for weight in weights])
 
     def value(name: str, element: Callable[..., Expr]) -> Value:
         return computed(f"{op.name}_{name}", h_prev.dtype, shape, element)
 
     def to_gate(gate: str) -> Value:
         return value(
-            f"to_{gate}", lambda *at: flow(*at).to_gate(gate, to_cs.at(*at), cs_prev.at(*at))
+            f"to_{gate}",
+            lambda *position: flow(*position).to_gate(
+                gate, to_cs.at(*position), cs_prev.at(*position)
+            ),
         )
 
-    def to_cell(*at: Expr) -> Expr:
-        return flow(*at).to_cell(cs_grad.at(*at), h_grad.at(*at), gates["o"].at(*at))
+    def to_cell(*position: Expr) -> Expr:
+        return flow(*position).to_cell(
+            cs_grad.at(*position), h_grad.at(*position), gates["o"].at(*position)
+        )
 
-    gates = {"o": value("to_o", lambda *at: flow(*at).to_o(h_grad.at(*at)))}
+    gates = {"o": value("to_o", lambda *position: flow(*position).to_o(h_grad.at(*position)))}
     to_cs = value("to_cs", to_cell)
     gates |= {gate: to_gate(gate) for gate in "icf"}
 
-    def to_before(*at: Expr) -> Expr:
-        return flow(*at).to_before(to_cs.at(*at), gates["i"].at(*at), gates["f"].at(*at))
+    def to_before(*position: Expr) -> Expr:
+        return flow(*position).to_before(
+            to_cs.at(*position), gates["i"].at(*position), gates["f"].at(*position)
+        )
 
     def all_gates(b: Expr, j: Expr) -> Expr:
         width = shape[1]
-        *others, found = [
-            gates[gate].at(b, clamped(minus(j, at * width), width))
-            for at, gate in enumerate(cell.order)
+        *others, result = [
+            gates[gate].at(b, clamped(minus(j, position * width), width))
+            for position, gate in enumerate(cell.order)
         ]
-        for at, other in reversed(list(enumerate(others))):
-            found = where(apply("less", j, index((at + 1) * width)), other, found)
-        return found
+        for position, other in reversed(list(enumerate(others))):
+            result = where(apply("less", j, index((position + 1) * width)), other, result)
+        return result
 
     joined = computed(f"{op.name}_gates", h_prev.dtype, (shape[0], 4 * shape[1]), all_gates)
     flows = [(gates["i"], cs_prev), (gates["f"], cs_prev), (gates["o"], cs)]
-    by_weights = [by_peephole(f"{op.name}_{at}", cell, *each) for at, each in enumerate(flows)]
+    by_weights = [
+        by_peephole(f"{op.name}_{position}", cell, *flow) for position, flow in enumerate(flows)
+    ]
     return results(op, [value("before", to_before), joined, *by_weights])
 
 
@@ -233,7 +248,10 @@ def by_peephole(name: str, cell: Cell, gate: Value, state: Value) -> Value:
     if not cell.sees:
         return computed(name, gate.dtype, (cell.width,), lambda _: number(0, gate.dtype))
     terms = computed(
-        f"{name}_terms", gate.dtype, gate.shape, lambda *at: mul(gate.at(*at), state.at(*at))
+        f"{name}_terms",
+        gate.dtype,
+        gate.shape,
+        lambda *position: mul(gate.at(*position), state.at(*position)),
     )
     return reduce(name, terms, list(range(gate.rank - 1)), "add")
 
@@ -249,18 +267,23 @@ def _gru_cell(op: Operation) -> list[Value]:
     both = _side_by_side(op.name, x, h)
     gates = product_of(f"{op.name}_gates", both, w_ru, (batch, 2 * width))
 
-    def gate(at: int, b: Expr, j: Expr) -> Expr:
-        column = plus(j, at * width)
+    def gate(position: int, b: Expr, j: Expr) -> Expr:
+        column = plus(j, position * width)
         return sigmoid(add(gates.at(b, column), b_ru.at(column)))
 
-    r, u = (value(name, lambda b, j, at=at: gate(at, b, j)) for at, name in enumerate("ru"))
-    reset = value("reset", lambda *at: mul(h.at(*at), r.at(*at)))
+    r, u = (
+        value(name, lambda b, j, position=position: gate(position, b, j))
+        for position, name in enumerate("ru")
+    )
+    reset = value("reset", lambda *position: mul(h.at(*position), r.at(*position)))
     seen = _side_by_side(f"{op.name}_reset", x, reset)
     entry = product_of(f"{op.name}_entry", seen, w_c, h.shape)
     c = value("c", lambda b, j: apply("tanh", add(entry.at(b, j), b_c.at(j))))
 
-    def new(*at: Expr) -> Expr:
-        return add(mul(apply("sub", h.at(*at), c.at(*at)), u.at(*at)), c.at(*at))
+    def new(*position: Expr) -> Expr:
+        return add(
+            mul(apply("sub", h.at(*position), c.at(*position)), u.at(*position)), c.at(*position)
+        )
 
     return results(op, [r, u, c, value("h", new)])
 
@@ -268,13 +291,13 @@ def _gru_cell(op: Operation) -> list[Value]:
 @lowers("GRUBlockCellGrad")
 def _gru_cell_grad(op: Operation) -> list[Value]:
     x, h, w_ru, w_c, _, _, r, u, c, d_h = _wide(op)
-    require(all(each.shape == h.shape for each in (r, u, c, d_h)), "shapes do not fit")
+    require(all(item.shape == h.shape for item in (r, u, c, d_h)), "shapes do not fit")
     (batch, width), depth = h.shape, x.shape[1]
     rows = depth + width
 
-    def to_c(*at: Expr) -> Expr:
-        new = c.at(*at)
-        return mul(d_h.at(*at), _rest(u.at(*at)), _rest(mul(new, new)))
+    def to_c(*position: Expr) -> Expr:
+        new = c.at(*position)
+        return mul(d_h.at(*position), _rest(u.at(*position)), _rest(mul(new, new)))
 
     d_c = computed(f"{op.name}_c", h.dtype, h.shape, to_c)
     inner = product_of(f"{op.name}_inner", d_c, w_c, (batch, rows), transpose_b=True)

@@ -35,8 +35,8 @@ def _wide(op: Operation, operand: int) -> Value:
 
 
 def _result(op: Operation, value: Value, layout: bool = True) -> Value:
-    found = as_layout(value, op.attr("data_format"), op.name) if layout else value
-    return rounded(op.name, found, op.dtype())
+    result = as_layout(value, op.attr("data_format"), op.name) if layout else value
+    return rounded(op.name, result, op.dtype())
 
 
 @lowers("Conv3D")
@@ -46,8 +46,8 @@ def _conv(op: Operation) -> Value:
     require(x.shape[-1] == filters.shape[3], "the filter has another depth than the input")
     shape = (x.shape[0], *[axis.count for axis in of.axes], filters.shape[4])
     flat = (shape[0] * shape[1], *shape[2:])
-    found = of.by_images("Conv2D", flat, (of.seen(x), _as_images(filters)))
-    return _result(op, _split(op.name, found, shape))
+    result = of.by_images("Conv2D", flat, (of.seen(x), _as_images(filters)))
+    return _result(op, _split(op.name, result, shape))
 
 
 @lowers("Conv3DBackpropInputV2", known=(0,))
@@ -70,12 +70,12 @@ def _by_filter(op: Operation) -> Value:
     taps, high, wide, channels, depth = shape
     flat = (high, wide, taps * channels, depth)
     given = (of.seen(x, apart=True), _sizes(op), _joined(gradient, apart=True))
-    found = of.by_images("Conv2DBackpropFilter", flat, given)
+    result = of.by_images("Conv2DBackpropFilter", flat, given)
 
     def source(k: Expr, i: Expr, j: Expr, c: Expr, o: Expr) -> tuple[Expr, ...]:
         return i, j, plus(times(k, channels), c), o
 
-    return _result(op, moved(op.name, found, shape, source), layout=False)
+    return _result(op, moved(op.name, result, shape, source), layout=False)
 
 
 def _last(op: Operation, shape: Shape) -> Shape:
@@ -85,9 +85,9 @@ def _last(op: Operation, shape: Shape) -> Shape:
     return (shape[0], *[shape[axis] for axis in axes], shape[layout.index("C")])
 
 
-def _require_gradient(of: _Slices, x: Shape, gradient: Value, filters: Shape) -> None:
-    wanted = (x[0], *[axis.count for axis in of.axes], filters[4])
-    require(gradient.shape == wanted and x[4] == filters[3], "shapes do not fit")
+def _require_gradient(slices: _Slices, x: Shape, gradient: Value, filters: Shape) -> None:
+    expected = (x[0], *[axis.count for axis in slices.axes], filters[4])
+    require(gradient.shape == expected and x[4] == filters[3], "shapes do not fit")
 
 
 def _sizes(op: Operation) -> Value:
@@ -105,8 +105,8 @@ def _joined(x: Value, apart: bool = False) -> Value:
     dense = not apart or x.shape[0] <= 1 or math.prod(x.shape[2:4]) >= FEW
     count, shape = x.shape[1], (x.shape[0] * x.shape[1], *x.shape[2:])
 
-    def source(n: Expr, *at: Expr) -> tuple[Expr, ...]:
-        return (over(n, count or 1), modulo(n, count or 1), *at)
+    def source(n: Expr, *index: Expr) -> tuple[Expr, ...]:
+        return (over(n, count or 1), modulo(n, count or 1), *index)
 
     return moved(f"{x.name}_images", x, shape, source, dense=dense)
 
@@ -114,8 +114,8 @@ def _joined(x: Value, apart: bool = False) -> Value:
 def _split(name: str, x: Value, shape: Shape) -> Value:
     """Return images as slices of volumes."""
 
-    def source(n: Expr, d: Expr, *at: Expr) -> tuple[Expr, ...]:
-        return (plus(times(n, shape[1]), d), *at)
+    def source(n: Expr, d: Expr, *index: Expr) -> tuple[Expr, ...]:
+        return (plus(times(n, shape[1]), d), *index)
 
     return moved(name, x, shape, source, dense=True)
 
@@ -172,10 +172,10 @@ class _Slices:
         """
         graph, op = Graph(), self.op
         sources = []
-        for at, operand in enumerate(operands):
+        for index, operand in enumerate(operands):
             attrs = {"dtype": operand.dtype, "shape": operand.shape}
             placeholder, dims = lookup_op("Placeholder"), [operand.shape]
-            name = f"{op.name}_{at}"
+            name = f"{op.name}_{index}"
             given = graph.add_derived(op.node, placeholder, name, (), attrs, [operand.dtype], dims)
             sources.append(given.outputs[0])
         dtype = operands[-1].dtype
@@ -193,9 +193,9 @@ class _Slices:
         )
         rule = rule_of(kind)
         assert rule is not None
-        found = rule(Operation(node, operands, direct=op.direct))
-        assert isinstance(found, Value)
-        return found
+        result = rule(Operation(node, operands, direct=op.direct))
+        assert isinstance(result, Value)
+        return result
 
     def _taps(self, unique: Unique, body: Callable[..., Body]) -> Body:
         """Emit loops over all windows and taps of the depth axis.
@@ -207,13 +207,13 @@ class _Slices:
         axis, size = self.axes[0], self.shape[1]
 
         def window(n: Expr, d: Expr) -> Body:
-            found: list[Statement] = []
+            statements: list[Statement] = []
             for tap in range(axis.taps):
                 place = Variable(d.dtype, unique("place"))
                 of = minus(times(d, axis.stride), axis.before - tap * axis.dilation)
-                found.append(Let(place.name, of))
-                found += body(n, d, tap, clamped(place, size), inside(place, size))
-            return tuple(found)
+                statements.append(Let(place.name, of))
+                statements += body(n, d, tap, clamped(place, size), inside(place, size))
+            return tuple(statements)
 
         return nest(unique, (self.shape[0], axis.count), window)
 
@@ -230,7 +230,7 @@ class _Slices:
             return _joined(x, apart)
         zero = number(0, x.dtype)
 
-        def write(unique: Unique, y: Buffer, given: Buffer) -> Sequence[Statement]:
+        def write(unique: Unique, y: Buffer, buffer: Buffer) -> Sequence[Statement]:
             if 0 in (*shape, *x.shape):
                 return fill(unique, y, zero)
 
@@ -240,10 +240,10 @@ class _Slices:
                 def store(value: Expr, i: Expr, j: Expr, c: Expr) -> Body:
                     return (Store(y.name, (image, i, j, plus(c, tap * channels)), value),)
 
-                def element(*at: Expr) -> Body:
-                    return store(load(given, x.shape, [n, place, *at]), *at)
+                def element(*index: Expr) -> Body:
+                    return store(load(buffer, x.shape, [n, place, *index]), *index)
 
-                nothing = nest(unique, inner, lambda *at: store(zero, *at))
+                nothing = nest(unique, inner, lambda *index: store(zero, *index))
                 return (If(there, nest(unique, inner, element), nothing),)
 
             return self._taps(unique, copy)
@@ -255,7 +255,7 @@ class _Slices:
         axis, (_, _, *inner) = self.axes[0], self.shape
         channels = inner[-1]
 
-        def write(unique: Unique, y: Buffer, given: Buffer) -> Sequence[Statement]:
+        def write(unique: Unique, y: Buffer, buffer: Buffer) -> Sequence[Statement]:
             zeros = fill(unique, y, number(0, y.dtype))
             if 0 in (*parts.shape, *self.shape):
                 return zeros
@@ -264,7 +264,7 @@ class _Slices:
                 image = plus(times(n, axis.count), d)
 
                 def element(i: Expr, j: Expr, c: Expr) -> Body:
-                    value = load(given, parts.shape, [image, i, j, plus(c, tap * channels)])
+                    value = load(buffer, parts.shape, [image, i, j, plus(c, tap * channels)])
                     return (Store(y.name, (n, place, i, j, c), value, "add"),)
 
                 return (If(there, nest(unique, inner, element)),)

@@ -32,7 +32,7 @@ def _framed(x: Value, axes: Sequence[Axis]) -> Value:
     zero = number(0, x.dtype)
 
     def element(n: Expr, i: Expr, j: Expr, c: Expr) -> Expr:
-        places = [plus(at, -axis.before) for at, axis in zip((i, j), axes, strict=True)]
+        places = [plus(position, -axis.before) for position, axis in zip((i, j), axes, strict=True)]
         near = list(map(clamped, places, x.shape[1:3]))
         there = apply("bit_and", *map(inside, places, x.shape[1:3]))
         return where(there, x.at(n, *near, c), zero)
@@ -61,14 +61,14 @@ def _depthwise(op: Operation) -> Value:
         terms = []
         for tap in product(range(high), range(wide)):
             places = [
-                plus(times(at, axis.stride), k * axis.dilation)
-                for at, axis, k in zip((i, j), axes, tap, strict=True)
+                plus(times(position, axis.stride), k * axis.dilation)
+                for position, axis, k in zip((i, j), axes, tap, strict=True)
             ]
             terms.append(apply("mul", framed.at(n, *places, c), filters.at(*tap, c, m)))
         return add(*terms)
 
-    found = rounded(op.name, computed(op.name, filters.dtype, shape, element), op.dtype())
-    return as_layout(found, layout, op.name)
+    result = rounded(op.name, computed(op.name, filters.dtype, shape, element), op.dtype())
+    return as_layout(result, layout, op.name)
 
 
 @lowers("DepthwiseConv2dNativeBackpropInput", known=(0,))
@@ -90,11 +90,11 @@ def _by_input(op: Operation) -> Value:
         for tap in product(range(high), range(wide)):
             window: list[Expr] = []
             there: Expr | None = None
-            for at, axis, k in zip((i, j), axes, tap, strict=True):
-                distance = plus(at, axis.before - k * axis.dilation)
-                found = over(distance, axis.stride)
-                window.append(clamped(found, axis.count))
-                here = inside(found, axis.count)
+            for position, axis, k in zip((i, j), axes, tap, strict=True):
+                distance = plus(position, axis.before - k * axis.dilation)
+                result = over(distance, axis.stride)
+                window.append(clamped(result, axis.count))
+                here = inside(result, axis.count)
                 if axis.stride > 1:
                     fits = apply("equal", modulo(distance, axis.stride), index(0))
                     here = apply("bit_and", here, fits)
@@ -111,15 +111,17 @@ def _by_input(op: Operation) -> Value:
             terms.append(where(there, add(*shares), zero))
         return add(*terms)
 
-    found = rounded(op.name, computed(op.name, filters.dtype, shape, element), op.dtype())
-    return as_layout(found, layout, op.name)
+    result = rounded(op.name, computed(op.name, filters.dtype, shape, element), op.dtype())
+    return as_layout(result, layout, op.name)
 
 
 @lowers("DepthwiseConv2dNativeBackpropFilter", known=(1,))
 def _by_filter(op: Operation) -> Value:
     layout, (high, wide, channels, multiplier) = op.attr("data_format"), op.shape()
     axes = axes_of(op, op.inputs[0].shape, (high, wide))
-    x, gradient = (channels_last(widened(op.name, op.inputs[at]), layout) for at in (0, 2))
+    x, gradient = (
+        channels_last(widened(op.name, op.inputs[position]), layout) for position in (0, 2)
+    )
     counts = [axis.count for axis in axes]
     expected = (x.shape[0], *counts, channels * multiplier)
     require(gradient.shape == expected and x.shape[3] == channels, "shapes do not fit")
@@ -128,8 +130,8 @@ def _by_filter(op: Operation) -> Value:
 
     def element(n: Expr, i: Expr, y: Expr, k: Expr, j: Expr, o: Expr) -> Expr:
         places = [
-            plus(times(at, axis.stride), times(tap, axis.dilation))
-            for at, axis, tap in zip((i, j), axes, (y, k), strict=True)
+            plus(times(position, axis.stride), times(tap, axis.dilation))
+            for position, axis, tap in zip((i, j), axes, (y, k), strict=True)
         ]
         seen = framed.at(n, *places, over(o, multiplier))
         return apply("mul", seen, gradient.at(n, i, j, o))
@@ -141,5 +143,5 @@ def _by_filter(op: Operation) -> Value:
     def source(y: Expr, k: Expr, c: Expr, m: Expr) -> tuple[Expr, Expr, Expr]:
         return (y, k, plus(times(c, multiplier), m))
 
-    found = moved(op.name, flat, op.shape(), source, dense=True)
-    return rounded(op.name, found, op.dtype())
+    result = moved(op.name, flat, op.shape(), source, dense=True)
+    return rounded(op.name, result, op.dtype())

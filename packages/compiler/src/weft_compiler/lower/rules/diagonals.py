@@ -60,9 +60,11 @@ class _Band:
         """Look up a property of a diagonal in a table."""
         return self._tables[name].at(which)
 
-    def taken(self, x: Value, lead: Sequence[Expr], which: Expr, at: Expr, none: Expr) -> Expr:
+    def taken(
+        self, x: Value, lead: Sequence[Expr], which: Expr, position: Expr, none: Expr
+    ) -> Expr:
         """Return the matrix element that a position in the stored diagonals corresponds to."""
-        along = minus(at, self._of("shifts", which))
+        along = minus(position, self._of("shifts", which))
         row, column = (plus(along, self._of(name, which)) for name in ("rows", "columns"))
         near = [clamped(i, size) for i, size in zip((row, column), x.shape[-2:], strict=True)]
         length = self._of("lengths", which)
@@ -71,16 +73,16 @@ class _Band:
         )
         return where(there, x.at(*lead, *near), none)
 
-    def put(self, diagonals: Value, at: Sequence[Expr], none: Expr) -> Expr:
+    def put(self, diagonals: Value, position: Sequence[Expr], none: Expr) -> Expr:
         """Return the element of the stored diagonals that a position in matrices corresponds to."""
-        row, column = at[-2:]
+        row, column = position[-2:]
         number_of = minus(plus(row, self.upper), column)
         which = clamped(number_of, self.count)
         along = plus(minus(row, self._of("rows", which)), self._of("shifts", which))
         place = [clamped(along, self.longest)]
-        if diagonals.rank == len(at):
+        if diagonals.rank == len(position):
             place.insert(0, which)
-        return where(inside(number_of, self.count), diagonals.at(*at[:-2], *place), none)
+        return where(inside(number_of, self.count), diagonals.at(*position[:-2], *place), none)
 
 
 def _with_diagonals(op: Operation, diagonals: Value, band: _Band, otherwise: Otherwise) -> Value:
@@ -88,10 +90,10 @@ def _with_diagonals(op: Operation, diagonals: Value, band: _Band, otherwise: Oth
     rows = (band.longest,) if band.count == 1 else (band.count, band.longest)
     require(diagonals.shape == (*shape[:-2], *rows), "diagonals of another shape")
 
-    def element(*at: Expr) -> Expr:
+    def element(*position: Expr) -> Expr:
         if not diagonals.size:
-            return otherwise(*at)
-        return band.put(diagonals, at, otherwise(*at))
+            return otherwise(*position)
+        return band.put(diagonals, position, otherwise(*position))
 
     return computed(op.name, op.dtype(), shape, element)
 
@@ -117,11 +119,11 @@ def _diagonals(op: Operation) -> Value:
     band = _Band(op, x.shape, 1)
     lead = x.rank - 2
 
-    def element(*at: Expr) -> Expr:
-        which = at[lead] if len(at) > lead + 1 else index(0)
+    def element(*position: Expr) -> Expr:
+        which = position[lead] if len(position) > lead + 1 else index(0)
         if not x.size:
             return padding.at()
-        return band.taken(x, at[:lead], which, at[-1], padding.at())
+        return band.taken(x, position[:lead], which, position[-1], padding.at())
 
     if not math.prod(op.shape()):
         return computed(op.name, x.dtype, op.shape(), lambda *_: number(0, x.dtype))

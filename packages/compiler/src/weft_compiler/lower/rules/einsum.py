@@ -33,16 +33,16 @@ def _einsum(op: Operation) -> Value:
         for axis, size in zip(axes, x.shape, strict=True):
             sizes[axis] = max(size, sizes.get(axis, 1)) if size and sizes.get(axis) != 0 else 0
         named.append((axes, x))
-    wanted = _axes(result, len(op.shape()), hidden)
-    kept = tuple(dict.fromkeys(wanted))
+    expected = _axes(result, len(op.shape()), hidden)
+    kept = tuple(dict.fromkeys(expected))
     axes, total = _plain(op, *named[0])
-    for at, other in enumerate(named[1:], 1):
-        later = {axis for others, _ in named[at + 1 :] for axis in others}
+    for position, other in enumerate(named[1:], 1):
+        later = {axis for others, _ in named[position + 1 :] for axis in others}
         right_axes, right = _plain(op, *other)
         axes, total = _product(op, (axes, total), (right_axes, right), later | set(kept), sizes)
     total = _summed(op, axes, total, set(kept))
     axes = tuple([axis for axis in axes if axis in kept])
-    return _laid_out(op, axes, total, wanted)
+    return _laid_out(op, axes, total, expected)
 
 
 def _axes(term: str, rank: int, hidden: int) -> Axes:
@@ -62,48 +62,50 @@ def _plain(op: Operation, axes: Axes, x: Value) -> tuple[Axes, Value]:
         return axes, x
     shape = [x.shape[axes.index(axis)] for axis in kept]
 
-    def source(*at: Expr) -> list[Expr]:
-        return [at[kept.index(axis)] if axis in kept else index(0) for axis in axes]
+    def source(*position: Expr) -> list[Expr]:
+        return [position[kept.index(axis)] if axis in kept else index(0) for axis in axes]
 
     return kept, moved(f"{op.name}_{x.name}", x, shape, source)
 
 
-def _summed(op: Operation, axes: Axes, x: Value, kept: set[str]) -> Value:
+def _summed(op: Operation, axes: Axes, x: Value, names: set[str]) -> Value:
     """Sum an operand over the axes that occur nowhere else."""
-    gone = [at for at, axis in enumerate(axes) if axis not in kept]
-    return reduce(f"{op.name}_{x.name}_sum", widened(op.name, x), gone, "add") if gone else x
+    removed = [position for position, axis in enumerate(axes) if axis not in names]
+    return reduce(f"{op.name}_{x.name}_sum", widened(op.name, x), removed, "add") if removed else x
 
 
 def _product(
     op: Operation,
     left: tuple[Axes, Value],
     right: tuple[Axes, Value],
-    kept: set[str],
+    names: set[str],
     sizes: dict[str, int],
 ) -> tuple[Axes, Value]:
     """Multiply two operands and sum over the axes that only they have."""
     parts = []
     for (axes, x), (others, _) in ((left, right), (right, left)):
-        wanted = kept | set(others)
+        expected = names | set(others)
         parts.append(
-            (tuple([axis for axis in axes if axis in wanted]), _summed(op, axes, x, wanted))
+            (tuple([axis for axis in axes if axis in expected]), _summed(op, axes, x, expected))
         )
     (a_axes, a), (b_axes, b) = parts
     shared = [axis for axis in a_axes if axis in b_axes]
-    batch = [axis for axis in shared if axis in kept]
-    inner = [axis for axis in shared if axis not in kept]
+    batch = [axis for axis in shared if axis in names]
+    inner = [axis for axis in shared if axis not in names]
     rows = [axis for axis in a_axes if axis not in shared]
     columns = [axis for axis in b_axes if axis not in shared]
     a_matrix, transpose_a = _matrix(op, a_axes, a, batch, rows, inner)
     b_matrix, transpose_b = _matrix(op, b_axes, b, batch, inner, columns)
-    found = tuple([*batch, *rows, *columns])
+    result = tuple([*batch, *rows, *columns])
     lead = [sizes[axis] for axis in batch]
     shape = (*lead, prod(sizes[axis] for axis in rows), prod(sizes[axis] for axis in columns))
     name = f"{op.name}_product"
     total = sums_of(name, a_matrix, b_matrix, shape, transpose_a, transpose_b)
-    whole = tuple([sizes[axis] for axis in found])
-    apart = moved(name, total, whole, lambda *at: reshaped(at, whole, shape), dense=True)
-    return found, apart
+    whole = tuple([sizes[axis] for axis in result])
+    apart = moved(
+        name, total, whole, lambda *position: reshaped(position, whole, shape), dense=True
+    )
+    return result, apart
 
 
 def _matrix(
@@ -121,28 +123,34 @@ def _matrix(
     between = tuple([x.shape[axis] for axis in order])
     if order != list(range(len(order))):
         back = [order.index(axis) for axis in range(len(order))]
-        x = moved(f"{op.name}_{x.name}", x, between, lambda *at: [at[axis] for axis in back])
+        x = moved(
+            f"{op.name}_{x.name}", x, between, lambda *position: [position[axis] for axis in back]
+        )
     lead = between[: len(batch)]
     split = len(batch) + len(first)
     shape = (*lead, prod(between[len(batch) : split]), prod(between[split:]))
     whole = x
-    made = moved(
-        f"{x.name}_matrix", x, shape, lambda *at: reshaped(at, shape, whole.shape), dense=True
+    result = moved(
+        f"{x.name}_matrix",
+        x,
+        shape,
+        lambda *position: reshaped(position, shape, whole.shape),
+        dense=True,
     )
-    return made, transposed
+    return result, transposed
 
 
-def _laid_out(op: Operation, axes: Axes, x: Value, wanted: Axes) -> Value:
+def _laid_out(op: Operation, axes: Axes, x: Value, expected: Axes) -> Value:
     """Return the result with its axes permuted, broadcast, or repeated (a diagonal)."""
 
-    def element(*at: Expr) -> Expr:
-        found = x.at(*[at[wanted.index(axis)] for axis in axes])
-        for place, axis in enumerate(wanted):
-            if wanted.index(axis) != place:
-                same = apply("equal", at[place], at[wanted.index(axis)])
-                found = where(same, found, number(0, x.dtype))
-        return found
+    def element(*position: Expr) -> Expr:
+        result = x.at(*[position[expected.index(axis)] for axis in axes])
+        for place, axis in enumerate(expected):
+            if expected.index(axis) != place:
+                same = apply("equal", position[place], position[expected.index(axis)])
+                result = where(same, result, number(0, x.dtype))
+        return result
 
-    if axes == wanted and x.dtype is op.dtype():
+    if axes == expected and x.dtype is op.dtype():
         return x
     return computed(op.name, op.dtype(), op.shape(), element)

@@ -14,8 +14,8 @@ from weft_compiler.lower.values import Value, computed
 def _select(op: Operation) -> Value:
     condition, x, y = op.inputs
 
-    def element(*at: Expr) -> Expr:
-        return where(condition.at(*at[: condition.rank]), x.at(*at), y.at(*at))
+    def element(*index: Expr) -> Expr:
+        return where(condition.at(*index[: condition.rank]), x.at(*index), y.at(*index))
 
     return computed(op.name, op.dtype(), op.shape(), element)
 
@@ -25,8 +25,8 @@ def _bias_add(op: Operation) -> Value:
     x, bias = op.inputs
     axis = 1 if op.attr("data_format") == "NCHW" else x.rank - 1
 
-    def element(*at: Expr) -> Expr:
-        return apply("add", x.at(*at), bias.at(at[axis]))
+    def element(*index: Expr) -> Expr:
+        return apply("add", x.at(*index), bias.at(index[axis]))
 
     return computed(op.name, x.dtype, x.shape, element)
 

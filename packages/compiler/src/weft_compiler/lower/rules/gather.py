@@ -31,13 +31,13 @@ def gather(op: Operation, axis: int, batch: int) -> Value:
     size, count = x.shape[axis], indices.rank - batch
     require(bool(size), "there is nothing to gather from")
 
-    def source(*at: Expr) -> list[Expr]:
-        which = cast(indices.at(*at[:batch], *at[axis : axis + count]), INDEX)
-        return [*at[:axis], clamped(which, size), *at[axis + count :]]
+    def source(*index: Expr) -> list[Expr]:
+        which = cast(indices.at(*index[:batch], *index[axis : axis + count]), INDEX)
+        return [*index[:axis], clamped(which, size), *index[axis + count :]]
 
-    found = moved(op.name, x, op.shape(), source)
-    found.requires = (in_range(indices, size),)
-    return found
+    result = moved(op.name, x, op.shape(), source)
+    result.requires = (in_range(indices, size),)
+    return result
 
 
 @lowers("GatherNd")
@@ -46,16 +46,16 @@ def _gather_points(op: Operation) -> Value:
     lead, depth = points.rank - 1, points.shape[-1]
     require(bool(x.size), "there is nothing to gather from")
 
-    def column(axis: int, *at: Expr) -> Expr:
-        return cast(points.at(*at, axis), INDEX)
+    def column(axis: int, *index: Expr) -> Expr:
+        return cast(points.at(*index, axis), INDEX)
 
-    def source(*at: Expr) -> list[Expr]:
-        found = [clamped(column(axis, *at[:lead]), x.shape[axis]) for axis in range(depth)]
-        return [*found, *at[lead:]]
+    def source(*index: Expr) -> list[Expr]:
+        result = [clamped(column(axis, *index[:lead]), x.shape[axis]) for axis in range(depth)]
+        return [*result, *index[lead:]]
 
-    found = moved(op.name, x, op.shape(), source)
-    found.requires = points_in_range(points, x.shape[:depth])
-    return found
+    result = moved(op.name, x, op.shape(), source)
+    result.requires = points_in_range(points, x.shape[:depth])
+    return result
 
 
 @lowers("ReverseSequence")
@@ -65,14 +65,16 @@ def _reverse_sequence(op: Operation) -> Value:
     size = x.shape[along]
     require(x.size > 0 and lengths.shape == (x.shape[batch],), "it has no rows of these lengths")
 
-    def source(*at: Expr) -> list[Expr]:
-        length, i = cast(lengths.at(at[batch]), INDEX), at[along]
+    def source(*index: Expr) -> list[Expr]:
+        length, i = cast(lengths.at(index[batch]), INDEX), index[along]
         reversed_index = where(apply("less", i, length), minus(minus(length, 1), i), i)
-        return [clamped(reversed_index, size) if axis == along else j for axis, j in enumerate(at)]
+        return [
+            clamped(reversed_index, size) if axis == along else j for axis, j in enumerate(index)
+        ]
 
-    found = moved(op.name, x, x.shape, source)
-    found.requires = (in_range(lengths, size + 1),)
-    return found
+    result = moved(op.name, x, x.shape, source)
+    result.requires = (in_range(lengths, size + 1),)
+    return result
 
 
 def points_in_range(points: Value, sizes: Sequence[int]) -> tuple[Requirement, ...]:
@@ -81,7 +83,7 @@ def points_in_range(points: Value, sizes: Sequence[int]) -> tuple[Requirement, .
     def inside_of(axis: int, size: int) -> Requirement:
         return Requirement(
             points.shape[:-1],
-            lambda *at: inside(cast(points.at(*at, axis), INDEX), size),
+            lambda *index: inside(cast(points.at(*index, axis), INDEX), size),
             f"an index in [0, {size}) was required",
         )
 
@@ -91,7 +93,7 @@ def points_in_range(points: Value, sizes: Sequence[int]) -> tuple[Requirement, .
 def in_range(indices: Value, size: int) -> Requirement:
     """Require that all indices are in [0, size)."""
 
-    def condition(*at: Expr) -> Expr:
-        return inside(cast(indices.at(*at), INDEX), size)
+    def condition(*index: Expr) -> Expr:
+        return inside(cast(indices.at(*index), INDEX), size)
 
     return Requirement(indices.shape, condition, f"an index in [0, {size}) was required")

@@ -9,12 +9,12 @@ from weft_tensor.shape import compatible_dims
 
 
 def _same(name: str, x: Value) -> Value:
-    return moved(name, x, x.shape, lambda *at: at, dense=True)
+    return moved(name, x, x.shape, lambda *index: index, dense=True)
 
 
 @lowers("IdentityN")
 def _identities(op: Operation) -> list[Value]:
-    return [_same(f"{op.name}_{at}", x) for at, x in enumerate(op.inputs)]
+    return [_same(f"{op.name}_{index}", x) for index, x in enumerate(op.inputs)]
 
 
 @lowers("EnsureShape")
@@ -27,10 +27,10 @@ def _ensure_shape(op: Operation) -> Value:
 @lowers("CheckNumerics")
 def _check_numerics(op: Operation) -> Value:
     x = op.inputs[0]
-    found = _same(op.name, x)
-    found.requires = (
+    result = _same(op.name, x)
+    result.requires = (
         Requirement(
-            x.shape, lambda *at: apply("is_finite", x.at(*at)), "finite values were required"
+            x.shape, lambda *index: apply("is_finite", x.at(*index)), "finite values were required"
         ),
     )
-    return found
+    return result

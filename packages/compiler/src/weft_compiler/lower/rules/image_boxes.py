@@ -52,34 +52,42 @@ def _axis(op: Operation, boxes: Value, axis: int, size: int, count: int, nearest
     name, shape = f"{op.name}_{'yx'[axis]}", (boxes.shape[0], count)
     reach = _number(size - 1)
 
-    def position(box: Expr, at: Expr) -> Expr:
+    def position(box: Expr, position: Expr) -> Expr:
         start, end = boxes.at(box, axis), boxes.at(box, axis + 2)
         if count == 1:
             middle = _rounded("mul", _number(0.5), _rounded("add", start, end))
             return _rounded("mul", middle, reach)
         whole = _rounded("mul", _rounded("sub", end, start), reach)
         step = apply("div", whole, _number(count - 1))
-        return _rounded("add", _rounded("mul", start, reach), _rounded("mul", cast(at, _F32), step))
+        return _rounded(
+            "add", _rounded("mul", start, reach), _rounded("mul", cast(position, _F32), step)
+        )
 
     place = computed(f"{name}_place", _F32, shape, position)
 
-    def within(*at: Expr) -> Expr:
-        above = apply("greater_equal", place.at(*at), _number(0))
-        return apply("bit_and", above, apply("less_equal", place.at(*at), reach))
+    def within(*position: Expr) -> Expr:
+        above = apply("greater_equal", place.at(*position), _number(0))
+        return apply("bit_and", above, apply("less_equal", place.at(*position), reach))
 
     inside = computed(f"{name}_inside", dtypes.bool_, shape, within)
 
-    def safe(*at: Expr) -> Expr:
-        found = where(inside.at(*at), place.at(*at), _number(0))
-        return apply("floor", apply("add", found, _number(0.5))) if nearest else found
+    def safe(*position: Expr) -> Expr:
+        result = where(inside.at(*position), place.at(*position), _number(0))
+        return apply("floor", apply("add", result, _number(0.5))) if nearest else result
 
     def neighbour(which: str) -> Value:
         return computed(
-            f"{name}_{which}", INDEX, shape, lambda *at: cast(apply(which, safe(*at)), INDEX)
+            f"{name}_{which}",
+            INDEX,
+            shape,
+            lambda *position: cast(apply(which, safe(*position)), INDEX),
         )
 
     part = computed(
-        f"{name}_part", _F32, shape, lambda *at: apply("sub", safe(*at), apply("floor", safe(*at)))
+        f"{name}_part",
+        _F32,
+        shape,
+        lambda *position: apply("sub", safe(*position), apply("floor", safe(*position))),
     )
     return _Axis(inside, neighbour("floor"), neighbour("ceil"), part)
 
@@ -110,9 +118,9 @@ def _both(rows: _Axis, columns: _Axis, box: Expr, i: Expr, j: Expr) -> Expr:
 class _Corners:
     """The four neighbors of a position, in float32."""
 
-    def __init__(self, image: Value, which: Value, rows: _Axis, columns: _Axis) -> None:
+    def __init__(self, image: Value, value: Value, rows: _Axis, columns: _Axis) -> None:
         self._image = image
-        self._which = which
+        self._which = value
         self._axes = (rows, columns)
 
     def at(self, place: Sequence[Expr], y: str, x: str) -> Expr:
@@ -136,26 +144,28 @@ def _crop(op: Operation) -> Value:
     nearest = op.attr("method") == "nearest"
     rows, columns = _axes(op, image.shape, shape[1:3], 1, nearest)
     corners = _Corners(image, which, rows, columns)
-    beyond = _number(op.attr("extrapolation_value"))
+    overflow = _number(op.attr("extrapolation_value"))
 
-    def element(*at: Expr) -> Expr:
-        box, i, j, _ = at
+    def element(*position: Expr) -> Expr:
+        box, i, j, _ = position
         if nearest:
-            found = corners.at(at, "low", "low")
+            between = corners.at(position, "low", "low")
         else:
             sides = [
                 _between(
-                    corners.at(at, y, "low"), corners.at(at, y, "high"), columns.part.at(box, j)
+                    corners.at(position, y, "low"),
+                    corners.at(position, y, "high"),
+                    columns.part.at(box, j),
                 )
                 for y in ("low", "high")
             ]
             upper, lower = sides
-            found = _between(upper, lower, rows.part.at(box, i))
-        return where(_both(rows, columns, box, i, j), found, beyond)
+            between = _between(upper, lower, rows.part.at(box, i))
+        return where(_both(rows, columns, box, i, j), between, overflow)
 
-    found = computed(op.name, _F32, shape, element)
-    found.requires = (in_range(which, image.shape[0]),)
-    return found
+    result = computed(op.name, _F32, shape, element)
+    result.requires = (in_range(which, image.shape[0]),)
+    return result
 
 
 @lowers("CropAndResizeGradImage", known=(3,))
@@ -170,19 +180,19 @@ def _grad_image(op: Operation) -> Value:
     sides += [columns.inside, columns.low, columns.high, columns.part]
 
     def write(
-        unique: Unique, result: Buffer, taken: Buffer, numbered: Buffer, *parts: Buffer
+        unique: Unique, result: Buffer, buffer: Buffer, numbered: Buffer, *parts: Buffer
     ) -> Sequence[Statement]:
         def position(box: Expr, i: Expr, j: Expr) -> Body:
-            at = [(box, i)] * 4 + [(box, j)] * 4
+            position = [(box, i)] * 4 + [(box, j)] * 4
             y_in, y_low, y_high, y_part, x_in, x_low, x_high, x_part = [
                 load(part, side.shape, place)
-                for part, side, place in zip(parts, sides, at, strict=True)
+                for part, side, place in zip(parts, sides, position, strict=True)
             ]
             image = clamped(load(numbered, numbers.shape, (box,)), shape[0])
             upper, left = apply("sub", _number(1), y_part), apply("sub", _number(1), x_part)
 
             def add(channel: Expr) -> Body:
-                own = load(taken, grads.shape, (box, i, j, channel))
+                own = load(buffer, grads.shape, (box, i, j, channel))
                 return tuple([
                     Store(
                         result.name,
@@ -213,35 +223,35 @@ def _grad_boxes(op: Operation) -> Value:
     rows, columns = _axes(op, image.shape, grads.shape[1:3], 2, False)
     corners = _Corners(image, which, rows, columns)
 
-    def change(axis: int, *at: Expr) -> Expr:
+    def change(axis: int, *position: Expr) -> Expr:
         """By a pixel along an axis, times the gradient."""
-        box, i, j, _ = at
+        box, i, j, _ = position
         part = columns.part.at(box, j) if axis == 0 else rows.part.at(box, i)
         steps = []
         for side in ("low", "high"):
             across = [("low", side), ("high", side)]
             places = across if axis == 0 else [(y, x) for x, y in across]
-            first, second = [corners.at(at, y, x) for y, x in places]
+            first, second = [corners.at(position, y, x) for y, x in places]
             steps.append(apply("sub", second, first))
-        rest = apply("sub", _number(1), part)
-        slope = apply("add", apply("mul", rest, steps[0]), apply("mul", part, steps[1]))
-        live = where(_both(rows, columns, box, i, j), cast(grads.at(*at), _F32), _number(0))
+        remaining = apply("sub", _number(1), part)
+        slope = apply("add", apply("mul", remaining, steps[0]), apply("mul", part, steps[1]))
+        live = where(_both(rows, columns, box, i, j), cast(grads.at(*position), _F32), _number(0))
         return apply("mul", slope, live)
 
     ends: list[Value] = []
     for last in (False, True):
         for axis in (0, 1):
             ends.append(_end(op, axis, last, grads.shape, image.shape[1 + axis], change))
-    found = computed(op.name, op.dtype(), op.shape(), lambda box, end: _chosen(ends, box, end))
-    found.requires = (in_range(which, image.shape[0]),)
-    return found
+    result = computed(op.name, op.dtype(), op.shape(), lambda box, end: _chosen(ends, box, end))
+    result.requires = (in_range(which, image.shape[0]),)
+    return result
 
 
 def _chosen(ends: Sequence[Value], box: Expr, end: Expr) -> Expr:
-    found = ends[-1].at(box)
-    for at, each in reversed(list(enumerate(ends[:-1]))):
-        found = where(apply("equal", end, index(at)), each.at(box), found)
-    return found
+    result = ends[-1].at(box)
+    for position, item in reversed(list(enumerate(ends[:-1]))):
+        result = where(apply("equal", end, index(position)), item.at(box), result)
+    return result
 
 
 def _end(
@@ -255,10 +265,10 @@ def _end(
     along = reduced(
         f"{op.name}_along_{axis}",
         Value(name, _F32, space),
-        [at for at in range(1, 4) if at != kept],
+        [position for position in range(1, 4) if position != kept],
         "add",
         _number(0),
-        lambda *at: change(axis, *at),
+        lambda *position: change(axis, *position),
     )
     slope = np.full(1, 0.5, np.float32)
     if count > 1:
@@ -267,8 +277,8 @@ def _end(
     weight = slope if last else np.float32(size - 1) - slope
     table = Value(f"{name}_slope", _F32, weight.shape, constant=weight)
 
-    def term(box: Expr, at: Expr) -> Expr:
-        return apply("mul", along.at(box, at), table.at(at))
+    def term(box: Expr, position: Expr) -> Expr:
+        return apply("mul", along.at(box, position), table.at(position))
 
     total = Reduction((space[0], count), frozenset([1]), "add", _number(0), term)
     return Value(name, _F32, space[:1], total)

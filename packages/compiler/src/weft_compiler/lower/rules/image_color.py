@@ -30,9 +30,9 @@ class _Pixel:
 
     def named(self, name: str, value: Expr) -> Expr:
         """Name a value."""
-        found = Variable(value.dtype, self._unique(name))
-        self.steps.append(Let(found.name, value))
-        return found
+        variable = Variable(value.dtype, self._unique(name))
+        self.steps.append(Let(variable.name, value))
+        return variable
 
     def number(self, value: float) -> Expr:
         """Return a constant."""
@@ -52,16 +52,16 @@ class _Pixel:
         colored = self.named("colored", apply("greater", spread, zero))
         sixth = apply("mul", self.number(6), where(colored, spread, one))
         scale = self.named("scale", apply("div", one, sixth))
-        shown = self.named("shown", apply("greater", value, zero))
-        saturation = where(shown, apply("div", spread, where(shown, value, one)), zero)
+        text = self.named("shown", apply("greater", value, zero))
+        saturation = where(text, apply("div", spread, where(text, value, one)), zero)
 
         def of(first: Expr, second: Expr) -> Expr:
             return apply("mul", apply("sub", first, second), scale)
 
-        twice = apply("mul", self.number(2), third)
+        doubled = apply("mul", self.number(2), third)
         of_green, of_blue = (
             apply("add", of(blue, red), third),
-            apply("add", of(red, green), twice),
+            apply("add", of(red, green), doubled),
         )
         hue = where(apply("equal", green, value), of_green, of_blue)
         hue = where(apply("equal", red, value), of(green, blue), hue)
@@ -85,9 +85,9 @@ class _Pixel:
 
     def rgb(self, hue: Expr, saturation: Expr, value: Expr) -> Channels:
         """Convert hue, saturation and value to red, green and blue."""
-        rest = self.named("rest", apply("sub", self.number(1), saturation))
+        remaining = self.named("rest", apply("sub", self.number(1), saturation))
         return [
-            apply("mul", apply("add", rest, apply("mul", saturation, share)), value)
+            apply("mul", apply("add", remaining, apply("mul", saturation, share)), value)
             for share in self.shares(hue)
         ]
 
@@ -99,20 +99,20 @@ Change = Callable[..., Channels]
 def _pixelwise(op: Operation, change: Change) -> Value:
     x, shape = op.inputs[0], op.shape()
     require(shape[-1:] == (3,), "it has no three channels")
-    require(all(each.rank == 0 for each in op.inputs[1:]), "the change has axes")
+    require(all(input_.rank == 0 for input_ in op.inputs[1:]), "the change has axes")
     wide = wide_type(x.dtype)
 
-    def write(unique: Unique, result: Buffer, pixels: Buffer, *rest: Buffer) -> Body:
-        def body(*at: Expr) -> Body:
+    def write(unique: Unique, result: Buffer, pixels: Buffer, *remaining: Buffer) -> Body:
+        def body(*position: Expr) -> Body:
             pixel = _Pixel(unique, wide)
             given = [
-                pixel.named(name, cast(load(pixels, shape, [*at, index(channel)]), wide))
+                pixel.named(name, cast(load(pixels, shape, [*position, index(channel)]), wide))
                 for channel, name in enumerate(("red", "green", "blue"))
             ]
-            changes = [cast(load(each, (), ()), wide) for each in rest]
+            changes = [cast(load(item, (), ()), wide) for item in remaining]
             channels = change(pixel, given, *changes)
             stores = [
-                Store(result.name, (*at, index(channel)), cast(value, x.dtype))
+                Store(result.name, (*position, index(channel)), cast(value, x.dtype))
                 for channel, value in enumerate(channels)
             ]
             return (*pixel.steps, *stores)
@@ -166,12 +166,15 @@ def _adjust_contrast(op: Operation) -> Value:
     total = reduce(f"{op.name}_sum", given, [x.rank - 3, x.rank - 2], "add")
     count = number(max(1, x.shape[-3] * x.shape[-2]), wide)
     mean = computed(
-        f"{op.name}_mean", wide, total.shape, lambda *at: apply("div", total.at(*at), count)
+        f"{op.name}_mean",
+        wide,
+        total.shape,
+        lambda *position: apply("div", total.at(*position), count),
     )
 
-    def element(*at: Expr) -> Expr:
-        middle = mean.at(*at[:-3], at[-1])
-        far = apply("mul", apply("sub", given.at(*at), middle), cast(factor.at(), wide))
+    def element(*position: Expr) -> Expr:
+        middle = mean.at(*position[:-3], position[-1])
+        far = apply("mul", apply("sub", given.at(*position), middle), cast(factor.at(), wide))
         return apply("add", far, middle)
 
     return computed(op.name, op.dtype(), x.shape, element)

@@ -103,11 +103,12 @@ def _nearest(op: Operation) -> Value:
         for axis in (1, 2)
     ]
 
-    def source(*at: Expr) -> list[Expr]:
+    def source(*index: Expr) -> list[Expr]:
         near = [
-            clamped(table.at(at[axis]), x.shape[axis]) for axis, table in enumerate(places, start=1)
+            clamped(table.at(index[axis]), x.shape[axis])
+            for axis, table in enumerate(places, start=1)
         ]
-        return [at[0], *near, at[3]]
+        return [index[0], *near, index[3]]
 
     return moved(op.name, x, shape, source)
 
@@ -137,13 +138,13 @@ def _table(op: Operation, name: str, array: Any, dtype: DType) -> Value:
 def _resampled(op: Operation, x: Value, taps: list[Taps], wide: DType = dtypes.float32) -> Value:
     """Resample images along both axes, first along the one that leaves less work for the other."""
     rows, columns = taps
-    steps = [(axis, each) for axis, each in enumerate(taps, start=1) if not each.is_identity()]
+    steps = [(axis, item) for axis, item in enumerate(taps, start=1) if not item.is_identity()]
     if len(rows.index) * columns.size > rows.size * len(columns.index):
         steps.reverse()
-    found = computed(f"{op.name}_wide", wide, x.shape, x.at)
-    for axis, each in steps:
-        found = _along(op, found, axis, each)
-    return computed(op.name, op.dtype(), op.shape(), found.at)
+    result = computed(f"{op.name}_wide", wide, x.shape, x.at)
+    for axis, item in steps:
+        result = _along(op, result, axis, item)
+    return computed(op.name, op.dtype(), op.shape(), result.at)
 
 
 def _along(op: Operation, x: Value, axis: int, taps: Taps) -> Value:
@@ -153,29 +154,29 @@ def _along(op: Operation, x: Value, axis: int, taps: Taps) -> Value:
     weights = _table(op, f"weights_{axis}", taps.weight, x.dtype)
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
 
-    def taken(at: tuple[Expr, ...], tap: Expr | int) -> Expr:
-        near = clamped(places.at(at[axis], tap), taps.size)
-        return x.at(*at[:axis], near, *at[axis + 1 :])
+    def taken(index: tuple[Expr, ...], tap: Expr | int) -> Expr:
+        near = clamped(places.at(index[axis], tap), taps.size)
+        return x.at(*index[:axis], near, *index[axis + 1 :])
 
-    def weighted(at: tuple[Expr, ...], tap: Expr | int) -> Expr:
-        return apply("mul", taken(at, tap), weights.at(at[axis], tap))
+    def weighted(index: tuple[Expr, ...], tap: Expr | int) -> Expr:
+        return apply("mul", taken(index, tap), weights.at(index[axis], tap))
 
-    def between(*at: Expr) -> Expr:
+    def between(*index: Expr) -> Expr:
         """Interpolate; the result is exact if the neighbors are equal."""
-        low, high = taken(at, 0), taken(at, 1)
-        part = apply("mul", apply("sub", high, low), weights.at(at[axis], 1))
+        low, high = taken(index, 0), taken(index, 1)
+        part = apply("mul", apply("sub", high, low), weights.at(index[axis], 1))
         return apply("add", part, low)
 
-    def summed(*at: Expr) -> Expr:
-        return add(*[weighted(at, tap) for tap in range(depth)])
+    def summed(*index: Expr) -> Expr:
+        return add(*[weighted(index, tap) for tap in range(depth)])
 
     name = f"{op.name}_along_{axis}"
     if taps.between or depth <= _FEW:
         return computed(name, x.dtype, shape, between if taps.between else summed)
     space = (*shape[: axis + 1], depth, *shape[axis + 1 :])
 
-    def term(*at: Expr) -> Expr:
-        return weighted((*at[: axis + 1], *at[axis + 2 :]), at[axis + 1])
+    def term(*index: Expr) -> Expr:
+        return weighted((*index[: axis + 1], *index[axis + 2 :]), index[axis + 1])
 
     total = Reduction(space, frozenset([axis + 1]), "add", number(0, x.dtype), term)
     return Value(name, x.dtype, shape, total)

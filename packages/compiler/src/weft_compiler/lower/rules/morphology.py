@@ -37,24 +37,24 @@ class _Windows:
     step: list[tuple[int, int, int]]
     least: Expr
 
-    def place(self, at: tuple[Expr, ...], tap: tuple[Expr, ...]) -> list[Expr]:
+    def place(self, position: tuple[Expr, ...], tap: tuple[Expr, ...]) -> list[Expr]:
         """Return the row and the column that a tap meets."""
         return [
             minus(plus(times(i, stride), times(k, rate)), first)
-            for i, k, (stride, rate, first) in zip(at[1:3], tap, self.step, strict=True)
+            for i, k, (stride, rate, first) in zip(position[1:3], tap, self.step, strict=True)
         ]
 
     def sum(
-        self, images: Buffer, taps: Buffer, at: tuple[Expr, ...], tap: tuple[Expr, ...]
+        self, images: Buffer, taps: Buffer, position: tuple[Expr, ...], tap: tuple[Expr, ...]
     ) -> Expr:
         """Return a pixel plus a tap; the least number outside the image."""
-        place = self.place(at, tap)
+        place = self.place(position, tap)
         near = list(map(clamped, place, self.x.shape[1:3]))
-        pixel = load(images, self.x.shape, [at[0], *near, at[3]])
-        found: Expr = apply("add", pixel, load(taps, self.taps.shape, [*tap, at[3]]))
+        pixel = load(images, self.x.shape, [position[0], *near, position[3]])
+        result: Expr = apply("add", pixel, load(taps, self.taps.shape, [*tap, position[3]]))
         for i, size in zip(place, self.x.shape[1:3], strict=True):
-            found = where(inside(i, size), found, self.least)
-        return found
+            result = where(inside(i, size), result, self.least)
+        return result
 
     def each(self, unique: Unique, body: Callable[..., Body]) -> Body:
         """Emit loops over all windows row by row, and over all taps for each row."""
@@ -67,7 +67,7 @@ def _windows(op: Operation) -> _Windows:
     fits = x.rank == 4 and taps.rank == 3 and x.shape[3] == taps.shape[2]
     require(fits and x.size > 0 and taps.size > 0, "images and filters do not fit, or are empty")
     wide = wide_type(x.dtype)
-    x, taps = (computed(f"{op.name}_{each.name}", wide, each.shape, each.at) for each in (x, taps))
+    x, taps = (computed(f"{op.name}_{item.name}", wide, item.shape, item.at) for item in (x, taps))
     strides, rates = op.attr("strides")[1:3], op.attr("rates")[1:3]
     slides = [
         slide(n, k, stride, rate, op.attr("padding"))
@@ -78,50 +78,63 @@ def _windows(op: Operation) -> _Windows:
         (int(stride), int(rate), first)
         for stride, rate, (_, first, _) in zip(strides, rates, slides, strict=True)
     ]
-    least = number(-math.inf if wide.is_floating else wide.min, wide)
-    return _Windows(x, taps, shape, step, least)
+    minimum = number(-math.inf if wide.is_floating else wide.min, wide)
+    return _Windows(x, taps, shape, step, minimum)
 
 
-def _largest(op: Operation, of: _Windows) -> Value:
+def _largest(op: Operation, windows: _Windows) -> Value:
     """Return the largest sum of each window; NaNs are ignored."""
 
     def write(unique: Unique, result: Buffer, images: Buffer, taps: Buffer) -> Body:
-        def compare(at: tuple[Expr, ...], tap: tuple[Expr, ...]) -> Body:
-            value, best = of.sum(images, taps, at, tap), load(result, of.shape, at)
-            return (Store(result.name, at, where(apply("greater", value, best), value, best)),)
+        def compare(position: tuple[Expr, ...], tap: tuple[Expr, ...]) -> Body:
+            value, best = (
+                windows.sum(images, taps, position, tap),
+                load(result, windows.shape, position),
+            )
+            return (
+                Store(result.name, position, where(apply("greater", value, best), value, best)),
+            )
 
-        return (*fill(unique, result, of.least), *of.each(unique, compare))
+        return (*fill(unique, result, windows.least), *windows.each(unique, compare))
 
-    return Value(f"{op.name}_largest", of.x.dtype, of.shape, Written((of.x, of.taps), write))
+    return Value(
+        f"{op.name}_largest",
+        windows.x.dtype,
+        windows.shape,
+        Written((windows.x, windows.taps), write),
+    )
 
 
-def _taken(op: Operation, of: _Windows) -> Value:
+def _taken(op: Operation, windows: _Windows) -> Value:
     """Return the number of the first tap with the largest sum of each window."""
-    best = _largest(op, of)
+    best = _largest(op, windows)
 
     def write(
         unique: Unique, result: Buffer, images: Buffer, taps: Buffer, largest: Buffer
     ) -> Body:
-        def compare(at: tuple[Expr, ...], tap: tuple[Expr, ...]) -> Body:
-            value, before = of.sum(images, taps, at, tap), load(result, of.shape, at)
-            found = apply("equal", value, load(largest, of.shape, at))
-            found = apply("bit_and", found, apply("greater", value, of.least))
-            found = apply("bit_and", found, apply("less", before, number(0, dtypes.int32)))
-            own = cast(flattened(tap, of.taps.shape[:2]), dtypes.int32)
-            return (Store(result.name, at, where(found, own, before)),)
+        def compare(position: tuple[Expr, ...], tap: tuple[Expr, ...]) -> Body:
+            value, before = (
+                windows.sum(images, taps, position, tap),
+                load(result, windows.shape, position),
+            )
+            matches = apply("equal", value, load(largest, windows.shape, position))
+            matches = apply("bit_and", matches, apply("greater", value, windows.least))
+            matches = apply("bit_and", matches, apply("less", before, number(0, dtypes.int32)))
+            own = cast(flattened(tap, windows.taps.shape[:2]), dtypes.int32)
+            return (Store(result.name, position, where(matches, own, before)),)
 
         start = fill(unique, result, number(_NONE, dtypes.int32))
-        return (*start, *of.each(unique, compare))
+        return (*start, *windows.each(unique, compare))
 
-    operands = (of.x, of.taps, best)
-    return Value(f"{op.name}_taken", dtypes.int32, of.shape, Written(operands, write))
+    operands = (windows.x, windows.taps, best)
+    return Value(f"{op.name}_taken", dtypes.int32, windows.shape, Written(operands, write))
 
 
 @lowers("Dilation2D")
 def _dilation(op: Operation) -> Value:
-    of = _windows(op)
-    require(op.shape() == of.shape, "windows of another shape")
-    return computed(op.name, op.dtype(), of.shape, _largest(op, of).at)
+    windows = _windows(op)
+    require(op.shape() == windows.shape, "windows of another shape")
+    return computed(op.name, op.dtype(), windows.shape, _largest(op, windows).at)
 
 
 @lowers("Dilation2DBackpropInput", "Dilation2DBackpropFilter")
@@ -133,16 +146,16 @@ def _gradient(op: Operation) -> Value:
     given = computed(f"{op.name}_gradient", of.x.dtype, of.shape, gradient.at)
 
     def write(unique: Unique, result: Buffer, took: Buffer, passed: Buffer) -> list[Statement]:
-        def add(*at: Expr) -> Body:
+        def add(*position: Expr) -> Body:
             tap = Variable(INDEX, unique("tap"))
             near = clamped(tap, math.prod(of.taps.shape[:2]))
             rows, columns = unflattened(near, of.taps.shape[:2])
-            place: tuple[Expr, ...] = (rows, columns, at[3])
+            place: tuple[Expr, ...] = (rows, columns, position[3])
             if by_input:
-                pixel = of.place(at, (rows, columns))
-                place = (at[0], *map(clamped, pixel, of.x.shape[1:3]), at[3])
-            store = Store(result.name, place, load(passed, of.shape, at), "add")
-            named = Let(tap.name, cast(load(took, of.shape, at), INDEX))
+                pixel = of.place(position, (rows, columns))
+                place = (position[0], *map(clamped, pixel, of.x.shape[1:3]), position[3])
+            store = Store(result.name, place, load(passed, of.shape, position), "add")
+            named = Let(tap.name, cast(load(took, of.shape, position), INDEX))
             return (named, If(apply("greater_equal", tap, index(0)), (store,)))
 
         start = fill(unique, result, number(0, of.x.dtype))

@@ -20,28 +20,28 @@ class _Softmax:
         shape = op.shape(len(op.node.outputs) - 1)
         last = len(shape) - 1
         x = computed(
-            f"{op.name}_x", wide, shape, lambda *at: logits.at(*broadcast(logits.shape, at))
+            f"{op.name}_x", wide, shape, lambda *index: logits.at(*broadcast(logits.shape, index))
         )
-        most = reduce(f"{op.name}_max", x, [last], "maximum")
+        limit = reduce(f"{op.name}_max", x, [last], "maximum")
         self.shifted = computed(
             f"{op.name}_shifted",
             wide,
             x.shape,
-            lambda *at: apply("sub", x.at(*at), most.at(*at[:-1])),
+            lambda *index: apply("sub", x.at(*index), limit.at(*index[:-1])),
         )
         self.exp = computed(
-            f"{op.name}_exp", wide, x.shape, lambda *at: apply("exp", self.shifted.at(*at))
+            f"{op.name}_exp", wide, x.shape, lambda *index: apply("exp", self.shifted.at(*index))
         )
         self.sum = reduce(f"{op.name}_sum", self.exp, [last], "add")
         self.log_sum = computed(
-            f"{op.name}_log", wide, self.sum.shape, lambda *at: apply("log", self.sum.at(*at))
+            f"{op.name}_log", wide, self.sum.shape, lambda *index: apply("log", self.sum.at(*index))
         )
 
-    def probability(self, *at: Expr) -> Expr:
-        return apply("div", self.exp.at(*at), self.sum.at(*at[:-1]))
+    def probability(self, *index: Expr) -> Expr:
+        return apply("div", self.exp.at(*index), self.sum.at(*index[:-1]))
 
-    def log_probability(self, *at: Expr) -> Expr:
-        return apply("sub", self.shifted.at(*at), self.log_sum.at(*at[:-1]))
+    def log_probability(self, *index: Expr) -> Expr:
+        return apply("sub", self.shifted.at(*index), self.log_sum.at(*index[:-1]))
 
 
 @lowers("Softmax")
@@ -65,7 +65,7 @@ def _bias_add_grad(op: Operation) -> Value:
 def _l2_loss(op: Operation) -> Value:
     x = op.inputs[0]
     squares = computed(
-        f"{op.name}_squares", x.dtype, x.shape, lambda *at: apply("square", x.at(*at))
+        f"{op.name}_squares", x.dtype, x.shape, lambda *index: apply("square", x.at(*index))
     )
     total = reduce(f"{op.name}_sum", squares, list(range(x.rank)), "add")
     half = number(0.5, x.dtype)
@@ -78,17 +78,17 @@ def _cross_entropy(op: Operation) -> list[Value]:
     parts = _Softmax(op, logits)
     wide, shape = parts.wide, op.shape(1)
 
-    def label_at(*at: Expr) -> Expr:
-        return cast(labels.at(*broadcast(labels.shape, at)), wide)
+    def label_at(*index: Expr) -> Expr:
+        return cast(labels.at(*broadcast(labels.shape, index)), wide)
 
-    def term(*at: Expr) -> Expr:
-        return apply("neg", apply("mul", label_at(*at), parts.log_probability(*at)))
+    def term(*index: Expr) -> Expr:
+        return apply("neg", apply("mul", label_at(*index), parts.log_probability(*index)))
 
     terms = computed(f"{op.name}_terms", wide, shape, term)
     loss = reduce(f"{op.name}_loss", terms, [1], "add")
 
-    def gradient(*at: Expr) -> Expr:
-        return apply("sub", parts.probability(*at), label_at(*at))
+    def gradient(*index: Expr) -> Expr:
+        return apply("sub", parts.probability(*index), label_at(*index))
 
     return [
         computed(f"{op.name}_0", op.dtype(), loss.shape, loss.at),
@@ -103,14 +103,14 @@ def _sparse_cross_entropy(op: Operation) -> list[Value]:
     parts = _Softmax(op, logits)
     wide, classes = parts.wide, logits.shape[1]
 
-    def loss(*at: Expr) -> Expr:
-        label = clamped(cast(labels.at(*at), INDEX), classes)
-        return apply("neg", parts.log_probability(*at, label))
+    def loss(*index: Expr) -> Expr:
+        label = clamped(cast(labels.at(*index), INDEX), classes)
+        return apply("neg", parts.log_probability(*index, label))
 
-    def gradient(*at: Expr) -> Expr:
-        chosen = apply("equal", cast(labels.at(at[0]), INDEX), at[1])
-        one = where(chosen, number(1, wide), number(0, wide))
-        return apply("sub", parts.probability(*at), one)
+    def gradient(*index: Expr) -> Expr:
+        selected = apply("equal", cast(labels.at(index[0]), INDEX), index[1])
+        one = where(selected, number(1, wide), number(0, wide))
+        return apply("sub", parts.probability(*index), one)
 
     results = [
         computed(f"{op.name}_0", op.dtype(), labels.shape, loss),

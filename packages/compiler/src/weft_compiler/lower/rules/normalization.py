@@ -63,7 +63,7 @@ class _Images:
 
 def _by_kernel(node: Node) -> str:
     """Return the reason to prefer the kernel: float32 images mixed with float64 vectors."""
-    x, scale = (node.inputs[at].dtype for at in ((1, 2) if "Grad" in node.type else (0, 1)))
+    x, scale = (node.inputs[index].dtype for index in ((1, 2) if "Grad" in node.type else (0, 1)))
     return "" if scale is wide_type(x) else "its vectors have another type than its images"
 
 
@@ -74,12 +74,12 @@ def _batch_norm(op: Operation) -> list[Value]:
     images = _Images(op, x, [scale, offset, *([] if training else [mean, variance])])
     axis = images.axis
 
-    def centered(*at: Expr) -> Expr:
-        return apply("sub", cast(x.at(*at), images.wide), mean.at(at[axis]))
+    def centered(*index: Expr) -> Expr:
+        return apply("sub", cast(x.at(*index), images.wide), mean.at(index[axis]))
 
     if training:
         mean = images.mean("mean", x.at)
-        variance = images.mean("variance", lambda *at: apply("square", centered(*at)))
+        variance = images.mean("variance", lambda *index: apply("square", centered(*index)))
     unbiased = variance
     if training:
         pixels = x.size // x.shape[axis]
@@ -87,9 +87,9 @@ def _batch_norm(op: Operation) -> list[Value]:
         unbiased = images.vector("unbiased", lambda c: apply("mul", variance.at(c), share))
     factor = images.vector("factor", lambda c: apply("div", scale.at(c), images.root(variance, c)))
 
-    def element(*at: Expr) -> Expr:
-        scaled = apply("mul", centered(*at), factor.at(at[axis]))
-        return apply("add", scaled, offset.at(at[axis]))
+    def element(*index: Expr) -> Expr:
+        scaled = apply("mul", centered(*index), factor.at(index[axis]))
+        return apply("add", scaled, offset.at(index[axis]))
 
     y = computed(op.name, op.dtype(), x.shape, element)
     return [y, mean, unbiased, mean, variance, *_nothing(op, 5)]
@@ -102,16 +102,18 @@ def _batch_norm_grad(op: Operation) -> list[Value]:
     require(gradient.shape == x.shape, "y_backprop and x of different shapes")
     axis, wide = images.axis, images.wide
 
-    def upstream(*at: Expr) -> Expr:
-        return cast(gradient.at(*at), wide)
+    def upstream(*index: Expr) -> Expr:
+        return cast(gradient.at(*index), wide)
 
-    def centered(*at: Expr) -> Expr:
-        return apply("sub", cast(x.at(*at), wide), mean.at(at[axis]))
+    def centered(*index: Expr) -> Expr:
+        return apply("sub", cast(x.at(*index), wide), mean.at(index[axis]))
 
     one = number(1, wide)
     inverse = images.vector("inverse", lambda c: apply("div", one, images.root(variance, c)))
     by_offset = images.total("by_offset", upstream)
-    products = images.total("products", lambda *at: apply("mul", upstream(*at), centered(*at)))
+    products = images.total(
+        "products", lambda *index: apply("mul", upstream(*index), centered(*index))
+    )
     by_scale = images.vector("by_scale", lambda c: apply("mul", products.at(c), inverse.at(c)))
     factor = images.vector("factor", lambda c: apply("mul", scale.at(c), inverse.at(c)))
     shift = images.vector("shift", lambda c: apply("div", by_offset.at(c), images.count))
@@ -120,12 +122,12 @@ def _batch_norm_grad(op: Operation) -> list[Value]:
         lambda c: apply("div", apply("mul", inverse.at(c), by_scale.at(c)), images.count),
     )
 
-    def element(*at: Expr) -> Expr:
-        found = upstream(*at)
+    def element(*index: Expr) -> Expr:
+        result = upstream(*index)
         if op.attr("is_training"):
-            found = apply("sub", found, shift.at(at[axis]))
-            found = apply("sub", found, apply("mul", centered(*at), slope.at(at[axis])))
-        return apply("mul", found, factor.at(at[axis]))
+            result = apply("sub", result, shift.at(index[axis]))
+            result = apply("sub", result, apply("mul", centered(*index), slope.at(index[axis])))
+        return apply("mul", result, factor.at(index[axis]))
 
     by_x = computed(op.name, op.dtype(), x.shape, element)
     return [by_x, by_scale, by_offset, *_nothing(op, 3)]
@@ -135,9 +137,12 @@ def _nothing(op: Operation, first: int) -> list[Value]:
     """Return empty results, which only other devices use."""
     return [
         computed(
-            f"{op.name}_{at}", op.dtype(at), op.shape(at), lambda *_: number(0, dtypes.float32)
+            f"{op.name}_{index}",
+            op.dtype(index),
+            op.shape(index),
+            lambda *_: number(0, dtypes.float32),
         )
-        for at in range(first, len(op.node.outputs))
+        for index in range(first, len(op.node.outputs))
     ]
 
 
@@ -157,10 +162,12 @@ class _Neighbours:
         self.name, self.shape, self.wide = op.name, x.shape, wide_type(x.dtype)
         self._radius = int(op.attr("depth_radius"))
         self._beta = float(op.attr("beta"))
-        squares = self.sums("squares", lambda *at: apply("square", cast(x.at(*at), self.wide)))
+        squares = self.sums(
+            "squares", lambda *index: apply("square", cast(x.at(*index), self.wide))
+        )
         alpha, bias = (number(op.attr(name), self.wide) for name in ("alpha", "bias"))
         self.norms = self.image(
-            "norms", lambda *at: apply("add", apply("mul", squares.at(*at), alpha), bias)
+            "norms", lambda *index: apply("add", apply("mul", squares.at(*index), alpha), bias)
         )
 
     def image(self, name: str, element: Element) -> Value:
@@ -173,7 +180,7 @@ class _Neighbours:
         given, zero = self.image(f"{name}_of", element), number(0, self.wide)
 
         def write(unique: Unique, y: Buffer, terms: Buffer) -> Sequence[Statement]:
-            def pixel(*at: Expr) -> Body:
+            def pixel(*index: Expr) -> Body:
                 # With zero padding all loops access contiguous memory.
                 row = Buffer(unique("row"), self.wide, (channels + 2 * radius,))
 
@@ -181,7 +188,7 @@ class _Neighbours:
                     return (Store(row.name, (plus(j, first),), zero),)
 
                 def inner(j: Expr) -> Body:
-                    value = load(terms, self.shape, [*at, j])
+                    value = load(terms, self.shape, [*index, j])
                     return (Store(row.name, (plus(j, radius),), value),)
 
                 return (
@@ -189,16 +196,16 @@ class _Neighbours:
                     *nest(unique, [radius], lambda j: margin(j, 0)),
                     *nest(unique, [radius], lambda j: margin(j, radius + channels)),
                     *nest(unique, [channels], inner),
-                    *_windows(unique, row, y, at, 2 * radius + 1),
+                    *_windows(unique, row, y, index, 2 * radius + 1),
                 )
 
             return nest(unique, pixels, pixel) if channels else ()
 
         return Value(f"{self.name}_{name}", self.wide, self.shape, Written((given,), write))
 
-    def power(self, *at: Expr) -> Expr:
+    def power(self, *index: Expr) -> Expr:
         """Return the norm to the power of -beta."""
-        norm, one = self.norms.at(*at), number(1, self.wide)
+        norm, one = self.norms.at(*index), number(1, self.wide)
         if self._beta == 0.5:
             return apply("div", one, apply("sqrt", norm))
         if self._beta == 0.75:
@@ -209,7 +216,7 @@ class _Neighbours:
         return apply("pow", norm, number(-self._beta, self.wide))
 
 
-def _windows(unique: Unique, row: Buffer, y: Buffer, at: Sequence[Expr], width: int) -> Body:
+def _windows(unique: Unique, row: Buffer, y: Buffer, index: Sequence[Expr], width: int) -> Body:
     """Write sums of windows of a row to a pixel of an image."""
     channels = [y.shape[-1]]
 
@@ -219,18 +226,18 @@ def _windows(unique: Unique, row: Buffer, y: Buffer, at: Sequence[Expr], width: 
     if width <= _FEW:
 
         def total(j: Expr) -> Body:
-            return (Store(y.name, (*at, j), add(*[place(j, k) for k in range(width)])),)
+            return (Store(y.name, (*index, j), add(*[place(j, k) for k in range(width)])),)
 
         return nest(unique, channels, total)
 
     def first(j: Expr) -> Body:
-        return (Store(y.name, (*at, j), place(j, 0)),)
+        return (Store(y.name, (*index, j), place(j, 0)),)
 
     def more(k: Expr, j: Expr) -> Body:
-        return (Store(y.name, (*at, j), place(j, plus(k, 1)), "add"),)
+        return (Store(y.name, (*index, j), place(j, plus(k, 1)), "add"),)
 
-    rest = nest(unique, [width - 1, *channels], more)
-    return (*nest(unique, channels, first), *rest)
+    remaining = nest(unique, [width - 1, *channels], more)
+    return (*nest(unique, channels, first), *remaining)
 
 
 @lowers("LRN")
@@ -238,8 +245,8 @@ def _local_response(op: Operation) -> Value:
     x = op.inputs[0]
     near = _Neighbours(op, x)
 
-    def element(*at: Expr) -> Expr:
-        return apply("mul", cast(x.at(*at), near.wide), near.power(*at))
+    def element(*index: Expr) -> Expr:
+        return apply("mul", cast(x.at(*index), near.wide), near.power(*index))
 
     return computed(op.name, op.dtype(), x.shape, element)
 
@@ -250,16 +257,18 @@ def _local_response_grad(op: Operation) -> Value:
     near = _Neighbours(op, x)
     require(gradient.shape == x.shape == y.shape, "images of different shapes")
 
-    def share(*at: Expr) -> Expr:
-        upstream, result = (cast(each.at(*at), near.wide) for each in (gradient, y))
-        return apply("div", apply("mul", upstream, result), near.norms.at(*at))
+    def share(*index: Expr) -> Expr:
+        upstream, result = (cast(item.at(*index), near.wide) for item in (gradient, y))
+        return apply("div", apply("mul", upstream, result), near.norms.at(*index))
 
     shares = near.sums("shares", near.image("share", share).at)
     factor = number(2 * op.attr("alpha") * op.attr("beta"), near.wide)
 
-    def element(*at: Expr) -> Expr:
-        upstream = apply("mul", cast(gradient.at(*at), near.wide), near.power(*at))
-        rest = apply("mul", apply("mul", shares.at(*at), cast(x.at(*at), near.wide)), factor)
-        return apply("sub", upstream, rest)
+    def element(*index: Expr) -> Expr:
+        upstream = apply("mul", cast(gradient.at(*index), near.wide), near.power(*index))
+        remaining = apply(
+            "mul", apply("mul", shares.at(*index), cast(x.at(*index), near.wide)), factor
+        )
+        return apply("sub", upstream, remaining)
 
     return computed(op.name, op.dtype(), x.shape, element)

@@ -19,31 +19,33 @@ def _mirror_pad(op: Operation) -> Value:
     fit = [max(row) <= size - edge for row, size in zip(margins, x.shape, strict=True)]
     require(all(fit), "its paddings are larger than what they mirror")
 
-    def source(*at: Expr) -> list[Expr]:
-        found = []
-        for i, (before, _), size in zip(at, margins, x.shape, strict=False):
+    def source(*position: Expr) -> list[Expr]:
+        result = []
+        for i, (before, _), size in zip(position, margins, x.shape, strict=False):
             place = minus(i, before)
             place = where(apply("less", place, index(0)), minus(edge - 1, place), place)
             far = apply("less", place, index(size))
             place = where(far, place, minus(2 * size - 1 - edge, place))
-            found.append(clamped(place, size))
-        return found
+            result.append(clamped(place, size))
+        return result
 
     if not margins or not any(margins[-1]):
         return moved(op.name, x, op.shape(), source)
     size, (before, after) = x.shape[-1], margins[-1]
 
-    def write(unique: Unique, y: Buffer, given: Buffer) -> Sequence[Statement]:
+    def write(unique: Unique, y: Buffer, buffer: Buffer) -> Sequence[Statement]:
         """Write rows in three parts, each contiguous in memory."""
 
-        def row(*at: Expr) -> Body:
-            lead = source(*at)
+        def row(*position: Expr) -> Body:
+            lead = source(*position)
 
             def part(count: int, to: int, first: int, step: int) -> Body:
                 def copy(j: Expr) -> Body:
                     place = plus(first, j) if step > 0 else minus(first, j)
                     return (
-                        Store(y.name, (*at, plus(to, j)), load(given, x.shape, [*lead, place])),
+                        Store(
+                            y.name, (*position, plus(to, j)), load(buffer, x.shape, [*lead, place])
+                        ),
                     )
 
                 return nest(unique, (count,), copy)
@@ -62,11 +64,11 @@ def _mirror_pad(op: Operation) -> Value:
 @lowers("MirrorPadGrad", known=(1,))
 def _mirror_pad_grad(op: Operation) -> Value:
     """Add the gradients of all mirror images of each element, one axis after another."""
-    found, edge = op.inputs[0], int(op.attr("mode") == "REFLECT")
+    result, edge = op.inputs[0], int(op.attr("mode") == "REFLECT")
     for axis, (before, after) in enumerate(op.known(1).tolist()):
         if before or after:
-            found = _folded(f"{op.name}_{axis}", found, axis, int(before), int(after), edge)
-    return computed(op.name, op.dtype(), op.shape(), found.at)
+            result = _folded(f"{op.name}_{axis}", result, axis, int(before), int(after), edge)
+    return computed(op.name, op.dtype(), op.shape(), result.at)
 
 
 def _folded(name: str, x: Value, axis: int, before: int, after: int, edge: int) -> Value:
@@ -79,27 +81,27 @@ def _folded(name: str, x: Value, axis: int, before: int, after: int, edge: int) 
     require(size > 0 and max(before, after) <= size - edge, "its paddings are too large")
     zero = number(0, x.dtype)
 
-    def element(*at: Expr) -> Expr:
-        i = at[axis]
+    def element(*position: Expr) -> Expr:
+        i = position[axis]
 
         def near(place: Expr) -> Expr:
-            return x.at(*at[:axis], clamped(place, x.shape[axis]), *at[axis + 1 :])
+            return x.at(*position[:axis], clamped(place, x.shape[axis]), *position[axis + 1 :])
 
-        found = near(plus(i, before))
+        result = near(plus(i, before))
         if before:
             mirrored = apply("bit_and", _at_least(i, edge), apply("less", i, index(before + edge)))
             first = near(minus(before - 1 + edge, i))
-            found = apply("add", found, where(mirrored, first, zero))
+            result = apply("add", result, where(mirrored, first, zero))
         if after:
             start = size - edge - after
             mirrored = apply("bit_and", _at_least(i, start), apply("less", i, index(size - edge)))
             last = near(minus(before + size + after - 1 + start, i))
-            found = apply("add", found, where(mirrored, last, zero))
-        return found
+            result = apply("add", result, where(mirrored, last, zero))
+        return result
 
     shape = (*x.shape[:axis], size, *x.shape[axis + 1 :])
     return computed(name, x.dtype, shape, element)
 
 
-def _at_least(i: Expr, least: int) -> Expr:
-    return apply("greater_equal", i, index(least))
+def _at_least(i: Expr, minimum: int) -> Expr:
+    return apply("greater_equal", i, index(minimum))

@@ -54,30 +54,30 @@ class _Windows:
         self.shape = tuple(shape)
         self.sizes, self.strides = op.attr("ksize"), op.attr("strides")
         self.taps = list(product(*map(range, self.sizes)))
-        found = [
+        result = [
             slide(n, k, s, 1, op.attr("padding"))
             for n, k, s in zip(shape, self.sizes, self.strides, strict=True)
         ]
-        self.counts = tuple(count for count, _, _ in found)
-        self.before = tuple(before for _, before, _ in found)
+        self.counts = tuple(count for count, _, _ in result)
+        self.before = tuple(before for _, before, _ in result)
         self.axes = [axis for axis, size in enumerate(self.sizes) if size > 1]
 
-    def place(self, at: Sequence[Expr], tap: Sequence[Expr | int]) -> list[Expr]:
+    def place(self, position: Sequence[Expr], tap: Sequence[Expr | int]) -> list[Expr]:
         """Return the input indices of a window position; they may be in the padding."""
         return [
             minus(plus(times(i, stride), t), before)
-            for i, t, stride, before in zip(at, tap, self.strides, self.before, strict=True)
+            for i, t, stride, before in zip(position, tap, self.strides, self.before, strict=True)
         ]
 
     def is_inside(self, place: Sequence[Expr]) -> Expr | None:
         """Return the condition that a position is in the input; None if all are."""
-        found: Expr | None = None
+        result: Expr | None = None
         for axis, (i, size) in enumerate(zip(place, self.shape, strict=True)):
             last = (self.counts[axis] - 1) * self.strides[axis] + self.sizes[axis] - 1
             if self.before[axis] or last - self.before[axis] >= size:
                 here = inside(i, size)
-                found = here if found is None else apply("bit_and", found, here)
-        return found
+                result = here if result is None else apply("bit_and", result, here)
+        return result
 
     def fold(
         self,
@@ -96,8 +96,8 @@ class _Windows:
         # The last axis stays innermost, so that loops access contiguous memory.
         space = (*self.counts[:-1], *sizes, self.counts[-1])
 
-        def combined(*at: Expr) -> Expr:
-            window, steps = (*at[: rank - 1], at[-1]), at[rank - 1 : -1]
+        def combined(*position: Expr) -> Expr:
+            window, steps = (*position[: rank - 1], position[-1]), position[rank - 1 : -1]
             tap: list[Expr | int] = [0] * rank
             for axis, step in zip(self.axes, steps, strict=True):
                 tap[axis] = step
@@ -119,50 +119,52 @@ class _Windows:
           given: maps a window and the number of a position in it to the gradient of that position.
         """
 
-        def element(*at: Expr) -> Expr:
+        def element(*position: Expr) -> Expr:
             total: Expr | None = None
             for number_of, tap in enumerate(self.taps):
-                window, conditions = self._window(at, tap)
-                found = given(window, number_of)
+                window, conditions = self._window(position, tap)
+                result = given(window, number_of)
                 for condition in conditions:
-                    found = where(condition, found, zero)
-                total = found if total is None else apply("add", total, found)
+                    result = where(condition, result, zero)
+                total = result if total is None else apply("add", total, result)
             assert total is not None
             return total
 
         return element
 
-    def _window(self, at: Sequence[Expr], tap: Sequence[int]) -> tuple[Sequence[Expr], list[Expr]]:
+    def _window(
+        self, position: Sequence[Expr], tap: Sequence[int]
+    ) -> tuple[Sequence[Expr], list[Expr]]:
         """Return the window that has an element at a position, and the condition that it exists."""
         window: list[Expr] = []
         conditions: list[Expr] = []
-        for axis, (i, t) in enumerate(zip(at, tap, strict=True)):
+        for axis, (i, t) in enumerate(zip(position, tap, strict=True)):
             distance, stride = plus(i, self.before[axis] - t), self.strides[axis]
             if self.sizes[axis] == stride == 1:
                 window.append(i)
                 continue
-            found = over(distance, stride)
-            window.append(clamped(found, self.counts[axis]))
-            conditions.append(inside(found, self.counts[axis]))
+            result = over(distance, stride)
+            window.append(clamped(result, self.counts[axis]))
+            conditions.append(inside(result, self.counts[axis]))
             if stride > 1:
                 conditions.append(apply("equal", modulo(distance, stride), index(0)))
         return window, conditions
 
-    def size_at(self, at: Sequence[Expr]) -> Expr:
+    def size_at(self, position: Sequence[Expr]) -> Expr:
         """Return the number of positions of a window that are in the input."""
-        found: Expr = index(1)
+        result: Expr = index(1)
         for axis in self.axes:
-            first = minus(times(at[axis], self.strides[axis]), self.before[axis])
+            first = minus(times(position[axis], self.strides[axis]), self.before[axis])
             low = apply("maximum", first, index(0))
             high = apply("minimum", plus(first, self.sizes[axis]), index(self.shape[axis]))
-            found = apply("mul", found, minus(high, low))
-        return found
+            result = apply("mul", result, minus(high, low))
+        return result
 
 
 def _windows(op: Operation, shape: Sequence[int]) -> _Windows:
-    found = _Windows(op, shape)
-    require(0 not in found.counts and 0 not in found.shape, "it has no windows")
-    return found
+    windows = _Windows(op, shape)
+    require(0 not in windows.counts and 0 not in windows.shape, "it has no windows")
+    return windows
 
 
 @lowers("MaxPool", "MaxPool3D")
@@ -181,8 +183,8 @@ def _avg_pool(op: Operation) -> Value:
         f"{op.name}_sum", "add", number(0, wide), lambda _, place, tap: cast(x.at(*place), wide)
     )
 
-    def element(*at: Expr) -> Expr:
-        return apply("div", total.at(*at), cast(windows.size_at(at), wide))
+    def element(*position: Expr) -> Expr:
+        return apply("div", total.at(*position), cast(windows.size_at(position), wide))
 
     return computed(op.name, op.dtype(), windows.counts, element)
 
@@ -194,8 +196,10 @@ def _avg_pool_grad(op: Operation) -> Value:
     windows, wide = _windows(op, op.shape()), wide_type(gradient.dtype)
     require(gradient.shape == windows.counts, "shapes do not fit")
 
-    def share(*at: Expr) -> Expr:
-        return apply("div", cast(gradient.at(*at), wide), cast(windows.size_at(at), wide))
+    def share(*position: Expr) -> Expr:
+        return apply(
+            "div", cast(gradient.at(*position), wide), cast(windows.size_at(position), wide)
+        )
 
     shares = computed(f"{op.name}_shares", wide, windows.counts, share)
     element = windows.spread(lambda window, _: shares.at(*window), number(0, wide))
@@ -207,12 +211,12 @@ def _first_most(op: Operation, windows: _Windows, x: Value, y: Value) -> Value:
     nobody = number(len(windows.taps), dtypes.int32)
 
     def is_most(window: Sequence[Expr], place: Sequence[Expr], tap: Expr) -> Expr:
-        value, most = x.at(*place), y.at(*window)
-        found = apply("equal", value, most)
+        value, limit = x.at(*place), y.at(*window)
+        result = apply("equal", value, limit)
         if x.dtype.is_floating:
-            both = apply("bit_and", apply("is_nan", value), apply("is_nan", most))
-            found = apply("bit_or", found, both)
-        return where(found, cast(tap, dtypes.int32), nobody)
+            both = apply("bit_and", apply("is_nan", value), apply("is_nan", limit))
+            result = apply("bit_or", result, both)
+        return where(result, cast(tap, dtypes.int32), nobody)
 
     return windows.fold(f"{op.name}_first", "minimum", nobody, is_most)
 
@@ -227,8 +231,8 @@ def _max_pool_grad(op: Operation) -> Value:
     first = _first_most(op, windows, x, y)
 
     def given(window: Sequence[Expr], tap: int) -> Expr:
-        chosen = apply("equal", first.at(*window), number(tap, dtypes.int32))
-        return where(chosen, cast(gradient.at(*window), wide), zero)
+        selected = apply("equal", first.at(*window), number(tap, dtypes.int32))
+        return where(selected, cast(gradient.at(*window), wide), zero)
 
     return computed(op.name, op.dtype(), x.shape, windows.spread(given, zero))
 
@@ -250,7 +254,7 @@ def _max_pool_grad_grad(op: Operation) -> Value:
     windows = _windows(op, x.shape)
     require(y.shape == windows.counts and gradient.shape == x.shape, "shapes do not fit")
     first = _first_most(op, windows, x, y)
-    return moved(op.name, gradient, y.shape, lambda *at: _place_of(windows, first, at))
+    return moved(op.name, gradient, y.shape, lambda *position: _place_of(windows, first, position))
 
 
 @lowers("MaxPoolWithArgmax")
@@ -259,15 +263,15 @@ def _max_pool_with_places(op: Operation) -> list[Value]:
     x = op.inputs[0]
     windows = _windows(op, x.shape)
     none = initial("maximum", x.dtype)
-    most = windows.fold(f"{op.name}_0", "maximum", none, lambda _, place, tap: x.at(*place))
-    first = _first_most(op, windows, x, most)
+    limit = windows.fold(f"{op.name}_0", "maximum", none, lambda _, place, tap: x.at(*place))
+    first = _first_most(op, windows, x, limit)
     whole = bool(op.attr("include_batch_in_index"))
 
-    def position(*at: Expr) -> Expr:
-        place = _place_of(windows, first, at)
+    def position(*position: Expr) -> Expr:
+        place = _place_of(windows, first, position)
         return flattened(place if whole else place[1:], x.shape if whole else x.shape[1:])
 
-    return [most, computed(f"{op.name}_1", op.dtype(1), most.shape, position)]
+    return [limit, computed(f"{op.name}_1", op.dtype(1), limit.shape, position)]
 
 
 @lowers("MaxPoolGradWithArgmax")
@@ -278,16 +282,18 @@ def _max_pool_grad_of_places(op: Operation) -> Value:
     require(gradient.shape == places.shape == windows.counts, "shapes do not fit")
     whole, image = bool(op.attr("include_batch_in_index")), prod(x.shape[1:])
 
-    def position(*at: Expr) -> Expr:
-        place = cast(places.at(*at), INDEX)
-        return place if whole else plus(place, times(at[0], image))
+    def position(*position: Expr) -> Expr:
+        place = cast(places.at(*position), INDEX)
+        return place if whole else plus(place, times(position[0], image))
 
     positions = computed(f"{op.name}_places", INDEX, places.shape, position)
 
-    def write(unique: Unique, result: Buffer, at: Buffer, given: Buffer) -> Sequence[Statement]:
+    def write(
+        unique: Unique, result: Buffer, position: Buffer, buffer: Buffer
+    ) -> Sequence[Statement]:
         def add(*window: Expr) -> Body:
-            here = clamped(load(at, places.shape, window), x.size)
-            value = cast(load(given, places.shape, window), wide)
+            here = clamped(load(position, places.shape, window), x.size)
+            value = cast(load(buffer, places.shape, window), wide)
             return (Store(result.name, tuple(unflattened(here, x.shape)), value, "add"),)
 
         return (*fill(unique, result, number(0, wide)), *nest(unique, places.shape, add))

@@ -39,9 +39,9 @@ class _Range:
     zero: Value
 
 
-def _channel(value: Value, at: tuple[Expr, ...]) -> Expr:
+def _channel(value: Value, index: tuple[Expr, ...]) -> Expr:
     """Return an element of a per-channel vector, or a scalar."""
-    return value.at(*at[-1:]) if value.rank else value.at()
+    return value.at(*index[-1:]) if value.rank else value.at()
 
 
 def _nudged(op: Operation, low: Value, high: Value) -> _Range:
@@ -53,17 +53,17 @@ def _nudged(op: Operation, low: Value, high: Value) -> _Range:
         assert callable(element)
         return computed(f"{op.name}_{name}", dtypes.float32, low.shape, element)
 
-    def step(*at: Expr) -> Expr:
-        return apply("div", apply("sub", high.at(*at), low.at(*at)), _number(last - first))
+    def step(*index: Expr) -> Expr:
+        return apply("div", apply("sub", high.at(*index), low.at(*index)), _number(last - first))
 
     scale = part("scale", step)
 
-    def positive(*at: Expr) -> Expr:
-        none = apply("equal", scale.at(*at), _number(0))
-        return where(none, _number(1), scale.at(*at))
+    def positive(*index: Expr) -> Expr:
+        none = apply("equal", scale.at(*index), _number(0))
+        return where(none, _number(1), scale.at(*index))
 
-    def nearest(*at: Expr) -> Expr:
-        place = apply("sub", _number(first), apply("div", low.at(*at), positive(*at)))
+    def nearest(*index: Expr) -> Expr:
+        place = apply("sub", _number(first), apply("div", low.at(*index), positive(*index)))
         near = apply("minimum", apply("maximum", place, _number(first)), _number(last))
         # Adding 0.5 would round the number below 0.5 up; adding the number below 0.5 rounds 0.5 up.
         return apply("trunc", apply("add", near, _number(_BELOW_HALF)))
@@ -73,14 +73,16 @@ def _nudged(op: Operation, low: Value, high: Value) -> _Range:
     def end(name: str, at_step: float) -> Value:
         return part(
             name,
-            lambda *at: apply("mul", apply("sub", _number(at_step), place.at(*at)), scale.at(*at)),
+            lambda *index: apply(
+                "mul", apply("sub", _number(at_step), place.at(*index)), scale.at(*index)
+            ),
         )
 
     lowest, highest = end("low", first), end("high", last)
-    inverse = part("inverse", lambda *at: apply("div", _number(1), positive(*at)))
+    inverse = part("inverse", lambda *index: apply("div", _number(1), positive(*index)))
 
-    def zero(*at: Expr) -> Expr:
-        steps = apply("mul", apply("neg", lowest.at(*at)), inverse.at(*at))
+    def zero(*index: Expr) -> Expr:
+        steps = apply("mul", apply("neg", lowest.at(*index)), inverse.at(*index))
         return apply("floor", apply("add", steps, _number(0.5)))
 
     return _Range(lowest, highest, scale, inverse, part("zero", zero))
@@ -104,8 +106,10 @@ def _ends(op: Operation, x: Value, first: int) -> tuple[Value, Value]:
     if "Args" in op.node.type:
         return _fixed(op, "min"), _fixed(op, "max")
     low, high = op.inputs[first : first + 2]
-    wanted = x.shape[-1:] if "PerChannel" in op.node.type else ()
-    require(low.shape == wanted and high.shape == wanted, "ranges of another shape than channels")
+    expected = x.shape[-1:] if "PerChannel" in op.node.type else ()
+    require(
+        low.shape == expected and high.shape == expected, "ranges of another shape than channels"
+    )
     return low, high
 
 
@@ -114,12 +118,12 @@ def _fake(op: Operation) -> Value:
     x = op.inputs[0]
     of = _nudged(op, *_ends(op, x, 1))
 
-    def element(*at: Expr) -> Expr:
-        low, high = _channel(of.low, at), _channel(of.high, at)
-        near = apply("minimum", apply("maximum", x.at(*at), low), high)
-        steps = apply("mul", apply("sub", near, low), _channel(of.inverse, at))
-        moved = apply("add", apply("sub", steps, _channel(of.zero, at)), _number(0.5))
-        return apply("mul", apply("floor", moved), _channel(of.scale, at))
+    def element(*index: Expr) -> Expr:
+        low, high = _channel(of.low, index), _channel(of.high, index)
+        near = apply("minimum", apply("maximum", x.at(*index), low), high)
+        steps = apply("mul", apply("sub", near, low), _channel(of.inverse, index))
+        moved = apply("add", apply("sub", steps, _channel(of.zero, index)), _number(0.5))
+        return apply("mul", apply("floor", moved), _channel(of.scale, index))
 
     return computed(op.name, op.dtype(), x.shape, element)
 
@@ -130,11 +134,11 @@ def _fake_gradient(op: Operation) -> Value:
     require(gradient.shape == x.shape, "gradients of another shape")
     of = _nudged(op, *_ends(op, x, 2))
 
-    def element(*at: Expr) -> Expr:
-        above = apply("greater_equal", x.at(*at), _channel(of.low, at))
-        below = apply("less_equal", x.at(*at), _channel(of.high, at))
+    def element(*index: Expr) -> Expr:
+        above = apply("greater_equal", x.at(*index), _channel(of.low, index))
+        below = apply("less_equal", x.at(*index), _channel(of.high, index))
         inside = where(apply("bit_and", above, below), _number(1), _number(0))
-        return apply("mul", gradient.at(*at), inside)
+        return apply("mul", gradient.at(*index), inside)
 
     return computed(op.name, op.dtype(), x.shape, element)
 
@@ -150,32 +154,37 @@ def _fake_gradients(op: Operation) -> list[Value]:
     def beyond(below: bool) -> Value:
         end, limit = (of.low, -math.inf) if below else (of.high, math.inf)
 
-        def element(*at: Expr) -> Expr:
-            zeros = [apply("equal", _channel(each, at), _number(0)) for each in (low, high)]
+        def element(*index: Expr) -> Expr:
+            zeros = [apply("equal", _channel(item, index), _number(0)) for item in (low, high)]
             # The range [0, 0] passes all gradients.
-            wanted = where(apply("bit_and", *zeros), _number(limit), _channel(end, at))
-            return apply("less" if below else "greater", x.at(*at), wanted)
+            expected = where(apply("bit_and", *zeros), _number(limit), _channel(end, index))
+            return apply("less" if below else "greater", x.at(*index), expected)
 
         name = f"{op.name}_{'below' if below else 'above'}"
         return computed(name, dtypes.bool_, x.shape, element)
 
     sides = [beyond(True), beyond(False)]
 
-    def times(condition: Expr, at: tuple[Expr, ...]) -> Expr:
-        return apply("mul", gradient.at(*at), where(condition, _number(1), _number(0)))
+    def times(condition: Expr, index: tuple[Expr, ...]) -> Expr:
+        return apply("mul", gradient.at(*index), where(condition, _number(1), _number(0)))
 
-    def inside(*at: Expr) -> Expr:
-        outside = apply("bit_or", *[side.at(*at) for side in sides])
-        return apply("mul", gradient.at(*at), where(outside, _number(0), _number(1)))
+    def inside(*index: Expr) -> Expr:
+        outside = apply("bit_or", *[side.at(*index) for side in sides])
+        return apply("mul", gradient.at(*index), where(outside, _number(0), _number(1)))
 
     axes = list(range(x.rank - low.rank))
     parts = [
         computed(
-            f"{side.name}_part", dtypes.float32, x.shape, lambda *at, s=side: times(s.at(*at), at)
+            f"{side.name}_part",
+            dtypes.float32,
+            x.shape,
+            lambda *index, s=side: times(s.at(*index), index),
         )
         for side in sides
     ]
-    totals = [reduce(f"{op.name}_{at}", part, axes, "add") for at, part in enumerate(parts, 1)]
+    totals = [
+        reduce(f"{op.name}_{index}", part, axes, "add") for index, part in enumerate(parts, 1)
+    ]
     return [computed(f"{op.name}_0", dtypes.float32, x.shape, inside), *totals]
 
 
@@ -203,10 +212,10 @@ class _Steps:
 def _steps(op: Operation, low: Value, high: Value, bits: int) -> _Steps:
     """Return the range widened at one end, so that integers of some bits cover it."""
     dtype = low.dtype
-    least, most = 0.0, 2.0**bits - 1
+    minimum, limit = 0.0, 2.0**bits - 1
     if op.attr("signed_input"):
         narrow = bool(op.node.attrs.get("narrow_range"))
-        least, most = -(2.0 ** (bits - 1)) + narrow, 2.0 ** (bits - 1) - 1
+        minimum, limit = -(2.0 ** (bits - 1)) + narrow, 2.0 ** (bits - 1) - 1
     huge = number(float(np.finfo(dtype.numpy).max), dtype)
 
     def part(name: str, element: Callable[..., Expr]) -> Value:
@@ -216,35 +225,35 @@ def _steps(op: Operation, low: Value, high: Value, bits: int) -> _Steps:
         """Return the steps per unit by one end; huge if that end does not limit the scale."""
         whole = number(integer, dtype)
 
-        def element(*at: Expr) -> Expr:
-            fits = apply("greater", apply("mul", whole, end.at(*at)), number(0, dtype))
-            steps = apply("div", whole, where(fits, end.at(*at), number(1, dtype)))
+        def element(*index: Expr) -> Expr:
+            fits = apply("greater", apply("mul", whole, end.at(*index)), number(0, dtype))
+            steps = apply("div", whole, where(fits, end.at(*index), number(1, dtype)))
             return where(fits, steps, huge)
 
         return part(name, element)
 
-    by_low, by_high = from_end("by_low", low, least), from_end("by_high", high, most)
+    by_low, by_high = from_end("by_low", low, minimum), from_end("by_high", high, limit)
 
     def chosen(name: str, of_low: Callable[..., Expr], of_high: Callable[..., Expr]) -> Value:
         """Select one of two values, by the end with the smaller scale."""
 
-        def element(*at: Expr) -> Expr:
-            fewer = apply("less", by_low.at(*at), by_high.at(*at))
-            return where(fewer, of_low(*at), of_high(*at))
+        def element(*index: Expr) -> Expr:
+            fewer = apply("less", by_low.at(*index), by_high.at(*index))
+            return where(fewer, of_low(*index), of_high(*index))
 
         return part(name, element)
 
     def over(end: Value, integer: float) -> Callable[..., Expr]:
-        return lambda *at: apply("div", end.at(*at), number(integer, dtype))
+        return lambda *index: apply("div", end.at(*index), number(integer, dtype))
 
-    inverse = chosen("inverse", over(low, least or 1.0), over(high, most))
+    inverse = chosen("inverse", over(low, minimum or 1.0), over(high, limit))
 
     def times(integer: float) -> Callable[..., Expr]:
-        return lambda *at: apply("mul", number(integer, dtype), inverse.at(*at))
+        return lambda *index: apply("mul", number(integer, dtype), inverse.at(*index))
 
     return _Steps(
-        chosen("low", low.at, times(least)),
-        chosen("high", times(most), high.at),
+        chosen("low", low.at, times(minimum)),
+        chosen("high", times(limit), high.at),
         chosen("scale", by_low.at, by_high.at),
         inverse,
     )
@@ -253,9 +262,9 @@ def _steps(op: Operation, low: Value, high: Value, bits: int) -> _Steps:
 def _along(op: Operation, low: Value, high: Value) -> Callable[..., tuple[Expr, ...]]:
     """Map the indices of an element to those of its range, which may be per channel."""
     axis, shape = int(op.node.attrs.get("axis", -1)), op.shape()
-    wanted = () if axis < 0 else (shape[axis],)
-    require(low.shape == high.shape == wanted, "ranges of another shape than their axis")
-    return lambda *at: () if axis < 0 else (at[axis],)
+    expected = () if axis < 0 else (shape[axis],)
+    require(low.shape == high.shape == expected, "ranges of another shape than their axis")
+    return lambda *index: () if axis < 0 else (index[axis],)
 
 
 def _given_range(op: Operation, wide: DType) -> tuple[Value, Value]:
@@ -282,32 +291,32 @@ def _round_to_integers(op: Operation) -> Value:
     if given:
         low, high = _given_range(op, wide)
     else:
-        axes = [at for at in range(x.rank) if axis < 0 or at != axis]
+        axes = [index for index in range(x.rank) if axis < 0 or index != axis]
         low, high = (
             reduce(f"{op.name}_{combine}", x, axes, combine) for combine in ("minimum", "maximum")
         )
     place, of = _along(op, low, high), _steps(op, low, high, bits)
 
-    def element(*at: Expr) -> Expr:
-        there, found = place(*at), x.at(*at)
+    def element(*index: Expr) -> Expr:
+        there, result = place(*index), x.at(*index)
         if given:
-            found = apply("clamp", found, of.low.at(*there), of.high.at(*there))
-        steps = apply("mul", found, of.scale.at(*there))
+            result = apply("clamp", result, of.low.at(*there), of.high.at(*there))
+        steps = apply("mul", result, of.scale.at(*there))
         if op.node.attrs.get("round_mode") == "HALF_UP":
             whole = apply("floor", apply("add", steps, number(0.5, wide)))
         else:
             whole = apply("rint", steps)
         return apply("mul", whole, of.inverse.at(*there))
 
-    found = computed(op.name, op.dtype(), op.shape(), element)
+    result = computed(op.name, op.dtype(), op.shape(), element)
     if given and len(op.inputs) > 1:
-        found.requires = (_in_order(low, high),)
-    return found
+        result.requires = (_in_order(low, high),)
+    return result
 
 
 def _in_order(low: Value, high: Value) -> Requirement:
-    def condition(*at: Expr) -> Expr:
-        return apply("less_equal", low.at(*at), high.at(*at))
+    def condition(*index: Expr) -> Expr:
+        return apply("less_equal", low.at(*index), high.at(*index))
 
     return Requirement(low.shape, condition, "input_min <= input_max was required")
 
@@ -319,16 +328,17 @@ def _round_gradient(op: Operation) -> list[Value]:
     require(gradient.shape == x.shape, "gradients of another shape")
     place, zero = _along(op, low, high), number(0, op.dtype())
 
-    def element(*at: Expr) -> Expr:
-        there = place(*at)
+    def element(*index: Expr) -> Expr:
+        there = place(*index)
         inside = apply(
             "bit_and",
-            apply("greater_equal", x.at(*at), low.at(*there)),
-            apply("less_equal", x.at(*at), high.at(*there)),
+            apply("greater_equal", x.at(*index), low.at(*there)),
+            apply("less_equal", x.at(*index), high.at(*there)),
         )
-        return where(inside, gradient.at(*at), zero)
+        return where(inside, gradient.at(*index), zero)
 
     none = [
-        computed(f"{op.name}_{at}", op.dtype(at), op.shape(at), lambda *_: zero) for at in (1, 2)
+        computed(f"{op.name}_{index}", op.dtype(index), op.shape(index), lambda *_: zero)
+        for index in (1, 2)
     ]
     return [computed(op.name, op.dtype(), x.shape, element), *none]

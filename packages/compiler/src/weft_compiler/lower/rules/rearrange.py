@@ -30,10 +30,10 @@ def _roll(op: Operation) -> Value:
     for axis, shift in named:
         shifts[int(axis)] += int(shift)
 
-    def source(*at: Expr) -> list[Expr]:
+    def source(*position: Expr) -> list[Expr]:
         return [
             modulo(plus(i, -shift % size if size else 0), size or 1)
-            for i, shift, size in zip(at, shifts, x.shape, strict=True)
+            for i, shift, size in zip(position, shifts, x.shape, strict=True)
         ]
 
     return moved(op.name, x, x.shape, source)
@@ -41,59 +41,61 @@ def _roll(op: Operation) -> Value:
 
 @lowers("MatrixBandPart", known=(1, 2))
 def _band(op: Operation) -> Value:
-    x, (lower, upper) = op.inputs[0], (int(op.known(at)) for at in (1, 2))
+    x, (lower, upper) = op.inputs[0], (int(op.known(position)) for position in (1, 2))
     require(lower <= x.shape[-2] and upper <= x.shape[-1], "it has fewer diagonals")
 
-    def element(*at: Expr) -> Expr:
-        row, column = at[-2:]
-        found = x.at(*at)
-        for distance, most in ((minus(row, column), lower), (minus(column, row), upper)):
-            if most >= 0:
-                near = apply("less_equal", distance, index(most))
-                found = where(near, found, number(0, x.dtype))
-        return found
+    def element(*position: Expr) -> Expr:
+        row, column = position[-2:]
+        result = x.at(*position)
+        for distance, limit in ((minus(row, column), lower), (minus(column, row), upper)):
+            if limit >= 0:
+                near = apply("less_equal", distance, index(limit))
+                result = where(near, result, number(0, x.dtype))
+        return result
 
     return computed(op.name, x.dtype, x.shape, element)
 
 
 @lowers("MatrixDiagPart")
 def _diagonals(op: Operation) -> Value:
-    return moved(op.name, op.inputs[0], op.shape(), lambda *at: [*at, at[-1]])
+    return moved(op.name, op.inputs[0], op.shape(), lambda *position: [*position, position[-1]])
 
 
 @lowers("MatrixDiag")
 def _matrices(op: Operation) -> Value:
     x = op.inputs[0]
 
-    def element(*at: Expr) -> Expr:
-        return where(apply("equal", at[-2], at[-1]), x.at(*at[:-1]), number(0, x.dtype))
+    def element(*position: Expr) -> Expr:
+        return where(
+            apply("equal", position[-2], position[-1]), x.at(*position[:-1]), number(0, x.dtype)
+        )
 
     return computed(op.name, x.dtype, op.shape(), element)
 
 
 @lowers("DiagPart")
 def _diagonal(op: Operation) -> Value:
-    return moved(op.name, op.inputs[0], op.shape(), lambda *at: [*at, *at])
+    return moved(op.name, op.inputs[0], op.shape(), lambda *position: [*position, *position])
 
 
 @lowers("Diag")
 def _diag(op: Operation) -> Value:
     x = op.inputs[0]
 
-    def element(*at: Expr) -> Expr:
-        found = x.at(*at[: x.rank])
-        for i, j in zip(at[: x.rank], at[x.rank :], strict=True):
-            found = where(apply("equal", i, j), found, number(0, x.dtype))
-        return found
+    def element(*position: Expr) -> Expr:
+        result = x.at(*position[: x.rank])
+        for i, j in zip(position[: x.rank], position[x.rank :], strict=True):
+            result = where(apply("equal", i, j), result, number(0, x.dtype))
+        return result
 
     return computed(op.name, x.dtype, op.shape(), element)
 
 
-def _permuted(at: Sequence[Expr], data_format: str, back: bool = False) -> list[Expr]:
+def _permuted(position: Sequence[Expr], data_format: str, back: bool = False) -> list[Expr]:
     """Map indices of a data format to channels-last, or back."""
     if data_format == "NHWC":
-        return list(at)
-    return [at[axis] for axis in ((0, 3, 1, 2) if back else (0, 2, 3, 1))]
+        return list(position)
+    return [position[axis] for axis in ((0, 3, 1, 2) if back else (0, 2, 3, 1))]
 
 
 def _sizes(shape: Sequence[int], data_format: str) -> Sequence[int]:
@@ -106,8 +108,8 @@ def _space_to_depth(op: Operation) -> Value:
     (x,), block, layout = op.inputs, int(op.attr("block_size")), op.attr("data_format")
     channels = _sizes(x.shape, layout)[3]
 
-    def source(*at: Expr) -> list[Expr]:
-        n, row, column, depth = _permuted(at, layout)
+    def source(*position: Expr) -> list[Expr]:
+        n, row, column, depth = _permuted(position, layout)
         inner = [block, block, channels]
         down, right, channel = unflattened(depth, inner) if x.size else [index(0)] * 3
         place = [n, plus(times(row, block), down), plus(times(column, block), right), channel]
@@ -121,8 +123,8 @@ def _depth_to_space(op: Operation) -> Value:
     (x,), block, layout = op.inputs, int(op.attr("block_size")), op.attr("data_format")
     channels = _sizes(op.shape(), layout)[3]
 
-    def source(*at: Expr) -> list[Expr]:
-        n, row, column, channel = _permuted(at, layout)
+    def source(*position: Expr) -> list[Expr]:
+        n, row, column, channel = _permuted(position, layout)
         inner = [modulo(row, block), modulo(column, block), channel]
         depth = flattened(inner, [block, block, channels])
         place = [n, over(row, block), over(column, block), depth]
@@ -137,11 +139,11 @@ def _with_diagonal(op: Operation) -> Value:
     size = min(x.shape[-2:])
     require(diagonal.shape == (*x.shape[:-2], size), "a diagonal of another shape")
 
-    def element(*at: Expr) -> Expr:
+    def element(*position: Expr) -> Expr:
         if not size:
-            return x.at(*at)
-        own = diagonal.at(*at[:-2], clamped(at[-1], size))
-        return where(apply("equal", at[-2], at[-1]), own, x.at(*at))
+            return x.at(*position)
+        own = diagonal.at(*position[:-2], clamped(position[-1], size))
+        return where(apply("equal", position[-2], position[-1]), own, x.at(*position))
 
     return computed(op.name, x.dtype, x.shape, element)
 
@@ -151,15 +153,15 @@ def _norm(op: Operation) -> Value:
     x, axes = op.inputs[0], op.axes()
     wide = dtypes.float64 if x.dtype.is_integer else wide_type(x.dtype)
 
-    def square(*at: Expr) -> Expr:
-        return apply("square", cast(x.at(*at), wide))
+    def square(*position: Expr) -> Expr:
+        return apply("square", cast(x.at(*position), wide))
 
     squares = computed(f"{op.name}_x", wide, x.shape, square)
     total = reduce(f"{op.name}_sum", squares, axes, "add")
     kept = [axis for axis in range(x.rank) if axis not in axes]
 
-    def element(*at: Expr) -> Expr:
-        given = [at[axis] for axis in kept] if op.attr("keep_dims") else at
+    def element(*position: Expr) -> Expr:
+        given = [position[axis] for axis in kept] if op.attr("keep_dims") else position
         return apply("sqrt", total.at(*given))
 
     return computed(op.name, x.dtype, op.shape(), element)

@@ -28,11 +28,15 @@ _COMBINERS: Final = {
 def _reduce(op: Operation) -> Value:
     kind, axes = op.node.type, op.axes()
     if kind == "Mean":
-        found = _mean(op, op.inputs[0], axes)
+        result = _mean(op, op.inputs[0], axes)
     else:
-        found = reduce(op.name, op.inputs[0], axes, _COMBINERS[kind])
+        result = reduce(op.name, op.inputs[0], axes, _COMBINERS[kind])
     return moved(
-        op.name, found, op.shape(), lambda *at: reshaped(at, op.shape(), found.shape), dense=True
+        op.name,
+        result,
+        op.shape(),
+        lambda *index: reshaped(index, op.shape(), result.shape),
+        dense=True,
     )
 
 
@@ -52,15 +56,15 @@ def _mean(op: Operation, x: Value, axes: list[int]) -> Value:
     require(bool(count) or wide.is_floating, "the mean of no integers")
     divisor = number(count, wide)
 
-    def element(*at: Expr) -> Expr:
-        return apply("div", total.at(*at), divisor)
+    def element(*index: Expr) -> Expr:
+        return apply("div", total.at(*index), divisor)
 
     return computed(op.name, x.dtype, total.shape, element)
 
 
 def _reduced(name: str, x: Value, axes: list[int], combine: str, wide: DType) -> Value:
-    def element(*at: Expr) -> Expr:
-        return cast(x.at(*at), wide)
+    def element(*index: Expr) -> Expr:
+        return cast(x.at(*index), wide)
 
     return reduced(name, x, axes, combine, initial(combine, wide), element)
 

@@ -36,14 +36,14 @@ def _position(op: Operation) -> Value:
     require(0 < size < 2**31, "an axis without elements")
     wide = dtypes.uint8 if x.dtype.is_bool else x.dtype
     given = computed(f"{op.name}_x", wide, x.shape, x.at)
-    most = reduce(f"{op.name}_most", given, [axis], combine)
+    limit = reduce(f"{op.name}_most", given, [axis], combine)
 
-    def place(*at: Expr) -> Expr:
-        value = given.at(*at)
-        found = apply("equal", value, most.at(*at[:axis], *at[axis + 1 :]))
+    def place(*position: Expr) -> Expr:
+        value = given.at(*position)
+        result = apply("equal", value, limit.at(*position[:axis], *position[axis + 1 :]))
         if wide.is_floating:
-            found = apply("bit_or", found, apply("is_nan", value))
-        return where(found, cast(at[axis], dtypes.int32), number(size, dtypes.int32))
+            result = apply("bit_or", result, apply("is_nan", value))
+        return where(result, cast(position[axis], dtypes.int32), number(size, dtypes.int32))
 
     first = reduced(f"{op.name}_first", given, [axis], "minimum", number(size, dtypes.int32), place)
     return computed(op.name, op.dtype(), op.shape(), first.at)
@@ -51,10 +51,10 @@ def _position(op: Operation) -> Value:
 
 def _added_exponentials(x: Expr, y: Expr) -> Expr:
     """Return log(exp(x) + exp(y))."""
-    most, least = apply("maximum", x, y), apply("minimum", x, y)
-    rest = apply("log1p", apply("exp", apply("sub", least, most)))
+    limit, minimum = apply("maximum", x, y), apply("minimum", x, y)
+    remaining = apply("log1p", apply("exp", apply("sub", minimum, limit)))
     # The difference of equal infinities is NaN.
-    return where(apply("is_finite", most), apply("add", most, rest), apply("maximum", x, y))
+    return where(apply("is_finite", limit), apply("add", limit, remaining), apply("maximum", x, y))
 
 
 @lowers("Cumsum", "Cumprod", "CumulativeLogsumexp", known=(1,))
@@ -77,34 +77,40 @@ def _scan(op: Operation) -> Value:
         return minus(size - 1, i) if reverse else i
 
     def write(unique: Unique, result: Buffer, source: Buffer) -> Sequence[Statement]:
-        def at_place(lead: Sequence[Expr], i: Expr, rest: Sequence[Expr]) -> tuple[Expr, ...]:
-            return (*lead, place(i), *rest)
+        def at_place(lead: Sequence[Expr], i: Expr, remaining: Sequence[Expr]) -> tuple[Expr, ...]:
+            return (*lead, place(i), *remaining)
 
         def along(*others: Expr) -> Body:
             """Scan element by element, with the running result in a variable."""
-            lead, rest = others[:axis], others[axis:]
+            lead, remaining = others[:axis], others[axis:]
             total, i = Variable(wide, unique("total")), Variable(INDEX, unique("i"))
-            at = at_place(lead, i, rest)
-            step = Assign(total.name, combined(total, cast(load(source, x.shape, at), wide)))
-            store = Store(result.name, at, cast(total, result.dtype))
+            position = at_place(lead, i, remaining)
+            step = Assign(total.name, combined(total, cast(load(source, x.shape, position), wide)))
+            store = Store(result.name, position, cast(total, result.dtype))
             body = (store, step) if exclusive else (step, store)
             return (Var(total.name, none), For(i.name, index(size), body))
 
         def rows(*lead: Expr) -> Body:
             """Scan row by row of contiguous elements, each from the previous row."""
 
-            def first(*rest: Expr) -> Body:
-                at = at_place(lead, index(0), rest)
-                return (Store(result.name, at, none if exclusive else load(source, x.shape, at)),)
+            def first(*remaining: Expr) -> Body:
+                position = at_place(lead, index(0), remaining)
+                return (
+                    Store(
+                        result.name,
+                        position,
+                        none if exclusive else load(source, x.shape, position),
+                    ),
+                )
 
-            def body(i: Expr, *rest: Expr) -> Body:
-                before, here = at_place(lead, i, rest), at_place(lead, plus(i, 1), rest)
+            def body(i: Expr, *remaining: Expr) -> Body:
+                before, here = at_place(lead, i, remaining), at_place(lead, plus(i, 1), remaining)
                 given = load(source, x.shape, before if exclusive else here)
                 value = combined(load(result, x.shape, before), given)
                 return (Store(result.name, here, value),)
 
-            rest = x.shape[axis + 1 :]
-            return (*nest(unique, rest, first), *nest(unique, (size - 1, *rest), body))
+            remaining = x.shape[axis + 1 :]
+            return (*nest(unique, remaining, first), *nest(unique, (size - 1, *remaining), body))
 
         if not x.size:
             return ()

@@ -47,9 +47,11 @@ class _Scatter:
         self._lead = indices.shape if depth is None else indices.shape[:-1]
         self._inner = x.shape[depth or (1 if depth is None else 0) :]
         require(bool(x.shape), "the tensor has no axes")
-        wanted = (*self._lead, *self._inner)
+        expected = (*self._lead, *self._inner)
         scalar = depth is None and updates.shape == ()
-        require(scalar or updates.shape == wanted, "the updates have another shape than the places")
+        require(
+            scalar or updates.shape == expected, "the updates have another shape than the places"
+        )
 
     def statements(
         self, unique: Unique, target: Buffer, indices: Buffer, updates: Buffer
@@ -59,37 +61,37 @@ class _Scatter:
         if 0 in self._shape:
             return ()
 
-        def slice_at(*at: Expr) -> Body:
+        def slice_at(*index: Expr) -> Body:
             lets = []
             for axis in columns:
-                place: Sequence[Operand] = at if self._depth is None else (*at, axis)
+                place: Sequence[Operand] = index if self._depth is None else (*index, axis)
                 given = cast(load(indices, self._indices.shape, place), INDEX)
                 lets.append(Let(unique("place"), clamped(given, self._shape[axis])))
-            places = [Variable(INDEX, each.name) for each in lets]
+            places = [Variable(INDEX, item.name) for item in lets]
 
-            def element(*rest: Expr) -> Body:
-                where = (*at, *rest) if self._updates.shape else ()
+            def element(*remaining: Expr) -> Body:
+                where = (*index, *remaining) if self._updates.shape else ()
                 value = load(updates, self._updates.shape, where)
-                return (self._store(target, (*places, *rest), value),)
+                return (self._store(target, (*places, *remaining), value),)
 
             return (*lets, *nest(unique, self._inner, element))
 
         return nest(unique, self._lead, slice_at)
 
-    def _store(self, target: Buffer, at: tuple[Expr, ...], value: Expr) -> Store:
+    def _store(self, target: Buffer, index: tuple[Expr, ...], value: Expr) -> Store:
         if self._primitive in _COMBINES:
-            return Store(target.name, at, value, self._primitive)
+            return Store(target.name, index, value, self._primitive)
         if self._primitive:
-            value = apply(self._primitive, Load(self._dtype, target.name, at), value)
-        return Store(target.name, at, value)
+            value = apply(self._primitive, Load(self._dtype, target.name, index), value)
+        return Store(target.name, index, value)
 
-    def requires(self, found: Value) -> Value:
+    def requires(self, value: Value) -> Value:
         """Return the value with the requirement that all indices are in range."""
         if self._depth is None:
-            found.requires = (in_range(self._indices, self._shape[0]),)
+            value.requires = (in_range(self._indices, self._shape[0]),)
         else:
-            found.requires = points_in_range(self._indices, self._shape[: self._depth])
-        return found
+            value.requires = points_in_range(self._indices, self._shape[: self._depth])
+        return value
 
 
 def _rounds(dtype: DType, primitive: str) -> str:
@@ -128,8 +130,8 @@ def _changed(node: Node, operands: Sequence[Value], depth: int | None) -> Sequen
     old, indices, updates = operands
     scatter = _Scatter(old, indices, updates, _primitive_of(node), depth)
 
-    def write(unique: Unique, states: Sequence[Buffer], *rest: Buffer) -> Sequence[Statement]:
-        return scatter.statements(unique, states[0], *rest)
+    def write(unique: Unique, states: Sequence[Buffer], *remaining: Buffer) -> Sequence[Statement]:
+        return scatter.statements(unique, states[0], *remaining)
 
     change = Change((old,), (indices, updates), write)
     return [
@@ -154,15 +156,17 @@ def _tensor_scatter(op: Operation) -> Value:
         x, updates = widened(op.name, x), widened(op.name, updates)
     scatter = _Scatter(x, indices, updates, primitive, indices.shape[-1])
 
-    def write(unique: Unique, result: Buffer, before: Buffer, *rest: Buffer) -> Sequence[Statement]:
-        def copy(*at: Expr) -> Body:
-            return (Store(result.name, at, load(before, x.shape, at)),)
+    def write(
+        unique: Unique, result: Buffer, before: Buffer, *remaining: Buffer
+    ) -> Sequence[Statement]:
+        def copy(*index: Expr) -> Body:
+            return (Store(result.name, index, load(before, x.shape, index)),)
 
-        return (*nest(unique, x.shape, copy), *scatter.statements(unique, result, *rest))
+        return (*nest(unique, x.shape, copy), *scatter.statements(unique, result, *remaining))
 
     written = Written((x, indices, updates), write)
-    found = scatter.requires(Value(op.name, x.dtype, x.shape, written))
-    return rounded(op.name, found, op.dtype())
+    requires = scatter.requires(Value(op.name, x.dtype, x.shape, written))
+    return rounded(op.name, requires, op.dtype())
 
 
 @lowers("ScatterNd", known=(2,))
@@ -173,9 +177,9 @@ def _scatter_nd(op: Operation) -> Value:
     primitive = "bit_or" if dtype.is_bool else "add"
     scatter = _Scatter(empty, indices, updates, primitive, indices.shape[-1])
 
-    def write(unique: Unique, result: Buffer, *rest: Buffer) -> Sequence[Statement]:
+    def write(unique: Unique, result: Buffer, *remaining: Buffer) -> Sequence[Statement]:
         start = fill(unique, result, number(0, dtype))
-        return (*start, *scatter.statements(unique, result, *rest))
+        return (*start, *scatter.statements(unique, result, *remaining))
 
-    found = Value(op.name, dtype, op.shape(), Written((indices, updates), write))
-    return rounded(op.name, scatter.requires(found), op.dtype())
+    value = Value(op.name, dtype, op.shape(), Written((indices, updates), write))
+    return rounded(op.name, scatter.requires(value), op.dtype())

@@ -36,11 +36,11 @@ _FEW: Final = 32
 
 def _comes_before(x: Expr, y: Expr) -> Expr:
     """Return the condition that x is larger than y; NaN comes last."""
-    found = apply("greater", x, y)
+    result = apply("greater", x, y)
     if x.dtype.is_floating:
         unknown = apply("bit_and", apply("is_nan", y), apply("equal", x, x))
-        found = apply("bit_or", found, unknown)
-    return found
+        result = apply("bit_or", result, unknown)
+    return result
 
 
 def _sorts(node: Node) -> str:
@@ -62,17 +62,18 @@ def _top_k(op: Operation) -> list[Value]:
     if not math.prod(shape):
         nothing = number(0, dtypes.int32)
         return [
-            computed(f"{op.name}_{at}", op.dtype(at), shape, lambda *_: nothing) for at in range(2)
+            computed(f"{op.name}_{position}", op.dtype(position), shape, lambda *_: nothing)
+            for position in range(2)
         ]
     rows = _Kept if count <= _FEW else _Sorted
 
     def write(unique: Unique, result: Buffer, source: Buffer) -> Body:
-        def row(*at: Expr) -> Body:
+        def row(*position: Expr) -> Body:
             def given(i: Expr) -> Expr:
-                return load(source, x.shape, (*at, i))
+                return load(source, x.shape, (*position, i))
 
             def store(i: Expr, place: Expr) -> Store:
-                return Store(result.name, (*at, i), cast(place, dtypes.int32))
+                return Store(result.name, (*position, i), cast(place, dtypes.int32))
 
             return rows(unique, x.dtype, size, count).statements(given, store)
 
@@ -80,8 +81,8 @@ def _top_k(op: Operation) -> list[Value]:
 
     places = Value(f"{op.name}_places", dtypes.int32, shape, Written((x,), write))
 
-    def value(*at: Expr) -> Expr:
-        return x.at(*at[:-1], clamped(cast(places.at(*at), INDEX), size))
+    def value(*position: Expr) -> Expr:
+        return x.at(*position[:-1], clamped(cast(places.at(*position), INDEX), size))
 
     indices = computed(f"{op.name}_1", op.dtype(1), shape, places.at)
     return [computed(f"{op.name}_0", x.dtype, shape, value), indices]
@@ -114,36 +115,36 @@ class _Kept:
         first = nest(self._unique, [self._count], lambda i: self._inserted(i, given(i), i))
 
         def other(i: Expr) -> Body:
-            at = plus(i, self._count)
+            position = plus(i, self._count)
             value = Variable(self._dtype, self._unique("value"))
-            least = Load(self._dtype, self._values.name, (index(self._count - 1),))
-            insert = self._inserted(index(self._count - 1), value, at)
-            return (Let(value.name, given(at)), If(_comes_before(value, least), insert))
+            minimum = Load(self._dtype, self._values.name, (index(self._count - 1),))
+            insert = self._inserted(index(self._count - 1), value, position)
+            return (Let(value.name, given(position)), If(_comes_before(value, minimum), insert))
 
-        rest = nest(self._unique, [self._size - self._count], other)
+        remaining = nest(self._unique, [self._size - self._count], other)
         done = nest(
             self._unique,
             [self._count],
             lambda i: (put(i, Load(INDEX, self._places.name, (i,))),),
         )
-        return (Allocate(self._values), Allocate(self._places), *first, *rest, *done)
+        return (Allocate(self._values), Allocate(self._places), *first, *remaining, *done)
 
     def _inserted(self, last: Expr, value: Expr, place: Expr) -> Body:
         """Move smaller elements up to `last` by one, and insert the value in front of them."""
-        at = Variable(INDEX, self._unique("at"))
+        position = Variable(INDEX, self._unique("at"))
         given = Variable(self._dtype, self._unique("given"))
-        before = clamped(minus(at, 1), self._count)
-        here = clamped(at, self._count)
+        before = clamped(minus(position, 1), self._count)
+        here = clamped(position, self._count)
         smaller = _comes_before(given, Load(self._dtype, self._values.name, (before,)))
-        moving = apply("bit_and", apply("greater", at, index(0)), smaller)
+        moving = apply("bit_and", apply("greater", position, index(0)), smaller)
         step = (
             Store(self._values.name, (here,), Load(self._dtype, self._values.name, (before,))),
             Store(self._places.name, (here,), Load(INDEX, self._places.name, (before,))),
-            Assign(at.name, minus(at, 1)),
+            Assign(position.name, minus(position, 1)),
         )
         return (
             Let(given.name, value),
-            Var(at.name, last),
+            Var(position.name, last),
             While(moving, step),
             Store(self._values.name, (here,), given),
             Store(self._places.name, (here,), place),
@@ -200,16 +201,16 @@ class _Sorted:
 
         left = Load(self._dtype, keys.name, at(i))
         right = Load(self._dtype, keys.name, at(j))
-        takes = Variable(dtypes.bool_, unique("takes_right"))
+        variable = Variable(dtypes.bool_, unique("takes_right"))
         open_right = apply("less", j, end)
         no_left = apply("greater_equal", i, middle)
         better = apply("bit_or", no_left, _comes_before(right, left))
-        step = cast(takes, INDEX)
-        chosen = at(where(takes, j, i))
+        step = cast(variable, INDEX)
+        selected = at(where(variable, j, i))
         iteration = (
-            Let(takes.name, apply("bit_and", open_right, better)),
-            Store(to_keys.name, at(t), Load(self._dtype, keys.name, chosen)),
-            Store(to_places.name, at(t), Load(INDEX, places.name, chosen)),
+            Let(variable.name, apply("bit_and", open_right, better)),
+            Store(to_keys.name, at(t), Load(self._dtype, keys.name, selected)),
+            Store(to_places.name, at(t), Load(INDEX, places.name, selected)),
             Assign(j.name, apply("add", j, step)),
             Assign(i.name, apply("add", i, minus(index(1), step))),
         )
@@ -253,7 +254,7 @@ def _in_top_k(op: Operation) -> Value:
         [1],
         "bit_and",
         true,
-        lambda *at: apply("is_finite", predictions.at(*at)),
+        lambda *position: apply("is_finite", predictions.at(*position)),
     )
 
     def element(row: Expr) -> Expr:
@@ -274,13 +275,13 @@ def _bisected(size: int, is_before: Callable[[Expr], Expr]) -> Expr:
       size: the number of elements.
       is_before: maps a position to the condition that its element comes before the value.
     """
-    found: Expr = index(0)
+    result: Expr = index(0)
     for power in reversed(range(size.bit_length())):
-        further = plus(found, 1 << power)
+        further = plus(result, 1 << power)
         there = apply("less_equal", further, index(size))
         place = clamped(minus(further, 1), size)
-        found = where(apply("bit_and", there, is_before(place)), further, found)
-    return found
+        result = where(apply("bit_and", there, is_before(place)), further, result)
+    return result
 
 
 @lowers("Bucketize")
@@ -289,8 +290,8 @@ def _bucketize(op: Operation) -> Value:
     require(bool((ends[1:] >= ends[:-1]).all()), "its boundaries do not ascend")
     limits = Value(f"{op.name}_boundaries", dtypes.float64, ends.shape, constant=ends)
 
-    def element(*at: Expr) -> Expr:
-        value = cast(x.at(*at), dtypes.float64)
+    def element(*position: Expr) -> Expr:
+        value = cast(x.at(*position), dtypes.float64)
 
         def is_before(place: Expr) -> Expr:
             # NaN comes after all numbers.
@@ -313,13 +314,13 @@ def _bound(op: Operation) -> Value:
 
         def is_before(place: Expr) -> Expr:
             key = keys.at(row, place)
-            found = apply(compares, key, value)
+            result = apply(compares, key, value)
             if value.dtype.is_floating:
                 unknown = apply("is_nan", value)
                 if compares == "less":
                     unknown = apply("bit_and", unknown, apply("equal", key, key))
-                found = apply("bit_or", found, unknown)
-            return found
+                result = apply("bit_or", result, unknown)
+            return result
 
         return _bisected(keys.shape[1], is_before)
 
@@ -332,13 +333,13 @@ def _unravel(op: Operation) -> Value:
     dtype, total = op.dtype(), math.prod(sizes)
     require(all(size >= 0 for size in sizes), "sizes below 0")
 
-    def element(axis: Expr, *at: Expr) -> Expr:
-        places = unflattened(cast(indices.at(*at), INDEX), [max(size, 1) for size in sizes])
-        found: Expr = index(0)
+    def element(axis: Expr, *position: Expr) -> Expr:
+        places = unflattened(cast(indices.at(*position), INDEX), [max(size, 1) for size in sizes])
+        result: Expr = index(0)
         for which, place in enumerate(places):
-            found = where(apply("equal", axis, index(which)), place, found)
-        return cast(found, dtype)
+            result = where(apply("equal", axis, index(which)), place, result)
+        return cast(result, dtype)
 
-    found = computed(op.name, dtype, op.shape(), element)
-    found.requires = (in_range(indices, total),)
-    return found
+    result = computed(op.name, dtype, op.shape(), element)
+    result.requires = (in_range(indices, total),)
+    return result

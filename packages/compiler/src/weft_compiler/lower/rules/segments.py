@@ -34,10 +34,10 @@ def _unsorted_segment(op: Operation) -> Value:
     combine = _COMBINERS[op.node.type]
 
     def write(unique: Unique, result: Buffer, rows: Buffer, numbers: Buffer) -> Sequence[Statement]:
-        def row(segment: Expr, at: Sequence[Expr]) -> Body:
-            def element(*rest: Expr) -> Body:
-                given = cast(load(rows, x.shape, [*at, *rest]), wide)
-                return (Store(result.name, (segment, *rest), given, combine),)
+        def row(segment: Expr, position: Sequence[Expr]) -> Body:
+            def element(*remaining: Expr) -> Body:
+                given = cast(load(rows, x.shape, [*position, *remaining]), wide)
+                return (Store(result.name, (segment, *remaining), given, combine),)
 
             return nest(unique, x.shape[ids.rank :], element)
 
@@ -66,11 +66,11 @@ def _by_segment(
       row: maps the segment of a row and its indices to statements.
     """
 
-    def body(*at: Expr) -> Body:
+    def body(*position: Expr) -> Body:
         segment = Variable(INDEX, unique("segment"))
-        named = Let(segment.name, cast(load(numbers, ids.shape, at), INDEX))
+        named = Let(segment.name, cast(load(numbers, ids.shape, position), INDEX))
         is_valid = apply("greater_equal", segment, index(0))
-        return (named, If(is_valid, row(clamped(segment, count), at)))
+        return (named, If(is_valid, row(clamped(segment, count), position)))
 
     return nest(unique, ids.shape, body) if count else ()
 
@@ -86,7 +86,7 @@ def _finite_if_empty(op: Operation, extremes: Value, ids: Value) -> Value:
     zero, one = number(0, dtypes.int32), number(1, dtypes.int32)
 
     def write(unique: Unique, result: Buffer, numbers: Buffer) -> Sequence[Statement]:
-        def mark(segment: Expr, at: Sequence[Expr]) -> Body:
+        def mark(segment: Expr, position: Sequence[Expr]) -> Body:
             return (Store(result.name, (segment,), one, "bit_or"),)
 
         marks = _by_segment(unique, ids, numbers, count, mark)
@@ -94,16 +94,16 @@ def _finite_if_empty(op: Operation, extremes: Value, ids: Value) -> Value:
 
     has_rows = Value(f"{op.name}_has_rows", dtypes.int32, (count,), Written((ids,), write))
 
-    def element(*at: Expr) -> Expr:
-        is_empty = apply("equal", has_rows.at(at[0]), zero)
-        return where(is_empty, number(finite, dtype), cast(extremes.at(*at), dtype))
+    def element(*position: Expr) -> Expr:
+        is_empty = apply("equal", has_rows.at(position[0]), zero)
+        return where(is_empty, number(finite, dtype), cast(extremes.at(*position), dtype))
 
     return computed(op.name, dtype, extremes.shape, element)
 
 
 def _below(ids: Value, count: int) -> Requirement:
-    def condition(*at: Expr) -> Expr:
-        return apply("less", cast(ids.at(*at), INDEX), index(count))
+    def condition(*position: Expr) -> Expr:
+        return apply("less", cast(ids.at(*position), INDEX), index(count))
 
     return Requirement(ids.shape, condition, f"segments below {count} were required")
 
@@ -112,39 +112,45 @@ def _below(ids: Value, count: int) -> Requirement:
 
 
 def _added(
-    name: str, shape: Sequence[int], places: Value, element: Callable[..., Expr], takes: list[Value]
+    name: str,
+    shape: Sequence[int],
+    places: Value,
+    element: Callable[..., Expr],
+    values: list[Value],
 ) -> Value:
     """Return rows added at given positions.
 
     Args:
       shape: of the result.
       places: the position of each row, a vector.
-      element: maps a function that loads elements of `takes`, the number of a row and the indices
+      element: maps a function that loads elements of `values`, the number of a row and the indices
         in it to the term to add.
-      takes: tensors, float32 or float64, the first of the type of the result.
+      values: tensors, float32 or float64, the first of the type of the result.
     """
-    wide = takes[0].dtype
+    wide = values[0].dtype
 
-    def write(unique: Unique, result: Buffer, at: Buffer, *given: Buffer) -> Sequence[Statement]:
-        buffers = dict(zip(takes, given, strict=True))
+    def write(
+        unique: Unique, result: Buffer, position: Buffer, *buffer: Buffer
+    ) -> Sequence[Statement]:
+        buffers = dict(zip(values, buffer, strict=True))
 
         def taken(value: Value, *indices: Expr) -> Expr:
             return load(buffers[value], value.shape, indices)
 
         def row(number_of: Expr) -> Body:
             place = Variable(INDEX, unique("place"))
-            near = clamped(cast(load(at, places.shape, (number_of,)), INDEX), shape[0])
+            near = clamped(cast(load(position, places.shape, (number_of,)), INDEX), shape[0])
 
-            def add(*rest: Expr) -> Body:
-                value = element(taken, number_of, *rest)
-                return (Store(result.name, (place, *rest), value, "add"),)
+            def add(*remaining: Expr) -> Body:
+                value = element(taken, number_of, *remaining)
+                return (Store(result.name, (place, *remaining), value, "add"),)
 
             return (Let(place.name, near), *nest(unique, shape[1:], add))
 
         start = fill(unique, result, number(0, wide))
         return (*start, *(nest(unique, places.shape, row) if shape[0] else ()))
 
-    return Value(name, wide, tuple(shape), Written((places, *takes), write))
+    return Value(name, wide, tuple(shape), Written((places, *values), write))
 
 
 def _sizes(name: str, ids: Value, count: int, wide: DType) -> Value:
@@ -185,16 +191,16 @@ def _sparse_segment(op: Operation) -> Value:
     require(rows > 0 or not ids.size, "there are no rows")
     data = x if x.dtype is wide else computed(f"{op.name}_x", wide, x.shape, x.at)
 
-    def element(taken: Callable[..., Expr], row: Expr, *rest: Expr) -> Expr:
-        return taken(data, clamped(taken(places, row), max(rows, 1)), *rest)
+    def element(taken: Callable[..., Expr], row: Expr, *remaining: Expr) -> Expr:
+        return taken(data, clamped(taken(places, row), max(rows, 1)), *remaining)
 
     total = _added(f"{op.name}_sum", shape, ids, element, [data, places])
     total.requires = (in_range(indices, rows), in_range(ids, shape[0]), _ascends(ids))
     divisor = _divisor(op, ids, shape[0], wide)
 
-    def divided(*at: Expr) -> Expr:
-        found = total.at(*at)
-        return found if divisor is None else apply("div", found, divisor.at(at[0]))
+    def divided(*position: Expr) -> Expr:
+        result = total.at(*position)
+        return result if divisor is None else apply("div", result, divisor.at(position[0]))
 
     return computed(op.name, op.dtype(), shape, divided)
 
@@ -209,14 +215,14 @@ def _sparse_segment_grad(op: Operation) -> Value:
     divisor = _divisor(op, ids, count, wide)
     assert divisor is not None
 
-    def share(*at: Expr) -> Expr:
-        return apply("div", cast(gradient.at(*at), wide), divisor.at(at[0]))
+    def share(*position: Expr) -> Expr:
+        return apply("div", cast(gradient.at(*position), wide), divisor.at(position[0]))
 
     shares = computed(f"{op.name}_shares", wide, gradient.shape, share)
     segments = computed(f"{op.name}_segments", INDEX, ids.shape, ids.at)
 
-    def element(taken: Callable[..., Expr], row: Expr, *rest: Expr) -> Expr:
-        return taken(shares, clamped(taken(segments, row), max(count, 1)), *rest)
+    def element(taken: Callable[..., Expr], row: Expr, *remaining: Expr) -> Expr:
+        return taken(shares, clamped(taken(segments, row), max(count, 1)), *remaining)
 
     total = _added(f"{op.name}_sum", shape, indices, element, [shares, segments])
     total.requires = (in_range(indices, shape[0]), in_range(ids, count), _ascends(ids))

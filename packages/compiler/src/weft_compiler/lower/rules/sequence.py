@@ -24,12 +24,14 @@ def _bincount(op: Operation) -> Value:
     wide = dtypes.float64 if op.dtype().is_floating else op.dtype()
     count = shape[0]
 
-    def write(unique: Unique, result: Buffer, given: Buffer, *rest: Buffer) -> Sequence[Statement]:
-        def add(*at: Expr) -> Body:
+    def write(
+        unique: Unique, result: Buffer, buffer: Buffer, *remaining: Buffer
+    ) -> Sequence[Statement]:
+        def add(*position: Expr) -> Body:
             place = Variable(INDEX, unique("place"))
-            one = load(rest[0], weights.shape, at) if weighted else number(1, wide)
+            one = load(remaining[0], weights.shape, position) if weighted else number(1, wide)
             store = Store(result.name, (clamped(place, count),), cast(one, wide), "add")
-            named = Let(place.name, cast(load(given, x.shape, at), INDEX))
+            named = Let(place.name, cast(load(buffer, x.shape, position), INDEX))
             return (named, If(inside(place, count), (store,)))
 
         start = fill(unique, result, number(0, wide))
@@ -40,7 +42,7 @@ def _bincount(op: Operation) -> Value:
     total.requires = (
         Requirement(
             x.shape,
-            lambda *at: apply("greater_equal", x.at(*at), number(0, x.dtype)),
+            lambda *position: apply("greater_equal", x.at(*position), number(0, x.dtype)),
             "values of at least 0 were required",
         ),
     )
@@ -54,8 +56,8 @@ def _histogram(op: Operation) -> Value:
     require(ends.shape == (2,) and shape[0] > 0, "it has no bins")
     bins, wide = shape[0], dtypes.float64
 
-    def end(at: int) -> Expr:
-        return cast(ends.at(at), wide)
+    def end(position: int) -> Expr:
+        return cast(ends.at(position), wide)
 
     factor = computed(
         f"{op.name}_factor",
@@ -64,29 +66,29 @@ def _histogram(op: Operation) -> Value:
         lambda: apply("div", number(bins, wide), apply("sub", end(1), end(0))),
     )
 
-    def place(*at: Expr) -> Expr:
-        value = apply("sub", cast(x.at(*at), wide), end(0))
+    def place(*position: Expr) -> Expr:
+        value = apply("sub", cast(x.at(*position), wide), end(0))
         scaled = apply("floor", apply("mul", value, factor.at()))
         near = apply("clamp", scaled, number(0, wide), number(bins - 1, wide))
         return where(apply("is_nan", near), number(0, wide), near)
 
     places = computed(f"{op.name}_places", dtypes.int64, x.shape, place)
 
-    def write(unique: Unique, result: Buffer, given: Buffer) -> Sequence[Statement]:
-        def add(*at: Expr) -> Body:
-            here = clamped(load(given, x.shape, at), bins)
+    def write(unique: Unique, result: Buffer, buffer: Buffer) -> Sequence[Statement]:
+        def add(*position: Expr) -> Body:
+            here = clamped(load(buffer, x.shape, position), bins)
             return (Store(result.name, (here,), number(1, result.dtype), "add"),)
 
         start = fill(unique, result, number(0, result.dtype))
         return (*start, *nest(unique, x.shape, add))
 
-    found = Value(op.name, op.dtype(), shape, Written((places,), write))
-    found.requires = (
+    value = Value(op.name, op.dtype(), shape, Written((places,), write))
+    value.requires = (
         Requirement(
             (), lambda: apply("less", ends.at(0), ends.at(1)), "a rising range was required"
         ),
     )
-    return found
+    return value
 
 
 @lowers("LinSpace", known=(2,))
@@ -115,19 +117,19 @@ def _inverse(op: Operation) -> Value:
     require(x.rank == 1, "a permutation has rank 1")
     count = x.shape[0]
 
-    def write(unique: Unique, result: Buffer, given: Buffer) -> Sequence[Statement]:
+    def write(unique: Unique, result: Buffer, buffer: Buffer) -> Sequence[Statement]:
         def put(i: Expr) -> Body:
-            place = clamped(cast(load(given, x.shape, (i,)), INDEX), count)
+            place = clamped(cast(load(buffer, x.shape, (i,)), INDEX), count)
             return (Store(result.name, (place,), cast(i, x.dtype)),)
 
         return (*fill(unique, result, number(-1, x.dtype)), *nest(unique, x.shape, put))
 
     places = Value(f"{op.name}_places", x.dtype, x.shape, Written((x,), write))
     places.requires = (in_range(x, count),)
-    found = computed(op.name, x.dtype, x.shape, places.at)
+    result = computed(op.name, x.dtype, x.shape, places.at)
 
     def there(i: Expr) -> Expr:
         return apply("greater_equal", places.at(i), number(0, x.dtype))
 
-    found.requires = (Requirement(x.shape, there, "each place once was required"),)
-    return found
+    result.requires = (Requirement(x.shape, there, "each place once was required"),)
+    return result

@@ -35,11 +35,11 @@ def _inside_or_zero(
     zero = number(0, x.dtype)
     if not x.size:
         return zero
-    found = taken(*map(clamped, place, x.shape))
+    result = taken(*map(clamped, place, x.shape))
     for i, size, sure in zip(place, x.shape, whole, strict=True):
         if not sure:
-            found = where(inside(i, size), found, zero)
-    return found
+            result = where(inside(i, size), result, zero)
+    return result
 
 
 @lowers("SpaceToBatchND", known=(1, 2))
@@ -50,13 +50,13 @@ def _space_to_batch(op: Operation) -> Value:
     count = len(blocks)
     whole = [True, *[not any(margin) for margin in margins], *[True] * (x.rank - count - 1)]
 
-    def element(*at: Expr) -> Expr:
-        *offsets, image = unflattened(at[0], [*blocks, x.shape[0]])
-        place = [image, *at[1:]]
+    def element(*index: Expr) -> Expr:
+        *offsets, image = unflattened(index[0], [*blocks, x.shape[0]])
+        place = [image, *index[1:]]
         for axis, (offset, block, (before, _)) in enumerate(
             zip(offsets, blocks, margins, strict=True), 1
         ):
-            place[axis] = minus(plus(times(at[axis], block), offset), before)
+            place[axis] = minus(plus(times(index[axis], block), offset), before)
         return _inside_or_zero(x, place, whole, x.at)
 
     return computed(op.name, x.dtype, shape, element)
@@ -68,12 +68,12 @@ def _batch_to_space(op: Operation) -> Value:
     blocks = [int(size) for size in op.known(1)]
     crops = [int(before) for before, _ in op.known(2)]
 
-    def source(*at: Expr) -> list[Expr]:
-        whole = [plus(i, crop) for i, crop in zip(at[1:], crops, strict=False)]
+    def source(*index: Expr) -> list[Expr]:
+        whole = [plus(i, crop) for i, crop in zip(index[1:], crops, strict=False)]
         offsets = [modulo(i, block) for i, block in zip(whole, blocks, strict=True)]
-        image = flattened([*offsets, at[0]], [*blocks, shape[0]])
+        image = flattened([*offsets, index[0]], [*blocks, shape[0]])
         places = [over(i, block) for i, block in zip(whole, blocks, strict=True)]
-        return [image, *places, *at[1 + len(blocks) :]]
+        return [image, *places, *index[1 + len(blocks) :]]
 
     return moved(op.name, x, shape, source)
 
@@ -101,8 +101,12 @@ def _patches(op: Operation) -> Value:
     ]
 
     def write(unique: Unique, result: Buffer, source: Buffer) -> Body:
-        def store(image: Expr, *rest: Expr) -> Body:
-            windows, tap, channel = rest[: len(sizes)], rest[len(sizes) : -1], rest[-1]
+        def store(image: Expr, *remaining: Expr) -> Body:
+            windows, tap, channel = (
+                remaining[: len(sizes)],
+                remaining[len(sizes) : -1],
+                remaining[-1],
+            )
             place = [
                 minus(plus(times(i, stride), times(step, rate)), first)
                 for i, stride, step, rate, first in zip(

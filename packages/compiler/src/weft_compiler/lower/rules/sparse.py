@@ -34,14 +34,17 @@ def _product(op: Operation) -> Value:
     ) -> Sequence[Statement]:
         zeros = fill(unique, result, number(0, wide))
 
-        def one(at: Expr) -> Body:
+        def one(index: Expr) -> Body:
             names = [Variable(INDEX, unique(name)) for name in ("row", "column")]
             lets = [
-                Let(name.name, clamped(cast(load(places, indices.shape, (at, axis)), INDEX), size))
+                Let(
+                    name.name,
+                    clamped(cast(load(places, indices.shape, (index, axis)), INDEX), size),
+                )
                 for name, axis, size in zip(names, (row, column), (m, sizes[column]), strict=True)
             ]
             factor = Variable(wide, unique("factor"))
-            lets.append(Let(factor.name, load(factors, values.shape, (at,))))
+            lets.append(Let(factor.name, load(factors, values.shape, (index,))))
 
             def add(j: Expr) -> Body:
                 term = apply("mul", factor, load(rows, dense.shape, (names[1], j)))
@@ -73,25 +76,25 @@ def _to_dense(op: Operation) -> Value:
     points = moved(f"{op.name}_points", given, (count, depth), point, dense=True)
 
     def write(
-        unique: Unique, result: Buffer, places: Buffer, of: Buffer, filler: Buffer
+        unique: Unique, result: Buffer, places: Buffer, buffer: Buffer, filler: Buffer
     ) -> Sequence[Statement]:
         start = fill(unique, result, load(filler, (), ()))
 
         def put(i: Expr) -> Body:
-            at = [
+            index = [
                 clamped(cast(load(places, points.shape, (i, axis)), INDEX), size)
                 for axis, size in enumerate(shape)
             ]
-            value = load(of, values.shape, (i,)[: values.rank])
-            return (Store(result.name, tuple(at), value),)
+            value = load(buffer, values.shape, (i,)[: values.rank])
+            return (Store(result.name, tuple(index), value),)
 
         return (*start, *(nest(unique, [count], put) if 0 not in shape else ()))
 
-    found = Value(op.name, op.dtype(), shape, Written((points, values, default), write))
-    found.requires = points_in_range(points, shape)
+    value = Value(op.name, op.dtype(), shape, Written((points, values, default), write))
+    value.requires = points_in_range(points, shape)
     if op.attr("validate_indices") and count > 1:
-        found.requires = (*found.requires, _ascend(points))
-    return found
+        value.requires = (*value.requires, _ascend(points))
+    return value
 
 
 def _ascend(points: Value) -> Requirement:
@@ -99,11 +102,11 @@ def _ascend(points: Value) -> Requirement:
     count, depth = points.shape
 
     def condition(i: Expr) -> Expr:
-        found: Expr = number(False, dtypes.bool_)
+        result: Expr = number(False, dtypes.bool_)
         for axis in reversed(range(depth)):
             before, after = points.at(i, axis), points.at(plus(i, 1), axis)
-            equal = apply("bit_and", apply("equal", before, after), found)
-            found = apply("bit_or", apply("less", before, after), equal)
-        return found
+            equal = apply("bit_and", apply("equal", before, after), result)
+            result = apply("bit_or", apply("less", before, after), equal)
+        return result
 
     return Requirement((count - 1,), condition, "indices in order were required")

@@ -25,8 +25,8 @@ def _element(rule: UpdateRule, node: Node, operands: Sequence[Value]) -> Sequenc
     """Return the new elements of the variables, from an element of each input of the sparse op."""
     names = (*rule.states, *rule.sparse)
     given = {
-        name: Scalar("input", operand.dtype, (), at)
-        for at, (name, operand) in enumerate(zip(names, operands, strict=True))
+        name: Scalar("input", operand.dtype, (), index)
+        for index, (name, operand) in enumerate(zip(names, operands, strict=True))
     }
     given["delta"] = given["grad"]
     dense = [given[name] for name in (*rule.states, *rule.dense)]
@@ -42,23 +42,23 @@ def _changed(rule: UpdateRule, node: Node, operands: Sequence[Value]) -> Sequenc
     require(bool(shape) and indices.rank == 1, "it has no rows, or no list of indices")
     require(all(state.shape == shape for state in states), "the variables have several shapes")
     require(grad.shape == (*indices.shape, *shape[1:]), "the gradient has no row for each index")
-    for at in range(count, len(names)):
-        if at not in (of_grad, of_indices):
-            require(operands[at].shape == (), f"{names[at]} is no scalar")
+    for index in range(count, len(names)):
+        if index not in (of_grad, of_indices):
+            require(operands[index].shape == (), f"{names[index]} is no scalar")
     if indices.count is None:
-        found = _rows_in_order(rule, node, operands)
+        rows = _rows_in_order(rule, node, operands)
     else:
-        found = [_rows_at_once(rule, node, operands, which) for which in range(count)]
-    found[0].requires = (in_range(indices, shape[0]),)
-    return found
+        rows = [_rows_at_once(rule, node, operands, i) for i in range(count)]
+    rows[0].requires = (in_range(indices, shape[0]),)
+    return rows
 
 
 def _rows_in_order(rule: UpdateRule, node: Node, operands: Sequence[Value]) -> list[Value]:
     """Update all variables together, row after row, because indices may repeat."""
     count = len(rule.states)
     states = operands[:count]
-    news = _element(rule, node, operands)
-    change = Change(states, operands[count:], _writer(rule, operands, range(count), news))
+    element = _element(rule, node, operands)
+    change = Change(states, operands[count:], _writer(rule, operands, range(count), element))
     return [
         Value(f"{state.name}_new", state.dtype, state.shape, ScatterUpdate(change, which))
         for which, state in enumerate(states)
@@ -68,7 +68,7 @@ def _rows_in_order(rule: UpdateRule, node: Node, operands: Sequence[Value]) -> l
 def _rows_at_once(rule: UpdateRule, node: Node, operands: Sequence[Value], which: int) -> Value:
     """Update one variable from the old values of all, because indices are distinct."""
     state, indices = operands[which], operands[(*rule.states, *rule.sparse).index("indices")]
-    others = [each for at, each in enumerate(operands) if at != which]
+    others = [operand for index, operand in enumerate(operands) if index != which]
     assert indices.count is not None
     write = _writer(rule, operands, [which], _element(rule, node, operands))
     change = Change([state], [*others, indices.count], write)
@@ -76,7 +76,7 @@ def _rows_at_once(rule: UpdateRule, node: Node, operands: Sequence[Value], which
 
 
 def _writer(
-    rule: UpdateRule, operands: Sequence[Value], changed: Sequence[int], news: Sequence[Scalar]
+    rule: UpdateRule, operands: Sequence[Value], changed: Sequence[int], scalars: Sequence[Scalar]
 ) -> Callable[..., Sequence[Statement]]:
     """Return the writer of the loops over rows.
 
@@ -88,10 +88,10 @@ def _writer(
     of_grad, of_indices = names.index("grad"), names.index("indices")
     grad, indices, shape = operands[of_grad], operands[of_indices], operands[0].shape
 
-    def write(unique: Unique, memory: Sequence[Buffer], *rest: Buffer) -> Sequence[Statement]:
-        given = iter(rest)
+    def write(unique: Unique, memory: Sequence[Buffer], *remaining: Buffer) -> Sequence[Statement]:
+        given = iter(remaining)
         own = dict(zip(changed, memory, strict=True))
-        buffers = [own[at] if at in own else next(given) for at in range(len(operands))]
+        buffers = [own[index] if index in own else next(given) for index in range(len(operands))]
         meant = next(given, None)
 
         def row(i: Expr) -> Body:
@@ -103,20 +103,20 @@ def _writer(
             index = cast(load(buffers[of_indices], indices.shape, [i]), INDEX)
             place = Let(unique("place"), clamped(index, shape[0]))
 
-            def element(*at: Expr) -> Body:
-                where = (Variable(INDEX, place.name), *at)
+            def element(*index: Expr) -> Body:
+                where = (Variable(INDEX, place.name), *index)
 
                 def operand(position: int) -> Expr:
                     if position < count:
                         return load(buffers[position], shape, where)
                     if position == of_grad:
-                        return load(buffers[position], grad.shape, (i, *at))
+                        return load(buffers[position], grad.shape, (i, *index))
                     return load(buffers[position], (), ())
 
                 lets = [
                     Let(
                         unique(f"{rule.states[which]}_new"),
-                        cast(of_scalar(news[which], operand), operands[which].dtype),
+                        cast(of_scalar(scalars[which], operand), operands[which].dtype),
                     )
                     for which in changed
                 ]

@@ -171,8 +171,8 @@ def _ftrl_with(
     linear = linear + grad - (root - power(accum, -lr_power)) / lr * var
     if l2_shrinkage is not None:
         linear = linear + var * (l2_shrinkage + l2_shrinkage)
-    found = (sign(linear) * l1 - linear) / (root / lr + (l2 + l2))
-    return [where(greater(absolute(linear), l1), found, 0), new, linear]
+    result = (sign(linear) * l1 - linear) / (root / lr + (l2 + l2))
+    return [where(greater(absolute(linear), l1), result, 0), new, linear]
 
 
 FORMULAS: Final[Mapping[str, Formula]] = {

@@ -53,11 +53,11 @@ Array = np.ndarray[Any, Any]
 @lowers(WALK)
 def _tree_leaves(op: Operation) -> Value:
     x, split = op.inputs[0], op.inputs[2]
-    vectors = [each.constant for each in op.inputs[1:]]
-    require(all(each is not None for each in vectors), "trees that are not known")
+    vectors = [input_.constant for input_ in op.inputs[1:]]
+    require(all(vector is not None for vector in vectors), "trees that are not known")
     feature, _, if_true, if_false, missing, roots = vectors
     require(
-        all(each.shape == split.shape for each in (feature, if_true, if_false, missing))
+        all(item.shape == split.shape for item in (feature, if_true, if_false, missing))
         and split.rank == roots.ndim == 1,
         "nodes of trees that do not fit",
     )
@@ -70,10 +70,10 @@ def _tree_leaves(op: Operation) -> Value:
     compare, has_missing = _PRIMITIVES[op.attr("test")], bool(missing.any())
 
     def write(
-        unique: Unique, leaves: Buffer, given: Buffer, nodes_of: Buffer, limits: Buffer, of: Buffer
+        unique: Unique, leaves: Buffer, buffer: Buffer, nodes_of: Buffer, limits: Buffer, of: Buffer
     ) -> Sequence[Statement]:
         def walk(sample: Expr, tree: Expr) -> Body:
-            at, node = (Variable(INDEX, unique(name)) for name in ("at", "node"))
+            position, node = (Variable(INDEX, unique(name)) for name in ("at", "node"))
 
             def column(which: int) -> Expr:
                 return cast(load(nodes_of, nodes.shape, (node, index(which))), INDEX)
@@ -85,22 +85,22 @@ def _tree_leaves(op: Operation) -> Value:
                 passed = apply("bit_or", passed, apply("bit_and", apply("is_nan", value), lost))
             known = clamped(column(_FEATURE), x.shape[1])
             down = (
-                Let(node.name, clamped(at, len(table))),
-                Let(value.name, load(given, x.shape, (sample, known))),
-                Assign(at.name, where(passed, column(_PASSED), column(_FAILED))),
+                Let(node.name, clamped(position, len(table))),
+                Let(value.name, load(buffer, x.shape, (sample, known))),
+                Assign(position.name, where(passed, column(_PASSED), column(_FAILED))),
             )
             return (
-                Var(at.name, cast(load(of, first.shape, (tree,)), INDEX)),
-                While(apply("greater_equal", at, index(0)), down),
-                Store(leaves.name, (sample, tree), minus(-1, at)),
+                Var(position.name, cast(load(of, first.shape, (tree,)), INDEX)),
+                While(apply("greater_equal", position, index(0)), down),
+                Store(leaves.name, (sample, tree), minus(-1, position)),
             )
 
-        blocks, rest = divmod(samples, _ROWS)
+        blocks, remaining = divmod(samples, _ROWS)
         return (
             *nest(
                 unique, [blocks, trees, _ROWS], lambda b, t, r: walk(plus(times(b, _ROWS), r), t)
             ),
-            *nest(unique, [trees, rest], lambda t, r: walk(plus(r, blocks * _ROWS), t)),
+            *nest(unique, [trees, remaining], lambda t, r: walk(plus(r, blocks * _ROWS), t)),
         )
 
     definition = Written([x, nodes, split, first], write)
@@ -117,9 +117,9 @@ def _table(
     count = len(feature)
     ways = np.stack([if_false, if_true], 1)
     require(0 < count < 2**31 and depth <= _DEEPEST, "trees of too many nodes, or of none")
-    for each in (ways, roots):
+    for item in (ways, roots):
         require(
-            not each.size or (each.min() >= 0 and each.max() < count),
+            not item.size or (item.min() >= 0 and item.max() < count),
             "nodes have children that do not exist",
         )
     require(bool(feature.min() >= 0), "a feature before the first")

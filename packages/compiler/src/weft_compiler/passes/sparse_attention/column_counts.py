@@ -66,7 +66,7 @@ class CountEmitter:
         last = Variable(INDEX, self._names.new("last"))
         ends = substitute(low, variables), substitute(high, variables)
         body = self._emit_row(
-            ends, [apply("abs", substitute(each, variables)) for each in self._factors], last
+            ends, [apply("abs", substitute(factor, variables)) for factor in self._factors], last
         )
         if row is not None:
             body = (For(variables[row.variable].name, row.extent, body),)
@@ -81,35 +81,35 @@ class CountEmitter:
 
     def _emit_row(self, bounds: tuple[Expr, Expr], factors: Sequence[Expr], last: Variable) -> Body:
         """Emit a row: find its last column whose score can be close enough to the maximum."""
-        most, worst = [Variable(self._dtype, self._names.new(name)) for name in ("most", "worst")]
+        limit, worst = [Variable(self._dtype, self._names.new(name)) for name in ("most", "worst")]
         first, second = [Variable(INDEX, self._names.new("j")) for _ in range(2)]
 
         def ends(j: Variable) -> tuple[Expr, Expr]:
-            x, y = [substitute(each, {COLUMN.name: j}) for each in bounds]
+            x, y = [substitute(bound, {COLUMN.name: j}) for bound in bounds]
             return apply("minimum", x, y), apply("maximum", x, y)
 
-        least, largest = ends(first)
+        minimum, largest = ends(first)
         here = {COLUMN.name: first}
-        large = [largest, *[substitute(each, here) for each in factors]]
+        large = [largest, *[substitute(factor, here) for factor in factors]]
         looked = (
-            Assign(most.name, least, "maximum"),
-            *[Assign(worst.name, each, "maximum") for each in large],
+            Assign(limit.name, minimum, "maximum"),
+            *[Assign(worst.name, item, "maximum") for item in large],
         )
         _, largest = ends(second)
         wide = functools.partial(number, dtype=self._dtype)
         size = apply("minimum", apply("abs", largest), wide(MAX_SQUARED_NORM**1.5))  # also for -inf
-        slack = apply("mul", apply("add", size, apply("abs", most)), wide(ROUNDING))
-        below = apply("sub", most, apply("add", slack, wide(EXP_UNDERFLOW[self._dtype])))
+        slack = apply("mul", apply("add", size, apply("abs", limit)), wide(ROUNDING))
+        below = apply("sub", limit, apply("add", slack, wide(EXP_UNDERFLOW[self._dtype])))
         vanishes = apply("less", largest, below)
-        for each in (
+        for item in (
             apply("less", worst, wide(MAX_SQUARED_NORM)),
-            apply("less", wide(-MAX_SQUARED_NORM), most),
+            apply("less", wide(-MAX_SQUARED_NORM), limit),
         ):
-            vanishes = apply("bit_and", vanishes, each)
+            vanishes = apply("bit_and", vanishes, item)
         counted = where(vanishes, index(0), plus(second, 1))
         nothing = number(-math.inf, self._dtype)
         return (
-            Var(most.name, nothing),
+            Var(limit.name, nothing),
             Var(worst.name, nothing),
             For(first.name, index(self._columns), looked),
             For(second.name, index(self._columns), (Assign(last.name, counted, "maximum"),)),
@@ -119,8 +119,8 @@ class CountEmitter:
 def is_monotone(value: Expr, scores: str) -> bool:
     """Return True if a value is monotone in the product that it depends on."""
     depends = [
-        any(isinstance(x, Load) and x.buffer == scores for x in parts(each))
-        for each in children(value)
+        any(isinstance(x, Load) and x.buffer == scores for x in parts(child))
+        for child in children(value)
     ]
     if isinstance(value, Load):
         return value.buffer == scores or not any(depends)
@@ -128,7 +128,7 @@ def is_monotone(value: Expr, scores: str) -> bool:
         return True
     if not isinstance(value, Apply) or sum(depends) != 1:
         return False
-    at = depends.index(True)
+    position = depends.index(True)
     ways: Mapping[str, tuple[int, ...]] = {
         "add": (0, 1),
         "sub": (0, 1),
@@ -137,7 +137,9 @@ def is_monotone(value: Expr, scores: str) -> bool:
         "neg": (0,),
         "where": (1, 2),
     }
-    return at in ways.get(value.primitive, ()) and is_monotone(value.operands[at], scores)
+    return position in ways.get(value.primitive, ()) and is_monotone(
+        value.operands[position], scores
+    )
 
 
 def scale_factors(value: Expr, scores: str) -> list[Load]:
@@ -145,12 +147,12 @@ def scale_factors(value: Expr, scores: str) -> list[Load]:
     if not isinstance(value, Apply):
         return []
     factors: list[Load] = []
-    for at, each in enumerate(value.operands):
-        if any(isinstance(x, Load) and x.buffer == scores for x in parts(each)):
-            others = (*value.operands[:at], *value.operands[at + 1 :])
+    for position, operand in enumerate(value.operands):
+        if any(isinstance(x, Load) and x.buffer == scores for x in parts(operand)):
+            others = (*value.operands[:position], *value.operands[position + 1 :])
             if value.primitive in ("mul", "div"):
                 factors += [x for other in others for x in parts(other) if isinstance(x, Load)]
-            factors += scale_factors(each, scores)
+            factors += scale_factors(operand, scores)
     return factors
 
 

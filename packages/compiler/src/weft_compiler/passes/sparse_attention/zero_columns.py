@@ -99,24 +99,24 @@ class RowDefinitions:
         self._stored: dict[str, Expr] = {}
         self._row_values: dict[str, Expr] = {}
         self.maxima: list[tuple[For, Assign]] = []
-        for each in loop.body:
-            if isinstance(each, Let):
-                self._lets[each.name] = each.value
+        for item in loop.body:
+            if isinstance(item, Let):
+                self._lets[item.name] = item.value
             if (
-                isinstance(each, Store) and each.combine is None
+                isinstance(item, Store) and item.combine is None
             ):  # a value of the whole row, such as its maximum
-                place = Load(each.value.dtype, each.buffer, each.indices)
-                self._row_values[str(place)] = each.value
-            if not isinstance(each, For):
+                place = Load(item.value.dtype, item.buffer, item.indices)
+                self._row_values[str(place)] = item.value
+            if not isinstance(item, For):
                 continue
-            own = {each.variable: COLUMN}
-            for inner in each.body:
+            own = {item.variable: COLUMN}
+            for inner in item.body:
                 if isinstance(inner, Let):
                     self._lets[inner.name] = substitute(inner.value, own)
                 elif isinstance(inner, Store):
                     self._stored[inner.buffer] = substitute(inner.value, own)
                 elif isinstance(inner, Assign) and inner.combine == "maximum":
-                    self.maxima.append((each, inner))
+                    self.maxima.append((item, inner))
 
     def expand(self, value: Expr, loop: For) -> Expr:
         """Return an expression over loads from outside the rows; COLUMN is the loop's variable."""
@@ -168,8 +168,8 @@ class ColumnLoops:
     def rewrite(self, loop: For) -> Body:
         """Return a loop over the counted columns, after zeros for buffers read elsewhere."""
         before: list[Statement] = []
-        for each in loop.body:
-            match each:
+        for item in loop.body:
+            match item:
                 case Let(name=name, value=value):
                     self.lets[name] = value
                 case Store(buffer=name, indices=indices, value=value, combine=None):
@@ -183,7 +183,7 @@ class ColumnLoops:
                     if name in self.own | self.facts.local:
                         self.partial.add(name)
                     else:
-                        before += self._zeros(each, loop)
+                        before += self._zeros(item, loop)
                 case Assign(name=name, value=value, combine="maximum"):
                     softmax = self.facts.softmax
                     is_softmax = softmax is not None and name == softmax.max_name
@@ -194,7 +194,7 @@ class ColumnLoops:
                     (self.sums if self._is_probability(value, loop) else self.bounded).add(name)
                 case _:
                     raise MatchFailure("a row has statements other than sums, maxima and stores")
-            for load in loads((each,)):
+            for load in loads((item,)):
                 if load.buffer in self._sparse_buffers:
                     require(is_column(load.indices, loop.variable), NOT_BY_COLUMN)
         return (*before, replace(loop, extent=self.facts.columns))
@@ -216,9 +216,9 @@ class ColumnLoops:
         match self.rows.expand(value, loop):
             case Apply(
                 primitive="exp",
-                operands=(Apply(primitive="sub", operands=(x, Variable(name=most))),),
+                operands=(Apply(primitive="sub", operands=(x, Variable(name=limit))),),
             ):
-                return most == softmax.max_name and str(x) == str(softmax.value)
+                return limit == softmax.max_name and str(x) == str(softmax.value)
         return False
 
     def _is_zero(self, value: Expr, loop: For) -> bool:
@@ -264,7 +264,7 @@ class ColumnLoops:
                     known_value is not None and self._is_bounded(known_value, loop)
                 )
             case Load(buffer=name):
-                factors = [str(each) for each in self.facts.factors]
+                factors = [str(factor) for factor in self.facts.factors]
                 return name in self.zero | self.facts.zero | self.facts.partial or (
                     str(self.rows.expand(value, loop)) in factors
                 )
