@@ -32,7 +32,8 @@ After reading this page you know which ops [the compiler](compiler.md) compiles 
 other ops run by their kernels, in the same steps.
 
 - A compiled op is compiled for bool and all real types that it accepts.
-- Complex numbers, text and quantized types always use kernels.
+- Complex numbers are compiled in Fourier transforms, arithmetic, and ops that move elements.
+- Text and quantized types always use kernels.
 - Values that decide a shape, such as axes, must be known before the step runs.
 
 `docs/compiled_ops_page.py` generates this page from the conformance table.
@@ -111,7 +112,7 @@ def unsupported_reason(node: Node) -> str:
     if "string" in names:
         return OF_TEXT
     if any(value.dtype.is_complex for value in values):
-        return OF_COMPLEX
+        return OF_COMPLEX if generator.unsupported_reason(node) else ""
     if any(re.match(r"qu?int", name) for name in names):
         return "it is of quantized types"
     if not (generator.changes(node) or generator.reads(node)):

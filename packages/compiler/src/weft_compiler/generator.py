@@ -11,6 +11,7 @@ import numpy as np
 from weft_compiler.codegen.options import Options, options_of_regions
 from weft_compiler.fingerprint import constants_of, fingerprint
 from weft_compiler.ir.program import Program
+from weft_compiler.lower.complex_numbers import is_complex
 from weft_compiler.lower.region import (
     changed,
     computes_with,
@@ -92,7 +93,7 @@ class Compiled:
         self.updates: Sequence[int] = tuple(updates)
         outputs = program.program.outputs
         outputs = outputs[: len(outputs) - len(self.updates)]
-        self.results: Sequence[tuple[DType, Shape]] = [(b.dtype, b.shape) for b in outputs]
+        self.results: Sequence[tuple[DType, Shape]] = [b.array_type for b in outputs]
         self.long = program.work.statements >= _LONG and not updates
         self.bounded = program.work.bounded
         self.shares = size is not None
@@ -257,7 +258,8 @@ class RegionCompiler:
 
         def arrays(program: Program) -> list[Any]:
             made = program.outputs[: len(program.outputs) - len(states)]
-            results = [np.empty(buffer.shape, buffer.dtype.numpy) for buffer in made]
+            types = [buffer.array_type for buffer in made]
+            results = [np.empty(shape, dtype.numpy) for dtype, shape in types]
             taken = [np.require(given[at], None, "C") for at in takes]
             if rng_nodes(request.members):
                 streams = program.inputs[len(takes)]
@@ -430,6 +432,8 @@ class PtxGenerator(_Lowering):
         rule = rule_of(subject.type) if isinstance(subject, Node) else None
         if rule is not None and rule.__module__ in _LIBRARIES:
             return "a library of the GPU computes it"
+        if isinstance(subject, Node) and is_complex(subject):
+            return "it has complex values"
         return super().unsupported_reason(subject)
 
     def generate(

@@ -52,18 +52,32 @@ def interpret(
     for buffer in program.inputs:
         value = program.constants.get(buffer.name)
         array = np.asarray(next(given) if value is None else value)
-        if (array.dtype, array.shape) != (buffer.dtype.numpy, buffer.shape):
+        dtype, shape = (buffer.dtype, buffer.shape) if value is not None else buffer.array_type
+        if (array.dtype, array.shape) != (dtype.numpy, shape):
             raise errors.InvalidArgumentError(
-                f"{buffer.name} must be {buffer.dtype.name} of shape {list(buffer.shape)}, got "
+                f"{buffer.name} must be {dtype.name} of shape {list(shape)}, got "
                 f"{array.dtype} of shape {list(array.shape)}"
             )
-        memory[buffer.name] = array
+        memory[buffer.name] = _as_stored(array, buffer)
     for buffer in program.outputs:
         before = buffer.name in program.updated
         memory[buffer.name] = np.array(next(given)) if before else _undefined(buffer)
     with np.errstate(all="ignore"):
         _Run(memory, iteration_order or range).body(program.body)
-    return tuple([memory[buffer.name] for buffer in program.outputs])
+    return tuple([_as_array(memory[buffer.name], buffer) for buffer in program.outputs])
+
+
+def _as_stored(array: Any, buffer: Buffer) -> Any:
+    """Return the memory of a buffer for the array of a caller."""
+    if array.dtype == buffer.dtype.numpy:
+        return array
+    return np.ascontiguousarray(array).view(buffer.dtype.numpy).reshape(buffer.shape)
+
+
+def _as_array(memory: Any, buffer: Buffer) -> Any:
+    """Return the array of a caller for the memory of a buffer."""
+    dtype, shape = buffer.array_type
+    return memory.view(dtype.numpy).reshape(shape)
 
 
 def _undefined(buffer: Buffer) -> Any:

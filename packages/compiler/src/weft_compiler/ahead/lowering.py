@@ -53,6 +53,12 @@ def program_of(
     members = _members(inputs, outputs)
     constants = [node.outputs[0] for node in members if node.role is Role.CONSTANT]
     computed = [node for node in members if node.role is not Role.CONSTANT]
+    for output in (*inputs, *outputs):
+        if output.dtype.is_complex:
+            raise errors.UnimplementedError(
+                f"{name} cannot be compiled: {output.name!r} is {output.dtype.name}, and inputs "
+                "and outputs must be real"
+            )
     given = [*inputs, *constants]
     interval = [
         *shapes,

@@ -30,6 +30,7 @@ from weft_compiler.codegen.writer import (
     register_type,
 )
 from weft_compiler.ir.expressions import Apply, Constant, Expr, Load, Variable, walk as parts
+from weft_compiler.ir.loops import num_iterations
 from weft_compiler.ir.nests import nests_of
 from weft_compiler.ir.program import (
     Allocate,
@@ -59,6 +60,8 @@ TIME: Final = 16
 """The size of a timestamp: seconds and nanoseconds, 64 bits each."""
 
 _DIVISIONS: Final = {"floor_div", "floor_mod", "trunc_mod"}
+_FEWEST_LANES: Final = 4
+"""Iterations from which LLVM is told to vectorize a loop."""
 
 
 class Kernel:
@@ -283,8 +286,11 @@ class Function:
         may leave the loop, as with bounds checks and other checks. It often cannot with divisions
         that are loops themselves: those of integers, and of floats if no library is available. The
         same holds for iterated functions. A min or max of few constants becomes a select, which it
-        does not recognize as a reduction.
+        does not recognize as a reduction. A loop of two or three iterations may be unrolled first.
         """
+        count = num_iterations(loop)
+        if count is not None and count < _FEWEST_LANES:
+            return False
         inside = list(walk(loop.body))
         if self.kernel.options.bounds_checks or any(isinstance(each, Check) for each in inside):
             return False

@@ -31,7 +31,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Self, TypeAlias
 
 from weft_compiler.ir.expressions import Expr, Load, walk as parts
 from weft_tensor import errors
-from weft_tensor.dtypes import DType
+from weft_tensor.dtypes import DType, complex64, complex128, float32
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,20 @@ class Buffer:
       name: unique in the program.
       dtype: bool, an integer or a floating-point type.
       shape: the sizes of its dimensions.
+      is_complex: True if callers have it as a complex array, without the last axis.
     """
 
     name: str
     dtype: DType
     shape: tuple[int, ...]
+    is_complex: bool = False
+
+    @property
+    def array_type(self) -> tuple[DType, tuple[int, ...]]:
+        """The element type and the shape of the array of a caller."""
+        if not self.is_complex:
+            return self.dtype, self.shape
+        return (complex64 if self.dtype is float32 else complex128), self.shape[:-1]
 
     @property
     def size(self) -> int:

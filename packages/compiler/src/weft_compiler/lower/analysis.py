@@ -7,12 +7,13 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from weft_compiler.ir.expressions import INDEX, Apply, Expr, Variable, children, number
+from weft_compiler.ir.expressions import INDEX, Apply, Expr, Variable, apply, children, number
 from weft_compiler.lower.iteration import LastValue
 from weft_compiler.lower.values import (
     Chosen,
     Element,
     Elements,
+    Pairs,
     Reduction,
     ScatterUpdate,
     Value,
@@ -209,7 +210,10 @@ def _computed(value: Value) -> Iterator[tuple[Expr, Sequence[int]]]:
     definition = value.definition
     for item in value.requires:
         yield item.condition(*_variables(item.space)), item.space
-    if isinstance(definition, Elements):
+    if isinstance(definition, Pairs):
+        place = _variables(value.shape[:-1])
+        yield apply("add", *definition.parts(*place)), value.shape[:-1]
+    elif isinstance(definition, Elements):
         yield definition.element(*_variables(value.shape)), value.shape
     elif isinstance(definition, ScatterUpdate):
         yield definition.before.at(*_variables(value.shape)), value.shape

@@ -12,6 +12,13 @@ from weft_compiler.ir.expressions import Expr, apply, index, number, of_scalar, 
 from weft_compiler.ir.program import Program
 from weft_compiler.layouts import STATE
 from weft_compiler.lower.analysis import analyse, checks_beside, facts_of, memory_of
+from weft_compiler.lower.complex_numbers import (
+    is_complex,
+    lower_complex,
+    stored_shape,
+    stored_value,
+    unsupported_complex_reason,
+)
 from weft_compiler.lower.iteration import Path
 from weft_compiler.lower.origins import Fused, nodes_of, origins
 from weft_compiler.lower.registry import (
@@ -58,10 +65,12 @@ def unsupported_reason(node: Node) -> str:
         given = [state_type(node), *[source.dtype for source in node.inputs[update.states :]]]
         odd_types = [dtype.name for dtype in given if not computes_with(dtype)]
         return f"it has values of type {odd_types[0]}" if odd_types else ""
-    odd = [out.dtype for out in (*node.inputs, *node.outputs) if not computes_with(out.dtype)]
+    odd = [out.dtype for out in (*node.inputs, *node.outputs) if not is_stored(out.dtype)]
     if odd:
         return f"it has values of type {odd[0].name}"
     routed = node.role in (Role.SWITCH, Role.MERGE)
+    if is_complex(node) and not routed:
+        return unsupported_complex_reason(node)
     if routed or traits.identity or rule_of(node.type) is not None:
         return ""
     if traits.scalar is None or traits.scalar.by_kernel:
@@ -132,7 +141,7 @@ def lower(
             stream = (streams, rows[member]) if member in rows else None
             results = lowered(node, [values[source] for source in node.inputs], stream, direct)
             for output, value in zip(node.outputs, results, strict=True):
-                assert (value.dtype, value.shape) == (output.dtype, shape_of(output)), (node, value)
+                assert (value.dtype, value.shape) == stored_type(output), (node, value)
                 values[output] = value
         result.append((member, [values[counterparts[output]] for output in member.outputs]))
         ways.note(result[-1][1], path)
@@ -173,6 +182,7 @@ def _wanted(
         if value.definition is None or value in expected:
             value = computed(output.node.name, value.dtype, value.shape, value.at)
             ways.note([value], ways.of(output.node))
+        value.is_complex = output.dtype.is_complex
         expected.append(value)
     return expected
 
@@ -180,7 +190,11 @@ def _wanted(
 def _given(source: Output, output: Output) -> Value:
     """Return the value of an input; a constant if it is known."""
     constant = output.node.attrs["value"] if output.node.role is Role.CONSTANT else None
-    return Value(source.node.name, output.dtype, shape_of(output), constant=constant)
+    if output.dtype.is_complex and constant is not None:
+        constant = stored_value(constant)
+    value = Value(source.node.name, *stored_type(output), constant=constant)
+    value.is_complex = output.dtype.is_complex
+    return value
 
 
 class PathConditions:
@@ -535,6 +549,8 @@ def lowered(
     if node.op_def.traits.identity:
         return [inputs[0]]
     operation = Operation(node, inputs, stream, direct)
+    if is_complex(node):
+        return lower_complex(operation)
     rule = rule_of(node.type)
     if rule is None:
         require(not unsupported_reason(node), unsupported_reason(node))
@@ -549,6 +565,8 @@ def _known(output: Output, value: Any) -> Value:
     Uniform arrays and short integer vectors are written as literals in the program. Unlike constant
     buffers, literals can vary with the size in a polymorphic program.
     """
+    if output.dtype.is_complex:
+        return Value(output.name, *stored_type(output), constant=stored_value(value))
     array, shape, dtype = np.asarray(value), shape_of(output), output.dtype
     numbers = array.reshape(-1)
     if array.size > 1 and array.tobytes() == numbers[:1].tobytes() * array.size:
@@ -619,6 +637,16 @@ def _compared(op: Operation, part: Scalar, how: str, said: str) -> Requirement:
 def computes_with(dtype: DType) -> bool:
     """Return True if programs support values of the type."""
     return dtype.is_bool or dtype.is_integer or dtype.is_floating
+
+
+def is_stored(dtype: DType) -> bool:
+    """Return True if programs support values of the type, or their real and imaginary parts."""
+    return computes_with(dtype) or dtype.is_complex
+
+
+def stored_type(output: Output) -> tuple[DType, Shape]:
+    """Return the type and the sizes of the tensor that stands for an output in a program."""
+    return output.dtype.base_dtype.real_dtype, stored_shape(output, shape_of(output))
 
 
 def shape_of(output: Output) -> Shape:

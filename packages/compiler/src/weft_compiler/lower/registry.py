@@ -169,6 +169,7 @@ KnownOperands = tuple[int, ...] | Callable[[Node], tuple[int, ...]]
 _by_kernel: Final[dict[str, Callable[[Node], str]]] = {}
 _alone: Final[dict[str, Callable[[Node], bool]]] = {}
 _known: Final[dict[str, KnownOperands]] = {}
+_pairs: Final[set[str]] = set()
 
 
 def lowers(
@@ -176,6 +177,7 @@ def lowers(
     known: KnownOperands = (),
     by_kernel: Callable[[Node], str] = lambda _: "",
     alone: Callable[[Node], bool] = lambda _: False,
+    pairs: bool = False,
 ) -> Callable[[Rule], Rule]:
     """Register the lowering rule of some op types; a decorator.
 
@@ -185,6 +187,7 @@ def lowers(
         end. A function if the positions depend on the node.
       by_kernel: returns the reason to prefer a node's kernel where kernels exist, or "".
       alone: returns True if compiling a node on its own pays because its kernel is much slower.
+      pairs: True if the rule receives and returns complex tensors with a last axis of two.
     Raises: AlreadyExistsError: an op type has a rule already.
     """
 
@@ -193,6 +196,8 @@ def lowers(
             _known[op] = known
             _by_kernel[op] = by_kernel
             _alone[op] = alone
+            if pairs:
+                _pairs.add(op)
             _rules.register(op, rule)  # last: other threads look up the rule first
         return rule
 
@@ -224,6 +229,11 @@ def repays(node: Node) -> bool:
 def rule_of(op: str) -> Rule | None:
     """Return the lowering rule of an op type, or None if it has none."""
     return _rules.get(op)
+
+
+def lowers_pairs(op: str) -> bool:
+    """Return True if the rule of an op type is for complex tensors."""
+    return rule_of(op) is not None and op in _pairs
 
 
 def require(condition: bool, said: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft_compiler.ir.expressions import Expr, Load, cast, index, where
+from weft_compiler.ir.expressions import Constant, Expr, Load, apply, cast, index, where
 from weft_compiler.ir.loops import Unique
 from weft_compiler.ir.program import Buffer, If, Statement
 from weft_tensor.dtypes import DType
@@ -47,6 +47,7 @@ class Value:
       dense_of: a tensor with the same elements in the same order but another shape.
       requires: conditions on the values that the definition reads.
       count: for a list of rows, the number of valid rows, int64 of rank 0; None if all are valid.
+      is_complex: True if callers have it as a complex array, without the last axis.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Value:
     dense_of: Value | None = None
     requires: tuple[Requirement, ...] = ()
     count: Value | None = None
+    is_complex: bool = False
 
     def at(self, *indices: Expr | int) -> Expr:
         """Return an element."""
@@ -99,6 +101,30 @@ class Elements(Definition):
     """
 
     element: Callable[..., Expr]
+
+
+@dataclass(eq=False)
+class Pairs(Elements):
+    """A definition of complex elements, whose parts are along the last axis.
+
+    Attributes:
+      parts: maps the indices of an element to its real and its imaginary part.
+    """
+
+    parts: Callable[..., tuple[Expr, Expr]]
+
+    @staticmethod
+    def of(parts: Callable[..., tuple[Expr, Expr]]) -> Pairs:
+        """Return the definition of elements with these parts."""
+
+        def element(*at: Expr) -> Expr:
+            *place, which = at
+            real, imaginary = parts(*place)
+            if isinstance(which, Constant):
+                return imaginary if which.value else real
+            return where(apply("equal", which, index(0)), real, imaginary)
+
+        return Pairs(element, parts)
 
 
 @dataclass(eq=False)

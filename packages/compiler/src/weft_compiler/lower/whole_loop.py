@@ -11,6 +11,7 @@ from weft_compiler.ir.expressions import Expr, apply, cast, index, number, where
 from weft_compiler.ir.program import Program, Store
 from weft_compiler.layouts import STATE
 from weft_compiler.lower.analysis import facts_of, memory_of
+from weft_compiler.lower.complex_numbers import is_complex
 from weft_compiler.lower.iteration import Effect, Emitter, LastValue, LoopBody, Path
 from weft_compiler.lower.loop_writer import Outside, write_loop
 from weft_compiler.lower.region import (
@@ -118,6 +119,8 @@ def _unsupported_body_reason(whole_loop: WholeLoop, node: Node) -> str:
         return ""
     if changed_by(node):
         return _unsupported_update_reason(whole_loop, node)
+    if is_complex(node):
+        return "it has complex values"
     traits = node.op_def.traits
     has_state = traits.stateful and not (traits.random and rule_of(node.type) is not None)
     if has_state or not node.outputs or not node.inputs:

@@ -52,6 +52,7 @@ from weft_compiler.lower.values import (
     Element,
     Elements,
     Indices,
+    Pairs,
     Reduction,
     Requirement,
     ScatterUpdate,
@@ -172,7 +173,7 @@ class Nests:
         self._buffers |= {value: self._buffer(value) for value in new}
 
     def _buffer(self, value: Value) -> Buffer:
-        return Buffer(self._unique(value.name), value.dtype, value.shape)
+        return Buffer(self._unique(value.name), value.dtype, value.shape, value.is_complex)
 
     def _unique(self, name: str) -> str:
         plain = re.sub(r"\W", "_", name)
@@ -191,6 +192,8 @@ class Nests:
         definition = value.definition
         if isinstance(definition, Chosen):
             self._choose(definition, buffer)
+        elif isinstance(definition, Pairs):
+            self._fill_pairs(buffer, definition.parts)
         elif isinstance(definition, Elements):
             self._fill(buffer, definition.element)
         elif isinstance(definition, ScatterUpdate):
@@ -211,6 +214,15 @@ class Nests:
                 Store(buffer.name, position, self._resolved(element(*position)))
             ),
         )
+
+    def _fill_pairs(self, buffer: Buffer, parts: Callable[..., tuple[Expr, Expr]]) -> None:
+        """Write loops that store both parts of an element together."""
+
+        def store(*at: Expr) -> None:
+            for which, value in enumerate(parts(*at)):
+                self._emit(Store(buffer.name, (*at, index(which)), self._resolved(value)))
+
+        self._nest(buffer.shape[:-1], store)
 
     def _choose(self, of: Chosen, buffer: Buffer) -> None:
         """Write a branch that fills a buffer from one side or the other."""

@@ -130,8 +130,8 @@ def remember(
     entry = {
         "host": _host(),
         "name": program.name,
-        "inputs": [(b.name, b.dtype.name, b.shape) for b in program.inputs],
-        "outputs": [(b.name, b.dtype.name, b.shape) for b in program.outputs],
+        "inputs": list(map(_of_buffer, program.inputs)),
+        "outputs": list(map(_of_buffer, program.outputs)),
         "constants": {
             name: places[id(value)] if id(value) in places else _written(value)
             for name, value in program.constants.items()
@@ -205,9 +205,13 @@ def _loaded(known: dict[str, Any]) -> Code | None:
     return Code(module, image, host(), known["key"], known["file"], nests)
 
 
+def _of_buffer(buffer: Buffer) -> Sequence[Any]:
+    return buffer.name, buffer.dtype.name, buffer.shape, buffer.is_complex
+
+
 def _buffer(written: Sequence[Any]) -> Buffer:
-    name, dtype, shape = written
-    return Buffer(name, as_dtype(dtype), tuple(shape))
+    name, dtype, shape, is_complex = written
+    return Buffer(name, as_dtype(dtype), tuple(shape), bool(is_complex))
 
 
 def _written(value: np.ndarray) -> list[Any]:

@@ -170,7 +170,8 @@ class NativeProgram:
                 raise errors.InvalidArgumentError(
                     f"{self.program.name} updates {sorted(self.program.updated)}: give `out`"
                 )
-            out = [np.empty(b.shape, b.dtype.numpy) for b in self.program.outputs]
+            types = [buffer.array_type for buffer in self.program.outputs]
+            out = [np.empty(shape, dtype.numpy) for dtype, shape in types]
         found = self.enter(*inputs, *out)
         if found is NotImplemented or found == BUSY:
             found = self._slowly(inputs, out)
@@ -272,9 +273,10 @@ class NativeProgram:
         wanted = (*self._given, *self.program.outputs)
         given = [np.asarray(each) for each in (*inputs, *out)]
         for buffer, array in zip(wanted, given, strict=True):
-            if (array.dtype, array.shape) != (buffer.dtype.numpy, buffer.shape):
+            dtype, shape = buffer.array_type
+            if (array.dtype, array.shape) != (dtype.numpy, shape):
                 raise errors.InvalidArgumentError(
-                    f"{buffer.name} must be {buffer.dtype.name} of shape {list(buffer.shape)}, "
+                    f"{buffer.name} must be {dtype.name} of shape {list(shape)}, "
                     f"got {array.dtype} of shape {list(array.shape)}"
                 )
         for array in out:
@@ -301,8 +303,8 @@ class NativeProgram:
         outputs = {b.name for b in self.program.outputs}
         rows = [
             Row(
-                b.dtype.numpy,
-                b.shape,
+                b.array_type[0].numpy,
+                b.array_type[1],
                 b.name in outputs,
                 address_of(self._constants[b.name]) if b.name in self._constants else 0,
             )
