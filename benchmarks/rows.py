@@ -149,6 +149,20 @@ NETWORKS = {
     "decode_token": ("a token of a small GPT, with a cache", GRAPH_MODE),
     "compile_1000": ("first step of 1,000 nodes, nothing kept", LOOPS),
 }
+STEPS = {
+    "chain_10000": "10,000 scalar ops in a chain",
+    "tiny_layers": "50 layers of 16 units, batch 8, Adam",
+    "small_batch": "MLP 784-256-128-10, batch 16, train step",
+    "messages": "two rounds of messages along 100,000 edges, with gradients",
+    "stft": "log spectra of 4 × 65,536 samples",
+    "stft_gradient": "the same with the gradient",
+    "softmax_1000": "softmax of 1,024 rows of 1,000",
+    "softmax_32": "softmax of 16,384 rows of 32",
+    "lengths": "six batches of texts of other lengths, train steps",
+}
+STEP_PROGRAMS = [
+    Program(name, (Row(name, title),), GRAPH_MODE, family="steps") for name, title in STEPS.items()
+]
 NETWORK_PROGRAMS = [
     Program(name, (Row(name, title),), subjects, family="networks")
     for name, (title, subjects) in NETWORKS.items()
@@ -361,6 +375,7 @@ PROGRAMS = [
     ],
     *map(model, MODELS),
     *NETWORK_PROGRAMS,
+    *STEP_PROGRAMS,
     Program(
         "compile_large",
         tuple(
