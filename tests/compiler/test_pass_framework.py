@@ -9,8 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import weft as wf
 from weft_compiler.ir.expressions import index
 from weft_compiler.ir.mutator import Mutator, Substitution, with_body
 from weft_compiler.ir.parser import parse
@@ -143,6 +145,30 @@ def test_a_file_is_no_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("WEFT_JIT_DUMP", str(file))
     with pytest.raises(errors.InvalidArgumentError, match="WEFT_JIT_DUMP must name a directory"):
         PIPELINE.run(parse(TEXT))
+
+
+@pytest.mark.parametrize("mode", ["now", "on"])
+def test_a_step_says_that_the_directory_cannot_be_written(
+    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    monkeypatch.setenv("WEFT_JIT", mode)
+    monkeypatch.setenv("WEFT_JIT_DUMP", str(file))
+    config = wf.ConfigProto()
+    config.experimental.deterministic = True  # compiled in the first run
+    x = wf.placeholder(wf.float32, [2])
+    with wf.Session(config=config) as session:
+        step = session.make_callable(wf.tanh(x) * 2.0, feed_list=[x])
+        if mode == "now":
+            with pytest.raises(errors.InvalidArgumentError) as raised:
+                step([0.0, 0.0])
+            assert str(raised.value).startswith("WEFT_JIT_DUMP must name a directory")
+            return
+        for _ in range(2):
+            np.testing.assert_array_equal(step([0.0, 0.0]), [0.0, 0.0])
+    (record,) = [each for each in caplog.records if "WEFT_JIT_DUMP" in each.getMessage()]
+    assert record.levelname == "WARNING" and record.exc_info is None
 
 
 # ------------------------------------------------------------------------------ command line

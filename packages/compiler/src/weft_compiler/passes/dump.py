@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from weft_compiler.ir.program import Program
-from weft_tensor import errors
+from weft_graph.ir.code_generators import SettingError
 
 VARIABLE: Final = "WEFT_JIT_DUMP"
 """The environment variable that names the directory."""
@@ -34,7 +34,7 @@ class ProgramDump:
 
         The directory, the folder and the files are accessible only to their owner.
 
-        Raises: InvalidArgumentError: the directory cannot be created or written, or other users can
+        Raises: SettingError: the directory cannot be created or written, or other users can
           change it.
         """
         if not is_dumping():
@@ -55,7 +55,7 @@ class ProgramDump:
         Args:
           number: position of the pass in its pipeline.
           name: of the pass.
-        Raises: InvalidArgumentError: it cannot be written.
+        Raises: SettingError: it cannot be written.
         """
         path = self._folder / f"{number:02}-{_safe_name(name)}.txt"
         try:
@@ -88,14 +88,14 @@ def _safe_name(name: str) -> str:
 def _require_own(directory: Path) -> None:
     """Check that other users cannot change a directory.
 
-    Raises: InvalidArgumentError: they can.
+    Raises: SettingError: they can.
     """
     mode = directory.stat().st_mode
     if os.name == "posix" and mode & (stat.S_IWGRP | stat.S_IWOTH) and not mode & stat.S_ISVTX:
         raise _unusable(directory, "other users can write to it; chmod go-w")
 
 
-def _unusable(path: Path, reason: str) -> errors.InvalidArgumentError:
-    return errors.InvalidArgumentError(
+def _unusable(path: Path, reason: str) -> SettingError:
+    return SettingError(
         f"{VARIABLE} must name a directory that can be written, got {str(path)!r}: {reason}"
     )

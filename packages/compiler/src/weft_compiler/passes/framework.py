@@ -139,7 +139,7 @@ class Pipeline:
           check: verify the program after each pass.
         Raises:
           InternalError: a pass broke a rule of the IR; only with `check`.
-          InvalidArgumentError: the directory of `WEFT_JIT_DUMP` cannot be used.
+          SettingError: the directory of `WEFT_JIT_DUMP` cannot be used.
         """
         original, remarks = program, list[Remark]()
         dump = ProgramDump.begin(program)

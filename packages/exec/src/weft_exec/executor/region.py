@@ -29,7 +29,7 @@ from weft_exec.executor.priority import changed_by, takes_reference, variable_of
 from weft_exec.executor.step_check import raise_if_ended
 from weft_exec.kernels.random_counters import current
 from weft_exec.tracing import StepTrace
-from weft_graph.ir.code_generators import NO_BRANCHES, Branches, Path
+from weft_graph.ir.code_generators import NO_BRANCHES, Branches, Path, SettingError
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
 from weft_graph.passes.structure import block_of
@@ -221,6 +221,8 @@ class RegionCall(Compound):
                 self._check(values)
                 self._store_results(slots, values)
                 return True
+        except SettingError:
+            raise
         except Exception as error:  # because a compiler's function may raise anything
             raise_if_ended()
             failed = error

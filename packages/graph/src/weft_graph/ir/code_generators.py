@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from weft_graph.ir.compiled_function import CompiledFunction, Roofline
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.registry import Registry
-from weft_tensor import dtypes
+from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
 Shape = tuple[int, ...]
@@ -51,6 +51,10 @@ def is_size(output: Output) -> bool:
 
 class NotGenerated(Exception):  # noqa: N818 - it is no error of a program
     """Nodes that have to run one by one for the shapes that they got, and why."""
+
+
+class SettingError(errors.InvalidArgumentError):
+    """A setting of the compiler cannot be used, such as a directory that cannot be written."""
 
 
 Path = tuple[tuple[Node, bool], ...]

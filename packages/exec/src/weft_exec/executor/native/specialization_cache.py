@@ -18,6 +18,7 @@ from weft_graph.ir.code_generators import (
     NotGenerated,
     ProfileStore,
     Request,
+    SettingError,
 )
 from weft_graph.ir.node import Node
 from weft_tensor import errors
@@ -291,6 +292,12 @@ class SpecializationCache(Generic[K, C]):
             return self._binding.bind(generated, choice)
         except NotGenerated as why:
             _log.info("%s runs by kernels: %s", name, why)
+        except SettingError as error:
+            if self.mode is Mode.NOW:
+                raise
+            if not self._has_failed:
+                _log.warning("%s runs by kernels: %s", name, error)
+            self._has_failed = True
         except Exception as error:  # because it may run in the background, where nobody would see
             if self.mode is Mode.NOW:
                 if isinstance(error, errors.OpError):
