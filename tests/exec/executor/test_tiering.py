@@ -119,6 +119,20 @@ def test_code_that_was_slower_is_not_compiled_again() -> None:
     assert ends[-1] - ends[-2] == pytest.approx(0.02)
 
 
+def test_repeated_nodes_cost_less_to_compile_than_different_ones() -> None:
+    x = wf.placeholder(wf.float32, [4])
+    y, repeated = x, []
+    for _ in range(1000):
+        y = wf.tanh(y)
+        repeated.append(y.op)
+    different = [(wf.placeholder(wf.float32, [size]) + 1.0).op for size in range(1000)]
+    few, many = [
+        RegionProfile(Compilation(TierUpPolicy()), nodes).estimate
+        for nodes in (repeated, different)
+    ]
+    assert few < many / 5
+
+
 def test_a_history_is_read_as_it_was_written() -> None:
     history = History(3, 120, 2.5, 0.75, is_slower=True)
     content = write_history(history, "step", 40)
