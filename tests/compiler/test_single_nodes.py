@@ -61,3 +61,17 @@ def test_a_product_of_integers_alone(
         np.testing.assert_array_equal(
             found, (a.T if transposed[0] else a) @ (b.T if transposed[1] else b)
         )
+
+
+@pytest.mark.parametrize("op", ["softmax", "log_softmax"])
+def test_a_softmax_alone(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.default_rng(3).standard_normal((5, 7)).astype(np.float32)
+    x = wf.placeholder(wf.float32, [None, 7])
+    node = getattr(wf.nn, op)(x)
+    results = []
+    for mode in ("now", "off"):
+        monkeypatch.setenv("WEFT_JIT", mode)
+        with wf.Session() as session:
+            assert len(_compiled(session, node, [x])) == (mode == "now")
+            results.append(session.run(node, {x: values}))
+    np.testing.assert_allclose(*results, rtol=1e-5, atol=1e-6)

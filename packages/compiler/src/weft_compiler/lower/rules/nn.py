@@ -44,12 +44,12 @@ class _Softmax:
         return apply("sub", self.shifted.at(*index), self.log_sum.at(*index[:-1]))
 
 
-@lowers("Softmax")
+@lowers("Softmax", alone=lambda _: True)
 def _softmax(op: Operation) -> Value:
     return computed(op.name, op.dtype(), op.shape(), _Softmax(op, op.inputs[0]).probability)
 
 
-@lowers("LogSoftmax")
+@lowers("LogSoftmax", alone=lambda _: True)
 def _log_softmax(op: Operation) -> Value:
     return computed(op.name, op.dtype(), op.shape(), _Softmax(op, op.inputs[0]).log_probability)
 
