@@ -72,6 +72,13 @@ def num_iterations(loop: For) -> Fraction | None:
         case For(extent=Constant(value=extent), start=None):
             return Fraction(max(0, int(extent)))
         case For(
+            extent=Apply(
+                primitive="floor_div", operands=(Constant(value=extent), Constant(value=size))
+            ),
+            start=None,
+        ) if size:
+            return Fraction(max(0, int(extent) // int(size)))
+        case For(
             start=start,
             extent=Apply(
                 primitive="minimum",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
+from typing import Final
 
 from weft_compiler.ir.expressions import (
     INDEX,
@@ -15,10 +18,13 @@ from weft_compiler.ir.expressions import (
     Expr,
     Load,
     Variable,
+    apply,
     index,
+    number,
     replace_children,
     walk as walk_parts,
 )
+from weft_compiler.ir.indices import plus, times
 from weft_compiler.ir.program import (
     Allocate,
     Assign,
@@ -44,6 +50,7 @@ from weft_compiler.lower.analysis import (
     updates_in_order,
     worth_memory,
 )
+from weft_compiler.lower.conditions import Conditions
 from weft_compiler.lower.iteration import Path
 from weft_compiler.lower.origins import Fused
 from weft_compiler.lower.values import (
@@ -60,6 +67,10 @@ from weft_compiler.lower.values import (
     Written,
     computed,
 )
+from weft_tensor import dtypes
+
+_CHECKED_TOGETHER: Final = 1024
+"""Elements that are checked before the program may end because one is wrong."""
 
 
 def write(
@@ -112,6 +123,7 @@ class Nests:
         self._here: set[Value] = set()
         self._there: set[Value] = set()
         self._begun: dict[Change, dict[int, Buffer]] = {}
+        self._required = Conditions()
         for value in (*inputs, *outputs):
             self._buffers[value] = self._buffer(value)
         for old, new in updates:
@@ -131,7 +143,7 @@ class Nests:
             path = self._paths.get(value, ())
             for requirement in value.requires:
                 self._here = self.fused.setdefault(requirement.message, {value})
-                self._guarded(path, partial(self._require, requirement))
+                self._guarded(path, partial(self._require_together, requirement, not path))
             if value in self._buffers and value.definition is not None and value not in replaced:
                 if path and value not in self._outputs:
                     self._allocate(self._buffers[value])
@@ -337,6 +349,63 @@ class Nests:
             self._emit(Check(self._resolved(requirement.condition(*position)), requirement.message))
 
         self._nest(requirement.space, check)
+
+    def _require_together(self, requirement: Requirement, is_always: bool) -> None:
+        """Write a check of a requirement for a whole index space, unless an earlier one implies it.
+
+        Args:
+          is_always: True if the check is on all paths, so that it implies later ones.
+        """
+        conditions = self._required.missing(requirement, is_always)
+        if conditions is None:
+            return
+        *rows, count = requirement.space or (1,)
+        has_rows = math.prod(rows) > 1
+        together = has_rows or count > _CHECKED_TOGETHER
+        holds = Variable(dtypes.bool_, self._unique("holds"))
+
+        def check(*at: Expr) -> None:
+            for condition in conditions(*at):
+                given = self._resolved(condition)
+                check = Check(given, requirement.message)
+                self._emit(Assign(holds.name, given, "bit_and") if together else check)
+
+        before = len(self._body)
+        self._nest(requirement.space, check)
+        if together and len(self._body) > before:
+            loops = self._body.pop()
+            self._emit(self._checked_after(loops, len(rows), holds, requirement, has_rows))
+
+    def _checked_after(
+        self, loops: Statement, depth: int, holds: Variable, of: Requirement, has_rows: bool
+    ) -> Statement:
+        """Return loops with a check after each row, or after each block of a single row.
+
+        Forms and sizes are those of other numbers of elements, so that these can share the code.
+
+        Args:
+          loops: combines conditions into the variable `holds`.
+          depth: the number of loops around the innermost one.
+        """
+        assert isinstance(loops, For)
+        if depth:
+            (inside,) = loops.body
+            body = self._checked_after(inside, depth - 1, holds, of, has_rows)
+            is_row = depth == 1 and has_rows
+            return replace(loops, body=self._combined(body, holds, of) if is_row else (body,))
+        if has_rows:
+            return loops
+        block, size = Variable(INDEX, self._unique("block")), _CHECKED_TOGETHER
+        start = times(block, size)
+        end = apply("minimum", plus(start, size), loops.extent)
+        blocks = apply("floor_div", plus(loops.extent, size - 1), index(size))
+        inner = replace(loops, start=start, extent=end)
+        return For(block.name, blocks, self._combined(inner, holds, of))
+
+    def _combined(self, loop: Statement, holds: Variable, requirement: Requirement) -> Body:
+        """Return statements that check a variable after the loop that combines conditions in it."""
+        start = Var(holds.name, number(True, dtypes.bool_))
+        return start, loop, Check(holds, requirement.message)
 
     def _reduce(self, value: Value, reduction: Reduction) -> None:
         """Write a reduction: a scalar for each result, with loops over the reduced axes inside."""

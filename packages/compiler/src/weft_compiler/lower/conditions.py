@@ -1,0 +1,96 @@
+"""Conditions that a program has checked, so that none is checked twice.
+
+A gather and a scatter by the same indices, in a step and in its gradient, have equal requirements,
+or one implies the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+
+import numpy as np
+
+from weft_compiler.ir.expressions import INDEX, Apply, Constant, Expr, Variable, apply, cast
+from weft_compiler.ir.indices import is_number
+from weft_compiler.lower.analysis import operands_of
+from weft_compiler.lower.values import Element, Elements, Requirement, Value
+
+
+class Conditions:
+    """The conditions that hold for all elements of index spaces."""
+
+    def __init__(self) -> None:
+        self._holding: set[Hashable] = set()
+
+    def missing(self, of: Requirement, is_always: bool) -> Callable[..., Sequence[Expr]] | None:
+        """Return the part of a requirement that is not known to hold.
+
+        Args:
+          is_always: True if it is known to hold from now on.
+        Returns: maps indices to conditions; None if there are none.
+        """
+        variables = [Variable(INDEX, f"i{axis}") for axis in range(len(of.space))]
+        parts = _conjuncts(of.condition(*variables))
+        keys = [(of.space, _key(part)) for part in parts]
+        new = [at for at, key in enumerate(keys) if key not in self._holding]
+        if is_always:
+            self._holding.update(keys)
+        if not new:
+            return None
+
+        def conditions(*at: Expr) -> Sequence[Expr]:
+            each = _conjuncts(of.condition(*at))
+            return [each[which] for which in new]
+
+        return conditions
+
+
+def _conjuncts(condition: Expr) -> list[Expr]:
+    """Return conditions that hold if and only if all of them do; bounds of max(x, 0) are of x."""
+    match condition:
+        case Apply(primitive="bit_and", operands=(x, y)) if condition.dtype.is_bool:
+            return [*_conjuncts(x), *_conjuncts(y)]
+        case Apply(primitive="greater_equal", operands=(x, y)) if is_number(y, 0):
+            return [] if _from_zero(x) is not None else [condition]
+        case Apply(primitive="less", operands=(x, Constant(value=size) as y)):
+            inside = _from_zero(x)
+            if inside is not None and x.dtype is INDEX and size > 0:
+                return [apply("less", inside, y)]
+    return [condition]
+
+
+def _from_zero(x: Expr) -> Expr | None:
+    """Return y if an expression is max(y, 0), of integers; else None."""
+    match x:
+        case Element(value=Value(definition=Elements() as of), indices=indices):
+            return _from_zero(of.element(*indices)) if x.dtype.is_integer else None
+        case Apply(primitive="cast", operands=(inner,)) if x.dtype is INDEX:
+            least = _from_zero(inner) if inner.dtype.is_integer else None
+            return None if least is None else cast(least, INDEX)
+        case Apply(primitive="maximum", operands=(y, zero)) if x.dtype.is_integer:
+            return y if _is_zero(zero) else None
+    return None
+
+
+def _is_zero(x: Expr) -> bool:
+    match x:
+        case Constant(value=0):
+            return True
+        case Element(value=Value(constant=constant)) if constant is not None:
+            return not np.any(constant)
+        case Element(value=Value(definition=Elements() as of), indices=indices):
+            return _is_zero(of.element(*indices))
+    return False
+
+
+def _key(expression: Expr) -> Hashable:
+    """Return a key that is equal for equal expressions of the same tensors."""
+    parts = tuple(map(_key, operands_of(expression)))
+    match expression:
+        case Element(value=value):
+            return "element", id(value), parts
+        case Apply(primitive=primitive, dtype=dtype):
+            return primitive, dtype.name, parts
+        case Constant(value=value, dtype=dtype):
+            return "number", value, dtype.name
+    return str(expression), parts
