@@ -20,12 +20,13 @@ import numpy as np
 from weft_compiler.ir.expressions import INDEX, Expr, Load, Variable, apply, index, number
 from weft_compiler.ir.indices import Operand, minus, plus, reshaped, times
 from weft_compiler.ir.loops import Unique, load, nest
-from weft_compiler.ir.program import Allocate, Body, Buffer, Call, For, Let, Order, Statement, Store
+from weft_compiler.ir.program import Allocate, Body, Buffer, For, Let, Order, Statement, Store
 from weft_compiler.ir.ranges import Range, range_of
 from weft_compiler.lower.butterflies import RADICES, butterfly, factors_of, scaled
 from weft_compiler.lower.complex_numbers import Pair, product
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.values import Value, Written, computed, moved
+from weft_compiler.routines.transpose import Transpose
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.node import Node
 from weft_graph.ops.fft import half
@@ -314,7 +315,10 @@ class _TransformWriter:
         if self._is_transposed and self._is_matrix(start, source, row):
             target = Load(of.dtype, work.buffer.name, (index(0),) * 3)
             lanes = self._lanes
-            body: Body = (_transposed(start, target, lanes, 2 * length, row, lanes),)
+            parts = 2 * length
+            body: Body = (
+                Transpose(start, target, rows=lanes, columns=parts, x_row=row, y_row=lanes),
+            )
             return body if of.is_packed or not of.writes_real else (*body, *self._mirrored())
 
         def real(lane: Expr, indices: Callable[..., list[Operand]], i: Expr) -> Body:
@@ -363,7 +367,8 @@ class _TransformWriter:
             target = load(result, shape, [outer, first, *[0] * (len(shape) - 2)])
             start = Load(of.dtype, work.buffer.name, (index(0),) * 3)
             lanes = self._lanes
-            return (_transposed(start, target, 2 * length, lanes, lanes, 2 * length),)
+            parts = 2 * length
+            return (Transpose(start, target, rows=parts, columns=lanes, x_row=lanes, y_row=parts),)
 
         def store(place: Sequence[Operand], value: Expr) -> Store:
             return Store(result.name, load(result, shape, place).indices, value)
@@ -520,19 +525,6 @@ class _TransformWriter:
             inner = (*lets, *inner)
         self._exchange()
         return (For(p.name, index(count), inner),)
-
-
-def _transposed(
-    source: Load, target: Load, rows: int, columns: int, source_row: int, target_row: int
-) -> Call:
-    """Return the call that transposes a matrix.
-
-    Args:
-      rows, columns: of the source.
-      source_row, target_row: the distances of rows.
-    """
-    parameters = {"rows": rows, "columns": columns, "x_row": source_row, "y_row": target_row}
-    return Call("turn", (source, target), tuple(parameters.items()))
 
 
 # ------------------------------------------------------------------------------- ops
