@@ -34,6 +34,7 @@ ALLOWED = {
     "distrib/src/weft_distrib/training/device_setter.py": "TensorFlow names what servers keep",
     "graph/src/weft_graph/freezing.py": "it makes of each reader the op that takes a value",
     "graph/src/weft_graph/ir/later_attrs.py": "attributes that TensorFlow gave to its ops later",
+    "compiler/src/weft_compiler/lower/complex_numbers.py": "ops that do the same to both parts",
     "compiler/src/weft_compiler/lower/unique_rows.py": "how optimizers add up equal indices",
     "graph/src/weft_graph/messages/deprecated_ops.py": "replacements of deprecated ops",
     "graph/src/weft_graph/raw_ops.py": "arguments that TensorFlow's raw ops call otherwise",

@@ -19,7 +19,7 @@ from weft_compiler.generator import LoopCompiler
 from weft_compiler.interpreter import interpret
 from weft_compiler.ir.parser import parse
 from weft_compiler.ir.verifier import verify
-from weft_compiler.lower import whole_loop
+from weft_compiler.lower import loop_support, whole_loop
 from weft_compiler.passes.pipeline import PIPELINE
 from weft_exec.executor.native import loops as native_loops, specialization_cache
 from weft_exec.executor.native.tiering import Compilation
@@ -218,7 +218,7 @@ def test_stacks_grow_while_a_loop_runs(made: list[Any]) -> None:
 
 def test_what_a_compiled_loop_pushed_kernels_pop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEFT_JIT", "now")
-    unsupported_reason = whole_loop.unsupported_loop_reason
+    unsupported_reason = loop_support.unsupported_loop_reason
     tried: list[str] = []
 
     def only_forward(whole: Any) -> str:
@@ -226,7 +226,7 @@ def test_what_a_compiled_loop_pushed_kernels_pop(monkeypatch: pytest.MonkeyPatch
         tried.append(whole.loop.frame.name)
         return "this one runs by kernels" if backward else unsupported_reason(whole)
 
-    monkeypatch.setattr(whole_loop, "unsupported_loop_reason", only_forward)
+    monkeypatch.setattr(loop_support, "unsupported_loop_reason", only_forward)
     with wf.Graph().as_default():
         x = wf.placeholder(wf.float32, [2])
         last = wf.while_loop(lambda i, _: i < 300, lambda i, v: (i + 1, v * x), (0, x))

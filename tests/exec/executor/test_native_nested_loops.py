@@ -11,7 +11,7 @@ from weft_testing.both_ways import loops_that_ran
 
 import weft as wf
 from weft import errors
-from weft_compiler.lower import whole_loop
+from weft_compiler.lower import loop_support, whole_loop
 from weft_exec.executor.native import loops as native_loops
 from weft_graph.ops import stack as stacks
 
@@ -192,7 +192,7 @@ def test_gradients_of_nested_loops_are_those_of_differences(
 def test_kernels_and_compiled_loops_share_stacks(
     name: str, compiled: str, ran: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unsupported_reason = whole_loop.unsupported_loop_reason
+    unsupported_reason = loop_support.unsupported_loop_reason
 
     def half(whole: Any) -> str:
         backward = any(node.type == "StackPopV2" for node in whole.nodes)
@@ -201,7 +201,7 @@ def test_kernels_and_compiled_loops_share_stacks(
 
     feeds = [_feeds(), _feeds((3, 1, 1, 0, 6), 5)]
     want = _results(PROGRAMS[name], feeds, "off", monkeypatch)
-    monkeypatch.setattr(whole_loop, "unsupported_loop_reason", half)
+    monkeypatch.setattr(loop_support, "unsupported_loop_reason", half)
     _agree(_results(PROGRAMS[name], feeds, "now", monkeypatch), want, 1e-12)
     (only,) = set(ran)
     assert ("grad" in only) is (compiled == "backward")

@@ -245,7 +245,7 @@ def test_what_python_gives_is_taken_without_loss() -> None:
         with pytest.raises(InvalidArgumentError, match="requires int8"):
             interpreter.set_tensor(0, wrong)
     interpreter.set_tensor(1, True)
-    with pytest.raises(InvalidArgumentError, match="takes bool"):
+    with pytest.raises(InvalidArgumentError, match="requires bool"):
         interpreter.set_tensor(1, 2)
     with pytest.raises(InvalidArgumentError, match="work_limit"):
         Interpreter(model_content=content, work_limit=-1)

@@ -330,7 +330,7 @@ class LlvmGenerator(_Lowering):
     def unsupported_reason(self, subject: Node | Subgraph) -> str:
         """Return why a node or a loop should run by kernels, or ""; see `Choosing`."""
         if isinstance(subject, WholeLoop):
-            from weft_compiler.lower.whole_loop import unsupported_loop_reason
+            from weft_compiler.lower.loop_support import unsupported_loop_reason
 
             return unsupported_loop_reason(subject)
         return super().unsupported_reason(subject)

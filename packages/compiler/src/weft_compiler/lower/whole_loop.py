@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any, Final
 
 from weft_compiler.ir.expressions import Expr, apply, cast, index, number, where
 from weft_compiler.ir.program import Program, Store
 from weft_compiler.layouts import STATE
 from weft_compiler.lower.analysis import facts_of, memory_of
-from weft_compiler.lower.complex_numbers import is_complex
 from weft_compiler.lower.iteration import Effect, Emitter, LastValue, LoopBody, Path
 from weft_compiler.lower.loop_writer import Outside, write_loop
 from weft_compiler.lower.region import (
@@ -19,12 +17,10 @@ from weft_compiler.lower.region import (
     copied,
     lowered,
     new_values,
-    reads_state,
     shape_of,
     state_type,
-    unsupported_reason,
 )
-from weft_compiler.lower.registry import known_operands, require, rule_of, update_of, wants_kernel
+from weft_compiler.lower.registry import require, update_of
 from weft_compiler.lower.tensor_lists import TensorListLowering
 from weft_compiler.lower.unique_rows import unique_rows, updates_of_rows
 from weft_compiler.lower.values import ScatterUpdate, Value, changed_if, chosen, computed
@@ -38,7 +34,6 @@ from weft_graph.passes.whole_loops import (
     STRIDE,
     USES,
     Extent,
-    Kept,
     Use,
     WholeLoop,
     changed_by,
@@ -53,134 +48,13 @@ from weft_tensor.dtypes import DType
 
 Shape = tuple[int, ...]
 
-_ROUTED = frozenset({Role.SWITCH, Role.MERGE, Role.LOOP_COND, Role.CONSTANT, Role.TRIGGER})
-
-
 _TAG: Final = 3
 """The word of a stream's state that holds the iteration."""
 
 
-def unsupported_loop_reason(whole_loop: WholeLoop) -> str:
-    """Return the reason why a loop cannot be lowered with any shapes, or ""."""
-    frame = whole_loop.loop.frame
-    for merge in frame.merges:
-        dtype = merge.outputs[0].dtype
-        if dtype.is_ref or not computes_with(dtype):
-            return f"its variable {merge.name!r} has type {dtype.name}"
-    for node in whole_loop.nodes:
-        unsupported_body_reason = _unsupported_body_reason(whole_loop, node)
-        if unsupported_body_reason:
-            return f"node {node.name!r}: {unsupported_body_reason}"
-    variables = [
-        whole_loop.enters[position].inputs[0]
-        for position in (*whole_loop.reads, *whole_loop.updates)
-    ]
-    if any(
-        variables.count(whole_loop.enters[position].inputs[0]) > 1
-        for position in whole_loop.updates
-    ):
-        return "a variable enters it twice"
-    for kept in whole_loop.kept:
-        others = [item for item in whole_loop.kept if item.store == kept.store and item is not kept]
-        if others or (kept.use is Use.READ and len(kept.nodes) > 1):
-            return f"{kept.nodes[0].name!r} is not the only operation on its array or stack"
-        if kept.use in (Use.PUSH, Use.POP) and not _goes_down(whole_loop, kept):
-            return f"{kept.nodes[-1].name!r} is not in the loop that its stack is created for"
-    return ""
-
-
-def _goes_down(whole_loop: WholeLoop, kept: Kept) -> bool:
-    """Return True if operations on a stack and its inner stacks nest one loop level at a time.
-
-    The outermost must be in this loop, each further one in the next inner loop. The handle of a
-    stack that is created in a branch must be pushed in that branch, so that each handle matches the
-    values pushed since the previous handle.
-    """
-    flow = whole_loop.flow
-    frames = [flow.frame[node] for node in kept.nodes]
-    makes = {push: key for key, push in whole_loop.stacks.items()}
-    result = [(node, makes[node]) for node in kept.nodes if node in makes]
-    return (
-        frames[0] is whole_loop.loop.frame
-        and all(inner.parent is outer for outer, inner in pairwise(frames))
-        and all(
-            flow.frame[stack] is flow.frame[push] and flow.guard(stack) == flow.guard(push)
-            for push, stack in result
-        )
-    )
-
-
-def _unsupported_body_reason(whole_loop: WholeLoop, node: Node) -> str:
-    if node.role in _ROUTED or only_waits(node) or node in whole_loop.stacks:
-        return ""
-    if node.type in USES:
-        return _unsupported_list_reason(whole_loop, node)
-    if gradient_source(node) or passes_variable(node) or _reads(whole_loop, node):
-        return ""
-    if changed_by(node):
-        return _unsupported_update_reason(whole_loop, node)
-    if is_complex(node):
-        return "it has complex values"
-    traits = node.op_def.traits
-    has_state = traits.stateful and not (traits.random and rule_of(node.type) is not None)
-    if has_state or not node.outputs or not node.inputs:
-        return "it has state"
-    if any(
-        source.dtype.is_ref
-        and whole_loop.variable_at(source) not in whole_loop.reads | whole_loop.updates
-        for source in node.inputs
-    ):
-        return "it reads a variable"
-    return "" if updates_of_rows(node) else unsupported_reason(node) or _asks_for_values(node)
-
-
-def _unsupported_list_reason(whole_loop: WholeLoop, node: Node) -> str:
-    """Return the reason why a TensorArray or stack operation cannot be lowered, or ""."""
-    if not any(node in kept.nodes for kept in whole_loop.kept):
-        return "its TensorArray or stack is unknown"
-    handles = node.outputs[0].dtype is dtypes.resource
-    known = all(computes_with(v.dtype) for v in (*node.inputs[1:], *node.outputs))
-    return "" if handles or known else f"it stores values of type {node.outputs[0].dtype.name}"
-
-
-def _reads(whole_loop: WholeLoop, node: Node) -> bool:
-    """Return True if the node reads a variable known to the loop, updated by it or not."""
-    reads = reads_state(node) or (reads_rows(node) and computes_with(node.outputs[0].dtype))
-    return reads and (
-        whole_loop.variable_read_by(node) is not None
-        or whole_loop.variable_at(node.inputs[0]) in whole_loop.reads | whole_loop.updates
-    )
-
-
-def _unsupported_update_reason(whole_loop: WholeLoop, node: Node) -> str:
-    """Return the reason why a node that changes variables cannot be lowered, or ""."""
-    update = update_of(node.type)
-    if update is None:
-        return "it has state"
-    places = [whole_loop.variable_at(source) for source in changed_by(node)]
-    if None in places or len(changed_by(node)) != update.states:
-        return "the variable that it updates is unknown"
-    each_once = any(updates_of_rows(source.node) for source in node.inputs)
-    per_iteration = update.rows is not None and update.states > 1 and not each_once
-    if len(set(places)) < len(places) or per_iteration:
-        return "it updates several variables together"
-    return unsupported_reason(node) or wants_kernel(node)
-
-
-def _asks_for_values(node: Node) -> str:
-    """Return a reason if lowering needs the value of an operand that is not constant, or ""."""
-    for position in known_operands(node):
-        source = node.inputs[position].node
-        while source.role in (Role.ENTER, Role.SWITCH) or source.op_def.traits.identity:
-            source = source.inputs[0].node
-        if source.role is not Role.CONSTANT and source.op_def.value_rule is None:
-            return f"operand {position} must be known at compile time"
-    return ""
-
-
 def lower_loop(
     name: str,
-    whole_loop: WholeLoop,
+    whole: WholeLoop,
     shapes: Sequence[Shape],
     extents: Sequence[Extent],
     final: bool,
@@ -191,14 +65,14 @@ def lower_loop(
       shapes, extents, final: as in `LoopRequest`, whose `is_resumable` is `final`.
     Raises: Unsupported: the loop cannot be lowered with these shapes.
     """
-    return _Lowering(whole_loop, shapes, extents).program(name, final)
+    return _Lowering(whole, shapes, extents).program(name, final)
 
 
 class _Lowering:
     def __init__(
-        self, whole_loop: WholeLoop, shapes: Sequence[Shape], extents: Sequence[Extent]
+        self, whole: WholeLoop, shapes: Sequence[Shape], extents: Sequence[Extent]
     ) -> None:
-        self._whole = whole_loop
+        self._whole = whole
         self._shapes = shapes
         self._graph = Graph()
         self._twins: dict[Output, Output] = {}
@@ -206,12 +80,12 @@ class _Lowering:
         self._seen: set[Value] = set()
         self._keepers = [
             TensorListLowering(kept, extent)
-            for kept, extent in zip(whole_loop.kept, extents, strict=True)
+            for kept, extent in zip(whole.kept, extents, strict=True)
         ]
         self._keeper = {node: keeper for keeper in self._keepers for node in keeper.kept.nodes}
-        self._streams = Value("streams", dtypes.uint64, (len(whole_loop.draws), STATE))
-        self._drew = Value("drew", dtypes.uint8, (len(whole_loop.draws),))
-        self._rows = {node: row for row, node in enumerate(whole_loop.draws)}
+        self._streams = Value("streams", dtypes.uint64, (len(whole.draws), STATE))
+        self._drew = Value("drew", dtypes.uint8, (len(whole.draws),))
+        self._rows = {node: row for row, node in enumerate(whole.draws)}
         self._counts: list[Value] = []
         self._held: set[Value] = set()
 

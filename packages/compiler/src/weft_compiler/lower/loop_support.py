@@ -1,0 +1,141 @@
+"""Reasons why a loop cannot be compiled with any shapes."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from weft_compiler.lower.complex_numbers import is_complex
+from weft_compiler.lower.region import (
+    computes_with,
+    reads_state,
+    unsupported_reason,
+)
+from weft_compiler.lower.registry import known_operands, rule_of, update_of, wants_kernel
+from weft_compiler.lower.unique_rows import updates_of_rows
+from weft_graph.ir.node import Node
+from weft_graph.ir.traits import Role
+from weft_graph.passes.flow import only_waits
+from weft_graph.passes.whole_loops import (
+    USES,
+    Kept,
+    Use,
+    WholeLoop,
+    changed_by,
+    gradient_source,
+    passes_variable,
+    reads_rows,
+)
+from weft_tensor import dtypes
+
+_ROUTED = frozenset({Role.SWITCH, Role.MERGE, Role.LOOP_COND, Role.CONSTANT, Role.TRIGGER})
+
+
+def unsupported_loop_reason(whole: WholeLoop) -> str:
+    """Return the reason why a loop cannot be lowered with any shapes, or ""."""
+    frame = whole.loop.frame
+    for merge in frame.merges:
+        dtype = merge.outputs[0].dtype
+        if dtype.is_ref or not computes_with(dtype):
+            return f"its variable {merge.name!r} has type {dtype.name}"
+    for node in whole.nodes:
+        reason = _unsupported_body_reason(whole, node)
+        if reason:
+            return f"node {node.name!r}: {reason}"
+    variables = [whole.enters[position].inputs[0] for position in (*whole.reads, *whole.updates)]
+    if any(variables.count(whole.enters[position].inputs[0]) > 1 for position in whole.updates):
+        return "a variable enters it twice"
+    for kept in whole.kept:
+        others = [item for item in whole.kept if item.store == kept.store and item is not kept]
+        if others or (kept.use is Use.READ and len(kept.nodes) > 1):
+            return f"{kept.nodes[0].name!r} is not the only operation on its array or stack"
+        if kept.use in (Use.PUSH, Use.POP) and not _goes_down(whole, kept):
+            return f"{kept.nodes[-1].name!r} is not in the loop that its stack is created for"
+    return ""
+
+
+def _goes_down(whole: WholeLoop, kept: Kept) -> bool:
+    """Return True if operations on a stack and its inner stacks nest one loop level at a time.
+
+    The outermost must be in this loop, each further one in the next inner loop. The handle of a
+    stack that is created in a branch must be pushed in that branch, so that each handle matches the
+    values pushed since the previous handle.
+    """
+    flow = whole.flow
+    frames = [flow.frame[node] for node in kept.nodes]
+    makes = {push: key for key, push in whole.stacks.items()}
+    result = [(node, makes[node]) for node in kept.nodes if node in makes]
+    return (
+        frames[0] is whole.loop.frame
+        and all(inner.parent is outer for outer, inner in pairwise(frames))
+        and all(
+            flow.frame[stack] is flow.frame[push] and flow.guard(stack) == flow.guard(push)
+            for push, stack in result
+        )
+    )
+
+
+def _unsupported_body_reason(whole: WholeLoop, node: Node) -> str:
+    if node.role in _ROUTED or only_waits(node) or node in whole.stacks:
+        return ""
+    if node.type in USES:
+        return _unsupported_list_reason(whole, node)
+    if gradient_source(node) or passes_variable(node) or _reads(whole, node):
+        return ""
+    if changed_by(node):
+        return _unsupported_update_reason(whole, node)
+    if is_complex(node):
+        return "it has complex values"
+    traits = node.op_def.traits
+    has_state = traits.stateful and not (traits.random and rule_of(node.type) is not None)
+    if has_state or not node.outputs or not node.inputs:
+        return "it has state"
+    if any(
+        source.dtype.is_ref and whole.variable_at(source) not in whole.reads | whole.updates
+        for source in node.inputs
+    ):
+        return "it reads a variable"
+    return "" if updates_of_rows(node) else unsupported_reason(node) or _asks_for_values(node)
+
+
+def _unsupported_list_reason(whole: WholeLoop, node: Node) -> str:
+    """Return the reason why a TensorArray or stack operation cannot be lowered, or ""."""
+    if not any(node in kept.nodes for kept in whole.kept):
+        return "its TensorArray or stack is unknown"
+    handles = node.outputs[0].dtype is dtypes.resource
+    known = all(computes_with(v.dtype) for v in (*node.inputs[1:], *node.outputs))
+    return "" if handles or known else f"it stores values of type {node.outputs[0].dtype.name}"
+
+
+def _reads(whole: WholeLoop, node: Node) -> bool:
+    """Return True if the node reads a variable known to the loop, updated by it or not."""
+    reads = reads_state(node) or (reads_rows(node) and computes_with(node.outputs[0].dtype))
+    return reads and (
+        whole.variable_read_by(node) is not None
+        or whole.variable_at(node.inputs[0]) in whole.reads | whole.updates
+    )
+
+
+def _unsupported_update_reason(whole: WholeLoop, node: Node) -> str:
+    """Return the reason why a node that changes variables cannot be lowered, or ""."""
+    update = update_of(node.type)
+    if update is None:
+        return "it has state"
+    places = [whole.variable_at(source) for source in changed_by(node)]
+    if None in places or len(changed_by(node)) != update.states:
+        return "the variable that it updates is unknown"
+    each_once = any(updates_of_rows(source.node) for source in node.inputs)
+    per_iteration = update.rows is not None and update.states > 1 and not each_once
+    if len(set(places)) < len(places) or per_iteration:
+        return "it updates several variables together"
+    return unsupported_reason(node) or wants_kernel(node)
+
+
+def _asks_for_values(node: Node) -> str:
+    """Return a reason if lowering needs the value of an operand that is not constant, or ""."""
+    for position in known_operands(node):
+        source = node.inputs[position].node
+        while source.role in (Role.ENTER, Role.SWITCH) or source.op_def.traits.identity:
+            source = source.inputs[0].node
+        if source.role is not Role.CONSTANT and source.op_def.value_rule is None:
+            return f"operand {position} must be known at compile time"
+    return ""
