@@ -90,18 +90,25 @@ static void run_nested(void) {
 
 static _Atomic int32_t num_helped;
 
+static bool is_pinned(void) {
+  pthread_mutex_lock(&pool->mutex.object);
+  bool result = weft_shares_processor(pool);
+  pthread_mutex_unlock(&pool->mutex.object);
+  return result;
+}
+
 /* The owner waits in its first chunk until helpers have run all others, except the last of its part. */
 static int32_t steal(void *context, int64_t thread, int64_t low, int64_t high) {
   ((int *)context)[low]++;
   require(high == low + 1, "chunks of one iteration");
   if (thread) WEFT_SET(num_helped, WEFT_GET(num_helped) + 1);
   else if (low == 0)
-    while (!weft_shares_processor(pool) && WEFT_GET(num_helped) < 6) sched_yield();
+    while (!is_pinned() && WEFT_GET(num_helped) < 6) sched_yield();
   return 0;
 }
 
 static void run_after_sleep(void) {
-  for (int i = 0; i < 20; i++) {
+  for (int i = 0; i < 5; i++) {
     int runs[8] = {0};
     while (WEFT_GET(pool->num_sleeping) < WEFT_GET(pool->num_helpers)) sched_yield();
     WEFT_SET(num_helped, 0);

@@ -263,7 +263,7 @@ __attribute__((noinline)) static void weft_add_helper(weft_pool *pool, int32_t i
     helper->number = index + 1;
     weft_block_signals(&before);
     if (pthread_create(&helper->thread, NULL, weft_work, helper) == 0)
-      atomic_store_explicit(&pool->num_helpers, index + 1, memory_order_release);
+      WEFT_SET(pool->num_helpers, index + 1);
     else
       WEFT_SET(pool->is_full, 1);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -278,12 +278,13 @@ static void weft_pool_grow(weft_pool *pool, int64_t count) {
 }
 
 /* Returns true if this thread and the helpers may run on one processor only, and it is the same one. There a
- * helper that wakes up takes the processor from the owner of the loop. */
+ * helper that wakes up takes the processor from the owner of the loop. The caller holds the mutex, so the
+ * helpers have not ended. */
 static bool weft_shares_processor(weft_pool *pool) {
 #if defined(__linux__) && !defined(__ANDROID__)
   cpu_set_t own, other;
   if (sched_getaffinity(0, sizeof own, &own) != 0 || CPU_COUNT(&own) != 1) return false;
-  if (!atomic_load_explicit(&pool->num_helpers, memory_order_acquire)) return false;
+  if (!WEFT_GET(pool->num_helpers)) return false;
   pthread_t helper = pool->helpers[0].thread;
   return pthread_getaffinity_np(helper, sizeof other, &other) == 0 && CPU_EQUAL(&own, &other);
 #else
@@ -293,9 +294,8 @@ static bool weft_shares_processor(weft_pool *pool) {
 }
 
 __attribute__((noinline)) static void weft_wake_all(weft_pool *pool) {
-  if (weft_shares_processor(pool)) return;
   pthread_mutex_lock(&pool->mutex.object);
-  pthread_cond_broadcast(&pool->wake.object);
+  if (!weft_shares_processor(pool)) pthread_cond_broadcast(&pool->wake.object);
   pthread_mutex_unlock(&pool->mutex.object);
 }
 
@@ -396,13 +396,13 @@ static bool weft_pool_init(weft_pool *pool, int32_t num_loops) {
 /* Ends the helpers. Loops still run, on the threads of their owners. */
 static void weft_pool_stop(weft_pool *pool) {
   pthread_mutex_lock(&pool->mutex.object);
+  int32_t num_helpers = WEFT_GET(pool->num_helpers);
+  WEFT_SET(pool->num_helpers, 0);
   WEFT_SET(pool->is_full, 1);
-  atomic_store_explicit(&pool->is_stopping, 1, memory_order_seq_cst);
+  atomic_store_explicit(&pool->is_stopping, 1, memory_order_release);
   pthread_cond_broadcast(&pool->wake.object);
   pthread_mutex_unlock(&pool->mutex.object);
-  int32_t num_helpers = atomic_load_explicit(&pool->num_helpers, memory_order_acquire);
   for (int32_t i = 0; i < num_helpers; i++) pthread_join(pool->helpers[i].thread, NULL);
-  atomic_store_explicit(&pool->num_helpers, 0, memory_order_release);
 }
 
 /* Ends the helpers of a pool that is not used again. */

@@ -1,4 +1,4 @@
-; runtime.c by `hatch run golden:runtime`: clang 22.1.8, sources 04d0545ec20e4b44
+; runtime.c by `hatch run golden:runtime`: clang 22.1.8, sources cbfac75fb2d51a53
 
 %struct.weft_loop = type { i64, [56 x i8], i32, ptr, ptr, i64, i64, i64, i64, i64, i32, [60 x i8], [64 x %struct.weft_part] }
 %struct.weft_part = type { i64, i64, [48 x i8] }
@@ -231,16 +231,17 @@ define void @weft_reset_threads() nounwind {
 
 define void @weft_stop_threads() nounwind {
   %1 = tail call i32 @pthread_mutex_lock(ptr getelementptr inbounds nuw (i8, ptr @memory, i64 256)) nounwind
+  %2 = load atomic i32, ptr @memory monotonic, align 64
+  store atomic i32 0, ptr @memory monotonic, align 64
   store atomic i32 1, ptr getelementptr inbounds nuw (i8, ptr @memory, i64 4) monotonic, align 4
-  store atomic i32 1, ptr getelementptr inbounds nuw (i8, ptr @memory, i64 8) seq_cst, align 8
-  %2 = tail call i32 @pthread_cond_broadcast(ptr getelementptr inbounds nuw (i8, ptr @memory, i64 320)) nounwind
-  %3 = tail call i32 @pthread_mutex_unlock(ptr getelementptr inbounds nuw (i8, ptr @memory, i64 256)) nounwind
-  %4 = load atomic i32, ptr @memory acquire, align 64
-  %5 = icmp sgt i32 %4, 0
+  store atomic i32 1, ptr getelementptr inbounds nuw (i8, ptr @memory, i64 8) release, align 8
+  %3 = tail call i32 @pthread_cond_broadcast(ptr getelementptr inbounds nuw (i8, ptr @memory, i64 320)) nounwind
+  %4 = tail call i32 @pthread_mutex_unlock(ptr getelementptr inbounds nuw (i8, ptr @memory, i64 256)) nounwind
+  %5 = icmp sgt i32 %2, 0
   br i1 %5, label %6, label %15
 
 6:
-  %7 = zext nneg i32 %4 to i64
+  %7 = zext nneg i32 %2 to i64
   br label %8
 
 8:
@@ -253,7 +254,6 @@ define void @weft_stop_threads() nounwind {
   br i1 %14, label %15, label %8
 
 15:
-  store atomic i32 0, ptr @memory release, align 64
   ret void
 }
 
@@ -868,7 +868,7 @@ define internal fastcc void @weft_add_helper(i32 %0) noinline nounwind {
   br i1 %26, label %27, label %28
 
 27:
-  store atomic i32 %14, ptr @memory release, align 64
+  store atomic i32 %14, ptr @memory monotonic, align 64
   br label %29
 
 28:
@@ -1070,41 +1070,41 @@ declare i32 @pthread_cond_wait(ptr, ptr)
 define internal fastcc void @weft_wake_all() noinline nounwind {
   %1 = alloca %struct.cpu_set_t, align 8
   %2 = alloca %struct.cpu_set_t, align 8
-  %3 = call i32 @sched_getaffinity(i32 0, i64 128, ptr %1) nounwind
-  %4 = icmp eq i32 %3, 0
-  br i1 %4, label %5, label %15
+  %3 = tail call i32 @pthread_mutex_lock(ptr getelementptr inbounds nuw (i8, ptr @memory, i64 256)) nounwind
+  %4 = call i32 @sched_getaffinity(i32 0, i64 128, ptr %1) nounwind
+  %5 = icmp eq i32 %4, 0
+  br i1 %5, label %6, label %16
 
-5:
-  %6 = call i32 @__sched_cpucount(i64 128, ptr %1) nounwind
-  %7 = icmp eq i32 %6, 1
-  br i1 %7, label %8, label %15
+6:
+  %7 = call i32 @__sched_cpucount(i64 128, ptr %1) nounwind
+  %8 = icmp eq i32 %7, 1
+  br i1 %8, label %9, label %16
 
-8:
-  %9 = load atomic i32, ptr @memory acquire, align 64
-  %10 = icmp eq i32 %9, 0
-  br i1 %10, label %15, label %11
+9:
+  %10 = load atomic i32, ptr @memory monotonic, align 64
+  %11 = icmp eq i32 %10, 0
+  br i1 %11, label %16, label %12
 
-11:
-  %12 = load i64, ptr getelementptr inbounds nuw (i8, ptr @memory, i64 384), align 64
-  %13 = call i32 @pthread_getaffinity_np(i64 %12, i64 128, ptr %2) nounwind
-  %14 = icmp eq i32 %13, 0
-  br i1 %14, label %16, label %15
-
-15:
-  br label %19
+12:
+  %13 = load i64, ptr getelementptr inbounds nuw (i8, ptr @memory, i64 384), align 64
+  %14 = call i32 @pthread_getaffinity_np(i64 %13, i64 128, ptr %2) nounwind
+  %15 = icmp eq i32 %14, 0
+  br i1 %15, label %17, label %16
 
 16:
-  %17 = call i32 @bcmp(ptr %1, ptr %2, i64 128)
-  %18 = icmp eq i32 %17, 0
-  br i1 %18, label %23, label %19
+  br label %20
 
-19:
-  %20 = call i32 @pthread_mutex_lock(ptr getelementptr inbounds nuw (i8, ptr @memory, i64 256)) nounwind
+17:
+  %18 = call i32 @bcmp(ptr %1, ptr %2, i64 128)
+  %19 = icmp eq i32 %18, 0
+  br i1 %19, label %22, label %20
+
+20:
   %21 = call i32 @pthread_cond_broadcast(ptr getelementptr inbounds nuw (i8, ptr @memory, i64 320)) nounwind
-  %22 = call i32 @pthread_mutex_unlock(ptr getelementptr inbounds nuw (i8, ptr @memory, i64 256)) nounwind
-  br label %23
+  br label %22
 
-23:
+22:
+  %23 = call i32 @pthread_mutex_unlock(ptr getelementptr inbounds nuw (i8, ptr @memory, i64 256)) nounwind
   ret void
 }
 

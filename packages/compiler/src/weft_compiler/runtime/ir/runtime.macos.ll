@@ -1,4 +1,4 @@
-; runtime.c by `hatch run golden:runtime`: clang 22.1.8, sources 04d0545ec20e4b44
+; runtime.c by `hatch run golden:runtime`: clang 22.1.8, sources cbfac75fb2d51a53
 
 %struct.weft_loop = type { i64, [56 x i8], i32, ptr, ptr, i64, i64, i64, i64, i64, i32, [60 x i8], [64 x %struct.weft_part] }
 %struct.weft_part = type { i64, i64, [48 x i8] }
@@ -229,16 +229,17 @@ define void @weft_reset_threads() nounwind {
 
 define void @weft_stop_threads() nounwind {
   %1 = tail call i32 @pthread_mutex_lock(ptr getelementptr inbounds nuw (i8, ptr @memory, i64 256)) nounwind
+  %2 = load atomic i32, ptr @memory monotonic, align 64
+  store atomic i32 0, ptr @memory monotonic, align 64
   store atomic i32 1, ptr getelementptr inbounds nuw (i8, ptr @memory, i64 4) monotonic, align 4
-  store atomic i32 1, ptr getelementptr inbounds nuw (i8, ptr @memory, i64 8) seq_cst, align 8
-  %2 = tail call i32 @pthread_cond_broadcast(ptr getelementptr inbounds nuw (i8, ptr @memory, i64 320)) nounwind
-  %3 = tail call i32 @pthread_mutex_unlock(ptr getelementptr inbounds nuw (i8, ptr @memory, i64 256)) nounwind
-  %4 = load atomic i32, ptr @memory acquire, align 64
-  %5 = icmp sgt i32 %4, 0
+  store atomic i32 1, ptr getelementptr inbounds nuw (i8, ptr @memory, i64 8) release, align 8
+  %3 = tail call i32 @pthread_cond_broadcast(ptr getelementptr inbounds nuw (i8, ptr @memory, i64 320)) nounwind
+  %4 = tail call i32 @pthread_mutex_unlock(ptr getelementptr inbounds nuw (i8, ptr @memory, i64 256)) nounwind
+  %5 = icmp sgt i32 %2, 0
   br i1 %5, label %6, label %15
 
 6:
-  %7 = zext nneg i32 %4 to i64
+  %7 = zext nneg i32 %2 to i64
   br label %8
 
 8:
@@ -251,7 +252,6 @@ define void @weft_stop_threads() nounwind {
   br i1 %14, label %15, label %8
 
 15:
-  store atomic i32 0, ptr @memory release, align 64
   ret void
 }
 
@@ -860,7 +860,7 @@ define internal fastcc void @weft_add_helper(i32 %0) noinline nounwind {
   br i1 %19, label %20, label %21
 
 20:
-  store atomic i32 %14, ptr @memory release, align 64
+  store atomic i32 %14, ptr @memory monotonic, align 64
   br label %22
 
 21:

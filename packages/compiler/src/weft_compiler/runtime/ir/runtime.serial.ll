@@ -1,4 +1,4 @@
-; runtime.c by `hatch run golden:runtime`: clang 22.1.8, sources 04d0545ec20e4b44
+; runtime.c by `hatch run golden:runtime`: clang 22.1.8, sources cbfac75fb2d51a53
 
 @weft_layout = constant [33 x i64] [i64 64, i64 0, i64 8, i64 16, i64 72, i64 8, i64 16, i64 24, i64 32, i64 56, i64 64, i64 16, i64 32, i64 0, i64 8, i64 8, i64 16, i64 24, i64 96, i64 0, i64 8, i64 16, i64 24, i64 32, i64 40, i64 48, i64 56, i64 64, i64 72, i64 80, i64 88, i64 16, i64 -65536], align 16
 
