@@ -177,7 +177,8 @@ def test_wheel_holds_the_package_only(package: str, wheels: dict[str, Path]) -> 
     assert f"{module(package)}/py.typed" in files
     assert any(name.endswith("/licenses/LICENSE") for name in files)
     sources = ROOT / "packages" / package / "src"
-    assert {path.relative_to(sources).as_posix() for path in sources.rglob("*.py")} <= set(files)
+    expected = [path for path in sources.rglob("*") if path.suffix in {".py", ".c", ".h", ".ll"}]
+    assert {path.relative_to(sources).as_posix() for path in expected} <= set(files)
     assert "License-Expression: Apache-2.0" in metadata
     required = re.findall(r"^Requires-Dist: (.*)$", metadata, re.MULTILINE)
     assert not [text for text in required if "@" in text], "a release names no paths"
