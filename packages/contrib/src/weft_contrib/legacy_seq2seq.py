@@ -72,7 +72,7 @@ def rnn_decoder(
       decoder_inputs: tensors of shape (B, I).
       initial_state: of the cell.
       cell: the cell.
-      loop_function: from an output and the number of the step to the next input, in place of those
+      loop_function: from an output and the number of the step to the next input, instead of those
         behind the first.
       scope: "rnn_decoder".
     Returns: the outputs, and the last state.
@@ -153,7 +153,7 @@ def embedding_rnn_decoder(
       initial_state, cell: as `rnn_decoder`.
       num_symbols, embedding_size: shape of the variable "embedding".
       output_projection: weights and biases from outputs to symbols, or None.
-      feed_previous: take the most likely symbol of the step before in place of the inputs.
+      feed_previous: take the most likely symbol of the step before instead of the inputs.
       update_embedding_for_previous: let gradients through that choice.
       scope: "embedding_rnn_decoder".
     Returns: the outputs, and the last state.
@@ -445,7 +445,7 @@ def sequence_loss_by_example(
       targets: integers, shape (B,) each.
       weights: floating, shape (B,) each.
       average_across_timesteps: divide by the sum of weights.
-      softmax_loss_function: in place of the cross-entropy, with `labels` and `logits`.
+      softmax_loss_function: instead of the cross-entropy, with `labels` and `logits`.
     Returns: shape (B,).
     Raises: InvalidArgumentError: there are not as many of each.
     """

@@ -98,7 +98,7 @@ def _run() -> None:
 
 
 def _after_fork() -> None:
-    """Forget the parent's thread, which the child lacks; the next use starts another."""
+    """Drop the parent's thread, which the child lacks; the next use starts another."""
     global _lock, _started
     _lock, _started = threading.Lock(), False
 

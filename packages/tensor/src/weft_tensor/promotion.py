@@ -180,7 +180,7 @@ def nested_array(values: Any) -> np.ndarray[Any, Any]:
 
 
 def _with_sizes(values: Any) -> Any:
-    """Return a nested list with integers in place of sizes of shapes."""
+    """Return a nested list with integers instead of sizes of shapes."""
     if isinstance(values, list):
         return [_with_sizes(value) for value in values]
     return int(values) if isinstance(values, Dimension) else values

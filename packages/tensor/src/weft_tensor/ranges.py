@@ -38,7 +38,7 @@ class FreeRanges:
         self._insert(region, 0, size)
 
     def remove_region(self, region: int) -> None:
-        """Forget a region that is wholly free.
+        """Drop a region that is wholly free.
 
         Raises:
           InternalError: a part of it is in use.

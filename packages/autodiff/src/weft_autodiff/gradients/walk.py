@@ -86,7 +86,7 @@ class Walk:
         )
 
     def receive(self, output: Output, grad: Grad) -> None:
-        """Note that `grad` flows back into `output`."""
+        """Record that `grad` flows back into `output`."""
         partials = self.received.get(output)
         if partials is None:
             self.received[output] = [grad]

@@ -285,7 +285,7 @@ class PathConditions:
         return result
 
     def note(self, values: Sequence[Value], path: Path) -> None:
-        """Note the path of new values and of the values they are computed from."""
+        """Record the path of new values and of the values they are computed from."""
         waiting = list(values)
         while waiting:
             value = waiting.pop()

@@ -475,7 +475,7 @@ class _Lowering:
         self._is(node.outputs[1], which)
 
     def _note(self, values: Sequence[Value], path: Path, loop_body: LoopBody) -> None:
-        """Note the paths of new values and of the values they are computed from."""
+        """Record the paths of new values and of the values they are computed from."""
         loop_body.node_values += values
         waiting = list(values)
         while waiting:

@@ -196,7 +196,7 @@ class _PartialResult:
         return number(value, dtype)
 
     def emit_partial(self, body: Body, own: str, nest: _Nest) -> Body:
-        """Return the statements of a block, with its part in place of the whole.
+        """Return the statements of a block, with its part instead of the whole.
 
         Args:
           own: the name of a block-local buffer for small parts, which would share cache lines with

@@ -63,7 +63,7 @@ def fully_connected(
       inputs: floating, shape (..., I).
       num_outputs: size of the last axis of the result.
       activation_fn: applied last, or None.
-      normalizer_fn, normalizer_params: a function in place of the biases, and its arguments.
+      normalizer_fn, normalizer_params: a function instead of the biases, and its arguments.
       weights_initializer, biases_initializer: of the variables; None for no biases.
       weights_regularizer, biases_regularizer: functions from a variable to a loss.
       reuse: of the variables.

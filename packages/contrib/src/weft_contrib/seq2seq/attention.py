@@ -328,7 +328,7 @@ class AttentionWrapper(RNNCell):
       cell_input_fn: from inputs and attention to the cell's inputs; side by side by default.
       output_attention: the output is the attention, and not the cell's.
       initial_cell_state: of the cell, for `zero_state`.
-      attention_layer: a layer in place of one of `attention_layer_size`.
+      attention_layer: a layer instead of one of `attention_layer_size`.
       name: of the cell.
     Source: Luong and others 2015.
     """

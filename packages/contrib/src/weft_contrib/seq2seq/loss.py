@@ -29,7 +29,7 @@ def sequence_loss(
       weights: floating, shape (B, T).
       average_across_timesteps, average_across_batch: divide by the sum of weights over time, over
         the batch, or over both.
-      softmax_loss_function: in place of the cross-entropy, with `labels` and `logits`.
+      softmax_loss_function: instead of the cross-entropy, with `labels` and `logits`.
     Returns: rank 0; (T,) without the mean over time, (B,) without that over the batch, (B, T)
       without both.
     Raises: InvalidArgumentError: a rank differs.

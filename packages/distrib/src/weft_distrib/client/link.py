@@ -54,7 +54,7 @@ class MasterLink(Protocol):
         ...
 
     def begin_partial(self, request: RunStep) -> StepKey:
-        """Begin a partial run."""
+        """Start a partial run."""
         ...
 
     def advance(self, request: messages.Advance, values: Sequence[Any], answer: Answer) -> None:
@@ -74,7 +74,7 @@ class MasterLink(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Release the connection."""
         ...
 
 
@@ -85,44 +85,44 @@ class LocalLink:
         self._master = master
 
     def create_session(self, request: messages.OpenSession, limit: float) -> messages.Session:
-        """As in `MasterLink`."""
+        """See `MasterLink`."""
         return self._master.create_session(request)
 
     def extend(self, request: messages.SessionRequest, segment: Pieces) -> None:
-        """As in `MasterLink`."""
+        """See `MasterLink`."""
         session = self._master.session(request.session)
         session.extend(segment.joined(), request.timeout)
 
     def plan(self, request: messages.Signature) -> messages.Planned:
-        """As in `MasterLink`."""
+        """See `MasterLink`."""
         return self._master.plan(request)
 
     def explain(self, request: messages.Signature) -> Sequence[Any]:
-        """As in `MasterLink`."""
+        """See `MasterLink`."""
         return self._master.explain(request)
 
     def begin_partial(self, request: RunStep) -> StepKey:
-        """As in `MasterLink`."""
+        """See `MasterLink`."""
         return self._master.begin_partial(request)
 
     def advance(self, request: messages.Advance, values: Sequence[Any], answer: Answer) -> None:
-        """As in `MasterLink`."""
+        """See `MasterLink`."""
         self._master.advance(request, values, lambda actual: answer(actual, b""), answer.fail)
 
     def run(self, request: RunStep, values: Sequence[Any], answer: Answer) -> Begun:
-        """As in `MasterLink`."""
+        """See `MasterLink`."""
         return self._master.run(request, values, answer, answer.fail, mine=True)
 
     def close_session(self, session: int) -> None:
-        """As in `MasterLink`."""
+        """See `MasterLink`."""
         self._master.close_session(session)
 
     def reset(self, request: messages.Reset, seconds: float = 0) -> None:
-        """As in `MasterLink`."""
+        """See `MasterLink`."""
         self._master.reset(request)
 
     def close(self) -> None:
-        """As in `MasterLink`."""
+        """See `MasterLink`."""
 
 
 class RemoteLink:
@@ -152,35 +152,35 @@ class RemoteLink:
         self._channel: Channel = dialled(host, peer, status, opening)
 
     def create_session(self, request: messages.OpenSession, limit: float) -> messages.Session:
-        """As in `MasterLink`."""
+        """See `MasterLink`."""
         seconds = limit + CONNECT_SECONDS  # the master tells, and knows who is absent
         return decode(messages.Session, self._call_master(methods.CREATE_SESSION, request, seconds))
 
     def extend(self, request: messages.SessionRequest, segment: Pieces) -> None:
-        """As in `MasterLink`."""
+        """See `MasterLink`."""
         ask(self._channel, methods.EXTEND, encode(request), [segment], _seconds(request.timeout))
 
     def plan(self, request: messages.Signature) -> messages.Planned:
-        """As in `MasterLink`."""
+        """See `MasterLink`."""
         seconds = _seconds(request.timeout)
         return decode(messages.Planned, self._call_master(methods.PLAN, request, seconds))
 
     def explain(self, request: messages.Signature) -> Sequence[Any]:
-        """As in `MasterLink`."""
+        """See `MasterLink`."""
         seconds = _seconds(request.timeout)
         return ask(self._channel, methods.EXPLAIN, encode(request), [], seconds)[0]
 
     def begin_partial(self, request: RunStep) -> StepKey:
-        """As in `MasterLink`."""
+        """See `MasterLink`."""
         method, meta = methods.BEGIN_PARTIAL, request.pack()
         return StepKey.unpack(ask(self._channel, method, meta, [], _CALL_SECONDS)[1])[0]
 
     def advance(self, request: messages.Advance, values: Sequence[Any], answer: Answer) -> None:
-        """As in `MasterLink`."""
+        """See `MasterLink`."""
         self._channel.call(methods.ADVANCE, encode(request), values, answer)
 
     def run(self, request: RunStep, values: Sequence[Any], answer: Answer) -> Begun:
-        """As in `MasterLink`."""
+        """See `MasterLink`."""
         channel = self._channel
         number = channel.call(methods.RUN_STEP, request.pack(), values, answer)
 
@@ -191,7 +191,7 @@ class RemoteLink:
         return Begun(cancel)
 
     def close_session(self, session: int) -> None:
-        """As in `MasterLink`."""
+        """See `MasterLink`."""
         self._call_master(methods.CLOSE_SESSION, messages.SessionRequest(session), CONNECT_SECONDS)
 
     def _call_master(self, method: int, request: Any, seconds: float = _CALL_SECONDS) -> bytes:
@@ -199,10 +199,10 @@ class RemoteLink:
         return ask(self._channel, method, encode(request), [], seconds)[1]
 
     def reset(self, request: messages.Reset, seconds: float = 0) -> None:
-        """As in `MasterLink`."""
+        """See `MasterLink`."""
         self._control.call(service.RESET, request, seconds or _CALL_SECONDS)
 
     def close(self) -> None:
-        """As in `MasterLink`."""
+        """See `MasterLink`."""
         self._channel.close()
         self._control.close()

@@ -100,7 +100,7 @@ class ClusterBackend(Backend):
 
     @property
     def devices(self) -> list[DeviceAttributes]:
-        """As in the base class."""
+        """See the base class."""
         pairs = zip(self._described, self._incarnations, strict=True)
         return [DeviceAttributes(device, incarnation) for device, incarnation in pairs]
 
@@ -110,7 +110,7 @@ class ClusterBackend(Backend):
         return self._costs
 
     def extend(self, nodes: Sequence[Node]) -> None:
-        """As in the base class."""
+        """See the base class."""
         if not nodes:
             return
         if self._is_extending:
@@ -129,7 +129,7 @@ class ClusterBackend(Backend):
 
     @contextmanager
     def _confirmed(self) -> Iterator[None]:
-        """Note an extension that is neither confirmed nor refused by the master in time."""
+        """Record an extension that the master neither confirmed nor refused in time."""
         self._is_extending = True
         try:
             yield
@@ -151,13 +151,13 @@ class ClusterBackend(Backend):
     def plan(
         self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node], size: int
     ) -> Executable:
-        """As in the base class."""
+        """See the base class."""
         request = self._signature(feeds, outputs, targets, size)
         with self._calling():
             return Planned(self._link.plan(request).signature, len(feeds))
 
     def begin_partial(self, signature: PartialSignature) -> PartialRun:
-        """As in the base class. A fetch that an update has to wait for is waited for."""
+        """See the base class; updates wait for fetches that must precede them."""
         with self._calling():
             if not hasattr(signature, "plan"):
                 outputs, targets = signature.outputs, signature.targets
@@ -176,7 +176,7 @@ class ClusterBackend(Backend):
         return PartialRun(signature, step)
 
     def kept_tensors(self, session: BaseSession) -> RemoteTensors:
-        """As in the base class; the tensors stay on the tasks that computed them."""
+        """See the base class; the tensors stay on the tasks that computed them."""
         if self._remote_tensors is None:
             self._remote_tensors = RemoteTensors(session)
         self._remote_tensors.drop_discarded()
@@ -201,7 +201,7 @@ class ClusterBackend(Backend):
     def explain(
         self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node], size: int
     ) -> StepReport:
-        """As in the base class; the master explains its plan."""
+        """See the base class; the master explains its plan."""
         from weft_exec.session.explain import StepReport
 
         request = self._signature(feeds, outputs, targets, size)
@@ -227,7 +227,7 @@ class ClusterBackend(Backend):
         )
 
     def observe(self, trace: StepTrace, run_metadata: Any) -> None:
-        """As in the base class."""
+        """See the base class."""
 
     def run(self, executable: Executable, slots: list[Any]) -> list[Any]:
         """Run a step and return its fetched values."""
@@ -305,14 +305,14 @@ class ClusterBackend(Backend):
             raise
 
     def stop_planning(self) -> None:
-        """As in the base class: the master ends the steps of a closed session."""
+        """See the base class: the master ends the steps of a closed session."""
         if self._process == os.getpid():
             self._closed = True
             with suppress(errors.OpError):
                 self._link.close_session(self._session)
 
     def close(self) -> None:
-        """As in the base class."""
+        """See the base class."""
         self._closed = True
         if self._process != os.getpid():
             return  # the session belongs to the parent process
@@ -331,12 +331,12 @@ class GrpcTarget:
     """The target `grpc://host:port`: a server's master."""
 
     def connect(self, target: str, config: SessionConfig) -> Backend:
-        """As in `Target`."""
+        """See `Target`."""
         seconds = config.timeout_ms / 1000 or CONNECT_SECONDS
         return ClusterBackend(_link(target, seconds, config.proto), config)
 
     def reset(self, target: str, containers: Sequence[str] | None, config: Any) -> None:
-        """As in `Target`."""
+        """See `Target`."""
         seconds = getattr(config, "operation_timeout_in_ms", 0) / 1000
         link = _link(target, seconds or CONNECT_SECONDS, config)
         try:

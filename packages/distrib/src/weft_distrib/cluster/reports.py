@@ -19,7 +19,7 @@ _ASKERS = 64
 def gather(
     tasks: Sequence[DeviceParts], connections: Connections, report: messages.Report | None = None
 ) -> messages.Reports:
-    """Ask all tasks how they do.
+    """Request the reports of all tasks.
 
     Args:
       tasks: of the cluster, in the order of the reports.

@@ -71,7 +71,7 @@ class ClusterTransport:
     def join(
         self, key: int, size: int, member: Member, seconds: float, wait: Reply
     ) -> Callable[[], None]:
-        """As in `Transport`."""
+        """See `Transport`."""
         if self._leading == self._worker.task:
             return self.leader.join(key, size, member, seconds, _Answer(wait).outcome)
         milliseconds = int(seconds * 1000) + 1
@@ -81,12 +81,12 @@ class ClusterTransport:
         return lambda: _ignored(channel.cancel(number))
 
     def begin(self, number: int) -> Rendezvous:
-        """As in `Transport`."""
+        """See `Transport`."""
         self._drop_old()
         return self._worker.open_rendezvous(StepKey(number, 0))
 
     def end(self, number: int, error: errors.OpError, drained: bool) -> None:
-        """As in `Transport`; sent data stays available for a while."""
+        """See `Transport`; sent data stays available for a while."""
         rendezvous = self._worker.find_rendezvous(StepKey(number, 0))
         rendezvous.finish(error)
         with self._lock:
@@ -103,7 +103,7 @@ class ClusterTransport:
             self._worker.close_rendezvous(StepKey(number, 0), error)
 
     def source(self, member: Member) -> Rendezvous:
-        """As in `Transport`."""
+        """See `Transport`."""
         task, key = task_of(member.device), StepKey(member.number, 0)
         if task == self._worker.task:
             return self._worker.find_rendezvous(key)

@@ -131,7 +131,7 @@ class Communicator:
         self._ends.check_async_error()
 
     def close(self) -> None:
-        """Let go of it, with the other ends; may wait for them."""
+        """Release it, with the other ends; may wait for them."""
         with self._gpu.active():
             self._ends.destroy()
 
@@ -179,7 +179,7 @@ class Watching(Place, Protocol):
     """A place that reports the end of other members."""
 
     def registered(self, wait: Reply) -> Reply:
-        """Let `wait` fail when the membership ends."""
+        """Make `wait` fail when the membership ends."""
         ...
 
     def watch(self, peer: int, name: str) -> None:

@@ -35,7 +35,7 @@ class Leader:
     def join(
         self, key: int, size: int, member: Member, seconds: float, answer: Callable[[Outcome], None]
     ) -> Callable[[], None]:
-        """As `Groups.join`; return a function that undoes it."""
+        """Like `Groups.join`; return a function that undoes it."""
 
         def expire() -> None:
             with self._lock:
@@ -73,7 +73,7 @@ class LocalTransport:
     def join(
         self, key: int, size: int, member: Member, seconds: float, wait: Reply
     ) -> Callable[[], None]:
-        """As in `Transport`."""
+        """See `Transport`."""
 
         def answer(outcome: Outcome) -> None:
             if isinstance(outcome, errors.OpError):
@@ -84,16 +84,16 @@ class LocalTransport:
         return self._leader.join(key, size, member, seconds, answer)
 
     def begin(self, number: int) -> Rendezvous:
-        """As in `Transport`."""
+        """See `Transport`."""
         rendezvous = self._mailboxes[number] = Rendezvous()
         return rendezvous
 
     def end(self, number: int, error: errors.OpError, drained: bool) -> None:
-        """As in `Transport`."""
+        """See `Transport`."""
         self._mailboxes.pop(number).finish(error)
 
     def source(self, member: Member) -> Rendezvous:
-        """As in `Transport`."""
+        """See `Transport`."""
         mailbox = self._mailboxes.get(member.number)
         if mailbox is None:
             raise errors.AbortedError(f"{member.device} has left its group")
@@ -124,7 +124,7 @@ class CollectiveRuntime:
         value: Any,
         done: Done,
     ) -> None:
-        """Begin a run; `done` gets its result.
+        """Start a run; `done` gets its result.
 
         Args:
           device: on which it is.

@@ -136,7 +136,7 @@ def direct(rank: int, size: int, count: int, piece: int) -> Schedule:
 
 
 def ordered(rank: int, size: int, count: int, piece: int) -> Schedule:
-    """Let each member merge one segment in the order of the members, and send it to all.
+    """Have each member merge one segment in member order and send it to all.
 
     Each member sends as much as in a ring, but to all others.
     """

@@ -14,7 +14,7 @@ _SCHEME = "grpc://"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Look at a cluster that runs."""
+    """Show the state of a running cluster."""
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     status = actions.add_parser(
         "status",

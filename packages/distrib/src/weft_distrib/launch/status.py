@@ -129,7 +129,7 @@ class Watcher:
             self._stop.wait(self._interval)
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stop polling."""
         self._stop.set()
         self._thread.join()
         self._connections.close()

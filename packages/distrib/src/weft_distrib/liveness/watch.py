@@ -1,4 +1,4 @@
-"""Asks peers how they are, all from one thread, and ends the connections to those that are lost."""
+"""Probing of peers from one thread, which ends connections to lost ones."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ class Definition:
         Inputs that are not defined here are those of the graph.
 
         Args:
-          inputs: outputs to use in place of those of nodes with these names.
+          inputs: outputs to use instead of those of nodes with these names.
         Raises:
           AlreadyExistsError: a name is taken.
           OpError: as `import_graph_def`.

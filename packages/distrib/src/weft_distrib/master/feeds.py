@@ -38,7 +38,7 @@ class Feeds:
             self.check_one(position, value)
 
     def check_one(self, position: int, value: Any) -> None:
-        """As `check`, of one."""
+        """Check a single feed; see `check`."""
         if not 0 <= position < len(self._declared):
             raise errors.InvalidArgumentError(f"the step has no feed {position}")
         name, dtype, dims = self._declared[position]

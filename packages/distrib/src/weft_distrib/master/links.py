@@ -52,15 +52,15 @@ class WorkerLink(Protocol):
         ...
 
     def abort(self, key: StepKey, error: errors.OpError) -> None:
-        """Let it end a step."""
+        """Request the end of a step."""
         ...
 
     def forget(self, session: int) -> None:
-        """Let it drop a session."""
+        """Request the end of a session."""
         ...
 
     def find(self, request: messages.Find, answer: Answer) -> None:
-        """Ask which resources it has; `answer` gets a `messages.Found`."""
+        """Query the worker's resources; `answer` receives a `messages.Found`."""
         ...
 
 

@@ -349,7 +349,7 @@ class Master:
         return self.session(request.session, owner).explain(request)
 
     def begin_partial(self, request: RunStep, owner: Channel | None = None) -> StepKey:
-        """Begin a partial run; see `MasterSession.begin_partial`."""
+        """Start a partial run; see `MasterSession.begin_partial`."""
         return self.session(request.session, owner).begin_partial(request)
 
     def advance(

@@ -134,7 +134,7 @@ class FetchCollector:
         self._lock = threading.Lock()
 
     def receive(self, rendezvous: Rendezvous, keys: Sequence[str]) -> None:
-        """Ask for the values."""
+        """Request the values."""
         if not keys:
             self._done([])
         for index, key in enumerate(keys):

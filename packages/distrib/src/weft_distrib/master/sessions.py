@@ -300,7 +300,7 @@ class MasterSession:
         return step, running
 
     def begin_partial(self, request: RunStep) -> StepKey:
-        """Begin a step that its client feeds and fetches by `advance`.
+        """Start a step that its client feeds and fetches by `advance`.
 
         Raises: OpError: the signature does not exist.
         """
@@ -456,7 +456,7 @@ def _digest(parts: TaskParts) -> bytes:
 
 
 def _merge_in_order(parts: dict[str, Part]) -> None:
-    """Let collective operations merge in the order of their members, unless they say how."""
+    """Make collective operations merge in member order unless they set an order."""
     for part in parts.values():
         for node in part.nodes:
             if node.attrs.get("communication_hint") == "auto":

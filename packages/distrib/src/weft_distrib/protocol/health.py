@@ -147,7 +147,7 @@ class _Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]
         self._methods, self._otherwise, self._begin = methods, otherwise, begin
 
     def service(self, handler_call_details: Any) -> Any:
-        """As in gRPC; it is called before the request is received."""
+        """See gRPC; it is called before the request is received."""
         handler = self._methods.get(handler_call_details.method)
         return handler if handler is None or self._begin() else self._otherwise
 

@@ -48,7 +48,7 @@ class Status:
 
 @dataclass
 class KernelsOf:
-    """Ask for the kernels of a type of devices; or, in the reply, JSON of them."""
+    """Request the kernels of a type of devices; or, in the reply, JSON of them."""
 
     device_type: str = ""
     kernels: str = ""
@@ -211,7 +211,7 @@ class Advance:
 
 @dataclass
 class Find:
-    """Ask which resources a task has, by their containers and names."""
+    """Query a task's resources by container and name."""
 
     containers: list[str] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
@@ -292,7 +292,7 @@ class Gradients:
 
 @dataclass
 class Names:
-    """Ask for the outputs or functions of a session's graph by name; or, in a reply, their names.
+    """Request the outputs or functions of a session's graph by name; or, in a reply, their names.
 
     If there are no names, all functions are listed.
     """

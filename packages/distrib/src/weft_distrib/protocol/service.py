@@ -305,5 +305,5 @@ class ControlClient:
         return errors.UnavailableError(f"{where} cannot be reached: {error.details()}")
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Release the connection."""
         self._channel.close()

@@ -212,7 +212,7 @@ class _Reader:
 
 
 def _unsaid(field: _Field) -> Any:
-    """Return the value of a field that is left out: zero, or empty."""
+    """Return the default value of a field: zero or empty."""
     if field.several:
         return []
     return None if dataclasses.is_dataclass(field.kind) else field.kind()

@@ -76,7 +76,7 @@ _published: Final[weakref.WeakSet[PublishedToken]] = weakref.WeakSet()
 
 
 def _release_in_child() -> None:
-    """Forget the locks of this process's servers in a forked child: the parent owns them."""
+    """Drop the locks of this process's servers in a forked child: the parent owns them."""
     for token in list(_published):
         token.release()
 
@@ -163,7 +163,7 @@ def _is_private(result: os.stat_result) -> bool:
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """Let one process at a time add files to a directory, or remove some."""
+    """Lock a directory for adding and removing files."""
     file = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -88,7 +88,7 @@ class AllReduceOptimizer(Optimizer):
         self._instances = 0
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
-        """As the wrapped optimizer's: those of this replica alone."""
+        """Like the wrapped optimizer's, for this replica only."""
         return self._opt.compute_gradients(*args, **kwargs)
 
     def apply_gradients(

@@ -232,7 +232,7 @@ class Channel:
         self._send()
 
     def ping(self) -> None:
-        """Ask the other end for a sign of life; `heard` grows when anything comes."""
+        """Ping the peer; `heard` grows when anything arrives."""
         with self._lock:
             self._outbox.add(Message(PING, False, 0))
         self._send()
@@ -428,7 +428,7 @@ class Channel:
         return result
 
     def _release_blocks(self, pool: Pool) -> None:
-        """Let go of blocks that hold nothing, and let the other end do so."""
+        """Release empty blocks on both ends."""
         self._notify([Message(FORGET, False, number) for number in pool.trim()])
 
     def _try_to_add(self, message: Message, shared: Sequence[SharedValue]) -> errors.OpError | None:

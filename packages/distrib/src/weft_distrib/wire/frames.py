@@ -113,7 +113,7 @@ class Outbox:
         return self._frame
 
     def sent(self, count: int) -> None:
-        """Note that the first `count` bytes of `next` were sent."""
+        """Record that the first `count` bytes of `next` were sent."""
         while count:
             first = self._frame[0]
             if count < len(first):

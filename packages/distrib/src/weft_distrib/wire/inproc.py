@@ -32,7 +32,7 @@ class _Pipe:
         self._closed = False
 
     def send(self, buffers: Sequence[memoryview], wait: bool) -> int:
-        """As in `Stream`; a waiting writer waits until all was read."""
+        """See `Stream`; a waiting writer waits until all was read."""
         with self._changed:
             self._check_open()
             if not wait:
@@ -62,7 +62,7 @@ class _Pipe:
         return num_held
 
     def recv_into(self, buffer: memoryview) -> int:
-        """As in `Stream`."""
+        """See `Stream`."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._chunks or self._writes)
             if self._chunks:
@@ -109,11 +109,11 @@ class InprocStream:
         self.send = outward.send
 
     def begin(self) -> Role:
-        """As in `Stream`: code in this process is trusted."""
+        """See `Stream`: code in this process is trusted."""
         return Role.PEER
 
     def shutdown(self) -> None:
-        """As in `Stream`."""
+        """See `Stream`."""
         for pipe in self._pipes:
             pipe.close()
 
@@ -135,7 +135,7 @@ if hasattr(os, "register_at_fork"):  # behind them are threads that a child does
 
 
 def open_door(incarnation: int, welcome: Welcome) -> None:
-    """Let others of this process connect to a task."""
+    """Make a task reachable within this process."""
     _doors[incarnation] = welcome
 
 

@@ -177,7 +177,7 @@ class Pool:
             self._free.setdefault(block.size, []).append(block)
 
     def trim(self) -> list[int]:
-        """Let go of the blocks that hold nothing; returns their numbers, for the other end."""
+        """Release empty blocks; returns their numbers, for the peer."""
         with self._lock:
             removed = [block for blocks in self._free.values() for block in blocks]
             self._free.clear()
@@ -287,7 +287,7 @@ class Mapped:
         self._release(number)
 
     def forget(self, number: int) -> None:
-        """Forget a block that the other end has released."""
+        """Drop a block that the peer has released."""
         self._blocks.pop(number, None)
 
     def close(self) -> None:

@@ -77,7 +77,7 @@ class Stream(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of it; the reader calls it, last."""
+        """Release it; the reader calls it, last."""
         ...
 
 
@@ -95,7 +95,7 @@ class _NonBlockingSocket:
         return Role.PEER
 
     def try_begin(self) -> tuple[Role | None, int]:
-        """As `begin`, without waiting.
+        """Like `begin`, without waiting.
 
         Returns: the role, or None while it is not known; and the events of `selectors` to wait
           for before the next attempt.

@@ -92,7 +92,7 @@ class StepRendezvous(Rendezvous):
         super().receive(key, _Served(self, key, call))
 
     def abort(self, error: errors.OpError) -> None:
-        """As in the base class; pulls are taken back."""
+        """See the base class; pulls are taken back."""
         super().abort(error)
         with self._lock:
             pulls = list(self._pulls.values())
@@ -101,7 +101,7 @@ class StepRendezvous(Rendezvous):
 
     @property
     def pending(self) -> int:
-        """As in the base class; pulls are waiting, too."""
+        """See the base class; pulls are waiting, too."""
         with self._lock:
             pulls = len(self._pulls)
         return super().pending + pulls

@@ -37,7 +37,7 @@ class Steps(Generic[S]):
         self._sessions: dict[int, _Session[S]] = {}
 
     def add_session(self, session: int) -> None:
-        """Let a session have steps; doing so twice is fine."""
+        """Allow steps of a session; idempotent."""
         with self._lock:
             self._sessions.setdefault(session, _Session())
 
@@ -74,7 +74,7 @@ class Steps(Generic[S]):
         step.abort(error)
 
     def end_before(self, session: int, number: int, running: Collection[int] = ()) -> None:
-        """Forget the steps of a session with smaller numbers, which have ended everywhere.
+        """Drop the steps of a session with smaller numbers, which have ended everywhere.
 
         Args:
           running: exceptions, so that a long-running step does not keep all later ones here.

@@ -160,7 +160,7 @@ def _iteration_of(key: str) -> int:
 
 
 def _begin_at(receive: Any, sent: int) -> None:
-    """Let a Receive begin when its value was sent, and record its waiting time before."""
+    """Set the start of a Receive to the send time, and record the wait before it."""
     requested, end = receive.all_start_nanos, receive.all_start_nanos + receive.all_end_rel_nanos
     start = min(max(requested, sent), end)
     label = NodeLabel.parse(receive.timeline_label, receive.node_name)

@@ -93,7 +93,7 @@ def fitted(output: Output, elements: float) -> tuple[int, ...]:
 
 
 def filled(dims: Dims, size: int) -> tuple[int, ...]:
-    """Return a shape with `size` in place of all unknown sizes."""
+    """Return a shape with `size` instead of all unknown sizes."""
     if dims is None:
         return (size,)
     return tuple([size if dim is None else dim for dim in dims])

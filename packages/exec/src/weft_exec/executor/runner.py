@@ -91,7 +91,7 @@ class Runner:
         return executable.results(slots)
 
     def begin(self, executable: Executable) -> PausedStep:
-        """Begin a step that exchanges values with its caller."""
+        """Start a step that exchanges values with its caller."""
         from weft_exec.executor.paused import CallerRendezvous, PausedStep
 
         if self._closed:
@@ -116,7 +116,7 @@ class Runner:
             context.cancellation.cancel(error)
 
     def _blame_closing(self, error: errors.OpError) -> None:
-        """Raise CancelledError in place of an error of a step during which `close` was called."""
+        """Raise CancelledError instead of an error of a step during which `close` was called."""
         if not self._closed or isinstance(error, errors.CancelledError):
             return
         raise errors.CancelledError("the session was closed while the step ran") from error

@@ -417,7 +417,7 @@ class StepMachine:
                 frame.begin.append(successor)
 
     def _begin(self, frame: Instance, index: int) -> Iteration:
-        """Begin a new iteration."""
+        """Start a new iteration."""
         self._serial += 1
         new = Iteration(frame, index, frame.template.copy(), frame.pending.copy(), self._serial)
         frame.iterations[index] = new

@@ -337,7 +337,7 @@ class _Runs:
         self._dilations = conv.dilations
 
     def merged(self, shares: Array, windows: int, taps: int) -> Array:
-        """Return a view of contributions with merged taps in place of the windows.
+        """Return a view of contributions with merged taps instead of the windows.
 
         Args:
           windows: the first axis of windows.

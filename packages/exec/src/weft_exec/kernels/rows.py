@@ -101,7 +101,7 @@ def _kept(xp: Any, array: Any, rows: Any, updates: Any) -> tuple[Any, Any]:
 
 
 def set_rows(xp: Any, array: Any, rows: Any, updates: Any) -> None:
-    """Replace rows; of equal ones the last update counts."""
+    """Replace rows; for duplicate rows the last update wins."""
     rows, updates = _kept(xp, array, rows, updates)
     if not rows.size:
         return

@@ -91,7 +91,7 @@ def _reshape(node: Node, device: Device) -> KernelFunction:
 
 
 def _filled_in(old: tuple[int, ...], new: list[int]) -> tuple[int, ...]:
-    """Return the new shape, with the inferred size in place of -1.
+    """Return the new shape, with the inferred size instead of -1.
 
     Raises: InvalidArgumentError: it has another number of elements, or negative sizes.
     """

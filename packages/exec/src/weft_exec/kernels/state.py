@@ -358,7 +358,7 @@ def _resource_gather_nd(node: Node, device: Device) -> KernelFunction:
 
 
 class MutexResource(Resource):
-    """A mutex with a line of waiters."""
+    """A mutex with a queue of waiters."""
 
     kind = "mutex"
 

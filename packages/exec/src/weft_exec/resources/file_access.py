@@ -46,7 +46,7 @@ class FileRoots:
             )
 
     def check_open(self, path: str, file: int) -> None:
-        """As `check`, of a file that is open, wherever the path has led.
+        """Like `check`, of a file that is open, wherever the path has led.
 
         Systems that do not say where an open file is are not asked.
         """

@@ -90,7 +90,7 @@ class StepReport:
         self.left.update((node.type, value) for node, value in left.items())
 
     def add_states(self, states: Iterable[RegionState]) -> None:
-        """Note how regions run now, in a session that has run steps."""
+        """Record how regions run now, in a session that has run steps."""
         by_nodes = {state.nodes: state for state in states}
         for region in self.compiled:
             state = by_nodes.get(frozenset([name for name, _ in region]))

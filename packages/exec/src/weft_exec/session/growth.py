@@ -19,7 +19,7 @@ class GrowthWatch:
         self._has_warned = False
 
     def extended(self, nodes: Sequence[Node], before: int) -> None:
-        """Note that the graph has grown since it had `before` nodes; warn once of a pattern."""
+        """Record that the graph has grown since it had `before` nodes; warn once of a pattern."""
         if not before or self._has_warned:
             return
         line = nodes[before].line

@@ -339,7 +339,7 @@ class BaseSession:
         return call
 
     def partial_run_setup(self, fetches: Any, feeds: Sequence[Any] | None = None) -> str:
-        """Begin a step that is fed and fetched in several calls of `partial_run`.
+        """Start a step that is fed and fetched in several calls of `partial_run`.
 
         Args:
           fetches: all that will be fetched, as for `run`. Nodes among them run for their effects,
@@ -441,7 +441,7 @@ class BaseSession:
         Args:
           fetches: as for `run`.
           feed_list: outputs or names that would be fed.
-          feed_dict: as for `run`, in place of `feed_list`; it may be empty. The step is run once by
+          feed_dict: as for `run`, instead of `feed_list`; it may be empty. The step is run once by
             kernels, with all its side effects. Then each compiled function is timed on copies of
             its inputs, and the report includes the results.
           verbose: add the remarks of the compiler's passes to the text of the report: for each

@@ -105,7 +105,7 @@ class Backend(ABC):
         return self.plan(feeds, outputs, targets, size)
 
     def begin_partial(self, signature: PartialSignature) -> PartialRun:
-        """Begin a step that is fed and fetched in several calls.
+        """Start a step that is fed and fetched in several calls.
 
         Raises:
           UnimplementedError: the backend does not support it.

@@ -180,7 +180,7 @@ class Distribution:
 
     @classmethod
     def param_static_shapes(cls, sample_shape: Any) -> dict[str, TensorShape]:
-        """As `param_shapes`, while the graph is built.
+        """Like `param_shapes`, while the graph is built.
 
         Args:
           sample_shape: integers, or a constant.

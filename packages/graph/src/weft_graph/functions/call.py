@@ -213,7 +213,7 @@ def unsupported_call_reason(function: FunctionDefinition) -> str:
 def inlined(
     function: FunctionDefinition, inputs: Sequence[Output], name: str | None = None
 ) -> tuple[Node, list[Output]]:
-    """Return the body in place of a call: a node that is over when it is, and its results."""
+    """The body instead of a call: a node that is over when it is, and its results."""
     graph = inputs[0].graph if inputs else get_default_graph()
     with graph.as_default(), graph.name_scope(name or scope_name(function.name)) as scope:
         copy = BodyCopy(graph, function, inputs, scope)

@@ -164,7 +164,7 @@ class PythonFunction:
             return trace.package(results, node)
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> Function:
-        """Return the function for arguments, which may be `TensorSpec`s in place of tensors.
+        """Return the function for arguments, which may be `TensorSpec`s instead of tensors.
 
         It is in the library of the default graph, or of that of the arguments.
         """

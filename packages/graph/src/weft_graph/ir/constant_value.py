@@ -103,7 +103,7 @@ def get_static_value(tensor: Any, partial: bool = False) -> Any:
 
 
 def constant_value(tensor: Output, partial: bool = False) -> Array | None:
-    """As `get_static_value`, of outputs alone."""
+    """Like `get_static_value`, of outputs alone."""
     value = partial_value(tensor)
     if value is None or partial or not has_unknown(tensor, value):
         return value

@@ -130,7 +130,7 @@ class BuildScopes(threading.local):
         return tuple([node for node in controls if node not in producers])
 
     def saw(self, node: Node) -> None:
-        """Note a node made inside the current scopes."""
+        """Record a node made inside the current scopes."""
         for scope in self.controls:
             scope.seen.add(node)
 

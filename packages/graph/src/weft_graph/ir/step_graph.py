@@ -120,7 +120,7 @@ class StepGraph:
             _log.debug("%s: %s is now %s", reason, old.name, new.name)
 
     def forward(self, old: Output, new: Output) -> None:
-        """Let `new` be fetched in place of `old`, which others may go on to use."""
+        """Let `new` be fetched instead of `old`, which others may go on to use."""
         self._fetches = [
             new if self.resolve(fetched) is old else fetched for fetched in self._fetches
         ]

@@ -326,13 +326,13 @@ class Layer:
         return self.add_weight(*args, **kwargs)
 
     def add_update(self, updates: Any, inputs: Any = None) -> None:
-        """Note operations to run with a training step; they join GraphKeys.UPDATE_OPS."""
+        """Record operations to run with a training step; they join GraphKeys.UPDATE_OPS."""
         for update in updates if isinstance(updates, list | tuple) else [updates]:
             self._updates.append((update, inputs))
             get_default_graph().add_to_collection(GraphKeys.UPDATE_OPS, update)
 
     def add_loss(self, losses: Any, inputs: Any = None) -> None:
-        """Note losses; they join GraphKeys.REGULARIZATION_LOSSES."""
+        """Record losses; they join GraphKeys.REGULARIZATION_LOSSES."""
         for loss in losses if isinstance(losses, list | tuple) else [losses]:
             if loss is not None:
                 self._losses.append((loss, inputs))

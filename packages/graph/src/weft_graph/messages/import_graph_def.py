@@ -42,7 +42,7 @@ def import_graph_def(
 
     Args:
       graph_def: what to add; its functions join the graph's library.
-      input_map: tensors to use in place of inputs: "node:port" (":0" may be left out) to a tensor,
+      input_map: tensors to use instead of inputs: "node:port" (":0" may be left out) to a tensor,
         "^node" to an operation for control inputs.
       return_elements: names in `graph_def` of operations ("node") and tensors ("node:port").
       name: scope of the new nodes, "import" by default; "" for none. Names that are taken get a

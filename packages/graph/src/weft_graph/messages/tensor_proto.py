@@ -207,7 +207,7 @@ def dtype_from_proto(number: int, location: str) -> DType:
 
 
 def array_from_proto(tensor: proto.TensorProto, location: str, budget: Budget) -> np.ndarray:
-    """As `make_ndarray`; the array may be a read-only view of the message's bytes.
+    """Like `make_ndarray`; the array may be a read-only view of the message's bytes.
 
     Args:
       location: what is read, for messages.

@@ -300,7 +300,7 @@ def auc(
       curve: "ROC", or "PR" for precision over recall.
       name: of the variable scope.
       summation_method: "trapezoidal", "minoring", "majoring", or "careful_interpolation" for PR.
-      thresholds: inner ones, in place of evenly spaced ones.
+      thresholds: inner ones, instead of evenly spaced ones.
     Returns: the area so far, float32 and rank 0; and the update.
     Raises: InvalidArgumentError: an unknown curve or method.
     Source: Davis and Goadrich 2006, for the interpolation.

@@ -88,7 +88,7 @@ def ctc_loss_v2(
     blank_index: int | None = None,
     name: str | None = None,
 ) -> Output:
-    """As `ctc_loss`, with dense labels and a blank of choice.
+    """Like `ctc_loss`, with dense labels and a blank of choice.
 
     Args:
       labels: int32, shape (B, U); or a sparse matrix as for `ctc_loss`.

@@ -111,7 +111,7 @@ def _looked_up(
 
 
 def _assigned(parts: Sequence[Any], ids: Output, strategy: str) -> tuple[Output, Output]:
-    """For each id the part that has it and its row there."""
+    """Return the partition and the row of each id."""
     count = len(parts)
     if strategy == "mod":
         return ids % count, ids // count

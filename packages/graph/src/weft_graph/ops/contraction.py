@@ -87,7 +87,7 @@ def _from_the_front(axes: Output, rank: Output) -> Output:
 
 
 def _late_matrix(value: Output, axes: Output, last: bool) -> tuple[Output, Output, Output]:
-    """As `_to_matrix`; also the sizes of the free axes, and of the contracted ones."""
+    """Like `_to_matrix`; also the sizes of the free axes, and of the contracted ones."""
     shape = out("Shape", [value])
     free = create("ListDiff", [out("Range", [0, out("Rank", [value]), 1]), axes]).outputs[0]
     groups = [free, axes] if last else [axes, free]

@@ -367,7 +367,7 @@ def conv2d_backprop_input_v2(
     dilations: Any = (1, 1, 1, 1),
     name: str | None = None,
 ) -> Output:
-    """`nn.conv2d_backprop_input` with the input itself in place of its shape.
+    """`nn.conv2d_backprop_input` with the input itself instead of its shape.
 
     Args:
       input: floating, shape (N, H, W, C) or (N, C, H, W); only its shape is used.
@@ -406,7 +406,7 @@ def conv2d_backprop_filter_v2(
     dilations: Any = (1, 1, 1, 1),
     name: str | None = None,
 ) -> Output:
-    """`nn.conv2d_backprop_filter` with the filter itself in place of its shape.
+    """`nn.conv2d_backprop_filter` with the filter itself instead of its shape.
 
     Args:
       filter: floating, shape (KH, KW, C, O); only its shape is used.

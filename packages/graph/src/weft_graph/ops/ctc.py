@@ -191,7 +191,7 @@ def ctc_beam_search_decoder_v2(
     top_paths: int = 1,
     name: str | None = None,
 ) -> tuple[list[SparseTensor], Output]:
-    """As `ctc_beam_search_decoder`, and repeated labels stay.
+    """Like `ctc_beam_search_decoder`, and repeated labels stay.
 
     Args:
       inputs, sequence_length, beam_width, top_paths: as for `ctc_beam_search_decoder`.

@@ -349,7 +349,7 @@ def fake_quant_with_min_max_vars(
     narrow_range: bool = False,
     name: str | None = None,
 ) -> Output:
-    """As `fake_quant_with_min_max_args`, with a range that is learnt or measured.
+    """Like `fake_quant_with_min_max_args`, with a range that is learnt or measured.
 
     The gradient of what is outside the range goes to the end beyond which it is.
 
@@ -405,7 +405,7 @@ def fake_quant_with_min_max_vars_per_channel(
     narrow_range: bool = False,
     name: str | None = None,
 ) -> Output:
-    """As `fake_quant_with_min_max_vars`, with a range for each entry of the last axis.
+    """Like `fake_quant_with_min_max_vars`, with a range for each entry of the last axis.
 
     Args:
       inputs: float32, shape (..., C).

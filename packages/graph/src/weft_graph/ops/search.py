@@ -249,7 +249,7 @@ def unique(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> Uniq
 def unique_with_counts(
     x: Any, out_idx: Any = dtypes.int32, name: str | None = None
 ) -> UniqueWithCounts:
-    """As `unique`, with the number of occurrences of each value.
+    """Like `unique`, with the number of occurrences of each value.
 
     Args:
       x, out_idx: as for `unique`.

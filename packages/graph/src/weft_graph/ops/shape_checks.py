@@ -28,9 +28,9 @@ def assert_shapes(
     Args:
       shapes: pairs of a tensor, which may be sparse, and its sizes, or a dict of these. An int is
         that size, a string is a symbol that stands for one size throughout, None or "." is any
-        size; `...` or "*" at the beginning stands for any axes. A string may be in place of a list
+        size; `...` or "*" at the beginning stands for any axes. A string may be instead of a list
         of letters and digits. One size is also that of a scalar, which has one element, and no
-        sizes are as one of 1. None in place of sizes says nothing.
+        sizes are as one of 1. None instead of sizes says nothing.
     Raises: InvalidArgumentError: at construction for sizes that are known, else at run time.
 
     Examples:

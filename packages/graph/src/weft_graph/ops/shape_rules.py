@@ -228,7 +228,7 @@ def check_filler(value: Dims, dims: Dims, label: str) -> None:
 
 
 def scalar_int(value: Output, label: str) -> int | None:
-    """As `constant_int`, of an input that must have rank 0.
+    """Like `constant_int`, of an input that must have rank 0.
 
     Raises: InvalidArgumentError: it has another rank; the message starts with `label`.
     """

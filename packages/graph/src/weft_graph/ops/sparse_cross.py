@@ -244,7 +244,7 @@ def bincount(
     Args:
       values: integers, a tensor, a SparseTensor, of which stored elements count, or a RaggedTensor;
         rank 1 or 2.
-      weights: the same form and shape: added up in place of counts.
+      weights: the same form and shape: added up instead of counts.
       axis: 0 or None to count all values together, -1 for each row by itself.
       minlength: the least size of the last axis.
       maxlength: the size of the last axis; integers that are not below it are not counted.

@@ -43,7 +43,7 @@ def cross_hashed(
     hash_key: int | None = None,
     name: str | None = None,
 ) -> RaggedTensor:
-    """`cross`, of hashes in place of texts.
+    """Return `cross` with hashes instead of strings.
 
     Args:
       inputs: as of `cross`.

@@ -155,7 +155,7 @@ def _values_of_same_rows(ragged: Sequence[RaggedTensor]) -> list[Output]:
 
 
 def boolean_mask(data: Any, mask: Any, name: str | None = None) -> Any:
-    """Return the values, or rows, where a mask is True, in the rows that they were in.
+    """Return the values or rows where a mask is True, keeping the row structure.
 
     Args:
       data: Tensor or RaggedTensor.

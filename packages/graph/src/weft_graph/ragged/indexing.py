@@ -29,7 +29,7 @@ def getitem(value: Any, key: Any) -> Any:
 
 
 def _spelled_out(keys: list[Any], rank: int | None) -> list[Any]:
-    """Return keys with slices in place of `...`."""
+    """Return keys with slices instead of `...`."""
     places = [i for i, key in enumerate(keys) if key is Ellipsis]
     if not places:
         return keys

@@ -33,7 +33,7 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
 
     It is its values, one row after the other, and the splits between the rows; where the values are
     a ragged tensor again, more than one axis is ragged. Programs make one by the `from_` methods or
-    with `ragged.constant`. Operators and most functions take it in place of a tensor.
+    with `ragged.constant`. Operators and most functions take it instead of a tensor.
 
     Args:
       values: Tensor of rank 1 or more, or RaggedTensor: the rows joined.

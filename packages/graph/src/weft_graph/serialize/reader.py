@@ -109,7 +109,7 @@ def read_graph(
 
 
 def graph_from_bytes(data: Any, **options: Any) -> Graph:
-    """As `read_graph`, from bytes."""
+    """Like `read_graph`, from bytes."""
     return read_graph(memoryview(data), **options)
 
 

@@ -57,7 +57,7 @@ def write_graph(
 
 
 def graph_to_bytes(graph: Graph, from_node: int = 0, to_node: int | None = None) -> bytes:
-    """As `write_graph`, into bytes."""
+    """Like `write_graph`, into bytes."""
     return b"".join(graph_pieces(graph, from_node, to_node))
 
 

@@ -169,7 +169,7 @@ class Ones(Initializer):
 
 
 class Constant(Initializer):
-    """A given value.
+    """Initializer with a constant value.
 
     Args:
       value: one value, or a list or array of them in row-major order; with fewer values than

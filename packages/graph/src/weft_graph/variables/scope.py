@@ -320,7 +320,7 @@ def get_variable(
       partitioner: function from shape and dtype to the number of parts per axis.
       validate_shape: False leaves the variable's shape open.
       use_resource: over a handle rather than over a reference.
-      custom_getter: called as `custom_getter(getter, name, ...)` in place of the true getter.
+      custom_getter: called as `custom_getter(getter, name, ...)` instead of the true getter.
       constraint: function from the value to the value that optimizers should leave behind.
       synchronization, aggregation: for replicas.
     Raises:

@@ -47,7 +47,7 @@ class Journal:
             raise
 
     def add(self, names: Iterable[str]) -> None:
-        """Note more files. Raises: OSError."""
+        """Record more files. Raises: OSError."""
         names = list(names)
         if not names:
             return

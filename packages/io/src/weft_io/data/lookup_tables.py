@@ -1,4 +1,4 @@
-"""Lookup tables that have their content from datasets."""
+"""Lookup tables with contents from datasets."""
 
 from __future__ import annotations
 

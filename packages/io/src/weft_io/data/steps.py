@@ -40,7 +40,7 @@ def seeds(seed: Any) -> list[Output]:
 
 
 def drops(drop_remainder: Any) -> Output:
-    """Return the input that says whether a smaller rest is left out."""
+    """Return the input that selects whether a smaller last batch is dropped."""
     return arguments.scalar(drop_remainder, dtypes.bool_, "drop_remainder")
 
 

@@ -152,7 +152,7 @@ def MakeDirs(dirname: PathLike) -> None:  # noqa: N802
 
 
 def MkDir(dirname: PathLike) -> None:  # noqa: N802
-    """Create a directory; one that exists is left alone.
+    """Create a directory if it does not exist.
 
     Args:
       dirname: a path, or a URL that fsspec knows.

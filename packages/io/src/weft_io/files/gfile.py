@@ -208,7 +208,7 @@ def join(path: PathLike, *paths: PathLike) -> str:
 
 
 def mkdir(path: PathLike) -> None:
-    """Create a directory; one that exists is left alone.
+    """Create a directory if it does not exist.
 
     Args:
       path: local, or a URL that fsspec knows.

@@ -238,7 +238,7 @@ class LocalStorage:
         return LocalReading(path)
 
     def create(self, path: str) -> LocalWriting:
-        """Begin a file."""
+        """Start a file."""
         return LocalWriting(path)
 
     def write_atomically(self, path: str, data: Bytes) -> None:
@@ -288,7 +288,7 @@ class LocalStorage:
             os.close(descriptor)
 
     def note(self, directory: str, base: str) -> Saving:
-        """Begin a note about `base`."""
+        """Start a note about `base`."""
         return Saving(directory, base)
 
     def abandoned(self, directory: str) -> Iterator[LocalAbandoned]:

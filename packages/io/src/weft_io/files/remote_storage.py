@@ -115,7 +115,7 @@ class RemoteReading:
         return done
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is open."""
 
 
 class RemoteNote:
@@ -249,7 +249,7 @@ class RemoteStorage:
         return RemoteReading(self._fs, self._inner(path))
 
     def create(self, path: str) -> RemoteWriting:
-        """Begin an object."""
+        """Start an object."""
         return RemoteWriting(self._fs, self._inner(path))
 
     @_asking
@@ -293,7 +293,7 @@ class RemoteStorage:
             yield
 
     def note(self, directory: str, base: str) -> RemoteNote:
-        """Begin a note about `base`."""
+        """Start a note about `base`."""
         return RemoteNote(self, directory, base)
 
     def abandoned(self, directory: str) -> Iterator[RemoteAbandoned]:

@@ -139,7 +139,7 @@ class Storage(Protocol):
         ...
 
     def create(self, path: str) -> Writing:
-        """Begin a file, of a name that no other has."""
+        """Start a file with a unique name."""
         ...
 
     def write_atomically(self, path: str, data: Bytes) -> None:
@@ -159,7 +159,7 @@ class Storage(Protocol):
         ...
 
     def note(self, directory: str, base: str) -> Note:
-        """Begin a note about `base`."""
+        """Start a note about `base`."""
         ...
 
     def abandoned(self, directory: str) -> Iterator[Abandoned]:

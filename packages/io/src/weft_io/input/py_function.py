@@ -46,7 +46,7 @@ class EagerTensor(Output):
         return TensorShape(np.shape(self.numpy()))
 
     def get_shape(self) -> TensorShape:
-        """As `shape`."""
+        """Like `shape`."""
         return self.shape
 
     @property
@@ -100,7 +100,7 @@ class CallGraph(Graph):
         self._session: Session | None = None
 
     def add_node(self, *args: Any, **kwargs: Any) -> Node:
-        """As in the base class; outputs are `EagerTensor`s."""
+        """See the base class; outputs are `EagerTensor`s."""
         node = super().add_node(*args, **kwargs)
         node.outputs = tuple(EagerTensor(node, o.index, o.dtype, o.dims) for o in node.outputs)
         return node

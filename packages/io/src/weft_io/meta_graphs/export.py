@@ -112,7 +112,7 @@ def _cut_scope(message: proto.MetaGraphDef, scope: str) -> None:
 
 
 def _remove_savers(message: proto.MetaGraphDef) -> None:
-    """Leave no savers in the collection but the one whose nodes are there."""
+    """Remove all savers from the collection except the one whose nodes exist."""
     name = message.saver_def.save_tensor_name
     for key in {GraphKeys.SAVERS} & set(message.collection_def):
         values = message.collection_def[key].bytes_list.value

@@ -29,7 +29,7 @@ def copied(graph_def: proto.GraphDef) -> proto.GraphDef:
 
 
 def set_nodes(graph_def: proto.GraphDef, nodes: Iterable[proto.NodeDef]) -> None:
-    """Replace the nodes, perhaps by some of those that are there."""
+    """Replace the nodes; the new ones may include existing ones."""
     result = proto.GraphDef(node=nodes)  # copies: a node that is removed may not be used any more
     del graph_def.node[:]
     graph_def.node.MergeFrom(result.node)
@@ -136,7 +136,7 @@ def signature_names(signature: proto.SignatureDef) -> Iterator[str]:
 
 
 def remove_savers(graph_def: proto.GraphDef, remaining: proto.SaverDef | None) -> None:
-    """Remove the nodes that save and restore, and all that serves only these.
+    """Remove the save and restore nodes and the nodes that only they use.
 
     Args:
       remaining: the saver that stays, or None.
@@ -168,7 +168,7 @@ def node_of(text: str) -> str:
 
 
 def reached(begin: Iterable[str], edges: dict[str, set[str]]) -> set[str]:
-    """Return the nodes at which edges end, and those at which they begin."""
+    """Return the mappings from nodes to their users and to their inputs."""
     names: set[str] = set()
     waiting = list(begin)
     while waiting:

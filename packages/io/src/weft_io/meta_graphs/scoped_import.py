@@ -58,7 +58,7 @@ def import_scoped_meta_graph(
       clear_devices: ignore its device requests.
       graph: the default graph by default.
       import_scope: name scope of the imported nodes.
-      input_map: tensors in place of inputs, as for `import_graph_def`.
+      input_map: tensors instead of inputs, as for `import_graph_def`.
       unbound_inputs_col_name: the collection that names inputs which `input_map` must have; None to
         skip the check.
       restore_collections_predicate: returns True for the names of collections to import.

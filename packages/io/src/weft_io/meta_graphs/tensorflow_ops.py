@@ -1,4 +1,4 @@
-"""A `GraphDef` with ops that TensorFlow has, in place of those that only weft has."""
+"""A `GraphDef` with ops that TensorFlow has, instead of those that only weft has."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _Conditional:
         self._new_nodes: list[proto.NodeDef] = []
 
     def nodes(self) -> list[proto.NodeDef]:
-        """Return the nodes; the last has the name of the one that is replaced."""
+        """Return the nodes; the last one has the replaced node's name."""
         self._merge(*_REPLACED[self._node.op](self))
         return self._new_nodes
 

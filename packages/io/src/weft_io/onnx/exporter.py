@@ -274,7 +274,7 @@ class _Export:
         return any(user in self._live for user in output.consumers())
 
     def _note(self, node: Node, why: str) -> None:
-        """Note that a node has no form."""
+        """Record that a node cannot be expressed in ONNX."""
         line = self.session.graph.find_node(node.name)
         where = (line or node).line
         result = f"{node.name} ({node.type}): {why}" + (f"; made at {where}" if where else "")

@@ -88,7 +88,7 @@ def import_model(
 
     Args:
       model: path, bytes or ModelProto. Data outside the file must be in its folder.
-      inputs: tensors in place of some inputs, by ONNX's names; placeholders are made for the rest.
+      inputs: tensors instead of some inputs, by ONNX's names; placeholders are made for the rest.
       trainable: make variables instead of constants from floating-point weights, including those
         that some tools write as constants, unless they have rank 0.
       name: of the scope of its nodes.

@@ -33,7 +33,7 @@ def read(model: Any) -> tuple[ModelProto, Path | None]:
 
 
 def read_apart(model: Any) -> tuple[ModelProto, Path | None, Mapping[bytes, Bytes]]:
-    """As `read`, with words for the bytes of large weights, and the bytes by these words."""
+    """Like `read`, with words for the bytes of large weights, and the bytes by these words."""
     if isinstance(model, ModelProto):
         return model, None, {}
     data, what, folder = _bytes(model, _changeable)

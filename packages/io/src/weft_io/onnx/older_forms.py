@@ -1,4 +1,4 @@
-"""Older opsets' forms of ops, with attributes in place of inputs."""
+"""Older opsets' forms of ops, with attributes instead of inputs."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class Scope:
             return constant_of(array, name=plain_name(name) or "Const")
 
     def add_weights(self, graph: GraphProto) -> None:
-        """Note the weights of a graph.
+        """Record the weights of a graph.
 
         Raises: InvalidArgumentError: two have one name.
         """

@@ -269,5 +269,5 @@ def reader_restore_state(reader_handle: Any, state: Any, name: str | None = None
 
 
 def reader_reset(reader_handle: Any, name: str | None = None) -> Node:
-    """Forget everything."""
+    """Reset the reader."""
     return create("ReaderResetV2", [reader_handle], None, name)

@@ -173,7 +173,7 @@ def unstage(area: AreaAttrs, name: str | None = None) -> tuple[Output, ...]:
 
 
 def stage_peek(index: Any, area: AreaAttrs, name: str | None = None) -> tuple[Output, ...]:
-    """Look at the tuple at a place: int32, shape ()."""
+    """Read the tuple at an index without removing it: int32, shape ()."""
     return create("StagePeek", [index], area, name).outputs
 
 

@@ -42,7 +42,7 @@ class FixedLengthSource:
         self._has_ended = False
 
     def read_chunk(self) -> list[bytes]:
-        """Return many records: those of the next piece of the file; none at its end.
+        """Return the records of the next piece of the file; none at its end.
 
         Raises: DataLossError: the file ends within a record, where records follow each other
           without gaps and overlaps; the next call says that it ended.

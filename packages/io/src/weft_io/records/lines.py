@@ -34,7 +34,7 @@ class LineSource:
         self._has_ended = False
 
     def read_chunk(self) -> list[bytes]:
-        """Return many lines: those of the next piece of the file; none at its end.
+        """Return the lines of the next piece of the file; none at its end.
 
         Raises: DataLossError: the compressed data are damaged, or a line in them has no end.
         """

@@ -297,7 +297,7 @@ class Reader:
         self.work_units_completed += 1
 
     def reset(self) -> None:
-        """Forget everything; a file that was begun is not finished."""
+        """Reset the reader, abandoning its current file."""
         self._close_file()
         self._waiting.clear()
         self._error = None

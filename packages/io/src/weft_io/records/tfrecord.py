@@ -113,7 +113,7 @@ class TFRecordSource:
                 self._remaining = piece[missing:]
 
     def _read_large(self, remaining: bytes, missing: int, records: list[bytes]) -> None:
-        """Read the one record that begins with `remaining`, without a copy of the whole."""
+        """Read the record that begins with `remaining` without copying all of it."""
         data = read_exactly(self._stream, missing)
         if len(data) < missing:
             self._remaining = remaining + data
@@ -187,7 +187,7 @@ class TFRecordSource:
         return -1
 
     def _end_early(self, reason: str = "") -> None:
-        """Note that the file ended, and if it did so within a record, an error."""
+        """Record that the file ended, and if it did so within a record, an error."""
         self._has_ended = True
         left = len(self._remaining) + (self._stream.remaining() or 0)
         if left and self._error is None:

@@ -59,7 +59,7 @@ class _Accumulator(Resource):
             self.step = step
 
     def _accepted(self, step: int) -> bool:
-        """Note a gradient of a step; false when it is stale. With the lock held."""
+        """Record a gradient of a step; false when it is stale. With the lock held."""
         if step < self.step:
             return False
         self.count += 1

@@ -41,7 +41,7 @@ class Column(Protocol):
         """Copy elements from places to places that do not overlap with them."""
 
     def forget(self, places: Any) -> None:
-        """Let go of the elements at `places`."""
+        """Release the elements at `places`."""
 
 
 class PackedColumn:
@@ -82,7 +82,7 @@ class PackedColumn:
         self._rows[places] = self._rows[sources]
 
     def forget(self, places: Any) -> None:
-        """Let go of the elements at `places`."""
+        """Release the elements at `places`."""
         if self._rows.dtype.hasobject:
             self._rows[places] = None
 
@@ -126,7 +126,7 @@ class ObjectColumn:
             self._rows[number] = self._rows[source]
 
     def forget(self, places: Any) -> None:
-        """Let go of the elements at `places`."""
+        """Release the elements at `places`."""
         for number in _numbers(places):
             self._rows[number] = None
 

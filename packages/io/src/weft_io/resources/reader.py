@@ -1,4 +1,4 @@
-"""A reader that steps share: a line of reads over the reader's state, and names from queues."""
+"""A reader shared by steps: a queue of reads over its state, with file names from queues."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class _Area(Resource):
         done: Done,
         cancellation: Cancellation | None,
     ) -> None:
-        """Wait in the line of one particular tuple."""
+        """Wait for one particular tuple."""
         with self._lock:
             line = self._lines.get(which)
             if line is None:
@@ -95,7 +95,7 @@ class _Area(Resource):
         self.wake()
 
     def leave(self, which: int) -> None:
-        """Note that an operation in the line of a tuple has ended."""
+        """Record the end of an operation that waited for a tuple."""
         with self._lock:
             line = self._lines[which]
             line.users -= 1
@@ -113,7 +113,7 @@ class _Area(Resource):
                 return
 
     def _drop(self) -> None:
-        """Forget all tuples; with the lock held."""
+        """Drop all tuples; with the lock held."""
         raise NotImplementedError
 
     def clear(self) -> None:

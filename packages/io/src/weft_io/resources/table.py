@@ -389,7 +389,7 @@ class DenseTable(Table):
         return np.asarray(array.all(axis=-1)) if self.key_shape else array
 
     def replace(self, keys: Any, values: Any) -> None:
-        """Hold these instead; the two keys, which TensorFlow's tables export, are left out."""
+        """Replace the contents, ignoring the reserved keys that TensorFlow's tables export."""
         rows, values_array = self._pairs(keys, values)
         mask = np.ones(len(rows), bool)
         for key in self._refused.values():

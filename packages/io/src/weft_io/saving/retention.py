@@ -97,7 +97,7 @@ class RetentionJournal:
             raise
 
     def removes(self, prefixes: Sequence[str]) -> None:
-        """Note checkpoints that the list will no longer name. Raises: OSError."""
+        """Record checkpoints that the list will no longer name. Raises: OSError."""
         if prefixes:
             self._note("removes", prefixes)
 

@@ -230,7 +230,7 @@ class Saver:
         return message
 
     def to_proto(self, export_scope: str | None = None) -> proto.SaverDef | None:
-        """As `as_saver_def`, with names relative to a name scope; None if it is outside of it."""
+        """Like `as_saver_def`, with names relative to a name scope; None if it is outside of it."""
         message = self.as_saver_def()
         if export_scope is not None:
             text(export_scope, "export_scope")
@@ -399,7 +399,7 @@ class Saver:
         job.result()
 
     def close(self) -> None:
-        """As `wait_until_finished`; call it last on an asynchronous saver."""
+        """Like `wait_until_finished`; call it last on an asynchronous saver."""
         self.wait_until_finished()
 
     def _carry_out(

@@ -62,7 +62,7 @@ def warm_start(
     var_name_to_vocab_info: Mapping[str, VocabInfo] | None = None,
     var_name_to_prev_var_name: Mapping[str, str] | None = None,
 ) -> None:
-    """Let variables of the default graph begin with a checkpoint.
+    """Initialize variables of the default graph from a checkpoint.
 
     Call it before the initializers run.
 

@@ -65,7 +65,7 @@ class GeneratorSource(Source):
         self.shapes = tuple(shapes)
 
     def iterate(self, root: Root) -> Stream:
-        """Begin a pass over the items."""
+        """Start a pass over the items."""
         return _GeneratorStream(self)
 
 

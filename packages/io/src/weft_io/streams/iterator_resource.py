@@ -85,7 +85,7 @@ class IteratorResource(Resource):
     # ------------------------------------------------------------------ what it reads
 
     def start(self, source: Source, by: str = "") -> None:
-        """Begin a new pass over a dataset, and drop the current one.
+        """Start a new pass over a dataset, and drop the current one.
 
         If a state of a pass that the same node began was restored before, continue from there.
 

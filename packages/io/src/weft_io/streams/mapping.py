@@ -80,7 +80,7 @@ class FilterStream(ForwardingStream):
 
 
 def inner_stream(call: Call, element: Element, root: Root) -> Stream:
-    """Begin a pass over the dataset that a function returns for an element."""
+    """Start a pass over the dataset that a function returns for an element."""
     (source,) = call(element)
     if not isinstance(source, Source):
         raise errors.InvalidTypeError(f"the function must return a dataset, got {source!r}")

@@ -28,7 +28,7 @@ from weft_tensor import errors
 
 
 class _Pending:
-    """A call that was begun, or an error in place of its argument."""
+    """A started call, or the error of its argument."""
 
     __slots__ = ("element", "error", "place", "result", "row", "task")
 
@@ -140,7 +140,7 @@ class ParallelMapStream(ForwardingStream):
         return [self._has_ended, line, saved(self._input)]
 
     def restore(self, state: Any) -> None:
-        """Begin the calls again."""
+        """Start the calls again."""
         self._has_ended, line, inner = fields(state, bool, list, None)
         resume(self._input, inner)
         for item in line:

@@ -154,7 +154,7 @@ def _frozen(value: np.ndarray[Any, Any]) -> Any:
 
 
 class IgnoreErrorsStream(ForwardingStream):
-    """Elements, without those that fail.
+    """Stream that skips elements with errors.
 
     Args:
       log: log each failure.

@@ -62,7 +62,7 @@ class Root:
             return number
 
     def resume_pass(self, source: Source, number: int) -> None:
-        """Let pass `number` be the last that was begun."""
+        """Set the number of the last started pass."""
         with self._lock:
             self._passes[source] = number + 1
 
@@ -160,7 +160,7 @@ class Stream:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Let go of files and threads; twice does nothing."""
+        """Release files and threads; twice does nothing."""
 
 
 class ForwardingStream(Stream):
@@ -197,7 +197,7 @@ class ElementsSource(Source):
         self.elements = elements
 
     def iterate(self, root: Root) -> Stream:
-        """Begin a pass over the elements."""
+        """Start a pass over the elements."""
         return _ElementsStream(self.elements)
 
     def cardinality(self) -> int:

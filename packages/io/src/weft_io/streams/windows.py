@@ -133,7 +133,7 @@ class GroupByWindowSource(Source):
         self.key, self.reduce, self.size = key, reduce, size
 
     def iterate(self, root: Root) -> Stream:
-        """Begin a pass over the elements of the resulting datasets."""
+        """Start a pass over the elements of the resulting datasets."""
         return _GroupByWindowStream(self._inner.iterate(root), self, root)
 
 

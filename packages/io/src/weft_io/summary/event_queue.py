@@ -92,7 +92,7 @@ class EventQueue:
         return self.finished
 
     def close(self) -> None:
-        """Ask for everything to be written and flushed, and the file closed."""
+        """Request everything to be written and flushed, and the file closed."""
         self._closing = True
 
     def untold_error(self) -> errors.OpError | None:
@@ -124,7 +124,7 @@ class EventQueue:
         return max(0.0, self._next_flush - now)
 
     def complete(self, work: Work, now: float) -> None:
-        """Note that this was done."""
+        """Record that this was done."""
         self._dirty = not work.flush
         if work.flush:
             self._flushed = work.ticket

@@ -197,7 +197,7 @@ class _Worker:
                 raise error
 
     def log(self) -> None:
-        """As `report`, in the log."""
+        """Like `report`, in the log."""
         try:
             self.report()
         except errors.OpError as error:

@@ -142,7 +142,7 @@ class NameBasedStatus(CheckpointLoadStatus):
 
 
 class NameMatches:
-    """As `Matches`, by the names of variables."""
+    """Like `Matches`, by the names of variables."""
 
     def __init__(self, root: Any, reader: CheckpointReader) -> None:
         stored_names = set(reader.get_variable_to_shape_map())

@@ -1,4 +1,4 @@
-"""The hook that saves where iterators are, together with the model."""
+"""The hook that saves iterator positions together with the model."""
 
 from __future__ import annotations
 

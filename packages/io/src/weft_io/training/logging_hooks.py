@@ -73,7 +73,7 @@ class LoggingTensorHook(SessionRunHook):
         }
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
-        """Ask for the tensors, if they are to be logged."""
+        """Request the tensors, if they are to be logged."""
         self._due = self._timer.should_trigger_for_step(self._count)
         return SessionRunArgs(self._tensors_by_tag) if self._due else None
 
@@ -146,7 +146,7 @@ class NanTensorHook(SessionRunHook):
         self._fail = fail_on_nan_loss
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
-        """Ask for the loss."""
+        """Request the loss."""
         return SessionRunArgs(self._loss)
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:

@@ -65,7 +65,7 @@ class ProfilerHook(SessionRunHook):
         self._timer.reset()
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
-        """Ask for a trace, if it is time."""
+        """Request a trace, if it is time."""
         if self._next_step is None:
             self._next_step = int(run_context.session.run(self._global_step)) + 1
         self._traces = self._timer.should_trigger_for_step(self._next_step)

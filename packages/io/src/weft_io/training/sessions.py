@@ -44,7 +44,7 @@ class StepContext:
         return self._session
 
     def run_with_hooks(self, *args: Any, **kwargs: Any) -> Any:
-        """As `MonitoredSession.run`."""
+        """Like `MonitoredSession.run`."""
         return self._run_with_hooks(*args, **kwargs)
 
     def request_stop(self) -> None:
@@ -204,7 +204,7 @@ class CoordinatedSessionCreator:
         return coordinated_session
 
     def forget(self) -> None:
-        """Forget the session, which is closed permanently."""
+        """Drop the session, which is closed permanently."""
         self.tf_sess = self.coord = None
 
 

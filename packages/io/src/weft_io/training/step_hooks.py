@@ -79,7 +79,7 @@ class StopAtStepHook(SessionRunHook):
         return SessionRunArgs(self._before)
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        """Ask for the end when the step is reached."""
+        """Request the end when the step is reached."""
         assert self._last_step is not None
         if self._steps.after(int(run_values.results)) < self._last_step:
             return
@@ -194,5 +194,5 @@ class FeedFnHook(SessionRunHook):
         self._feed_fn = function(feed_fn, "feed_fn", 0)
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
-        """Ask the function."""
+        """Call the feed function."""
         return SessionRunArgs(None, self._feed_fn())

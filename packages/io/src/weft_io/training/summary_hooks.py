@@ -156,7 +156,7 @@ class SummarySaverHook(SessionRunHook):
         self._timer.reset()
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
-        """Ask for the global step, and for the summaries if they are to be written."""
+        """Request the global step, and for the summaries if they are to be written."""
         next_step = self._next_step
         self._due = next_step is None or self._timer.should_trigger_for_step(next_step)
         return SessionRunArgs([self._before, self._summaries() if self._due else []])

@@ -136,7 +136,7 @@ class _Cells:
     # ------------------------------------------------------------------ GRU
 
     def gru(self, op: Operation) -> tuple[Operation, Operation] | None:
-        """As `lstm`."""
+        """Like `lstm`."""
         for remembered, fresh in self.operands(op.outputs[0], OpKind.Add):
             for u, h in self.operands(remembered, OpKind.Mul):
                 for remaining, new in self.operands(fresh, OpKind.Mul):

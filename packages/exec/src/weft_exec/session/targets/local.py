@@ -49,7 +49,7 @@ class LocalBackend(Backend):
 
     @property
     def devices(self) -> list[DeviceAttributes]:
-        """As in the base class."""
+        """See the base class."""
         return [
             DeviceAttributes(device.describe(), id(device), device.allocator.statistics)
             for device in self._devices
@@ -57,32 +57,32 @@ class LocalBackend(Backend):
 
     @property
     def costs(self) -> CostModel:
-        """As in the base class."""
+        """See the base class."""
         return self.planner.costs
 
     def extend(self, nodes: Sequence[Node]) -> None:
-        """As in the base class."""
+        """See the base class."""
         self.planner.extend(nodes)
 
     def plan(
         self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node], size: int
     ) -> Executable:
-        """As in the base class."""
+        """See the base class."""
         return self._added(self.planner.plan(feeds, outputs, targets, size, is_first=True))
 
     def plan_again(
         self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node], size: int
     ) -> Executable:
-        """As in the base class."""
+        """See the base class."""
         return self._added(self.planner.plan(feeds, outputs, targets, size))
 
     def _added(self, executable: Executable) -> Executable:
-        """Note an executable that closing the session cancels."""
+        """Record an executable that closing the session cancels."""
         self._executables.add(executable)
         return executable
 
     def begin_partial(self, signature: PartialSignature) -> PartialRun:
-        """As in the base class."""
+        """See the base class."""
         if not hasattr(signature, "plan"):
             signature.plan = self.planner.plan_partial(
                 signature.feeds, signature.outputs, signature.targets
@@ -93,11 +93,11 @@ class LocalBackend(Backend):
     def explain(
         self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node], size: int
     ) -> StepReport:
-        """As in the base class."""
+        """See the base class."""
         return self.planner.explain(feeds, outputs, targets, size)
 
     def observe(self, trace: StepTrace, run_metadata: Any) -> None:
-        """As in the base class."""
+        """See the base class."""
         self.costs.observe(trace.records)
         if run_metadata is not None:
             from weft_exec.costs import fill_cost_graph
@@ -107,7 +107,7 @@ class LocalBackend(Backend):
             fill_cost_graph(run_metadata, places, lambda node: devices[places[node]], self.costs)
 
     def close(self) -> None:
-        """As in the base class."""
+        """See the base class."""
         self.runner.close()
         for executable in list(self._executables):
             executable.cancel()

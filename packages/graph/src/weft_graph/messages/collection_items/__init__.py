@@ -25,7 +25,7 @@ class ItemFunctions(NamedTuple):
     Attributes:
       message: name of what that returns, in `weft_graph.proto`; None leaves the item out.
       from_protos: `from_protos(messages, import_scope)`: the items; their nodes are in the default
-        graph, under that name scope. None in place of an item leaves the collection without it.
+        graph, under that name scope. None instead of an item leaves the collection without it.
       of_graph: the items, for what is not in the graph's collection of that name but elsewhere in
         the graph; None for the collection itself.
     """

@@ -57,7 +57,7 @@ class RNNCell(Layer):
         Args:
           inputs: shape (B, I), or a structure of tensors that the cell understands.
           state: tensors of shape (B, *size) in the structure of `state_size`.
-          scope: variable scope, or its name, in place of one named after the cell.
+          scope: variable scope, or its name, instead of one named after the cell.
         Returns: the output, of shape (B, *output_size), and the next state.
         """
         outer = get_variable_scope() if scope is None else scope

@@ -156,7 +156,7 @@ def _of_any_rank(op: str, x: Output, axis: int) -> Output:
 
 @importer("Dropout")
 def _dropout(operation: Operation) -> list[Output]:
-    """Nothing is left out unless a model says that it is in training."""
+    """Import Dropout, which drops nothing unless the model is in training mode."""
     x, mode = operation[0], operation.get(2)
     known = operation.value(2)
     if mode is None or (known is not None and not known):

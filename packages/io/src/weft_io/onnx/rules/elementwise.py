@@ -161,7 +161,7 @@ def _in_order(low: Output, high: Output) -> bool:
 
 
 def _bound(operation: Operation, index: int, name: str) -> Output | None:
-    """Return an input of a Clip, or the attribute that it was in old versions."""
+    """Return a bound of a Clip: an input, or an attribute in old opsets."""
     bound: Any = operation.get(index)
     if bound is None:
         bound = operation.attribute(name)

@@ -73,7 +73,7 @@ def _point(operation: Operation, value: Output, at: int, shape: Sequence[int]) -
 def _known_weights(
     operation: Operation, at: int, zero: int, shape: Sequence[int] = ()
 ) -> np.ndarray[Any, Any] | None:
-    """Integer weights without their zero point as int32, where both are known."""
+    """Return constant integer weights minus their zero point as int32."""
     known, offset = operation.value(at), operation.value(zero)
     if known is None or (offset is None and operation.get(zero) is not None):
         return None
@@ -118,7 +118,7 @@ def _zero_point(operation: Operation, at: int, shape: Sequence[int]) -> Output:
 
 
 def _small(whole: np.ndarray[Any, Any] | None) -> Output | None:
-    """Weights without their zero point as int8, where they are known and fit."""
+    """Return constant weights minus their zero point as int8, if they fit."""
     limits = np.iinfo(np.int8)
     if whole is None or whole.min(initial=0) < limits.min or whole.max(initial=0) > limits.max:
         return None
@@ -293,7 +293,7 @@ def _written_point(export: NodeExport, index: int, dtype: DType) -> Value | None
 
 @exporter("MatMulInteger")
 def _write_matmul_integer(export: NodeExport) -> Value:
-    """By 32 bits where zero points have other shapes or values than those of ONNX's own op."""
+    """Multiply in 32 bits if ONNX's op does not support the zero points' shapes or values."""
     a_zero, b_zero = (_written_point(export, i + 2, export[i].dtype) for i in (0, 1))
     a_dims, b_dims, b_sizes = (export.node.inputs[i].dims for i in (2, 3, 1))
     if a_dims == () and a_zero is not None and b_zero is not None and b_dims is not None:

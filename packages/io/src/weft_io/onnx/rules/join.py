@@ -17,7 +17,7 @@ def _write_concat(export: NodeExport) -> Value:
 
 
 def _joined(export: NodeExport, values: list[Value], axis: int) -> Value:
-    """Values one behind the other; of transposed ones the transposition of these joined."""
+    """Return concatenated values; transposed values are concatenated untransposed."""
     orders = {None if v.untransposed is None else v.untransposed[1] for v in values}
     order = next(iter(orders))
     if len(orders) > 1 or order is None:

@@ -131,7 +131,7 @@ def in_8_bits(x: Output) -> tuple[Output, Output, Output]:
 
 
 def through_8_bits(x: Output) -> Output:
-    """Return the numbers that are left when these are quantised dynamically."""
+    """Return numbers after dynamic quantization and dequantization."""
     rows, scale, zero = in_8_bits(x)
     return (rows - zero) * scale
 

@@ -115,7 +115,7 @@ def _in_front(x: Output, axes: Sequence[int], starts: Output, steps: Output) -> 
 
 
 def _entries(values: Output, places: Sequence[int], size: int, other: int) -> Output:
-    """Return a vector that has some values at these places, and another one elsewhere."""
+    """Return a vector with some values at positions and a default elsewhere."""
     if list(places) == list(range(size)):
         return values
     known = constant_value(values)
