@@ -257,10 +257,10 @@ def test_many_small_values_may_be_more_than_a_head() -> None:
     ("values", "meta", "words"),
     [
         ([np.float32(1)] * (1 << 16), 0, "65535 values, got 65536"),
-        ([np.zeros((1,) * 33)], 0, "rank 33 cannot be sent to another process"),
+        ([np.zeros((1,) * 33)], 0, "rank 33 cannot be sent"),
         ([np.array([b"a", "b"], object)], 0, "'b' cannot be sent to another process"),
         ([3], 0, "3 cannot be sent to another process"),
-        ([], MAX_HEAD_BYTES, "may have 16777216 bytes, got 16777224"),
+        ([], MAX_HEAD_BYTES, "must have at most 16777216 bytes, got 16777224"),
     ],
 )
 def test_what_has_no_form_is_refused_where_it_is_sent(
@@ -292,7 +292,7 @@ def test_metas_of_calls_have_a_size_and_a_version(sent: Any) -> None:
         unpack(meta[:7])
     with pytest.raises(errors.DataLossError, match="bytes"):
         unpack(meta[:-1])
-    with pytest.raises(errors.FailedPreconditionError, match="a call of version 9 came"):
+    with pytest.raises(errors.FailedPreconditionError, match="a call of version 9 was received"):
         unpack(b"\x09" + meta[1:])
 
 
