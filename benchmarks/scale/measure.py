@@ -209,11 +209,11 @@ def together(workers: int, ps: int, size: int, seconds: float) -> Together:
 
 def answering(seconds: float) -> tuple[float, float]:
     """Processor seconds that a question of a watch takes at who asks, and at who answers."""
-    from weft_distrib.liveness.heart import Heart
+    from weft_distrib.liveness.heart import Heartbeat
     from weft_distrib.liveness.watch import Watch
 
     peers = 400
-    heart, watch = Heart("127.0.0.1"), Watch()
+    heart, watch = Heartbeat("127.0.0.1"), Watch()
     watched = [
         watch.add(("127.0.0.1", heart.port), "a task", lambda _: None, 60.0) for _ in range(peers)
     ]

@@ -496,7 +496,9 @@ def test_sigterm_refuses_new_steps_and_leaves_in_silence() -> None:
             other.run([has_begun, size])
             ps.terminate()
             wait_until(lambda: status_of(target) == b"\x08\x02")
-            with pytest.raises(errors.UnavailableError, match="ps/replica:0/task:0 is draining"):
+            with pytest.raises(
+                errors.UnavailableError, match="ps/replica:0/task:0 is shutting down"
+            ):
                 other.run([size])
             with pytest.raises(errors.UnavailableError, match="draining"):
                 wf.Session(target)

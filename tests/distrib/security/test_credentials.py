@@ -20,7 +20,7 @@ from weft import errors
 from weft_distrib.client import target as client_target
 from weft_distrib.client.link import RemoteLink
 from weft_distrib.liveness.answerer import ANSWER
-from weft_distrib.liveness.heart import Heart
+from weft_distrib.liveness.heart import Heartbeat
 from weft_distrib.liveness.watch import Watch
 from weft_distrib.protocol import messages
 from weft_distrib.security.authority import Authority, credentials_in, make_certificates
@@ -257,7 +257,7 @@ def test_values_of_sizes_around_those_of_records_and_buffers(folder: Path) -> No
 def test_the_pulse_is_told_to_those_with_certificates_only(folder: Path) -> None:
     credentials = credentials_in(folder, "worker-0")
     lost: list[Any] = []
-    with closing(Heart("127.0.0.1", credentials)) as heart:
+    with closing(Heartbeat("127.0.0.1", credentials)) as heart:
         address = ("127.0.0.1", heart.port)
         watched = Watch().add(
             address, "a task", lost.append, credentials=credentials, host="localhost"

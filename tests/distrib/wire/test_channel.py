@@ -163,7 +163,7 @@ def test_an_answer_that_cannot_leave_is_an_error(pair: Pair) -> None:
             echo(call)
 
     a, _ = pair(serve)
-    with pytest.raises(errors.InvalidArgumentError, match="cannot leave"):
+    with pytest.raises(errors.InvalidArgumentError, match="cannot be sent"):
         ask(a, 1, b"", (), 30)
     assert ask(a, 2, b"m", (), 30)[1] == b"m"
 

@@ -23,7 +23,7 @@ from weft_distrib.cluster.connections import Connections
 from weft_distrib.cluster.reports import gather
 from weft_distrib.cluster.spec import ClusterSpec
 from weft_distrib.collective.cluster import Collectives, leader_of
-from weft_distrib.liveness.heart import Heart
+from weft_distrib.liveness.heart import Heartbeat
 from weft_distrib.master.master import Master
 from weft_distrib.protocol import messages, service
 from weft_distrib.protocol.tables import decode, encode
@@ -175,7 +175,7 @@ class Server:
         )
         self._listener = self._listen(host, value_port, opening, lease)
         self._published = self._publish(host, opening.credentials) if draws_token else None
-        self._heart = Heart(host, credentials)
+        self._heart = Heartbeat(host, credentials)
         self._stopped = threading.Event()
         self._draining = False
         self._started = False

@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 
 from weft_distrib.cluster.connections import dialled
 from weft_distrib.master.master import Master
-from weft_distrib.master.sessions import Begun
+from weft_distrib.master.sessions import StartedStep
 from weft_distrib.protocol import messages, service
 from weft_distrib.protocol.tables import decode, encode
 from weft_distrib.security.credentials import Credentials
@@ -61,7 +61,7 @@ class MasterLink(Protocol):
         """Continue a partial run; `answer` receives the fetched values."""
         ...
 
-    def run(self, request: RunStep, values: Sequence[Any], answer: Answer) -> Begun:
+    def run(self, request: RunStep, values: Sequence[Any], answer: Answer) -> StartedStep:
         """Run a step."""
         ...
 
@@ -109,7 +109,7 @@ class LocalLink:
         """See `MasterLink`."""
         self._master.advance(request, values, lambda actual: answer(actual, b""), answer.fail)
 
-    def run(self, request: RunStep, values: Sequence[Any], answer: Answer) -> Begun:
+    def run(self, request: RunStep, values: Sequence[Any], answer: Answer) -> StartedStep:
         """See `MasterLink`."""
         return self._master.run(request, values, answer, answer.fail, mine=True)
 
@@ -179,7 +179,7 @@ class RemoteLink:
         """See `MasterLink`."""
         self._channel.call(methods.ADVANCE, encode(request), values, answer)
 
-    def run(self, request: RunStep, values: Sequence[Any], answer: Answer) -> Begun:
+    def run(self, request: RunStep, values: Sequence[Any], answer: Answer) -> StartedStep:
         """See `MasterLink`."""
         channel = self._channel
         number = channel.call(methods.RUN_STEP, request.pack(), values, answer)
@@ -188,7 +188,7 @@ class RemoteLink:
             if channel.cancel(number):
                 answer.fail(error)
 
-        return Begun(cancel)
+        return StartedStep(cancel)
 
     def close_session(self, session: int) -> None:
         """See `MasterLink`."""

@@ -3,6 +3,6 @@
 A killed task is noticed because its connections end. A frozen or unreachable one is not, and a task
 that computes while holding the GIL looks the same to its peers. So each server has a small process
 beside it (`answerer.py`) that the GIL cannot block. It reports the progress of the server's main
-loop (`Heart`), its CPU time, and whether it is stopped. Peers of the server poll it (`Watch`) and
-evaluate the answers (`Pulse`).
+loop (`Heartbeat`), its CPU time, and whether it is stopped. Peers of the server poll it (`Watch`)
+and evaluate the answers (`LivenessState`).
 """

@@ -18,7 +18,7 @@ BEAT_SECONDS: Final = 0.1
 _PROGRAM = Path(__file__).with_name("answerer.py")
 
 
-class Heart:
+class Heartbeat:
     """Counter that advances while the interpreter runs, reported by a process of its own.
 
     Args:

@@ -18,7 +18,7 @@ class Verdict(Enum):
     SILENT = "it does not answer"
 
 
-class Pulse:
+class LivenessState:
     """One peer.
 
     Args:

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Final
 
 from weft_distrib.liveness.answerer import ANSWER, VERSION
-from weft_distrib.liveness.pulse import LIMIT_SECONDS, Pulse, Verdict
+from weft_distrib.liveness.pulse import LIMIT_SECONDS, LivenessState, Verdict
 from weft_distrib.security.credentials import Credentials
 from weft_tensor import errors
 
@@ -39,7 +39,7 @@ class Watched:
         self.peer = peer
         self.on_lost = on_lost
         self.limit = limit
-        self.pulse = Pulse(time.monotonic(), limit)
+        self.pulse = LivenessState(time.monotonic(), limit)
         self.received = b""
         self.heard = 0
         self.address = address
@@ -75,7 +75,7 @@ class Watch:
         """Watch a peer.
 
         Args:
-          address: of its `Heart`.
+          address: of its `Heartbeat`.
           peer: its name, for messages.
           on_lost: called once if it is lost, in the thread of the watch.
           limit: seconds without a sign of life after which it is.

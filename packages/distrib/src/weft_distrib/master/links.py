@@ -133,7 +133,7 @@ class RemoteWorker:
         self, request: RunParts, values: Sequence[Any], done: Done, fail: Fail, mine: bool
     ) -> Callable[[], None] | None:
         """See `WorkerLink`."""
-        self._channel.call(methods.RUN_PARTS, request.pack(), values, Told(done, fail))
+        self._channel.call(methods.RUN_PARTS, request.pack(), values, AbortNotice(done, fail))
         return None
 
     def abort(self, key: StepKey, error: errors.OpError) -> None:
@@ -151,7 +151,7 @@ class RemoteWorker:
         self._channel.call(methods.FIND, encode(request), (), answer)
 
 
-class Told:
+class AbortNotice:
     """Hands the reply to a call to two functions."""
 
     def __init__(self, done: Done, fail: Fail) -> None:

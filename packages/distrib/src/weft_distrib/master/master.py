@@ -18,7 +18,7 @@ from weft_distrib.cluster.connections import Connections
 from weft_distrib.cluster.spec import ClusterSpec
 from weft_distrib.master.graph_calls import GRAPH_CALLS, CallResult
 from weft_distrib.master.links import OwnWorker, RemoteWorker, WorkerLink
-from weft_distrib.master.sessions import Begun, MasterSession
+from weft_distrib.master.sessions import MasterSession, StartedStep
 from weft_distrib.protocol import messages
 from weft_distrib.protocol.service import CLEAR, KERNELS
 from weft_distrib.protocol.tables import decode, encode
@@ -281,7 +281,7 @@ class Master:
         fail: Callable[[errors.OpError], None],
         mine: bool = False,
         owner: Channel | None = None,
-    ) -> Begun:
+    ) -> StartedStep:
         """Run a step; see `MasterSession.run`, with `owner` as for `session`."""
         self._check_staying()
         return self.session(request.session, owner).run(request, values, done, fail, mine)

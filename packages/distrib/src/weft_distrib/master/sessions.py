@@ -17,7 +17,7 @@ import numpy as np
 from weft_distrib.master.feeds import Feeds
 from weft_distrib.master.homes import locate_state
 from weft_distrib.master.limits import WaitLimit
-from weft_distrib.master.links import Fail, OwnWorker, TaskParts, Told, WorkerLink
+from weft_distrib.master.links import AbortNotice, Fail, OwnWorker, TaskParts, WorkerLink
 from weft_distrib.master.partial import PartialStep
 from weft_distrib.master.step import Abort, Finish, Instruction, StepCoordinator
 from weft_distrib.protocol import messages
@@ -69,7 +69,7 @@ class _Planned(NamedTuple):
     home: str  # the device of the caller in a partial run; else ""
 
 
-class Begun(NamedTuple):
+class StartedStep(NamedTuple):
     """A step that has begun.
 
     Attributes:
@@ -266,7 +266,7 @@ class MasterSession:
 
     def run(
         self, request: RunStep, values: Sequence[Any], done: Done, fail: Fail, mine: bool = False
-    ) -> Begun:
+    ) -> StartedStep:
         """Run a step of a signature; one of `done` and `fail` is called once, on any thread.
 
         Args:
@@ -280,7 +280,7 @@ class MasterSession:
         if request.traced:
             done = self._learning(done)
         step, running = self._new_step(planned, done, fail, self._drop_step)
-        return Begun(step.cancel, step.begin(request, values, running, mine))
+        return StartedStep(step.cancel, step.begin(request, values, running, mine))
 
     def _signature(self, request: RunStep) -> _Planned:
         planned = self._planned.get(request.signature)
@@ -405,7 +405,7 @@ class _Replies:
     def of(self, task: DeviceParts) -> Answer:
         """Return the answer for a task."""
         self._waiting.add(task)
-        return Told(
+        return AbortNotice(
             lambda values, meta: self._replies.put((task, None)),
             lambda error: self._replies.put((task, error)),
         )
