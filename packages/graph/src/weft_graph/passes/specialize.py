@@ -22,6 +22,7 @@ from weft_graph.ir.step_graph import StepGraph, is_back_edge
 from weft_graph.ir.traits import Role
 from weft_graph.passes.controls import release_controls
 from weft_graph.passes.inference import drop_masks, drop_null_updates
+from weft_graph.passes.partitioned_lookups import join_partitioned_lookups
 from weft_tensor import dtypes, errors
 
 Array = np.ndarray[Any, Any]
@@ -30,7 +31,7 @@ _REASON: Final = "specialize"
 
 
 def specialize(step: StepGraph, values: Mapping[Output, Array] | None = None) -> int:
-    """Fix inputs of a step and remove dead code: branches, dropout masks and updates.
+    """Fix inputs of a step, remove dead branches, masks and updates, and join partitioned lookups.
 
     Args:
       step: a pruned step, with bodies in the place of calls.
@@ -42,7 +43,8 @@ def specialize(step: StepGraph, values: Mapping[Output, Array] | None = None) ->
     count = _bind_feeds(step, values or {}) + _bind_defaults(step)
     while folded := fold_conditionals(step):
         count += folded
-    return count + drop_masks(step) + drop_null_updates(step)
+    count += drop_masks(step) + drop_null_updates(step)
+    return count + join_partitioned_lookups(step)
 
 
 def _bind_feeds(step: StepGraph, values: Mapping[Output, Array]) -> int:

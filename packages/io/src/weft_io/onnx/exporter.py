@@ -19,6 +19,7 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import StepGraph, ordered, reachable
 from weft_graph.ir.traits import Role, State
 from weft_graph.passes.inline import inline_calls
+from weft_graph.passes.partitioned_lookups import is_partitioned_lookup
 from weft_graph.passes.prune import prune
 from weft_graph.passes.specialize import specialize
 from weft_io.onnx import initializers
@@ -407,7 +408,8 @@ def _needed(fetches: Sequence[Output], feeds: Sequence[Output]) -> list[Node]:
 def _needs_step(node: Node) -> bool:
     """Return True for nodes that are expanded or folded before rules see them."""
     has_default = node.role is Role.PLACEHOLDER and bool(node.inputs)
-    return has_default or node.role is Role.CALL or node.role in _ROUTING
+    is_expanded = node.role is Role.CALL or node.role in _ROUTING
+    return has_default or is_expanded or is_partitioned_lookup(node)
 
 
 def _follows_update(node: Node) -> bool:
