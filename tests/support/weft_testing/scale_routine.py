@@ -70,9 +70,9 @@ class Scale(Routine):
     def split(self) -> Cut:
         return Cut("count", self.count, 1024, {0: 1, 1: 1})
 
-    def emit(self, to: CallWriter, given: Operands) -> None:
-        (x, y), (factor,) = given.views, given.numbers
-        count = given.sizes.get("count", str(self.count))
+    def emit(self, to: CallWriter, operands: Operands) -> None:
+        (x, y), (factor,) = operands.views, operands.numbers
+        count = operands.sizes.get("count", str(self.count))
         to.define("test.scale", lambda: _FUNCTION)
         to.w.do(f"call void @test.scale(ptr {x}, ptr {y}, i64 {count}, i64 {factor})")
 

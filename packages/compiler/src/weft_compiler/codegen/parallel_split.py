@@ -46,21 +46,21 @@ def split_product(
     return Cut("n", n, PANEL, steps, chunks=chunks or n)
 
 
-def split_windows(of: Windows, result: int, unit: int = 1) -> Cut:
+def split_windows(windows: Windows, result: int, unit: int = 1) -> Cut:
     """Split images, or the rows of one.
 
     Args:
       result: the position of view y.
       unit: parts have a multiple of this many rows.
     """
-    line = of.width * of.depth
-    if of.images > 1:
-        image = of.height * of.breadth * of.channels
-        least = _enough_rows(of.rows * of.width)
-        steps = {0: image, result: of.rows * line}
-        return Cut("images", of.images, least, steps, least=least)
-    least = _enough_rows(of.width)
-    return Cut("rows", of.rows, max(unit, least), {result: line}, rows=True, least=least)
+    line = windows.width * windows.depth
+    if windows.images > 1:
+        image = windows.height * windows.breadth * windows.channels
+        least = _enough_rows(windows.rows * windows.width)
+        steps = {0: image, result: windows.rows * line}
+        return Cut("images", windows.images, least, steps, least=least)
+    least = _enough_rows(windows.width)
+    return Cut("rows", windows.rows, max(unit, least), {result: line}, rows=True, least=least)
 
 
 def _enough_rows(rows: int) -> int:

@@ -138,14 +138,14 @@ class Routine(Call):
         """Return the size of the workspace."""
         return 0
 
-    def emit(self, to: CallWriter, given: Operands) -> None:
+    def emit(self, to: CallWriter, operands: Operands) -> None:
         """Emit the call."""
-        to.declare(type(self), given.dtype)
-        numbers = [given.sizes.get(name, str(value)) for name, value in self.parameters]
-        numbers += given.numbers
+        to.declare(type(self), operands.dtype)
+        numbers = [operands.sizes.get(name, str(value)) for name, value in self.parameters]
+        numbers += operands.numbers
         if self.is_split_by_places:
-            numbers += given.places or ("0", str(self.num_places))
-        call_function(to.w, type(self), given.dtype, given.views, numbers, to.workspace())
+            numbers += operands.places or ("0", str(self.num_places))
+        call_function(to.w, type(self), operands.dtype, operands.views, numbers, to.workspace())
 
     # ------------------------------------------------------------------- calls with a table
 
@@ -179,8 +179,8 @@ class Routine(Call):
           places: the range of places to compute, for routines that are split by them.
           workspace: returns the address of the workspace.
         """
-        given = [*arguments, *(places if cls.is_split_by_places else ())]
-        call_function(w, cls, dtype, views, given, workspace())
+        numbers = [*arguments, *(places if cls.is_split_by_places else ())]
+        call_function(w, cls, dtype, views, numbers, workspace())
 
     @classmethod
     def functions(cls, dtype: DType) -> tuple[str, ...]:
@@ -205,6 +205,6 @@ def call_function(
     workspace: str,
 ) -> None:
     """Emit a call of a function of a library."""
-    given = [*(f"ptr {view}" for view in views), *(f"i64 {number}" for number in numbers)]
+    arguments = [*(f"ptr {view}" for view in views), *(f"i64 {number}" for number in numbers)]
     function = symbol(routine.routine, dtype)
-    w.do(f"call void @{function}({', '.join(given)}, ptr {workspace})")
+    w.do(f"call void @{function}({', '.join(arguments)}, ptr {workspace})")

@@ -19,9 +19,10 @@ def register(*routines: type[Call]) -> None:
 
     Raises: AlreadyExistsError: another routine has the name.
     """
-    for each in routines:
-        if _ROUTINES.setdefault(each.routine, each) is not each:
-            raise errors.AlreadyExistsError(f"there is a routine {each.routine!r} already")
+    for routine in routines:
+        name = routine.routine
+        if _ROUTINES.setdefault(name, routine) is not routine:
+            raise errors.AlreadyExistsError(f"a routine {name!r} is already registered")
 
 
 def routines() -> dict[str, type[Call]]:
@@ -35,7 +36,8 @@ def routine(name: str) -> type[Call]:
 
     Raises: NotFoundError: there is none.
     """
-    known = routines()
-    if name not in known:
-        raise errors.NotFoundError(f"there is no routine {name!r}; there are {', '.join(known)}")
-    return known[name]
+    by_name = routines()
+    if name not in by_name:
+        listed = ", ".join(by_name)
+        raise errors.NotFoundError(f"there is no routine {name!r}; the routines are {listed}")
+    return by_name[name]

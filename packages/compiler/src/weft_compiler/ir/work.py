@@ -18,7 +18,7 @@ def estimate_work(statement: Statement) -> int:
     """Return the approximate number of operations of a statement."""
     if isinstance(statement, Call):
         return 1 + statement.work // _PRODUCTS_PER_OPERATION
-    own = sum(
+    operations = sum(
         isinstance(part, Apply | Load)
         for expression in expressions(statement)
         for part in parts(expression)
@@ -27,4 +27,4 @@ def estimate_work(statement: Statement) -> int:
     if isinstance(statement, For):
         count = num_iterations(statement)
         return (_UNKNOWN_TRIP_COUNT if count is None else ceil(count)) * (inner + 1)
-    return own + inner * (1 if isinstance(statement, If) else _UNKNOWN_TRIP_COUNT)
+    return operations + inner * (1 if isinstance(statement, If) else _UNKNOWN_TRIP_COUNT)

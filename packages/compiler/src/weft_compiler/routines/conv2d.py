@@ -35,9 +35,9 @@ class WindowRoutine(Windows, Routine):
         return self.num_results * self.window_size
 
 
-def windows_error(of: Windows) -> str:
+def windows_error(windows: Windows) -> str:
     """Return the error of window parameters, or ""."""
-    sizes = of.geometry
+    sizes = windows.geometry
     if min(size for name, size in sizes.items() if not name.startswith("before")) < 0:
         return "sizes of at least 0 were required"
     if min(sizes[name] for name in WINDOWS[:-2] if name != "images") < 1:
@@ -45,39 +45,42 @@ def windows_error(of: Windows) -> str:
     return ""
 
 
-def im2col(x: Any, of: Windows, row: int, outside: int = 0) -> Any:
+def im2col(x: Any, windows: Windows, row: int, outside: int = 0) -> Any:
     """Return all windows as rows of a matrix, in rows of windows from `row` on."""
-    images = x[: of.num_elements].reshape(of.images, of.height, of.breadth, of.channels)
-    rows, columns = row + np.arange(of.rows), np.arange(of.width)
-    y = rows[:, None] * of.stride_y + np.arange(of.taps_y) * of.dilation_y - of.before_y
-    x_ = columns[:, None] * of.stride_x + np.arange(of.taps_x) * of.dilation_x - of.before_x
+    shape = (windows.images, windows.height, windows.breadth, windows.channels)
+    images = x[: windows.num_elements].reshape(shape)
+    taps_y = np.arange(windows.taps_y) * windows.dilation_y - windows.before_y
+    taps_x = np.arange(windows.taps_x) * windows.dilation_x - windows.before_x
+    y = (row + np.arange(windows.rows))[:, None] * windows.stride_y + taps_y
+    x_ = np.arange(windows.width)[:, None] * windows.stride_x + taps_x
     y, x_ = y[:, None, :, None], x_[None, :, None, :]
-    inside = (y >= 0) & (y < of.height) & (x_ >= 0) & (x_ < of.breadth)
-    near = images[:, np.clip(y, 0, of.height - 1), np.clip(x_, 0, of.breadth - 1)]
-    windows = np.where(inside[..., None], near, outside)
-    return windows.reshape(of.num_windows, of.window_size).astype(x.dtype)
+    inside = (y >= 0) & (y < windows.height) & (x_ >= 0) & (x_ < windows.breadth)
+    near = images[:, np.clip(y, 0, windows.height - 1), np.clip(x_, 0, windows.breadth - 1)]
+    values = np.where(inside[..., None], near, outside)
+    return values.reshape(windows.num_windows, windows.window_size).astype(x.dtype)
 
 
-def convolve(of: Windows, x: Any, w: Any, y: Any, row: int, is_packed: bool) -> None:
+def convolve(windows: Windows, x: Any, w: Any, y: Any, row: int, is_packed: bool) -> None:
     """Store the products of windows and filters."""
-    size = of.window_size
-    columns = PANEL_BYTES // x.itemsize if is_packed else of.depth
-    panels = -(-of.depth // columns)
+    size = windows.window_size
+    columns = PANEL_BYTES // x.itemsize if is_packed else windows.depth
+    panels = -(-windows.depth // columns)
     filters = w[: panels * size * columns].reshape(panels, size, columns).swapaxes(0, 1)
-    filters = filters.reshape(size, -1)[:, : of.depth]
-    y[: of.num_results].reshape(-1, of.depth)[...] = im2col(x, of, row) @ filters
+    filters = filters.reshape(size, -1)[:, : windows.depth]
+    y[: windows.num_results].reshape(-1, windows.depth)[...] = im2col(x, windows, row) @ filters
 
 
-def convolve_by_filter(of: Windows, x: Any, g: Any, y: Any, accumulate: int = 0) -> None:
+def convolve_by_filter(windows: Windows, x: Any, g: Any, y: Any, accumulate: int = 0) -> None:
     """Store the product of the transpose of g and windows, or add it to y."""
-    gradient = g[: of.num_results].reshape(-1, of.depth)
-    result = y[: of.depth * of.window_size].reshape(of.depth, -1)
-    result[...] = gradient.T @ im2col(x, of, 0) + (result if accumulate else 0)
+    gradient = g[: windows.num_results].reshape(-1, windows.depth)
+    result = y[: windows.depth * windows.window_size].reshape(windows.depth, -1)
+    result[...] = gradient.T @ im2col(x, windows, 0) + (result if accumulate else 0)
 
 
-def filter_spans(of: Windows) -> Mapping[str, int]:
+def filter_spans(windows: Windows) -> Mapping[str, int]:
     """Return the number of elements that a gradient by the filters may access in each view."""
-    return {"x": of.num_elements, "g": of.num_results, "y": of.depth * of.window_size}
+    filters = windows.depth * windows.window_size
+    return {"x": windows.num_elements, "g": windows.num_results, "y": filters}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

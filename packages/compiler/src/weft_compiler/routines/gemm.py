@@ -111,11 +111,11 @@ class Gemm(Product):
         chunks = 0 if self.work <= _UNPACKED else 1
         return split_product(self.m, self.n, self.a_row, self.c_row, self.b_column, chunks=chunks)
 
-    def emit(self, to: CallWriter, given: Operands) -> None:
-        a, b, c = given.views
-        known = dict(self.parameters)
-        sizes = known | dict(given.sizes)
-        to.require_blas(blas.call(to.w, given.dtype, a, b, c, known, sizes))
+    def emit(self, to: CallWriter, operands: Operands) -> None:
+        a, b, c = operands.views
+        parameters = dict(self.parameters)
+        sizes = parameters | dict(operands.sizes)
+        to.require_blas(blas.call(to.w, operands.dtype, a, b, c, parameters, sizes))
 
     def has_table(self, dtype: DType) -> bool:
         return self.m > 1 and self.n > 1  # otherwise BLAS uses other functions
@@ -168,11 +168,11 @@ class SmallMatmul(Product):
             return "sizes of at least 1, and nothing to add to, were required"
         return Product.error(self, views)
 
-    def emit(self, to: CallWriter, given: Operands) -> None:
-        known = dict(self.parameters)
-        name = small_gemm.symbol(given.dtype, known)
-        to.define(name, lambda: small_gemm.text(given.dtype, known, to.target))
-        to.w.do(f"call void @{name}({', '.join(f'ptr {view}' for view in given.views)})")
+    def emit(self, to: CallWriter, operands: Operands) -> None:
+        parameters = dict(self.parameters)
+        name = small_gemm.symbol(operands.dtype, parameters)
+        to.define(name, lambda: small_gemm.text(operands.dtype, parameters, to.target))
+        to.w.do(f"call void @{name}({', '.join(f'ptr {view}' for view in operands.views)})")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

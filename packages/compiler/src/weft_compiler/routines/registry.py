@@ -40,7 +40,7 @@ register(*ROUTINES)
 
 def library_routines(library: Library) -> tuple[str, ...]:
     """Return the names of the routines that a library defines."""
-    return tuple([name for name, each in _machine_routines() if each.library is library])
+    return tuple([name for name, routine in _machine_routines() if routine.library is library])
 
 
 def library_of(routine: str) -> Library:
@@ -52,9 +52,9 @@ def library_of(routine: str) -> Library:
 
 def libraries() -> tuple[Library, ...]:
     """Return all libraries."""
-    found = dict.fromkeys(each.library for _, each in _machine_routines())
-    return tuple([library for library in found if library is not None])
+    distinct = dict.fromkeys(routine.library for _, routine in _machine_routines())
+    return tuple([library for library in distinct if library is not None])
 
 
 def _machine_routines() -> list[tuple[str, type[Routine]]]:
-    return [(name, each) for name, each in routines().items() if issubclass(each, Routine)]
+    return [(name, routine) for name, routine in routines().items() if issubclass(routine, Routine)]

@@ -139,14 +139,14 @@ class ProductShape:
 
 
 def select_product(
-    of: ProductShape,
+    shape: ProductShape,
 ) -> type[MatmulPairs | MatmulPacked | SmallMatmul | Gemm | Matmul]:
     """Return the routine for a product whose operands may be packed."""
-    if not pairs_reason(of):
+    if not pairs_reason(shape):
         return MatmulPairs
-    if not packed_reason(of):
+    if not packed_reason(shape):
         return MatmulPacked
-    return select_unpacked(of.k) if small_reason(of) else SmallMatmul
+    return select_unpacked(shape.k) if small_reason(shape) else SmallMatmul
 
 
 def select_unpacked(k: int) -> type[Gemm | Matmul]:
@@ -157,31 +157,31 @@ def select_unpacked(k: int) -> type[Gemm | Matmul]:
     return Gemm if k > 1 and addresses() else Matmul
 
 
-def pairs_reason(of: ProductShape) -> str:
+def pairs_reason(shape: ProductShape) -> str:
     """Return the reason against `matmul_pairs`, or ""."""
-    if of.dtype is not dtypes.bfloat16:
+    if shape.dtype is not dtypes.bfloat16:
         return "its operands are not bfloat16"
-    return "" if small_reason(of) else "small products are faster in float32"
+    return "" if small_reason(shape) else "small products are faster in float32"
 
 
-def packed_reason(of: ProductShape) -> str:
+def packed_reason(shape: ProductShape) -> str:
     """Return the reason against `matmul_packed`, or ""."""
-    if not of.has_weights:
+    if not shape.has_weights:
         return "its second operand is not one known matrix"
-    if of.transpose_a:
+    if shape.transpose_a:
         return "its first operand is transposed"
-    return "" if of.n > 1 else "a single column would leave lanes empty"
+    return "" if shape.n > 1 else "a single column would leave lanes empty"
 
 
-def small_reason(of: ProductShape) -> str:
+def small_reason(shape: ProductShape) -> str:
     """Return the reason against `small_matmul`, or ""."""
     costs = BATCH_COSTS
-    if of.num_products < costs.min_products:
+    if shape.num_products < costs.min_products:
         return f"its batch has fewer than {costs.min_products} products"
-    most = costs.max_work_transposed if of.transpose_b else costs.max_work
-    if of.m * of.n * of.k > most:
+    most = costs.max_work_transposed if shape.transpose_b else costs.max_work
+    if shape.m * shape.n * shape.k > most:
         return f"it has more than {most} multiplications"
-    return "" if of.n >= costs.min_columns else f"it has fewer than {costs.min_columns} columns"
+    return "" if shape.n >= costs.min_columns else f"it has fewer than {costs.min_columns} columns"
 
 
 def lowering_reasons(product: Product, is_known: bool) -> tuple[tuple[str, str], ...]:
@@ -211,9 +211,9 @@ def lowering_reasons(product: Product, is_known: bool) -> tuple[tuple[str, str],
 def product_costs(vector_bytes: int, l2_bytes: int) -> ProductCosts:
     """Return the row of `PRODUCT_COSTS` for a processor."""
     return next(
-        each
-        for each in PRODUCT_COSTS
-        if vector_bytes >= each.vector_bytes and l2_bytes >= each.l2_bytes
+        row
+        for row in PRODUCT_COSTS
+        if vector_bytes >= row.vector_bytes and l2_bytes >= row.l2_bytes
     )
 
 
@@ -274,59 +274,61 @@ def should_pack_filters(num_windows: int, is_known: bool, dtype: DType) -> bool:
 
 
 def select_convolution(
-    of: Windows, dtype: DType, *, is_packed: bool, is_direct: bool
+    windows: Windows, dtype: DType, *, is_packed: bool, is_direct: bool
 ) -> type[ConvPairs | Winograd | Conv]:
     """Return the routine for a convolution.
 
     Args:
-      of: the windows of all images.
+      windows: those of all images.
       dtype: of the operands.
       is_packed: True if the filters are packed.
       is_direct: True for ahead-of-time code, which stores no transformed filters.
     """
     if dtype is dtypes.bfloat16:
         return ConvPairs
-    is_winograd = is_packed and not is_direct and not winograd_reason(of, dtype.size)
+    is_winograd = is_packed and not is_direct and not winograd_reason(windows, dtype.size)
     return Winograd if is_winograd else Conv
 
 
 def select_filter_gradient(
-    of: Windows, dtype: DType, *, is_direct: bool
+    windows: Windows, dtype: DType, *, is_direct: bool
 ) -> type[ConvFilterPairs | WinogradGradient | ConvFilter]:
     """Return the routine for the gradient of a convolution by its filters.
 
     Args:
-      of, dtype, is_direct: as for `select_convolution`.
+      windows, dtype, is_direct: as for `select_convolution`.
     """
     if dtype is dtypes.bfloat16:
         return ConvFilterPairs
-    is_winograd = not is_direct and not winograd_reason(of, dtype.size)
+    is_winograd = not is_direct and not winograd_reason(windows, dtype.size)
     return WinogradGradient if is_winograd else ConvFilter
 
 
-def winograd_reason(of: Windows, size: int) -> str:
+def winograd_reason(windows: Windows, size: int) -> str:
     """Return the reason against Winograd's algorithm for a convolution, or "".
 
     Args:
-      of: the windows of all images.
+      windows: those of all images.
       size: bytes of an element.
     """
-    reason = winograd_filter_reason(of, size)
+    reason = winograd_filter_reason(windows, size)
     if reason:
         return reason
-    costs, taps = WINOGRAD_COSTS, of.taps_y
-    tiles = of.images * num_tiles(of.rows, of.width, taps)
+    costs, taps = WINOGRAD_COSTS, windows.taps_y
+    tiles = windows.images * num_tiles(windows.rows, windows.width, taps)
     if tiles < costs.min_tiles[taps]:
         return f"it has {tiles} tiles, fewer than {costs.min_tiles[taps]}"
-    saved = taps**2 * of.num_windows / (POINTS**2 * tiles)
+    saved = taps**2 * windows.num_windows / (POINTS**2 * tiles)
     return "" if saved >= costs.min_saved else "its tiles would be partly empty"
 
 
-def winograd_filter_reason(of: Windows, size: int) -> str:
+def winograd_filter_reason(windows: Windows, size: int) -> str:
     """Return the reason against Winograd's algorithm that the filters alone give, or ""."""
     least = WINOGRAD_COSTS.min_channels
-    few = f"it has fewer than {least} channels or filters"
-    return geometry_error(of, size) or (few if min(of.channels, of.depth) < least else "")
+    reason = geometry_error(windows, size)
+    if not reason and min(windows.channels, windows.depth) < least:
+        reason = f"it has fewer than {least} channels or filters"
+    return reason
 
 
 def num_tiles(rows: int, width: int, taps: int) -> int:

@@ -53,5 +53,5 @@ class Transpose(Routine):
         return wrong or ("" if fits else "rows of y overlap")
 
     def reference(self, x: Any, y: Any) -> None:
-        given = matrix(x, self.rows, self.columns, self.x_row, 1)
-        matrix(y, self.columns, self.rows, self.y_row, 1)[...] = given.T
+        source = matrix(x, self.rows, self.columns, self.x_row, 1)
+        matrix(y, self.columns, self.rows, self.y_row, 1)[...] = source.T

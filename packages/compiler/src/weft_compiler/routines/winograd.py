@@ -29,26 +29,26 @@ from weft_compiler.routines.operands import span_error, type_error
 from weft_tensor.dtypes import DType
 
 
-def geometry_error(of: Windows, size: int) -> str:
+def geometry_error(windows: Windows, size: int) -> str:
     """Return the reason why Winograd's algorithm cannot compute a convolution, or "".
 
     Args:
       size: bytes of an element.
     """
-    taps = of.taps_x
-    steps = (of.taps_y, of.stride_y, of.stride_x, of.dilation_y, of.dilation_x)
-    if taps not in TAPS or steps != (taps, 1, 1, 1, 1):
+    taps = windows.taps_x
+    strides = (windows.stride_y, windows.stride_x, windows.dilation_y, windows.dilation_x)
+    if taps not in TAPS or windows.taps_y != taps or strides != (1, 1, 1, 1):
         return "taps of 3 or 5, and strides and dilations of 1, were required"
-    if of.channels % (LINE // size) or of.depth % (LINE // size):
+    if windows.channels % (LINE // size) or windows.depth % (LINE // size):
         return f"channels and depth of whole {LINE} bytes were required"
     return ""
 
 
-def gradient_memory(of: Windows, size: int) -> int:
+def gradient_memory(windows: Windows, size: int) -> int:
     """Return the elements that `winograd_gradient` works in: sums, and the transposed result."""
     columns = PANEL_BYTES // size
-    depth = -(-of.depth // columns) * columns
-    return (POINTS**2 * depth + of.taps_y * of.taps_x * of.depth) * of.channels
+    depth = -(-windows.depth // columns) * columns
+    return (POINTS**2 * depth + windows.taps_y * windows.taps_x * windows.depth) * windows.channels
 
 
 def _point_matrix(taps: int) -> Any:
