@@ -146,9 +146,9 @@ def map_expressions(statement: S, change: Callable[[Expr], Expr]) -> S:
             return _changed(statement, indices=new, value=change(value))
         case Call(sizes=sizes):
             names = operand_names(type(statement))
-            views = {name: change(getattr(statement, name)) for name in names.views}
+            views = dict(zip(names.views, map(change, statement.views), strict=True))
             assert all(isinstance(view, Load) for view in views.values()), "a view stays a view"
-            numbers = {name: change(getattr(statement, name)) for name in names.numbers}
+            numbers = dict(zip(names.numbers, map(change, statement.numbers), strict=True))
             new_sizes = tuple([(name, change(size)) for name, size in sizes])
             unchanged = all(old[1] is new[1] for old, new in zip(sizes, new_sizes, strict=True))
             return _changed(statement, **views, **numbers, sizes=sizes if unchanged else new_sizes)

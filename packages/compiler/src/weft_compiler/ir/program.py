@@ -287,7 +287,8 @@ class Call(Statement):
     @property
     def views(self) -> tuple[Load, ...]:
         """All views."""
-        return tuple([getattr(self, name) for name in operand_names(type(self)).views])
+        names = operand_names(type(self)).views
+        return tuple([getattr(self, name) for name in names])
 
     @property
     def outputs(self) -> tuple[Load, ...]:
@@ -303,7 +304,8 @@ class Call(Statement):
     @property
     def numbers(self) -> tuple[Expr, ...]:
         """All numbers."""
-        return tuple([getattr(self, name) for name in operand_names(type(self)).numbers])
+        names = operand_names(type(self)).numbers
+        return tuple([getattr(self, name) for name in names]) if names else ()
 
     @property
     def reads_outputs(self) -> bool:
@@ -343,9 +345,10 @@ class Call(Statement):
 
 def operand_names(routine: type[Call]) -> OperandNames:
     """Return the names of a routine's operands, by the annotations of its fields."""
-    if routine not in _OPERAND_NAMES:
-        _OPERAND_NAMES[routine] = _find_operand_names(routine)
-    return _OPERAND_NAMES[routine]
+    names = _OPERAND_NAMES.get(routine)
+    if names is None:
+        names = _OPERAND_NAMES[routine] = _find_operand_names(routine)
+    return names
 
 
 def _find_operand_names(routine: type[Call]) -> OperandNames:
