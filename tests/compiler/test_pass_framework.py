@@ -109,7 +109,7 @@ def test_programs_are_dumped_after_each_pass_that_changed_them(
         "00-lowered.txt",
         "06-fuse.txt",
         "07-contract_buffers.txt",
-        "14-parallelize.txt",
+        "15-parallelize.txt",
     ]
     assert files[0].read_text() == TEXT
     assert files[-1].read_text() == str(result.program)
