@@ -6,6 +6,7 @@ import { numberOf } from "./tensor.mjs";
 // ------------------------------------------------------------------------------ protobuf
 
 export function varint(value) {
+  if (typeof value === "number" && value >= 0 && value < 0x80) return Buffer.from([value]);
   let left = BigInt.asUintN(64, BigInt(value));
   const bytes = [];
   do {

@@ -30,14 +30,18 @@ export class Output {
 
 /** The nodes and functions of a graph, in parts; sessions send those that are new. */
 class GraphState {
-  names = new Set();
+  names = new Map(); // with the number of the next suffix to try
   parts = [];
   initializers = [];
 
   uniqueName(name) {
     let result = name;
-    for (let i = 1; this.names.has(result); i++) result = `${name}_${i}`;
-    this.names.add(result);
+    while (this.names.has(result)) {
+      const next = this.names.get(name);
+      this.names.set(name, next + 1);
+      result = `${name}_${next}`;
+    }
+    this.names.set(result, 1);
     return result;
   }
 

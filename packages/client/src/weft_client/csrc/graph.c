@@ -1,6 +1,7 @@
 /* Graphs: the names of nodes, and the GraphDefs that sessions send. */
 #include "internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,7 +36,8 @@ void weft_graph_free(weft_graph *graph) {
   for (size_t i = 0; i < graph->num_parts; i++)
     free_part(graph->parts[i]);
   free(graph->parts);
-  free_texts(graph->names, graph->names_capacity);
+  for (size_t i = 0; i < graph->names_capacity; i++) free(graph->names[i].text);
+  free(graph->names);
   pthread_mutex_destroy(&graph->lock);
   free(graph);
 }
@@ -48,18 +50,19 @@ static size_t hash(const char *text) { /* FNV-1a */
   return (size_t)value;
 }
 
-static char **slot_of(char **table, size_t capacity, const char *name) {
+static wc_name *slot_of(wc_name *table, size_t capacity, const char *name) {
   size_t index = hash(name) & (capacity - 1);
-  while (table[index] && strcmp(table[index], name)) index = (index + 1) & (capacity - 1);
+  while (table[index].text && strcmp(table[index].text, name)) index = (index + 1) & (capacity - 1);
   return &table[index];
 }
 
 static bool grow_names(weft_graph *graph) {
   size_t capacity = graph->names_capacity ? 2 * graph->names_capacity : 64;
-  char **table = calloc(capacity, sizeof *table);
+  wc_name *table = calloc(capacity, sizeof *table);
   if (!table) return false;
   for (size_t i = 0; i < graph->names_capacity; i++)
-    if (graph->names[i]) *slot_of(table, capacity, graph->names[i]) = graph->names[i];
+    if (graph->names[i].text)
+      *slot_of(table, capacity, graph->names[i].text) = graph->names[i];
   free(graph->names);
   graph->names = table;
   graph->names_capacity = capacity;
@@ -70,29 +73,28 @@ static bool grow_names(weft_graph *graph) {
 static const char *add_name(weft_graph *graph, const char *name, bool *is_taken) {
   *is_taken = false;
   if (2 * (graph->num_names + 1) > graph->names_capacity && !grow_names(graph)) return NULL;
-  char **slot = slot_of(graph->names, graph->names_capacity, name);
-  if (*slot) {
-    *is_taken = true;
-    return NULL;
-  }
-  *slot = wc_copy_string(name, strlen(name));
-  graph->num_names += *slot != NULL;
-  return *slot;
+  wc_name *slot = slot_of(graph->names, graph->names_capacity, name);
+  *is_taken = slot->text != NULL;
+  if (*is_taken) return NULL;
+  slot->text = wc_copy_string(name, strlen(name));
+  slot->next = 1;
+  graph->num_names += slot->text != NULL;
+  return slot->text;
+}
+
+/* The number of the next suffix to try for a name that is taken. */
+static uint64_t next_suffix(weft_graph *graph, const char *name) {
+  return slot_of(graph->names, graph->names_capacity, name)->next++;
 }
 
 static const char *unique_name(weft_graph *graph, const char *name) {
   bool is_taken;
   const char *result = add_name(graph, name, &is_taken);
-  size_t size = strlen(name);
-  char *candidate = is_taken ? malloc(size + 24) : NULL;
-  for (unsigned long long number = 1; candidate && is_taken; number++) {
-    memcpy(candidate, name, size);
-    char digits[24];
-    size_t count = 0;
-    for (unsigned long long rest = number; rest; rest /= 10) digits[count++] = (char)('0' + rest % 10);
-    candidate[size] = '_';
-    for (size_t i = 0; i < count; i++) candidate[size + 1 + i] = digits[count - 1 - i];
-    candidate[size + 1 + count] = 0;
+  size_t size = strlen(name) + 24;
+  char *candidate = is_taken ? malloc(size) : NULL;
+  while (candidate && is_taken) {
+    unsigned long long number = next_suffix(graph, name);
+    snprintf(candidate, size, "%s_%llu", name, number);
     result = add_name(graph, candidate, &is_taken);
   }
   free(candidate);

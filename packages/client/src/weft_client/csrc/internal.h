@@ -123,11 +123,17 @@ typedef struct wc_part {
   size_t num_inputs, num_outputs, num_results;
 } wc_part;
 
+/* A name that is taken, and the number of the next suffix to try for another one. */
+typedef struct wc_name {
+  char *text;
+  uint64_t next;
+} wc_name;
+
 struct weft_graph {
   pthread_mutex_t lock;
   wc_part **parts;
   size_t num_parts, parts_capacity;
-  char **names; /* a hash table */
+  wc_name *names; /* a hash table */
   size_t num_names, names_capacity;
 };
 
