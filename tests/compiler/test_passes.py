@@ -362,7 +362,7 @@ ALL = [512, 512, 512, 512]
         (_mask(np.finfo(np.float32).min), [128, 256, 384, 512]),
         (_mask(-1e9, 130), [128, 512, 384, 512]),
         (_mask(-np.inf, 3), [512, 256, 384, 512]),
-        (_mask(-2100), ALL),  # the product may be as large: it is not known before
+        (_mask(-2100), ALL),  # the product may be as large: it is unknown before
         (_mask(np.inf), ALL),
         (_mask(np.nan), ALL),
         (np.where(np.arange(512) < 70, 0, -1e9) * np.ones([512, 1]), [128, 128, 128, 128]),

@@ -280,7 +280,7 @@ def test_refusals_of_each() -> None:
         map_fn(lambda row: row, sparse)
     with pytest.raises(errors.InvalidArgumentError, match="structures must be the same"):
         map_fn(lambda row: (row, row), x)
-    with pytest.raises(errors.InvalidTypeError, match="takes values of float32"):
+    with pytest.raises(errors.InvalidTypeError, match="requires values of float32"):
         map_fn(lambda row: casting.cast(row, "int32"), x)
     with pytest.raises(errors.InvalidArgumentError, match="structures must be the same"):
         scan(lambda a, row: [a], x)

@@ -248,9 +248,12 @@ def test_the_declared_shape_reaches_bare_ops() -> None:
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "type": (
         lambda: floats().write(0, convert_to_tensor(1)),
-        r"takes values of float32, got .*int32",
+        r"requires values of float32, got .*int32",
     ),
-    "type of a constant": (lambda: floats().write(0, "x"), "takes values of float32, got .*string"),
+    "type of a constant": (
+        lambda: floats().write(0, "x"),
+        "requires values of float32, got .*string",
+    ),
     "index of another type": (
         lambda: floats().write(convert_to_tensor(np.int64(0)), 1.0),
         "index.*int32",

@@ -804,7 +804,7 @@ HOSTILE = [
     (_twice, errors.InvalidArgumentError, "defined twice"),
     (_two_arguments, errors.InvalidArgumentError, "one name"),
     (_control_output, errors.InvalidArgumentError, "control outputs"),
-    (_effect, errors.InvalidArgumentError, "is no node"),
+    (_effect, errors.InvalidArgumentError, "is not a node"),
     (_results, errors.InvalidArgumentError, "must be 0 to"),
     (_polymorphic, errors.UnimplementedError, "depends on attributes"),
     (_split, errors.InvalidArgumentError, "1099511627776"),

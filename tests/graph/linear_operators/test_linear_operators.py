@@ -321,8 +321,8 @@ class Unknown(Bare):
 
 TALL = {"is_square": False}
 UNDEFINED: dict[str, Callable[[], Any]] = {
-    "does not say its shape": lambda: Bare("float32").shape,
-    "Unknown does not say its shape": lambda: Unknown("float32").shape_tensor(),
+    "does not define its shape": lambda: Bare("float32").shape,
+    "Unknown does not define its shape": lambda: Unknown("float32").shape_tensor(),
     "Shaped has no product": lambda: Shaped("float32").matmul(np.ones((3, 1), "f")),
     "requires a non-singular square": lambda: Shaped("float32", **TALL).solve([[1.0], [2.0]]),
     "otherwise": lambda: Shaped("float32", is_non_singular=False).solve([[1.0], [2.0]]),

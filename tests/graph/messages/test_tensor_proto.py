@@ -108,8 +108,8 @@ def test_make_tensor_proto() -> None:
         (_proto(proto.DT_STRING, [2], tensor_content=b"ab"), ValueError, "of 195 bytes"),
         (_proto(proto.DT_COMPLEX64, [1], scomplex_val=[1]), ValueError, "1 values"),
         (_proto(proto.DT_RESOURCE, [1]), TypeError, "no arrays of resource"),
-        (_proto(proto.DT_INVALID, []), TypeError, "DT_INVALID is not known"),
-        (_proto(12345, []), TypeError, "12345 is not known"),
+        (_proto(proto.DT_INVALID, []), TypeError, "DT_INVALID is unknown"),
+        (_proto(12345, []), TypeError, "12345 is unknown"),
     ],
 )
 def test_refusals(message: proto.TensorProto, kind: type[Exception], text: str) -> None:

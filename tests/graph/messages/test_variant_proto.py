@@ -131,7 +131,7 @@ def numbers(*values: int) -> proto.TensorProto:
         (variants("tensorflow::Tensor"), ValueError, "needs a tensor, got 0"),
         (variants("RaggedTensorVariant"), ValueError, "needs a tensor, got 0"),
         (tensor(b""), ValueError, "requires 1 variants and variant_val has 0"),
-        (tensor(b"\x01\xff"), ValueError, "no VariantTensorDataProto"),
+        (tensor(b"\x01\xff"), ValueError, "not a VariantTensorDataProto"),
         (tensor(b"\x09\xff"), ValueError, "strings of 9 bytes are required"),
         *[
             (variants("RaggedTensorVariant", splits, numbers(7, 8)), ValueError, "must be int32 or")

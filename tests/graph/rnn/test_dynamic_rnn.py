@@ -427,7 +427,7 @@ def test_a_cell_must_keep_its_word() -> None:
         (lambda x, s: (x, (s, s)), "structure"),
         (lambda x, s: (x, s[:, :1]), "shape"),
         (lambda x, s: (x[:, :1], s), "must have shape"),
-        (lambda x, s: (casting.cast(x, "int32"), s), "takes values of float32"),
+        (lambda x, s: (casting.cast(x, "int32"), s), "requires values of float32"),
     ):
         with pytest.raises(errors.InvalidArgumentError, match=message):
             dynamic_rnn(Wrong(result), x, dtype="float32")

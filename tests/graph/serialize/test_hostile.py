@@ -213,7 +213,7 @@ def _text(old: bytes, new: bytes) -> Callable[[dict[str, Any]], None]:
         (_set("node_forward", 0, -2), errors.DataLossError, "node_forward"),
         (_cut("node_device"), errors.DataLossError, "4 rows where|rows where node_op has"),
         (_set("input_node", 0, 6), errors.DataLossError, r"6 is not in \[0, 6\)"),
-        (_set("input_node", 0, 1), errors.InvalidArgumentError, "on a cycle"),
+        (_set("input_node", 0, 1), errors.InvalidArgumentError, "on or after a cycle"),
         (_set("input_port", 0, 1), errors.DataLossError, "has 1 outputs"),
         (_set("input_offsets", 1, 2), errors.DataLossError, "below the one before|go from"),
         (_set("input_offsets", 6, 0), errors.DataLossError, "offsets go from 0 to 0, not 0 to 2"),

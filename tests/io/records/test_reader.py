@@ -149,7 +149,7 @@ def test_a_file_that_cannot_be_read_is_left(tmp_path: Path) -> None:
     with pytest.raises(errors.NotFoundError, match="none"):
         reader.read(1)
     assert reader.read(1)[1] == [b"fine"]
-    assert reader.work_units_completed == 0  # the good one is not known to have ended
+    assert reader.work_units_completed == 0  # the good one is unknown to have ended
 
 
 @pytest.mark.parametrize(

@@ -281,7 +281,7 @@ CASES: list[Case] = [
     (K.Pad, [X, PAIRS, v(F32, 0, value=0)], [v(F32, 4, 3)], None, "the value is empty"),
     (K.Pad, [X, PAIRS, c(I32, 0)], [v(F32, 4, 3)], None, "the value is int32"),
     (K.Pad, [X, PAIRS], [v(F32, 4, 4)], None, "size 1 of a result is 3"),
-    (K.MirrorPad, [X, PAIRS], [v(F32, 4, 3)], t.PadOptions(9), "its mode is not known"),
+    (K.MirrorPad, [X, PAIRS], [v(F32, 4, 3)], t.PadOptions(9), "its mode is unknown"),
     (K.MirrorPad, [X, c(I32, [[2, 2], [0, 0]])], [v(F32, 6, 3)], t.PadOptions(PadMode.REFLECT),
      "what it mirrors"),
     (K.SpaceToDepth, [v(F32, 1, 4, 3, 1)], [v(F32, 1, 2, 1, 4)], t.BlockOptions(2), "not divide"),

@@ -328,7 +328,7 @@ class TensorArray:
         element = convert_to_tensor(value, name="value", preferred_dtype=self._dtype)
         if element.dtype.base_dtype is not self._dtype:
             raise errors.InvalidTypeError(
-                f"{self!r} takes values of {self._dtype.name}, got {element!r}"
+                f"{self!r} requires values of {self._dtype.name}, got {element!r}"
             )
         return element
 

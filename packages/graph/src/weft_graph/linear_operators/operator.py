@@ -132,10 +132,10 @@ class LinearOperator:
     # ------------------------------------------------------------------------- shapes
 
     def _shape(self) -> TensorShape:
-        raise errors.UnimplementedError(f"{type(self).__name__} does not say its shape")
+        raise errors.UnimplementedError(f"{type(self).__name__} does not define its shape")
 
     def _shape_tensor(self) -> Output:
-        raise errors.UnimplementedError(f"{type(self).__name__} does not say its shape")
+        raise errors.UnimplementedError(f"{type(self).__name__} does not define its shape")
 
     def _sizes(self) -> tuple[int | None, int | None]:
         dims = self.shape.dims

@@ -32,7 +32,7 @@ def safe_ops() -> frozenset[str]:
       ...     wf.import_graph_def(strange.as_graph_def(), allowed_ops=wf.safe_ops())
       ... except wf.errors.PermissionDeniedError as error:
       ...     print(error.message)
-      the graph has op types that allowed_ops does not have: WriteFile (node 'hidden')
+      the graph has op types that are not in allowed_ops: WriteFile (node 'hidden')
     """
     return frozenset([op for op in registered_ops() if _is_safe(op)]) | FUNCTIONAL
 
@@ -66,9 +66,9 @@ def refuse_other_ops(graph_def: proto.GraphDef, allowed_ops: Collection[str]) ->
             functions.setdefault(name, []).append(f"the gradient of {caller!r}")
     reasons = []
     if ops:
-        reasons.append(f"the graph has op types that allowed_ops does not have: {_listed(ops)}")
+        reasons.append(f"the graph has op types that are not in allowed_ops: {_listed(ops)}")
     if functions:
-        reasons.append(f"the graph calls functions that are not its own: {_listed(functions)}")
+        reasons.append(f"the graph calls functions that it does not define: {_listed(functions)}")
     if reasons:
         places = [
             group_place

@@ -63,8 +63,8 @@ def _grouped(op_def: OpDef, inputs: list[Any], attrs: Mapping[str, Any]) -> list
         del inputs[:count]
     if inputs or any(group is None for group in groups):
         raise errors.InvalidArgumentError(
-            f"{op_def.name} takes the inputs {', '.join(arg.name for arg in op_def.inputs)}; "
-            "others were given"
+            f"{op_def.name} takes the inputs {', '.join(arg.name for arg in op_def.inputs)}; got "
+            "other names"
         )
     return groups
 

@@ -69,7 +69,7 @@ def lazy_functions(library: proto.FunctionDefLibrary) -> dict[str, LazyFunction]
         name = gradient.function_name
         if name not in definitions:
             raise errors.InvalidArgumentError(
-                f"the library has a gradient of {name!r}, which it does not define"
+                f"the library has a gradient of {name!r}, which is not in the library"
             )
         gradient_attr = definitions[name].attr[GRADIENT]
         if gradient_attr.s and gradient_attr.s != gradient.gradient_func.encode():
@@ -329,7 +329,7 @@ class _Reader:
     def _node(self, name: str) -> Node:
         node = self._nodes.get(name)
         if node is None:
-            raise errors.InvalidArgumentError(f"its control output {name!r} is no node")
+            raise errors.InvalidArgumentError(f"its control output {name!r} is not a node")
         return node
 
     # ------------------------------------------------------------------ contexts
@@ -355,7 +355,7 @@ class _Reader:
             if place_node is None and isinstance(name, str) and name in self._arguments:
                 place_node = self._arguments[name].node
             if place_node is None:
-                raise errors.InvalidArgumentError(f"{CONTEXTS} names {name!r}, which is no node")
+                raise errors.InvalidArgumentError(f"{CONTEXTS} names {name!r}, which is not a node")
             return place_node.index
 
         def port(key: str) -> tuple[int, int]:
@@ -384,7 +384,7 @@ class _Reader:
 def _places(names: Sequence[Any], place: Any) -> list[int]:
     places = [place(name) for name in names]
     if -1 in places:
-        raise errors.InvalidArgumentError(f"{CONTEXTS} names no node where it must")
+        raise errors.InvalidArgumentError(f"{CONTEXTS} lacks the name of a node")
     return places
 
 

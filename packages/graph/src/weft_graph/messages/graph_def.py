@@ -93,7 +93,9 @@ def fill_node_def(message: proto.NodeDef, node: Node, add_shapes: bool) -> None:
             message.attr[name].CopyFrom(attr_to_proto(value, kind, node.attrs))
         except (errors.OpError, TypeError, ValueError) as cause:
             raise errors.InvalidArgumentError(
-                f"attribute {name} has no form in a NodeDef: {cause}", op=node.type, node=node.name
+                f"attribute {name} cannot be written to a NodeDef: {cause}",
+                op=node.type,
+                node=node.name,
             ) from cause
     if add_shapes and node.outputs:
         shapes: Any = message.attr[SHAPES_ATTR].list.shape

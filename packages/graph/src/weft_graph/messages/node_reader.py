@@ -262,7 +262,7 @@ class Importer:
         if len(order) < len(self.nodes):
             stuck = [name for name, count in waiting.items() if count]
             raise errors.InvalidArgumentError(
-                f"{len(stuck)} nodes are on a cycle or behind one that has no loop ops: "
+                f"{len(stuck)} nodes are on or after a cycle without loop ops: "
                 f"{', '.join(stuck[:5])}{', ...' if len(stuck) > 5 else ''}"
             )
         return order
@@ -439,7 +439,7 @@ class Importer:
             other = self.nodes.get(text.removeprefix(COLOCATION_PREFIX))
             if not text.startswith(COLOCATION_PREFIX) or other is None:
                 raise errors.InvalidArgumentError(
-                    f"node {parsed.node_def.name!r} is to be placed with {text!r}, which is not in "
+                    f"node {parsed.node_def.name!r} is colocated with {text!r}, which is not in "
                     "graph_def",
                     op=parsed.node_def.op,
                     node=parsed.node_def.name,

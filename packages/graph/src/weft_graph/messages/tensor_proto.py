@@ -203,7 +203,7 @@ def dtype_from_proto(number: int, location: str) -> DType:
     except errors.InvalidTypeError:
         descriptor = proto.DataType.DESCRIPTOR.values_by_number.get(number)
         name = descriptor.name if descriptor is not None else str(number)
-        raise errors.InvalidTypeError(f"{location}: the element type {name} is not known") from None
+        raise errors.InvalidTypeError(f"{location}: the element type {name} is unknown") from None
 
 
 def array_from_proto(tensor: proto.TensorProto, location: str, budget: Budget) -> np.ndarray:
@@ -218,7 +218,7 @@ def array_from_proto(tensor: proto.TensorProto, location: str, budget: Budget) -
         return _variants_from_proto(tensor, location, budget)
     field = _VALUE_FIELD.get(dtype)
     if field is None:
-        raise errors.InvalidTypeError(f"{location}: there are no arrays of {dtype.name}")
+        raise errors.InvalidTypeError(f"{location}: arrays of {dtype.name} are not supported")
     shape = _shape(tensor.tensor_shape, location)
     count = math.prod(shape)
     if tensor.tensor_content:
@@ -273,7 +273,7 @@ def _parsed_variant(data: bytes, location: str) -> proto.VariantTensorDataProto:
         return proto.VariantTensorDataProto.FromString(data)
     except DecodeError as cause:
         raise errors.InvalidArgumentError(
-            f"{location}: tensor_content has bytes that are no VariantTensorDataProto: {cause}"
+            f"{location}: tensor_content is not a VariantTensorDataProto: {cause}"
         ) from cause
 
 
@@ -293,7 +293,7 @@ def _fill_shape(message: proto.TensorShapeProto, dims: tuple[int, ...]) -> None:
 def _fill_values(message: proto.TensorProto, array: np.ndarray, dtype: DType) -> None:
     field = _VALUE_FIELD.get(dtype)
     if field is None:
-        raise errors.InvalidTypeError(f"there are no TensorProtos of {dtype.name}")
+        raise errors.InvalidTypeError(f"TensorProtos of {dtype.name} are not supported")
     flat = array.reshape(-1)
     if dtype is dtypes.string:
         if not all(isinstance(item, bytes) for item in flat):

@@ -456,7 +456,7 @@ def _dilated_pool(
 ) -> Output:
     if max(steps) > 1:
         raise errors.InvalidArgumentError(
-            f"strides over 1 cannot go with dilation over 1, got {steps} and {rates}"
+            f"strides above 1 and dilation above 1 exclude each other, got {steps} and {rates}"
         )
     if channel_axis(data_format) == 1:
         raise errors.UnimplementedError("a dilated pool requires the channels last")

@@ -461,7 +461,7 @@ def assert_same_float_dtype(tensors: Iterable[Any] | None = None, dtype: Any = N
         element_type = element_type or base_dtype
         if base_dtype is not element_type:
             raise errors.InvalidTypeError(
-                f"required {element_type.name} as of the others, got {tensor!r}"
+                f"all tensors must be {element_type.name}, got {tensor!r}"
             )
     element_type = element_type or dtypes.float32
     if not element_type.is_floating:

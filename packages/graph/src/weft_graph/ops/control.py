@@ -419,8 +419,8 @@ def py_function_of(token: str) -> Callable[..., Any]:
     holder = _functions.get(token)
     if holder is None:
         raise errors.FailedPreconditionError(
-            f"the Python function {token!r} is not in this process: functions do not travel with "
-            "a graph, and live as long as the graph they were added to"
+            f"the Python function {token!r} is not in this process: functions are not serialized "
+            "with a graph, and live as long as their graph"
         )
     return holder.function
 

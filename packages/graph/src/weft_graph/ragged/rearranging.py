@@ -353,7 +353,9 @@ def _split(call: Call) -> Any:
     else:
         value, sizes, axis = call.inputs
     if not isinstance(value, RaggedTensor):
-        raise errors.InvalidTypeError(f"{call.op} takes a ragged tensor only as its value")
+        raise errors.InvalidTypeError(
+            f"{call.op} supports a ragged tensor only as its value argument"
+        )
     (dim,) = static_axes(axis, static_rank(value))
     count = call.attrs["num_split"]
     if count == 1 and call.op == "Split":

@@ -362,7 +362,7 @@ class _Segment:
         if num_sorted < self._count:
             stuck = [self._nodes[i].name for i, count in enumerate(waiting) if count]
             raise errors.InvalidArgumentError(
-                f"{len(stuck)} nodes are on a cycle or behind one that has no loop ops: "
+                f"{len(stuck)} nodes are on or after a cycle without loop ops: "
                 f"{', '.join(stuck[:5])}"
             )
 

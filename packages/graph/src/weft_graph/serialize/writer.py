@@ -370,7 +370,7 @@ class _Writer:
         if dtype is dtypes.string:
             data = _pack_strings(array)
         elif array.dtype.kind == "O":
-            raise errors.InvalidArgumentError(f"tensors of {dtype.name} have no durable form")
+            raise errors.InvalidArgumentError(f"tensors of {dtype.name} cannot be serialized")
         else:
             flat = np.ascontiguousarray(little_endian(array)).reshape(-1)
             data = flat.view(np.uint8)
