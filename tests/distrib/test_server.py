@@ -151,7 +151,7 @@ def test_what_nobody_named_goes_with_its_session(target: str, cluster: list[Serv
     assert [first[:3], second[:3]] == [[[0, 1], [0, 1], 2], [[0, 1, 2], [0, 1, 2], 3]]
     assert first[3] == second[3]
     assert (first[4], second[4]) == (1, 2)
-    wait_until(lambda: not any(server._worker._scopes._of for server in cluster))
+    wait_until(lambda: not any(server._worker._scopes._by_session for server in cluster))
 
 
 def test_a_value_stays_in_the_task_that_made_it(target: str) -> None:
@@ -178,7 +178,7 @@ def test_handles_of_values_in_tasks(target: str, cluster: list[Server], value: A
     def kept() -> int:
         return sum(
             len(store._values)
-            for scope in cluster[0]._worker._scopes._of.values()
+            for scope in cluster[0]._worker._scopes._by_session.values()
             for store in scope.resources.own.resources(SessionTensors)
         )
 

@@ -127,7 +127,7 @@ def test_each_number_of_a_message_is_checked() -> None:
         try:
             decode(Outer, changed)
         except errors.DataLossError as error:
-            told = re.fullmatch(r"no Outer: byte \d+: (.*)", error.message)
+            told = re.fullmatch(r"not a Outer: byte \d+: (.*)", error.message)
             assert told is not None, error.message
             (reason,) = {each for each in REASONS if re.fullmatch(each, told[1])}
             unmatched.discard(reason)
