@@ -128,7 +128,9 @@ def test_who_is_refused_is_told_why(server: Server, folder: Path, stranger: Path
     own = str(folder / "authority.crt")
     cases = {
         "": "requires TLS, and this process has no certificates",
-        query(stranger, "client"): "of the server at .* was issued by an authority that this process does not trust",
+        query(
+            stranger, "client"
+        ): "of the server at .* was issued by an authority that this process does not trust",
         query(stranger, "client", authority=own): "rejects this process's certificate",
         query(folder, "expired"): "rejects this process's certificate, which has expired",
         query(folder, "client", token=""): "requires a token, and the caller shows none",
@@ -173,7 +175,10 @@ def test_sockets_refuse_by_name_as_well(folder: Path, stranger: Path) -> None:
         Listener("127.0.0.1", ConnectionOptions(1, served), 7, lambda call: None)
     ) as listener:
         for shown, message in [
-            (credentials("client", stranger, stranger), "certificate of the task was issued by an authority"),
+            (
+                credentials("client", stranger, stranger),
+                "certificate of the task was issued by an authority",
+            ),
             (credentials("client", stranger, folder), "rejects this process's certificate"),
             (credentials("expired", folder, folder), "certificate: it has expired"),
             (None, "the task is lost"),
