@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from weft_compiler.lower.shape_polymorphism import (
 from weft_compiler.native.program import load
 from weft_compiler.passes.pipeline import optimize
 from weft_compiler.routines.int8 import pack_bytes
+from weft_compiler.sharing import Shared
 from weft_tensor import errors
 
 
@@ -113,16 +115,86 @@ def test_what_differs_otherwise_is_another_program() -> None:
     assert family(mean(8, 2), mean(5, 4)) is None
 
 
-def test_sizes_of_other_axes_are_not_shared() -> None:
-    def wide(n: int) -> Program:
-        return parse(f"""
-program wide(x: float32[3, {n}]) -> (y: float32[3, {n}]):
-  for i in 3:
-    for j in {n}:
-      y[i, j] = x[i, j] + 1.0
+def attention(n: int) -> Program:
+    """Scores of two heads, their softmax without maximum, and a sum of values; n is a length."""
+    small = "small_matmul" if n < 6 else "gemm"
+    return parse(f"""
+program attention(q: float32[2, {n}, 4], k: float32[2, {n}, 4], rows: float32[{2 * n}, 4]) \
+-> (p: float32[2, {n}, {n}], o: float32[2, {n}, 4], t: float32[4, {n}], z: float32[{2 * n}, 4]):
+  alloc s: float32[2, {n}, {n}]
+  for h in 2:
+    call {small}(q[h, 0, 0], k[h, 0, 0], s[h, 0, 0], m={n}, n={n}, k=4, a_row=4, a_column=1, \
+b_row=1, b_column=4, c_row={n}, accumulate=0)
+  for h in 2:
+    for i in {n}:
+      var total = 0.0
+      for j in {n}:
+        total add= exp(s[h, i, j])
+      for j in {n}:
+        p[h, i, j] = exp(s[h, i, j]) / total
+  for h in 2:
+    call gemm(p[h, 0, 0], k[h, 0, 0], o[h, 0, 0], m={n}, n=4, k={n}, a_row={n}, a_column=1, \
+b_row=4, b_column=1, c_row=4, accumulate=0)
+  for j in 4:
+    for i in {n}:
+      t[j, i] = q[1, i, j] * 2.0
+  for i in {2 * n}:
+    for j in 4:
+      z[i, j] = q[floor_div(i, {n}), floor_mod(i, {n}), j] \
++ rows[floor_div(i, {n}) * {n} + floor_mod(i, {n}), j]
 """)
 
-    assert family(wide(8), wide(5)) is None
+
+def counted(n: int) -> Program:
+    """The first number of a row that is not 0, found by a loop, and a table that limits sizes."""
+    return parse(f"""
+program counted(x: float32[3, {n}], table: float32[32]) -> (y: float32[3, {n}]):
+  for i in 3:
+    for j in {n}:
+      y[i, j] = x[i, j] + table[j]
+  for i in 3:
+    var at = 0
+    while at < {n}:
+      let here = at
+      if bit_and(here >= 0, here < {n}):
+        y[i, here] = y[i, here] * 2.0
+      at = at + 1
+""")
+
+
+@pytest.mark.parametrize("n", [2, 5, 8, 20])
+@pytest.mark.parametrize("make", [attention, counted])
+def test_sizes_of_inner_axes_are_shared(make: Any, n: int) -> None:
+    of = family(make(8), make(5))
+    assert of is not None
+    lowered = make(n)
+    made = Shared(of).made(lowered, extract_numbers(lowered))
+    assert made is not None
+    rng = np.random.default_rng(n)
+    arrays = [rng.normal(size=b.shape).astype(np.float32) for b in lowered.inputs]
+
+    found = made.program(np.array(made.size), *arrays)
+
+    for value, want in zip(found, interpret(lowered, *arrays), strict=True):
+        np.testing.assert_allclose(value, want, rtol=2e-5, atol=1e-5)
+
+
+def test_a_table_limits_the_sizes() -> None:
+    of = family(counted(8), counted(5))
+    assert of is not None
+    assert of.size_of(extract_numbers(counted(32))) == 32
+    assert of.size_of(extract_numbers(counted(33))) is None
+
+
+def test_strides_that_a_pass_has_hidden_are_refused() -> None:
+    of = family(attention(8), attention(5))
+    assert of is not None
+    text = str(of.program)
+    hidden = replace(
+        parse(text), outputs=(replace(of.program.outputs[0], shape=(5, 5)), *of.program.outputs[1:])
+    )
+    with pytest.raises(errors.UnimplementedError, match="unknown strides"):
+        of.with_runtime_strides(hidden)
 
 
 def test_sizes_of_calls_are_within_what_is_declared() -> None:

@@ -70,6 +70,48 @@ def test_a_training_step_is_compiled_for_two_sizes_at_most(
         np.testing.assert_allclose(value, want, rtol=1e-9, atol=1e-12)
 
 
+def of_lengths(lengths: list[int], monkeypatch: pytest.MonkeyPatch, said: str) -> list[Any]:
+    """Losses and weights of a recurrent layer and attention, for batches of sequences."""
+    monkeypatch.setenv("WEFT_JIT", said)
+    rng = np.random.default_rng(0)
+    with wf.Graph().as_default():
+        ids = wf.placeholder(wf.int32, [4, None])
+        table = wf.Variable(rng.normal(size=(20, 8)))
+        with wf.variable_scope("rnn", initializer=wf.constant_initializer(0.1)):
+            cell = wf.nn.rnn_cell.LSTMCell(8, dtype=wf.float64)
+            h, _ = wf.nn.dynamic_rnn(cell, wf.gather(table, ids), dtype=wf.float64)
+        scores = wf.nn.softmax(wf.matmul(h, h, transpose_b=True) * 0.3)
+        flat = wf.reshape(wf.matmul(scores, h), [-1, 8])
+        logits = wf.reshape(wf.matmul(flat, table, transpose_b=True), [4, wf.shape(ids)[1], 20])
+        losses = wf.nn.sparse_softmax_cross_entropy_with_logits(labels=ids, logits=logits)
+        loss = wf.reduce_mean(losses)
+        step = wf.train.GradientDescentOptimizer(0.5).minimize(loss)
+        with wf.Session() as session:
+            session.run(wf.global_variables_initializer())
+            found: list[Any] = []
+            for length in lengths:
+                found += session.run([loss, logits, step], {ids: rng.integers(0, 20, (4, length))})[
+                    :2
+                ]
+            return [*found, *session.run(wf.trainable_variables())]
+
+
+def test_sequences_are_compiled_for_two_lengths_at_most(
+    compiled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two, many = [9, 12], [9, 12, 5, 18, 7, 2, 30, 3, 12, 1]
+    of_lengths(two, monkeypatch, "now")
+    once = len(compiled)
+
+    found = of_lengths(many[:-1], monkeypatch, "now")
+
+    assert once
+    assert len(compiled) <= 2 * once
+    found = of_lengths(many, monkeypatch, "now")
+    for value, want in zip(found, of_lengths(many, monkeypatch, "off"), strict=True):
+        np.testing.assert_allclose(value, want, rtol=1e-9, atol=1e-12)
+
+
 def test_sizes_of_one_and_none_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = [4, 1, 6, 1, 0, 5]
     found, wanted = (trained(sizes, monkeypatch, said) for said in ("now", "off"))

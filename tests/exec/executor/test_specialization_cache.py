@@ -12,6 +12,7 @@ import pytest
 
 import weft as wf
 from weft_compiler.generator import LlvmGenerator
+from weft_compiler.native import cache as disk, code_index
 from weft_exec.executor.native import specialization_cache
 from weft_exec.executor.native.specialization_cache import (
     MAX_PROFILES,
@@ -65,6 +66,8 @@ def caches(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     monkeypatch.setattr(SpecializationCache, "__init__", note)
     monkeypatch.setattr(specialization_cache, "compilation", lambda: compilation)
+    monkeypatch.setattr(disk, "directory", lambda: None)
+    monkeypatch.setattr(code_index, "_here", {})
     return found
 
 
@@ -77,6 +80,13 @@ def lines(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], list[str]]]
             for record in caplog.records
             if record.name.startswith(LOGGER)
         ]
+
+
+@pytest.fixture
+def separate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compile all choices of shapes separately."""
+    generate = LlvmGenerator.generate
+    monkeypatch.setattr(LlvmGenerator, "generate", lambda *args: generate(*args[:2]))
 
 
 def runner(session: Any, unit: Callable[[Any], Any]) -> Callable[[int], None]:
@@ -97,6 +107,7 @@ def test_first_shapes_have_code_and_others_run_by_kernels(
     unit: Callable[[Any], Any],
     caches: list[Any],
     lines: Callable[[], list[str]],
+    separate: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("WEFT_JIT", "now")
@@ -114,6 +125,7 @@ def test_the_least_recently_used_code_is_dropped(
     unit: Callable[[Any], Any],
     caches: list[Any],
     lines: Callable[[], list[str]],
+    separate: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("WEFT_JIT", "on")
@@ -134,6 +146,45 @@ def test_the_least_recently_used_code_is_dropped(
             run(size)
         assert len(cache.waiting()) == 4
     assert not lines()
+
+
+@UNITS
+def test_many_sizes_share_code(
+    unit: Callable[[Any], Any],
+    caches: list[Any],
+    lines: Callable[[], list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("WEFT_JIT", "now")
+    with wf.Session() as session:
+        run = runner(session, unit)
+        for size in range(30, 2, -1):
+            run(size)
+        (cache,) = caches
+        assert cache.num_compiled() == (28, 0)
+    assert not lines()
+
+
+@UNITS
+def test_sizes_that_are_rare_are_compiled_together(
+    unit: Callable[[Any], Any], caches: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two compiles serve all sizes, once the kernels of all have taken as long as one."""
+    monkeypatch.setenv("WEFT_JIT", "on")
+    monkeypatch.setattr(Eager, "ran_by_kernels", lambda *_: None)
+    with wf.Session() as session:
+        run = runner(session, unit)
+        for size in (5, 6, 7):
+            run(size)
+        (cache,) = caches
+        for profile, seconds in zip(cache.waiting(), (1.0, 3.0, 2.0), strict=True):
+            profile.seconds = seconds
+        assert [profile.rent for profile in cache.waiting()] == [1.0, 6.0, 2.0]
+        cache.compile(cache.waiting()[1])
+        assert [profile.rent for profile in cache.waiting()] == [1.0, 3.0]
+        cache.compile(cache.waiting()[1])  # code for all sizes
+        assert [profile.rent for profile in cache.waiting()] == [1.0]
+        assert cache.num_compiled() == (2, 0)
 
 
 @UNITS

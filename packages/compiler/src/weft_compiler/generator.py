@@ -69,17 +69,17 @@ class Compiled:
       takes, draws, tells, results, updates, long, bounded, shares, enter, enter_briefly: as in
         `weft_graph.ir.code_generators.Generated`.
       program: the compiled program.
-      made: its origin, and the programs that share its code; None for loops.
+      made: its origin, and the programs that share its code.
     """
 
     def __init__(
         self,
         program: NativeProgram,
         takes: Sequence[int],
+        made: Callable[[], CompiledArtifact],
         updates: Sequence[int] = (),
         draws: Sequence[Node] = (),
         size: int | None = None,
-        made: Callable[[], CompiledArtifact] | None = None,
         tells: bool = False,
     ) -> None:
         self.program = program
@@ -102,12 +102,12 @@ class Compiled:
         self._count = given - len(self._first)
 
     @property
-    def made(self) -> CompiledArtifact | None:
-        """The origin of the program, and the programs that share its code; None for loops.
+    def made(self) -> CompiledArtifact:
+        """The origin of the program, and the programs that share its code.
 
         A program restored from disk is lowered again for it.
         """
-        return None if self._made is None else self._made()
+        return self._made()
 
     def __call__(self, *arrays: Any) -> None:
         """Run the program; see `Generated`."""
@@ -161,7 +161,7 @@ class Compiled:
     def copy(self) -> Compiled:
         """Return the same program with a separate interrupt flag; see `Generated`."""
         program, size = self.program.copy(), self._size
-        return Compiled(program, self.takes, self.updates, self.draws, size, self._made, self.tells)
+        return Compiled(program, self.takes, self._made, self.updates, self.draws, size, self.tells)
 
 
 class _Lowering:
@@ -239,15 +239,12 @@ class RegionCompiler:
         from weft_compiler.sharing import make
 
         try:
-            lowered = lower(request)
-            others = [each.made for each in like if isinstance(each, Compiled)]
-            made = make(lowered, [each for each in others if each is not None])
+            made = make(lower(request), _origins(like))
         except (Unsupported, errors.UnimplementedError) as why:
             raise NotGenerated(str(why)) from why
         key = _key(request)
         if key is not None:
-            varying = None if made.shared is None else made.shared.family.varying
-            remember(key, made.program, request.inputs, made.size, varying)
+            remember(key, made.program, request.inputs, made.size, made.varying)
         return _called(made.program, made.size, request, lambda: made)
 
     def explain(self, request: RegionRequest, given: Sequence[Any]) -> CompiledFunction:
@@ -279,26 +276,44 @@ class LoopCompiler:
         """Return the result of `generate` if its code is on the disk."""
         key = _key(request)
         found = None if key is None else restore(key, constants_of(request.whole))
-        return None if found is None else self._called(found.program, request)
+        if found is None:
+            return None
 
-    def generate(self, request: LoopRequest) -> Compiled:
+        @cache
+        def made() -> CompiledArtifact:
+            from weft_compiler.lower.whole_loop import lower_loop
+            from weft_compiler.sharing import made_again
+
+            lowered = lower_loop(request.name, *request)
+            return made_again(found.program, lowered, found.size, found.varying)
+
+        return self._called(found.program, found.size, request, made)
+
+    def generate(self, request: LoopRequest, like: Iterable[Any] = ()) -> Compiled:
         """Return a function that runs a loop."""
         found = self.find(request)
         if found is not None:
             return found
         from weft_compiler.lower.whole_loop import lower_loop
-        from weft_compiler.sharing import loaded
+        from weft_compiler.sharing import make
 
         try:
-            compiled = loaded(lower_loop(request.name, *request))
+            made = make(lower_loop(request.name, *request), _origins(like))
         except (Unsupported, errors.UnimplementedError) as why:
             raise NotGenerated(str(why)) from why
         key = _key(request)
         if key is not None:
-            remember(key, compiled, constants_of(request.whole))
-        return self._called(compiled, request)
+            constants = constants_of(request.whole)
+            remember(key, made.program, constants, made.size, made.varying)
+        return self._called(made.program, made.size, request, lambda: made)
 
-    def _called(self, compiled: NativeProgram, request: LoopRequest) -> Compiled:
+    def _called(
+        self,
+        compiled: NativeProgram,
+        size: int | None,
+        request: LoopRequest,
+        made: Callable[[], CompiledArtifact],
+    ) -> Compiled:
         whole, is_resumable = request.whole, request.is_resumable
         variables = len(whole.variables)
         takes = [
@@ -311,7 +326,7 @@ class LoopCompiler:
                 or (computes_with(enter.outputs[0].dtype) and not enter.outputs[0].dtype.is_ref)
             )
         ]
-        return Compiled(compiled, takes, draws=whole.draws)
+        return Compiled(compiled, takes, made, draws=whole.draws, size=size)
 
 
 class LlvmGenerator(_Lowering):
@@ -348,7 +363,7 @@ class LlvmGenerator(_Lowering):
     def generate(self, request: Request, like: Iterable[Any] = ()) -> Compiled:
         """Return a function that computes a request; see `CodeGenerator`."""
         if isinstance(request, LoopRequest):
-            return self._loops.generate(request)
+            return self._loops.generate(request, like)
         return self._regions.generate(_region(request), like)
 
     def explain(self, request: Request, given: Sequence[Any]) -> CompiledFunction:
@@ -382,11 +397,16 @@ def _keeps_code() -> bool:
     return options_of_regions() == Options() and not is_dumping()
 
 
+def _origins(like: Iterable[Any]) -> list[CompiledArtifact]:
+    """Return the origins of compiled functions whose code may be shared."""
+    return [each.made for each in like if isinstance(each, Compiled)]
+
+
 def _called(
     program: NativeProgram,
     size: int | None,
     request: RegionRequest,
-    made: Callable[[], CompiledArtifact] | None = None,
+    made: Callable[[], CompiledArtifact],
 ) -> Compiled:
     """Return a program with its callers' interface, without constants and updates.
 
@@ -396,7 +416,7 @@ def _called(
     """
     draws = rng_nodes(request.members)
     tells = any(member in request.branches.paths for member in draws)
-    return Compiled(program, _takes(request), _updates(request), draws, size, made, tells)
+    return Compiled(program, _takes(request), made, _updates(request), draws, size, tells)
 
 
 def _updates(request: RegionRequest) -> list[int]:

@@ -41,6 +41,11 @@ class CompiledArtifact(NamedTuple):
     size: int | None = None
     shared: Shared | None = None
 
+    @property
+    def varying(self) -> Varying | None:
+        """Description of the numbers that vary, from which polymorphic code is restored."""
+        return None if self.shared is None else self.shared.family.varying
+
 
 class Shared:
     """The code of a polymorphic program.
@@ -55,6 +60,7 @@ class Shared:
             family.program, check=False, vector_bytes=target_of(options).vector_bytes
         ).program
         verify(self._optimized)
+        self._optimized = family.with_runtime_strides(self._optimized)
         self._code = load(self._optimized, options).code
 
     def made(self, lowered: Program, numbers: Numbers) -> CompiledArtifact | None:

@@ -65,7 +65,7 @@ def call(
     Args:
       a, b, c: pointers to the first elements.
       of: the parameters of `gemm`.
-      sizes: m, n and k as operands; for those known only at run time `of` has the maximum.
+      sizes: the parameters as operands; for those known only at run time `of` has the maximum.
     Returns: the BLAS function.
     """
     prefix = _PREFIX[dtype]
@@ -91,12 +91,14 @@ def call(
             f"{kind} {beta}, ptr {c}, i64 {1 if m == 1 else of['c_row']})"
         )
         return prefix + "gemv"
-    turned_a, apart_a = _stored(of["a_row"], of["a_column"], of["k"])
-    turned_b, apart_b = _stored(of["b_row"], of["b_column"], of["n"])
+    turned_a, _ = _stored(of["a_row"], of["a_column"], of["k"])
+    turned_b, _ = _stored(of["b_row"], of["b_column"], of["n"])
+    apart_a = sizes["a_row" if turned_a == _PLAIN else "a_column"]
+    apart_b = sizes["b_row" if turned_b == _PLAIN else "b_column"]
     w.do(
         f"call void @{symbol(prefix + 'gemm')}(i32 {_ROW_MAJOR}, i32 {turned_a}, i32 {turned_b}, "
         f"i64 {m}, i64 {n}, i64 {k}, {kind} {one}, ptr {a}, i64 {apart_a}, ptr {b}, "
-        f"i64 {apart_b}, {kind} {beta}, ptr {c}, i64 {of['c_row']})"
+        f"i64 {apart_b}, {kind} {beta}, ptr {c}, i64 {sizes['c_row']})"
     )
     return prefix + "gemm"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from weft_compiler.ir.expressions import Apply, Constant, Expr, Variable, apply
+from weft_compiler.ir.expressions import Apply, Constant, Expr, Variable
 from weft_tensor.dtypes import DType
 
 Terms = dict[str, int]
@@ -117,28 +117,33 @@ _TURNED = {
 }
 
 
-def implied_ranges(condition: Expr) -> dict[str, Range]:
-    """Return the ranges of variables that a condition implies by comparing them with constants."""
+def implied_ranges(condition: Expr, known: Mapping[str, Range]) -> dict[str, Range]:
+    """Return the ranges of variables that a condition implies by comparing them.
+
+    Args:
+      known: the ranges of variables that they are compared with.
+    """
     implied: dict[str, Range] = {}
     match condition:
         case Apply(primitive="bit_and", operands=(x, y)):
-            implied = implied_ranges(x)
-            for name, limits in implied_ranges(y).items():
+            implied = implied_ranges(x, known)
+            for name, limits in implied_ranges(y, known).items():
                 implied[name] = implied.get(name, limits).within(limits)
-        case Apply(primitive=primitive, operands=(Variable() as x, Constant(value=value))) if (
-            primitive in _LIMITS and x.dtype.is_integer
-        ):
-            below, above = _LIMITS[primitive]
-            all_of = type_range(x.dtype)
-            implied[x.name] = Range(
-                all_of.low if below is None else int(value) + below,
-                all_of.high if above is None else int(value) + above,
-            )
-        case Apply(primitive=primitive, operands=(Constant() as x, Variable() as y)) if (
-            primitive in _TURNED
-        ):
-            return implied_ranges(apply(_TURNED[primitive], y, x))
+        case Apply(primitive=primitive, operands=(x, y)) if primitive in _LIMITS:
+            for one, other, relation in ((x, y, primitive), (y, x, _TURNED[primitive])):
+                if isinstance(one, Variable) and one.dtype.is_integer:
+                    implied[one.name] = _limited(one.dtype, relation, range_of(other, known))
     return implied
+
+
+def _limited(dtype: DType, relation: str, other: Range) -> Range:
+    """Return the range of a variable that has a relation to a number in another range."""
+    below, above = _LIMITS[relation]
+    everything = type_range(dtype)
+    return Range(
+        everything.low if below is None else other.low + below,
+        everything.high if above is None else other.high + above,
+    )
 
 
 def affine(expression: Expr) -> Terms | None:

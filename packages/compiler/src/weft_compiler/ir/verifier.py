@@ -315,7 +315,7 @@ def _mentions(expression: Expr, name: str) -> bool:
 
 
 def _learn(condition: Expr, scope: _Scope) -> None:
-    for name, limits in implied_ranges(condition).items():
+    for name, limits in implied_ranges(condition, scope.ranges).items():
         if name not in scope.assignable:
             scope.ranges[name] = scope.ranges.get(name, limits).within(limits)
 

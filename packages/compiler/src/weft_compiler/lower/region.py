@@ -562,16 +562,14 @@ def lowered(
 def _known(output: Output, value: Any) -> Value:
     """Return the value of an output that is known at compile time.
 
-    Uniform arrays and short integer vectors are written as literals in the program. Unlike constant
-    buffers, literals can vary with the size in a polymorphic program.
+    Short integer vectors and uniform arrays are written as literals in the program. Unlike constant
+    buffers, literals can vary with the size in a polymorphic program. Vectors such as sizes are
+    written in the same way whether or not two of their elements are equal.
     """
     if output.dtype.is_complex:
         return Value(output.name, *stored_type(output), constant=stored_value(value))
     array, shape, dtype = np.asarray(value), shape_of(output), output.dtype
     numbers = array.reshape(-1)
-    if array.size > 1 and array.tobytes() == numbers[:1].tobytes() * array.size:
-        same = number(numbers[0].item(), dtype)
-        return computed(output.name, dtype, shape, lambda *_: same)
     if array.ndim == 1 and dtype.is_integer and 1 < array.size <= FEW:
 
         def element(offset: Expr) -> Expr:
@@ -582,6 +580,9 @@ def _known(output: Output, value: Any) -> Value:
             return result
 
         return computed(output.name, dtype, shape, element)
+    if array.size > 1 and array.tobytes() == numbers[:1].tobytes() * array.size:
+        same = number(numbers[0].item(), dtype)
+        return computed(output.name, dtype, shape, lambda *_: same)
     return Value(output.name, dtype, shape, constant=value)
 
 

@@ -1,22 +1,25 @@
 """Shape polymorphism: one program for many sizes, whose numbers are functions of one size.
 
 Batch sizes vary, and compiling for each would never end. Lowering and its rules work for one choice
-of shapes. But the programs of two batch sizes differ only in numbers: buffer sizes along the first
-axis, loop bounds and divisors of means. Each such number is a·n + b. So two programs are compared
-and generalized to a program that takes n as input. It is never assumed to be right for a third
-size: its numbers must equal those that lowering returns for that size. Only then is its code
-reused, which costs almost nothing.
+of shapes. But the programs of two batch sizes, or of two sequence lengths, differ only in numbers:
+sizes of axes, loop bounds, strides of products and divisors of means. Each such number is a·n + b.
+So two programs are compared and generalized to a program that takes n as input. It is never assumed
+to be right for a third size: its numbers must equal those that lowering returns for that size. Only
+then is its code reused, which costs almost nothing.
+
+Buffers whose inner axes vary have runtime strides: see `weft_compiler.lower.runtime_strides`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
+from weft_compiler.blas import addresses
 from weft_compiler.ir.canonical import canonical
 from weft_compiler.ir.expressions import (
     INDEX,
@@ -31,6 +34,11 @@ from weft_compiler.ir.expressions import (
 from weft_compiler.ir.indices import plus, times
 from weft_compiler.ir.mutator import Mutator, map_expressions
 from weft_compiler.ir.program import Allocate, Buffer, Call, Check, Let, Program, Statement
+from weft_compiler.ir.verifier import verify
+from weft_compiler.lower.flat_loops import split_flat_loops
+from weft_compiler.lower.runtime_strides import Layout, with_runtime_strides
+from weft_compiler.routines.gemm import Gemm, SmallMatmul
+from weft_tensor import errors
 
 MIN_SIZE: Final = 2
 """The smallest size of a polymorphic program: size 1 broadcasts and is lowered separately."""
@@ -79,43 +87,60 @@ class PolymorphicProgram:
     """
 
     def __init__(
-        self, lowered: Program, numbers: Numbers, lines: Sequence[Line], most: int
+        self, lowered: Program, numbers: Numbers, lines: Sequence[Line], limit: int
     ) -> None:
         self._rest = numbers.rest
         self._lines = lines
-        self._most = most
-        changing = [(at, line) for at, line in enumerate(lines) if line.slope]
-        self.varying: Varying = most, [(at, each.slope, int(each.offset)) for at, each in changing]
+        self._most = limit
+        changing = [(position, line) for position, line in enumerate(lines) if line.slope]
+        self.varying: Varying = (
+            limit,
+            [(position, line.slope, int(line.offset)) for position, line in changing],
+        )
         size = Variable(INDEX, "size")
-        template = _map_numbers(canonical(lowered), _NumberFiller(lines, size, most))
+        filler = _NumberFiller(lines, size, limit)
+        template = _map_numbers(canonical(lowered), filler)
+        self._layouts = filler.layouts
+        self._least = filler.least
         given = Buffer("sizes", INDEX, ())
         limits = apply(
             "bit_and",
-            apply("greater_equal", size, index(MIN_SIZE)),
-            apply("less_equal", size, index(most)),
+            apply("greater_equal", size, index(self._least)),
+            apply("less_equal", size, index(limit)),
         )
         head = Let(size.name, Load(INDEX, given.name, ())), Check(limits, "another size")
-        self.program = replace(
+        program = replace(
             template,
             name=lowered.name,
             inputs=(given, *template.inputs),
             body=(*head, *template.body),
         )
+        self.program = split_flat_loops(program, size.name)
 
     def size_of(self, numbers: Numbers) -> int | None:
         """Return the size for which it equals a lowered program, or None if there is none."""
         if numbers.rest != self._rest or len(numbers.numbers) != len(self._lines):
             return None
-        found = next(
+        result = next(
             int((value - line.offset) // line.slope)
             for value, line in zip(numbers.numbers, self._lines, strict=True)
             if line.slope
         )
-        fits = MIN_SIZE <= found <= self._most and all(
-            _same(line.at(found), value)
+        fits = self._least <= result <= self._most and all(
+            _same(line.at(result), value)
             for value, line in zip(numbers.numbers, self._lines, strict=True)
         )
-        return found if fits else None
+        return result if fits else None
+
+    def with_runtime_strides(self, optimized: Program) -> Program:
+        """Return the optimized program with buffers that are dense for the size of a call.
+
+        Raises: UnimplementedError: a routine accesses a buffer that the passes have changed.
+        """
+        dense = with_runtime_strides(optimized, self._layouts)
+        if dense is None:
+            raise errors.UnimplementedError("a routine accesses a buffer of unknown strides")
+        return dense
 
     def at(self, optimized: Program, lowered: Program) -> Program:
         """Return the optimized program with the input and output sizes of a lowered one."""
@@ -140,7 +165,7 @@ class Line:
 
 
 def generalize(one: Numbers, other: Numbers, first: Program) -> PolymorphicProgram | None:
-    """Return a polymorphic program that covers two lowered ones, or None if there is none.
+    """Return a verified polymorphic program that covers two lowered ones, or None.
 
     Args:
       one, other: the numbers of the two programs.
@@ -148,10 +173,10 @@ def generalize(one: Numbers, other: Numbers, first: Program) -> PolymorphicProgr
     """
     if one.rest != other.rest or len(one.numbers) != len(other.numbers):
         return None
-    sizes = next(
-        ((x, y) for x, y in zip(one.numbers, other.numbers, strict=True) if not _same(x, y)), None
-    )
-    if sizes is None or min(sizes) < MIN_SIZE:
+    pairs = [(x, y) for x, y in zip(one.numbers, other.numbers, strict=True) if not _same(x, y)]
+    # The others are multiples of the one that differs least.
+    sizes = min(pairs, key=lambda pair: abs(pair[1] - pair[0]), default=None)
+    if sizes is None or not min(sizes) >= MIN_SIZE:
         return None
     lines = []
     for x, y in zip(one.numbers, other.numbers, strict=True):
@@ -159,11 +184,29 @@ def generalize(one: Numbers, other: Numbers, first: Program) -> PolymorphicProgr
         if line is None:
             return None
         lines.append(line)
-    most = 1 << int(MAX_GROWTH * max(sizes) - 1).bit_length()
-    try:
-        return PolymorphicProgram(first, one, lines, most)
-    except _NotPolymorphic:
-        return None
+    for limit in _limits(int(max(sizes))):
+        try:
+            program = PolymorphicProgram(first, one, lines, limit)
+            verify(program.program)
+        except _NotPolymorphic:
+            return None
+        except errors.InternalError:  # an axis that does not vary may limit the size
+            continue
+        return program
+    return None
+
+
+def _limits(largest_size: int) -> Iterator[int]:
+    """Yield the limits of sizes to try for a program, the largest first.
+
+    Args:
+      largest_size: the larger one of the sizes that it is derived from.
+    """
+    limit = 1 << (MAX_GROWTH * largest_size - 1).bit_length()
+    while limit > largest_size:
+        yield limit
+        limit //= 2
+    yield largest_size
 
 
 def restore_polymorphic(lowered: Program, varying: Varying) -> PolymorphicProgram | None:
@@ -186,6 +229,8 @@ def _line(x: float, y: float, first: int, second: int) -> Line | None:
     """Return the line through two numbers at two sizes; None if its slope is not an integer."""
     if _same(x, y):
         return Line(0, x)
+    if not (math.isfinite(x) and math.isfinite(y)):
+        return None
     if x != int(x) or y != int(y) or (y - x) % (second - first):
         return None
     slope = int(y - x) // (second - first)
@@ -207,7 +252,7 @@ class _NumberVisitor:
     def constant(self, of: Constant) -> Expr:
         raise NotImplementedError
 
-    def axis(self, size: int, axis: int) -> int:
+    def buffer(self, buffer: Buffer) -> Buffer:
         raise NotImplementedError
 
     def call(self, of: Call) -> Call:
@@ -224,44 +269,76 @@ class _NumberCollector(_NumberVisitor):
         self.numbers.append(of.value)
         return Constant(of.dtype, 0.0 if of.dtype.is_floating else 0)
 
-    def axis(self, size: int, axis: int) -> int:
-        self.numbers.append(size)
-        return 0
+    def buffer(self, buffer: Buffer) -> Buffer:
+        self.numbers += buffer.shape
+        return replace(buffer, shape=(0,) * len(buffer.shape))
 
     def call(self, of: Call) -> Call:
         self.numbers += [value for _, value in of.parameters]
-        return _with_parameters(of, {name: 0 for name, _ in of.parameters})
+        return _with_parameters(_general_call(of), {name: 0 for name, _ in of.parameters})
 
 
 class _NumberFiller(_NumberVisitor):
-    """Replaces numbers with functions of the size."""
+    """Replaces numbers with functions of the size.
 
-    def __init__(self, lines: Sequence[Line], size: Expr, most: int) -> None:
+    Attributes:
+      layouts: the layouts of buffers with axes that vary, by name.
+      least: the smallest size for which no axis and no parameter is empty.
+    """
+
+    def __init__(self, lines: Sequence[Line], size: Expr, limit: int) -> None:
         self._next = iter(lines)
         self._size = size
-        self._most = most
+        self._most = limit
+        self.layouts: dict[str, Layout] = {}
+        self.least = MIN_SIZE
 
     def constant(self, of: Constant) -> Expr:
         line = next(self._next)
         return cast(self._number(line), of.dtype) if line.slope else of
 
-    def axis(self, size: int, axis: int) -> int:
-        line = next(self._next)
-        if line.slope < 0 or (line.slope and axis):
-            raise _NotPolymorphic  # no stride depends on the size of the first axis
-        return int(line.at(self._most))
+    def buffer(self, buffer: Buffer) -> Buffer:
+        lines = [next(self._next) for _ in buffer.shape]
+        shape = tuple([self._largest(line) for line in lines])
+        sizes = [self._number(line) if line.slope else None for line in lines]
+        self.layouts[buffer.name] = Layout(shape, sizes)
+        return replace(buffer, shape=shape)
 
     def call(self, of: Call) -> Call:
         lines = {name: next(self._next) for name, _ in of.parameters}
         varying = {name: line for name, line in lines.items() if line.slope}
-        if not varying.keys() <= of.symbolic_sizes:
+        if not varying:
+            return of
+        general = _general_call(of)
+        if not varying.keys() <= general.symbolic_sizes:
             raise _NotPolymorphic
-        most = {name: int(line.at(self._most)) for name, line in lines.items()}
+        largest = {name: self._largest(line) for name, line in lines.items()}
         sizes = tuple([(name, self._number(line)) for name, line in varying.items()])
-        return replace(_with_parameters(of, most), sizes=sizes)
+        return replace(_with_parameters(general, largest), sizes=sizes)
+
+    def _largest(self, line: Line) -> int:
+        """Return the number for the largest size, and note the smallest for which it is positive.
+
+        Raises: _NotPolymorphic: it is smaller for larger sizes.
+        """
+        if line.slope < 0:
+            raise _NotPolymorphic
+        if line.slope:
+            self.least = max(self.least, -((int(line.offset) - 1) // line.slope))
+        return int(line.at(self._most))
 
     def _number(self, line: Line) -> Expr:
         return plus(times(self._size, line.slope), int(line.offset))
+
+
+def _general_call(call: Call) -> Call:
+    """Return the call that computes a product for all sizes; small ones have code of their own.
+
+    Lowering chooses it by size, so programs for two sizes may differ in it.
+    """
+    if not isinstance(call, SmallMatmul) or call.views[0].dtype not in Gemm.dtypes:
+        return call
+    return call.convert(Gemm) if addresses() else call
 
 
 def _with_parameters(call: Call, parameters: Mapping[str, int]) -> Call:
@@ -278,8 +355,7 @@ class _NumberMutator(Mutator):
 
     def rewrite_buffer(self, buffer: Buffer) -> Buffer:
         """Return a buffer with another shape."""
-        shape = [self._change.axis(size, axis) for axis, size in enumerate(buffer.shape)]
-        return replace(buffer, shape=tuple(shape))
+        return self._change.buffer(buffer)
 
     def rewrite_expression(self, expression: Expr) -> Expr:
         if isinstance(expression, Constant):

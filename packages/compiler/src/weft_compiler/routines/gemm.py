@@ -22,6 +22,8 @@ from weft_tensor.dtypes import DType
 
 MATMUL_LIBRARY: Final = Library("matmul", matmul.module_text, FLOATS)
 
+ALL_SIZES: Final = frozenset({"m", "n", "k", "a_row", "a_column", "b_row", "b_column", "c_row"})
+"""The sizes and strides of a product."""
 _UNPACKED: Final = 1 << 23
 """Multiplications up to which BLAS is called for small parts. Beyond 10^6 OpenBLAS packs operands
 into buffers that threads reuse alternately, which moves cache lines between cores: 32×512×512 takes
@@ -89,8 +91,8 @@ class Gemm(Product):
 
     @property
     def symbolic_sizes(self) -> frozenset[str]:
-        # The BLAS function depends on strides and on which sizes are 1.
-        return frozenset({"m"} if 1 in (self.m, self.n) else {"m", "k"})
+        # The BLAS function depends on which sizes are 1, and so do the strides that it reads.
+        return frozenset({"m", "n"}) if 1 in (self.m, self.n) else ALL_SIZES
 
     def error(self, views: Views) -> str:
         if not {dtype for dtype, _ in views.values()} <= set(self.dtypes):
@@ -150,6 +152,10 @@ class Matmul(Product):
 
     routine: ClassVar[str] = "matmul"
     library: ClassVar[Library | None] = MATMUL_LIBRARY
+
+    @property
+    def symbolic_sizes(self) -> frozenset[str]:
+        return frozenset({"m", "n"}) if 1 in (self.m, self.n) else ALL_SIZES
 
     def split(self) -> Cut:
         return split_product(self.m, self.n, self.a_row, self.c_row, self.b_column)

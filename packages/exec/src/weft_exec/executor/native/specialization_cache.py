@@ -24,7 +24,10 @@ from weft_graph.ir.node import Node
 from weft_tensor import errors
 
 MAX_SPECIALIZATIONS: Final = 16
-"""Maximum number of choices of shapes and values with compiled code at a time."""
+"""Maximum number of choices of shapes and values with separate code at a time."""
+
+MAX_SHARING: Final = 256
+"""Maximum number of choices with code at a time, including those that share it."""
 
 MAX_PROFILES: Final = 256
 """Maximum number of choices whose runs by kernels are counted at a time."""
@@ -123,6 +126,7 @@ class SpecializationCache(Generic[K, C]):
         self._checked = checked
         self.mode: Final = mode
         self._functions: dict[K, Function | None] = {}
+        self._sharing: set[K] = set()
         self.lookup: Final[Callable[[K, Any], Any]] = self._functions.get
         self._waiting: dict[K, _Waiting[C]] = {}
         self._live: weakref.WeakValueDictionary[int, Generated] = weakref.WeakValueDictionary()
@@ -163,19 +167,22 @@ class SpecializationCache(Generic[K, C]):
         with self._lock:
             if key in self._functions:
                 return self._functions[key]
-            is_full = len(self._functions) >= MAX_SPECIALIZATIONS
+            num_separate = len(self._functions) - len(self._sharing)
+            is_full = num_separate >= MAX_SPECIALIZATIONS or len(self._functions) >= MAX_SHARING
             is_news = is_full and not self._is_full
             self._is_full |= is_full
         if is_news:
             _log.info(
                 "%s is compiled for %d choices of shapes, and runs by kernels for others",
                 self._binding.name,
-                MAX_SPECIALIZATIONS,
+                len(self._functions),
             )
         if is_full:
             return None
-        function = self._compiled(self._binding.choice(key, inputs))
+        function, shares = self._compiled(self._binding.choice(key, inputs))
         with self._lock:
+            if shares:
+                self._sharing.add(key)
             return self._functions.setdefault(key, function)
 
     # ---------------------------------------------------------------------- tier-up
@@ -206,7 +213,23 @@ class SpecializationCache(Generic[K, C]):
         with self._lock:
             if self._is_closed:
                 return []
-            return [waiting.profile for waiting in self._waiting.values()]
+            profiles = [waiting.profile for waiting in self._waiting.values()]
+            self._pool(profiles)
+        return profiles
+
+    def _pool(self, profiles: Sequence[RegionProfile]) -> None:
+        """Count the kernels of all waiting choices for one of them, if its code may serve them all.
+
+        So a region whose sizes vary is compiled although no single size takes long: first for the
+        most frequent choice, and then for all sizes. If two choices did not share code, others will
+        not either.
+        """
+        num_separate = len(self._functions) - len(self._sharing)
+        is_pooled = num_separate < 2 and not self._sharing
+        total = sum([profile.own_rent for profile in profiles])
+        leader = max(profiles, key=lambda profile: profile.own_rent, default=None)
+        for profile in profiles:
+            profile.pooled = total if is_pooled and profile is leader else 0.0
 
     def fingerprint(self, profile: RegionProfile) -> str | None:
         """Return a name for the choice of a profile; see `Candidate`."""
@@ -221,9 +244,9 @@ class SpecializationCache(Generic[K, C]):
         if found is None or self._checked:
             return False
         key, choice = found
-        function = self._compiled(choice, self._generator.find)
+        function, shares = self._compiled(choice, self._generator.find)
         if function is not None:
-            self._put(key, profile, function)
+            self._put(key, profile, function, shares)
         return function is not None
 
     def compile(self, profile: RegionProfile) -> None:
@@ -231,7 +254,7 @@ class SpecializationCache(Generic[K, C]):
         found = self._of_profile(profile)
         if found is not None:
             key, choice = found
-            self._put(key, profile, self._compiled(choice))
+            self._put(key, profile, *self._compiled(choice))
 
     def _of_profile(self, profile: RegionProfile) -> tuple[K, C] | None:
         """Return the key and the choice of a profile; None if it was dropped."""
@@ -241,7 +264,7 @@ class SpecializationCache(Generic[K, C]):
                     return key, waiting.choice
         return None
 
-    def _put(self, key: K, profile: RegionProfile, function: Function | None) -> None:
+    def _put(self, key: K, profile: RegionProfile, function: Function | None, shares: bool) -> None:
         """Use a function for a key, and watch whether it saves time; None stands for kernels."""
 
         def replace(function: Function | None) -> None:
@@ -254,42 +277,57 @@ class SpecializationCache(Generic[K, C]):
         if function is not None and not self._checked:
             function = profile.watch(function, replace)
         with self._lock:
-            self._keep(key, function)
+            self._keep(key, function, shares)
             self._waiting.pop(key, None)
 
-    def _keep(self, key: K, function: Function | None) -> None:
+    def _keep(self, key: K, function: Function | None, shares: bool) -> None:
         """Store the function of a key, and drop another if there are too many.
 
         When all room is taken, the others are marked as unused by wrappers that remove themselves
         at the next call. So a function is dropped only if it was not used since the last one was
         added.
+
+        Args:
+          shares: True if its code is that of another choice, which takes little room.
         """
         functions = self._functions
-        if len(functions) >= MAX_SPECIALIZATIONS:
-            unused = [other for other, f in functions.items() if isinstance(f, _Unused | None)]
-            del functions[next(iter(unused or functions))]
+        limit = MAX_SHARING if shares else MAX_SPECIALIZATIONS
+        others = [other for other in functions if shares or other not in self._sharing]
+        if len(others) >= limit:
+            unused = [other for other in others if isinstance(functions[other], _Unused | None)]
+            dropped = (unused or others)[0]
+            others.remove(dropped)
+            del functions[dropped]
+            self._sharing.discard(dropped)
         functions[key] = function
-        if len(functions) >= MAX_SPECIALIZATIONS:
-            for other, f in functions.items():
-                if other != key and f is not None and not isinstance(f, _Unused):
+        if shares:
+            self._sharing.add(key)
+        if len(others) + 1 >= limit:
+            for other in others:
+                f = functions[other]
+                if f is not None and not isinstance(f, _Unused):
                     functions[other] = _Unused(functions, other, f)
 
     # ---------------------------------------------------------------------- compiling
 
     def _compiled(
         self, choice: C, find: Callable[[Request], Generated | None] | None = None
-    ) -> Function | None:
-        """Compile a choice; return None if it cannot be compiled, or `find` returns None."""
+    ) -> tuple[Function | None, bool]:
+        """Compile a choice.
+
+        Returns: the function, or None if it cannot be compiled or `find` returns None; and True if
+          it shares the code of another choice.
+        """
         name = self._binding.name
         try:
             request = self._binding.request(choice)
             generated = self._generate(request) if find is None else find(request)
             if generated is None:
-                return None
+                return None, False
             generated.threads = self._device.config.compiled_threads
             with self._lock:
                 self._live[id(generated)] = generated
-            return self._binding.bind(generated, choice)
+            return self._binding.bind(generated, choice), generated.shares
         except NotGenerated as why:
             _log.info("%s runs by kernels: %s", name, why)
         except SettingError as error:
@@ -307,7 +345,7 @@ class SpecializationCache(Generic[K, C]):
             if not self._has_failed:
                 _log.exception("%s cannot be compiled, and runs by kernels", name)
             self._has_failed = True
-        return None
+        return None, False
 
     def _generate(self, request: Request) -> Generated:
         """Generate code, which may share that of another choice."""

@@ -129,11 +129,12 @@ class RegionProfile(ByKernels):
       is_compiled: True once it was compiled, or could not be.
       history: measurements of earlier processes; empty before the look.
       key: the fingerprint under which measurements are kept, or None.
+      pooled: seconds of kernels of all choices of shapes that one compile may serve, or 0.
     """
 
     __slots__ = (
         "_best", "_compilation", "_members", "_tries", "estimate", "history", "is_compiled", "key",
-        "least", "look", "looked", "name", "runs", "seconds",
+        "least", "look", "looked", "name", "pooled", "runs", "seconds",
     )  # fmt: skip
 
     def __init__(self, compilation: Compilation, members: Sequence[Node]) -> None:
@@ -148,6 +149,7 @@ class RegionProfile(ByKernels):
         self.estimate = _REGION_SECONDS + _estimate(members)
         self.history = History()
         self.key: str | None = None
+        self.pooled = 0.0
 
     def price(self, scale: float) -> float:
         """Return the processor seconds that compiling takes.
@@ -163,9 +165,14 @@ class RegionProfile(ByKernels):
         self.estimate *= factor
 
     @property
-    def rent(self) -> float:
-        """Seconds of kernels, in this process and in earlier ones that did not compile it."""
+    def own_rent(self) -> float:
+        """Seconds of kernels for its shapes, in this process and in earlier ones without code."""
         return self.seconds + self.history.kernel_seconds
+
+    @property
+    def rent(self) -> float:
+        """Seconds of kernels for all shapes that compiling may serve."""
+        return max(self.own_rent, self.pooled)
 
     @property
     def expected_seconds(self) -> float:
