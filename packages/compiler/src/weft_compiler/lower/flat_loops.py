@@ -80,8 +80,8 @@ class _Splitting(Mutator):
             self._flat[statement.name] = flat
         if not isinstance(statement, For):
             return super().rewrite_statement(statement)
-        if statement.start is None and (columns := self._linear(statement.extent)) is not None:
-            self._extents[statement.variable] = columns
+        if statement.start is None and (extent := self._linear(statement.extent)) is not None:
+            self._extents[statement.variable] = extent
         loop = self.rewrite_bodies(statement)
         inner = self._inner_extent(loop)
         extent = self._linear(loop.extent)

@@ -35,6 +35,7 @@ from weft_compiler.native.entry import BUSY, Row, entry, readable, state_of
 from weft_compiler.native.linking import Library
 from weft_compiler.native.shared_objects import load_shared, name_of
 from weft_compiler.routines.registry import library_of, library_routines
+from weft_graph.ir.compile_pauses import may_pause
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 
@@ -438,6 +439,7 @@ def _linked(
     new: list[bytes] = []
 
     def compiled() -> bytes:
+        may_pause()
         new.append(object_code(module.text, target))
         return new[0]
 

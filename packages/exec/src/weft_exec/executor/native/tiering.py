@@ -8,8 +8,11 @@ kernels are the rent, and the compile time is the price. `TierUpPolicy` decides 
   earlier ones that ran the same nodes and shapes and did not compile them.
 - On an idle core a fraction of that is enough, because a compile only delays the program while both
   need the interpreter.
-- Without an idle core, compiling may delay the process by a tenth in total, unless earlier
-  processes have paid the whole price. Time that compiled code saves counts as earned.
+- Without an idle core, compiling may delay the process by a tenth in total, and by three tenths if
+  earlier processes have paid the whole price. Time that compiled code saves counts as earned.
+  Compiling pauses when the budget is used up. The objects compiled so far are on the disk, so that
+  the next process continues.
+- If earlier processes ran so long that compiled code will save its price, nothing limits it.
 - Code that turns out slower than its kernels is dropped, and not compiled by later processes.
 """
 
@@ -23,8 +26,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final, NamedTuple, Protocol
 
 from weft_exec.devices.device import Device
@@ -33,6 +35,7 @@ from weft_exec.executor.native.idle_cores import IdleCores
 from weft_exec.executor.native.warm_up import OVERHEAD, WarmUp
 from weft_exec.executor.step_check import raise_if_ended
 from weft_graph.ir.code_generators import ProfileStore
+from weft_graph.ir.compile_pauses import CompilationAbandoned, may_pause, pausing
 from weft_graph.ir.node import Node
 from weft_graph.ir.script_record import expected_seconds
 
@@ -44,6 +47,16 @@ regions of 12 to 777 nodes, without routines: a wheel brings these."""
 _KIND_SECONDS, _REPEATED_NODE_SECONDS = 0.0135, 0.0003
 """Seconds for each kind of node and for each node, if that is less: loops that differ only in their
 arrays are compiled once. Fitted to ten regions of 43 to 1,000 nodes of 2 to 112 kinds."""
+_PREPAID_OVERHEAD: Final = 0.3
+"""Fraction of the processor time of a process that compiling may add if kernels have taken the
+price in earlier processes."""
+_LEAST_PART: Final = 0.45
+"""Fraction of the price for which a process begins to compile a part: lowering and passes, which
+leave nothing, and a quarter of the objects."""
+_MAX_ABANDONED: Final = 8
+"""Processes that may compile parts of a region."""
+_LEAST_GAIN: Final = 0.3
+"""Fraction of the time of kernels that compiled code is assumed to save before it is measured."""
 _IMPORT: Final = 0.15
 """Additional seconds of the first compile of a process: it imports LLVM."""
 _LOOK_SECONDS, _LOOK_NODE_SECONDS = 0.003, 0.00003
@@ -86,6 +99,7 @@ class History(NamedTuple):
       kernel_seconds: processor seconds of these runs.
       compile_seconds: the measured price, or None if it was never compiled.
       is_slower: True if compiled code was slower than the kernels.
+      abandoned: processes that ended while they compiled it.
     """
 
     processes: int = 0
@@ -93,6 +107,7 @@ class History(NamedTuple):
     kernel_seconds: float = 0.0
     compile_seconds: float | None = None
     is_slower: bool = False
+    abandoned: int = 0
 
 
 def read_history(content: bytes | None) -> History:
@@ -106,6 +121,7 @@ def read_history(content: bytes | None) -> History:
             float(fields.get("kernel_seconds", 0.0)),
             None if price is None else float(price),
             bool(fields.get("is_slower", False)),
+            int(fields.get("abandoned", 0)),
         )
     except (ValueError, TypeError, AttributeError):  # not written by `write_history`
         return History()
@@ -272,15 +288,20 @@ class TierUpPolicy:
         self.compile_seconds = self.saved_seconds = 0.0
         self.scale = 1.0
 
-    def is_affordable(self, price: float, process_seconds: float) -> bool:
-        """Return True if a compile keeps the process within its overhead.
+    def is_affordable(
+        self, price: float, process_seconds: float, is_prepaid: bool = False, spent: float = 0.0
+    ) -> bool:
+        """Return True if compiling keeps the process within its overhead.
 
         Args:
           price: seconds of everything that is to be compiled now.
           process_seconds: processor seconds of this process so far, compiling included.
+          is_prepaid: True if kernels have taken the price in earlier processes.
+          spent: seconds of a compile that is not finished.
         """
-        by_kernels = process_seconds - self.compile_seconds + self.saved_seconds
-        return process_seconds + price <= (1.0 + self._overhead) * by_kernels
+        overhead = max(self._overhead, _PREPAID_OVERHEAD) if is_prepaid else self._overhead
+        by_kernels = process_seconds - self.compile_seconds - spent + self.saved_seconds
+        return process_seconds + price <= (1.0 + overhead) * by_kernels
 
     def choose(
         self, profiles: Iterable[RegionProfile], process_seconds: float, has_idle_core: bool
@@ -304,13 +325,24 @@ class TierUpPolicy:
         chosen: list[RegionProfile] = []
         for profile in pays:
             price = profile.price(self.scale)
-            is_prepaid = profile.history.kernel_seconds >= price
-            if has_idle_core or is_prepaid:
+            is_prepaid = self.is_prepaid(profile)
+            part = _LEAST_PART * price if is_prepaid else price
+            if has_idle_core or self.pays_in_this_process(profile):
                 chosen.append(profile)
-            elif self.is_affordable(planned + price, process_seconds):
+            elif self.is_affordable(planned + part, process_seconds, is_prepaid):
                 planned += price
                 chosen.append(profile)
         return chosen
+
+    def is_prepaid(self, profile: RegionProfile) -> bool:
+        """Return True if kernels took the price in earlier processes, and few began to compile."""
+        history = profile.history
+        has_paid = history.kernel_seconds >= profile.price(self.scale)
+        return has_paid and history.abandoned < _MAX_ABANDONED
+
+    def pays_in_this_process(self, profile: RegionProfile) -> bool:
+        """Return True if compiled code will save its price, judging by earlier processes."""
+        return _LEAST_GAIN * profile.expected_seconds >= profile.price(self.scale)
 
     def is_worth_waiting(self, profile: RegionProfile, has_idle_core: bool) -> bool:
         """Return True if the step should wait for a compile instead of running concurrently.
@@ -318,7 +350,7 @@ class TierUpPolicy:
         Without an idle core both take turns, so waiting is shorter if enough runs are left, judging
         by earlier processes.
         """
-        return not has_idle_core and profile.expected_seconds >= profile.price(self.scale)
+        return not has_idle_core and self.pays_in_this_process(profile)
 
     def compiled(self, profile: RegionProfile, seconds: float, is_first: bool) -> None:
         """Add a measured compile.
@@ -478,30 +510,30 @@ class Compilation:
             self._busy = True
         started = _clock()
         waits = False
-        future: Future[None] | None = None
+        thread: threading.Thread | None = None
         try:
-            future, waits = self._begin()
+            thread, waits = self._begin()
         except RuntimeError:  # the interpreter is shutting down and accepts no more work
             return
         finally:
             rest = _MIN_REST_RATIO * (_clock() - started)
             self._next_look = max(self._next_look, self.seen + rest)
-            if future is None:
+            if thread is None:
                 self._busy = False
-        while waits and future is not None and not future.done():
-            _wait(future)
+        while waits and thread is not None and thread.is_alive():
+            thread.join(_POLL_SECONDS)
             raise_if_ended()
 
-    def _begin(self) -> tuple[Future[None] | None, bool]:
+    def _begin(self) -> tuple[threading.Thread | None, bool]:
         """Begin to look for code, or to compile; returns if the step should wait for it."""
         if unknown := self._unknown():
-            return _background().submit(self._look, unknown), False
+            return _started(self._look, unknown), False
         has_idle_core = self._has_idle_core()
         if not (chosen := self._chosen(has_idle_core)):
             return None, False
         waits = any(self.policy.is_worth_waiting(p, has_idle_core) for _, p in chosen)
         self._announce(chosen, waits)
-        return _background().submit(self._compile, chosen), waits
+        return _started(self._compile, chosen), waits
 
     def _waiting(self) -> list[tuple[Candidate, RegionProfile]]:
         with self._lock:
@@ -576,10 +608,15 @@ class Compilation:
         """Compile in the background, not longer than the program runs."""
         try:
             for candidate, profile in chosen:
-                if not threading.main_thread().is_alive():
-                    return
                 started = time.thread_time()
-                candidate.compile(profile)
+                try:
+                    with pausing(partial(self._pause, profile, started)):
+                        may_pause()
+                        candidate.compile(profile)
+                except CompilationAbandoned:
+                    abandoned = profile.history.abandoned + 1
+                    profile.history = profile.history._replace(abandoned=abandoned)
+                    return
                 taken = time.thread_time() - started
                 profile.is_compiled = True
                 with self._lock:
@@ -590,6 +627,23 @@ class Compilation:
             self._conclude()
         finally:
             self._busy = False
+
+    def _pause(self, profile: RegionProfile, started: float) -> None:
+        """Wait until compiling keeps the process within its overhead.
+
+        Raises: CompilationAbandoned: the program has ended.
+        """
+        while threading.main_thread().is_alive():
+            spent = time.thread_time() - started
+            policy = self.policy
+            with self._lock:
+                is_affordable = policy.is_affordable(
+                    0.0, self._process_clock(), policy.is_prepaid(profile), spent
+                )
+            if is_affordable or policy.pays_in_this_process(profile) or self._has_idle_core():
+                return
+            threading.main_thread().join(_POLL_SECONDS)
+        raise CompilationAbandoned
 
     def _announce(self, chosen: _Chosen, waits: bool) -> None:
         """Log, once in a process, that and how long regions are compiled."""
@@ -633,19 +687,19 @@ def compilation() -> Compilation:
     return Compilation()
 
 
-@cache
-def _background() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(1, thread_name_prefix="weft-compiler")
+def _started(work: Callable[[_Chosen], None], chosen: _Chosen) -> threading.Thread:
+    """Return a thread that does some work.
 
-
-def _wait(future: Future[None]) -> None:
-    """Wait for a compile, but not longer than until the step must check whether to end."""
-    wait([future], _POLL_SECONDS)
+    It is no thread of a pool: the interpreter waits for those before it ends the main thread, so
+    they could not tell that the program has ended.
+    """
+    thread = threading.Thread(target=work, args=(chosen,), name="weft-compiler")
+    thread.start()
+    return thread
 
 
 def _after_fork() -> None:
     """Begin anew in a forked process, which has no threads: nothing is being compiled in it."""
-    _background.cache_clear()
     if compilation.cache_info().currsize:
         compilation().after_fork()
 
