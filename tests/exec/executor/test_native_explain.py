@@ -49,9 +49,24 @@ def test_a_report_says_how_regions_run() -> None:
         for candidate, profile in compilation()._waiting():
             if any(node.name == "y" for node in candidate.nodes):
                 candidate.compile(profile)
-        assert session.explain(y, [x]).states == {"y": "compiled for 2 choices of shapes"}
+        report = session.explain(y, [x])
+        assert report.states == {"y": "compiled for 2 choices of shapes"}
+        (part,) = report.parts()
+        colors = {node.name: node.attr["_XlaCluster"].s.decode() for node in part.node}
+        assert colors["y"] == colors["Tanh"] == "y: compiled for 2 choices of shapes"
     with wf.Session() as other:
         assert not other.explain(y, [x]).states
+
+
+def test_a_loop_has_the_name_of_its_frame() -> None:
+    x = wf.placeholder(wf.float32, [8], name="x")
+    end = wf.while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, wf.tanh(a)), [0, x], name="steps")
+    slope = wf.gradients(end[1], x)[0]
+    with wf.Session() as session:
+        names = session.explain(slope, [x]).names
+        session.run(slope, {x: np.zeros(8, np.float32)})
+    assert [name for name in names if "gradients" not in name] == ["steps/while_context"]
+    assert len([name for name in names if name.startswith("gradients/steps_grad")]) == 1
 
 
 def test_kernels_have_their_nodes_operations_bytes_and_times() -> None:

@@ -292,6 +292,46 @@ def test_the_user_is_told_once(
     assert lines[0].startswith("compiling 1 regions (Exp")
 
 
+ENDING = """
+import atexit, threading
+import weft as wf
+from weft_exec.executor.native import tiering
+from weft_graph.ir.compile_pauses import may_pause
+
+class Candidate:
+    def compile(self, profile):
+        threading.main_thread().join()  # the program ends meanwhile
+        may_pause()
+        print("compiled")
+
+account = tiering.Compilation(idle_cores=lambda: True)
+profile = tiering.RegionProfile(account, [wf.exp(wf.placeholder(wf.float32, [4])).op])
+atexit.register(lambda: print("abandoned", profile.history.abandoned))
+tiering._started(account._compile, [(Candidate(), profile)])
+"""
+
+
+def test_a_compilation_ends_with_its_program() -> None:
+    command = [sys.executable, "-c", ENDING]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
+    assert done.stdout.split() == ["abandoned", "1"]
+
+
+def test_a_program_without_logging_shows_both_lines(tmp_path: Path) -> None:
+    silent = PROGRAM.replace("logging.basicConfig(", "dict(")
+    own = {name: value for name, value in os.environ.items() if name != "WEFT_JIT"}
+    command = [sys.executable, "-c", silent.replace("= 1.5", "= 0.1"), "20"]
+    done = subprocess.run(
+        command,
+        env=own | {"WEFT_CACHE": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=100,
+    )
+    assert [line.partition(" ")[0] for line in done.stderr.splitlines()] == ["compiling", "full"]
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes are forked")
 def test_a_forked_process_compiles_what_its_parent_was_compiling() -> None:
     account = Compilation(idle_cores=lambda: True)

@@ -23,9 +23,11 @@ from weft_graph.ir.step_graph import Part, StepGraph
 from weft_tensor import errors
 
 if TYPE_CHECKING:
+    from weft_exec.executor.native.clustering import Choice
     from weft_exec.executor.native.tiering import RegionState
     from weft_exec.executor.native.watch import Watched
 
+_CLUSTER = "_XlaCluster"
 _MOST = 20
 """Maximum number of nodes that the text shows; `save` writes all."""
 
@@ -41,8 +43,9 @@ class StepReport:
       placement: the device of each node and the reason.
       compiled: names and op types of the nodes of each compiled region on CPUs, and of each loop
         compiled as a whole, which is not in `functions`.
-      states: current state of regions, by the name of their last node: compiled, or waiting and for
-        how long. Regions of steps that have not run, or only briefly, have none.
+      names: names of these regions and loops.
+      states: current state of regions, by name: compiled, or waiting and for how long. Regions of
+        steps that have not run, or only briefly, have none.
       left: number of other nodes by op type and reason for running as kernels.
       loops: loops that are not compiled as a whole: name to reason.
       functions: the compiled regions for the values that `explain` received, with the time of each
@@ -56,6 +59,7 @@ class StepReport:
         self.changes: Counter[str] = Counter()
         self.placement = PlacementReport((), ())
         self.compiled: list[list[tuple[str, str]]] = []
+        self.names: list[str] = []
         self.states: dict[str, str] = {}
         self.left: Counter[tuple[str, str]] = Counter()
         self.loops: dict[str, str] = {}
@@ -65,8 +69,18 @@ class StepReport:
         self._devices: list[str] = []
 
     def parts(self) -> list[Any]:
-        """Return the partitions as `GraphDef`s, or the last stage of the whole graph."""
-        return [self.stages[name] for name in self._devices] or list(self.stages.values())[-1:]
+        """Return the partitions as `GraphDef`s, or the last stage of the whole graph.
+
+        Nodes of a region have its name and state as the attribute `_XlaCluster`. TensorBoard
+        shows them if nodes are colored by XLA cluster.
+        """
+        parts = [self.stages[name] for name in self._devices] or list(self.stages.values())[-1:]
+        clusters = {
+            node: f"{name}: {self.states.get(name, 'not run yet')}".encode()
+            for name, region in zip(self.names, self.compiled, strict=True)
+            for node, _ in region
+        }
+        return [_with_clusters(part, clusters) for part in parts]
 
     def add_stage(self, name: str, step: StepGraph) -> None:
         """Add the graph after a stage."""
@@ -78,24 +92,20 @@ class StepReport:
         self._devices.append(device)
         self.stages[device] = _graph_def(part.step, part.nodes)
 
-    def add_compiled(
-        self,
-        regions: Sequence[Sequence[Node]],
-        left: Mapping[Node, str],
-        loops: Mapping[str, str],
-    ) -> None:
+    def add_compiled(self, choice: Choice) -> None:
         """Add the compiled regions, and the nodes and loops that are not compiled, with reasons."""
-        self.loops.update(loops)
-        self.compiled += [[(node.name, node.type) for node in region] for region in regions]
-        self.left.update((node.type, value) for node, value in left.items())
+        self.loops.update(choice.loops)
+        self.names += choice.names
+        self.compiled += [[(node.name, node.type) for node in region] for region in choice.regions]
+        self.left.update((node.type, value) for node, value in choice.left.items())
 
     def add_states(self, states: Iterable[RegionState]) -> None:
         """Record how regions run now, in a session that has run steps."""
         by_nodes = {state.nodes: state for state in states}
-        for region in self.compiled:
-            state = by_nodes.get(frozenset([name for name, _ in region]))
+        for name, region in zip(self.names, self.compiled, strict=True):
+            state = by_nodes.get(frozenset([node for node, _ in region]))
             if state is not None:
-                self.states[region[-1][0]] = str(state)
+                self.states[name] = str(state)
 
     def add_functions(self, regions: Iterable[Watched]) -> None:
         """Add the compiled functions of regions that were run, and the machine's limits.
@@ -182,10 +192,9 @@ class StepReport:
             return []
         count = sum(map(len, self.compiled))
         lines = ["", f"to be compiled: {count} nodes in {_regions(len(self.compiled))}"]
-        for region in self.compiled[:limit]:
+        for name, region in list(zip(self.names, self.compiled, strict=True))[:limit]:
             ops = Counter(op for _, op in region)
             named = ", ".join(f"{op} {n}" if n > 1 else op for op, n in ops.items())
-            name = region[-1][0]
             lines.append(f"  {name}: {named}")
             if name in self.states:
                 lines.append(f"    {self.states[name]}")
@@ -250,6 +259,15 @@ def _graph_def(step: StepGraph, nodes: Any) -> Any:
     del message.node[:]
     message.node.extend(kept)
     return message
+
+
+def _with_clusters(part: Any, clusters: Mapping[str, bytes]) -> Any:
+    """Return a `GraphDef` whose nodes of regions have the attribute that TensorBoard colors by."""
+    colored = type(part).FromString(part.SerializeToString())
+    for node in colored.node:
+        if node.name in clusters:
+            node.attr[_CLUSTER].s = clusters[node.name]
+    return colored
 
 
 def _file_name(stage: str) -> str:

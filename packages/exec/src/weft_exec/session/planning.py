@@ -377,7 +377,7 @@ class Planner(PartPlanner):
             offer = offer_of(part.step, part.nodes, placing_on(self._live[name]))
             choice = choice_of(offer)
             if choice is not None:
-                report.add_compiled(choice.regions, choice.left, choice.loops)
+                report.add_compiled(choice)
                 report.add_states(compilation().states(self._live[name]))
         return report
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from weft_exec import progress
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.messages.collection_items import one_by_one, register_collection
-from weft_io import progress
 from weft_io.arguments import listed
 from weft_io.checkpoint import held, state
 from weft_io.checkpoint.reader import CheckpointNotFoundError

@@ -11,9 +11,9 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from weft_exec import progress
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.default_graph import get_default_graph
-from weft_io import progress
 from weft_io.arguments import listed
 from weft_io.coordination.coordinator import Coordinator
 from weft_io.files.systems import PathLike, as_path

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from weft_exec import progress
 from weft_graph.ir.default_graph import get_default_graph
-from weft_io import progress
 from weft_io.arguments import listed
 from weft_io.training.hook import (
     SessionRunArgs,

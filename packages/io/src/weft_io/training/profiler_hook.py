@@ -8,8 +8,8 @@ __all__ = ["ProfilerHook"]
 
 from typing import Any
 
+from weft_exec import progress
 from weft_exec.profiling.timeline import Timeline
-from weft_io import progress
 from weft_io.files import paths
 from weft_io.files.systems import PathLike
 from weft_io.training.hook import (

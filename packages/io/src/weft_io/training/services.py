@@ -7,8 +7,8 @@ import time
 from typing import Any, Protocol
 
 from weft_autodiff.optimizers.training_util import global_step as value_of_step
+from weft_exec import progress
 from weft_graph import proto
-from weft_io import progress
 from weft_io.coordination.coordinator import Coordinator, LooperThread
 
 _log = logging.getLogger("weft")

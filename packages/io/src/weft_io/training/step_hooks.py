@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from weft_io import progress
+from weft_exec import progress
 from weft_io.coordination.coordinator import Coordinator
 from weft_io.training.hook import (
     SessionRunArgs,

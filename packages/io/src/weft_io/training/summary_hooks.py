@@ -9,7 +9,7 @@ __all__ = ["StepCounterHook", "SummarySaverHook"]
 import logging
 from typing import Any
 
-from weft_io import progress
+from weft_exec import progress
 from weft_io.files.systems import PathLike
 from weft_io.summary.writer_cache import FileWriterCache
 from weft_io.training.hook import (

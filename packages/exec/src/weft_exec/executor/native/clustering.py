@@ -36,12 +36,14 @@ class Choice(NamedTuple):
       left: reasons why other computing nodes run by their kernels.
       conditionals: the conditionals that are in regions.
       loops: reasons why loops are not compiled as wholes, by name.
+      names: names of the regions; a whole loop has that of its frame.
     """
 
     regions: list[list[Node]]
     left: dict[Node, str]
     conditionals: Conditionals
     loops: Mapping[str, str] = MappingProxyType({})
+    names: Sequence[str] = ()
 
 
 def choose(

@@ -149,8 +149,8 @@ class CompiledRegion:
 
     @property
     def name(self) -> str:
-        """Name of the region's node."""
-        return self._region.node.name
+        """Name of the last member."""
+        return self._region.members[-1].name
 
     @property
     def nodes(self) -> Sequence[Node]:

@@ -124,7 +124,9 @@ def choice_of(offer: Offer) -> Choice | None:
     inside = {node for loop in loops for node in loop}
     rest = offer._replace(nodes=[node for node in offer.nodes if node not in inside])
     found = choose(rest, generator, asked)
-    return found._replace(regions=[*found.regions, *loops], loops=chosen.left)
+    names = [region[-1].name for region in found.regions]
+    names += [loop.loop.frame.name for loop in chosen.outermost]
+    return found._replace(regions=[*found.regions, *loops], loops=chosen.left, names=names)
 
 
 register_compiler("native", NativeRegions())

@@ -151,7 +151,7 @@ class SpecializationCache(Generic[K, C]):
         with self._lock:
             if len(self._waiting) >= MAX_PROFILES:  # drop shapes that may never come again
                 self._waiting.clear()
-            profile = RegionProfile(self._compilation, self._binding.nodes)
+            profile = RegionProfile(self._compilation, self._binding.nodes, self._binding.name)
             if any([each.shares for each in self._live.values()]):
                 profile.discount(_SHARED)
             waiting = self._waiting[key] = _Waiting(profile, choice)

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import atexit
 import json
-import logging
 import os
 import threading
 import time
@@ -29,6 +28,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from typing import Any, Final, NamedTuple, Protocol
 
+from weft_exec import progress
 from weft_exec.devices.device import Device
 from weft_exec.executor.by_kernels import ByKernels
 from weft_exec.executor.native.idle_cores import IdleCores
@@ -84,7 +84,6 @@ _NOTICEABLE: Final = 0.1
 """Fraction of the time of all kernels above which an uncompiled region delays full speed."""
 _POLL_SECONDS: Final = 0.02
 
-_log: Final = logging.getLogger(__name__)
 _clock: Final = time.thread_time
 
 Function = Callable[..., Any]
@@ -153,10 +152,10 @@ class RegionProfile(ByKernels):
         "least", "look", "looked", "name", "pooled", "runs", "seconds",
     )  # fmt: skip
 
-    def __init__(self, compilation: Compilation, members: Sequence[Node]) -> None:
+    def __init__(self, compilation: Compilation, members: Sequence[Node], name: str = "") -> None:
         super().__init__()
         self._compilation = compilation
-        self.name = members[-1].name
+        self.name = name or members[-1].name
         self._members = len(members)
         self.runs, self.seconds, self.least = 0, 0.0, float("inf")
         self._tries, self._best = 0, float("inf")
@@ -652,7 +651,7 @@ class Compilation:
         self._is_announced = True
         price = sum(profile.price(self.policy.scale) for _, profile in chosen)
         names = ", ".join([profile.name for _, profile in chosen[:3]])
-        _log.info(
+        progress.log.info(
             "compiling %d regions (%s%s), about %.1f s; the program %s (off by WEFT_JIT=off)",
             len(chosen),
             names,
@@ -667,7 +666,7 @@ class Compilation:
         if left or self._is_complete:
             return
         self._is_complete = True
-        _log.info(
+        progress.log.info(
             "full speed after %.1f s of processor time: %d regions compiled in %.1f s",
             self._process_clock(),
             self._num_compiled,

@@ -1,8 +1,8 @@
-"""Progress messages of training programs that have not configured logging.
+"""Progress messages, which programs that have not configured logging show too.
 
-They report where training resumes, saved checkpoints, and progress. If a program has configured
-logging or the level of the logger "weft", its settings apply. Otherwise the messages go to stderr
-unformatted.
+They report where training resumes, saved checkpoints, progress, and compilation. If a program has
+configured logging or the level of the logger "weft", its settings apply. Otherwise the messages go
+to stderr unformatted.
 """
 
 from __future__ import annotations
