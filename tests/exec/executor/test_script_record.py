@@ -21,7 +21,7 @@ with wf.Session() as session:
     for _ in range(20):
         session.run(y, {x: np.ones((300, 300))})
     if sys.argv[1:]:  # as if importing the compiler and choosing took no longer than that
-        warm_up._IMPORT_SECONDS = 1e-9
+        warm_up._import_seconds = lambda: 1e-9
         warm_up.OVERHEAD = 0.0
         for _ in range(2000):
             session.run(y, {x: np.ones((300, 300))})

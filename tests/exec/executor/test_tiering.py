@@ -82,7 +82,7 @@ def simulate(regions: list[Region], steps: int, has_idle_core: bool = False) -> 
             if not (
                 has_idle_core
                 or policy.pays_in_this_process(profile)
-                or policy.is_affordable(0.0, now, policy.is_prepaid(profile), spent)
+                or policy.is_affordable(0.0, now, profile, spent)
             ):
                 break
             objects = (1.0 - LOWERING) * region.price

@@ -6,14 +6,18 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import cache_from_source
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import weft as wf
+from weft_compiler import generator
 from weft_exec.executor.native import warm_up
 from weft_exec.executor.native.warm_up import WarmUp
+from weft_graph.ir.script_record import ScriptRecord
 
 SECONDS = 0.04
 """What each run takes by the clock of these tests; plans take nothing by it."""
@@ -84,6 +88,31 @@ def test_a_run_has_to_cost_as_much_as_its_plan(
     assert not chosen
     step()
     assert len(chosen) == 1
+
+
+def test_a_script_that_had_code_chooses_regions_after_one_run(
+    clock: list[float], chosen: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(warm_up, "script_record", lambda: ScriptRecord(2.0, has_code=True))
+    _, step = _stepping()
+    step()
+    assert not chosen
+    step()
+    assert len(chosen) == 1
+
+
+@pytest.mark.parametrize(("has_bytecode", "seconds"), [(True, 0.1), (False, 0.3)])
+def test_importing_without_bytecode_costs_more(
+    has_bytecode: bool, seconds: float, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))
+    module = Path(cache_from_source(generator.__file__))
+    if has_bytecode:
+        module.parent.mkdir(parents=True)
+        module.touch()
+    warm_up._import_seconds.cache_clear()
+    assert warm_up._import_seconds() == seconds
+    warm_up._import_seconds.cache_clear()
 
 
 @pytest.mark.parametrize("said", ["on", "now"])

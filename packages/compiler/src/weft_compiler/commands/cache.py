@@ -91,7 +91,8 @@ def warm_script(arguments: argparse.Namespace) -> int:
             code = process.wait()
             break
     _show(place, before, started, "\n")
-    script_record.record(arguments.script, _WARMED_SECONDS)
+    run = script_record.ScriptRecord(_WARMED_SECONDS, has_code=True)
+    script_record.record(arguments.script, run)
     return code if code >= 0 else 128 - code  # as shells report signals
 
 

@@ -19,7 +19,8 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from importlib.util import find_spec
+from importlib.util import cache_from_source, find_spec
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -131,6 +132,13 @@ class EntryPointModules(LazyModules):
     def has_entries(self) -> bool:
         """True if a distribution names a module in the group; nothing is imported to see it."""
         return bool(self._entries)
+
+    @property
+    def has_bytecode(self) -> bool:
+        """True if the modules of the group were compiled to bytecode before; none is imported."""
+        specs = [find_spec(entry.module) for entry in self._entries]
+        origins = [spec.origin for spec in specs if spec is not None and spec.origin is not None]
+        return all([Path(cache_from_source(origin)).exists() for origin in origins])
 
     def load_plain(self) -> None:
         """Import the entry points, except the modules of packages that have one per op family.

@@ -88,6 +88,11 @@ class Registry(Generic[V]):
             self._entry_points is not None and self._entry_points.has_entries
         )
 
+    @property
+    def has_bytecode(self) -> bool:
+        """True if importing the modules of entry points compiles no source text to bytecode."""
+        return self._entry_points is None or self._entry_points.has_bytecode
+
     def keys(self) -> list[str]:
         """Return all keys of all sources, sorted."""
         self._load(None)

@@ -1,7 +1,8 @@
 """Record of the time that a script's steps took by kernels, for its next runs.
 
 A script that ends before compiled regions were chosen leaves no measurements of regions. This
-record lets its next run choose them, and look for their code, early.
+record lets its next run choose them, and look for their code, early: after the first run of each
+step if the last run of the script used compiled code.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from weft_graph.ir.user_cache import directory, read_file, write_file
 
@@ -23,41 +24,58 @@ _GROWTH: Final = 1.1
 """Ratio to the recorded seconds from which on a longer run is recorded."""
 
 
+class ScriptRecord(NamedTuple):
+    """Record of the runs of a script.
+
+    Attributes:
+      seconds: seconds by kernels of the longest run.
+      has_code: True if the last recorded run used compiled code.
+    """
+
+    seconds: float = 0.0
+    has_code: bool = False
+
+
 @cache
-def expected_seconds() -> float:
-    """Return the seconds by kernels of the longest recorded run of this script; 0 without any."""
+def script_record() -> ScriptRecord:
+    """Return the record of earlier runs of this script; an empty one without any."""
     path = _path_of_main()
-    return 0.0 if path is None else _read(path)
+    return ScriptRecord() if path is None else _read(path)
 
 
-def record_at_exit(seconds: Callable[[], float]) -> None:
+def record_at_exit(run: Callable[[], ScriptRecord]) -> None:
     """Record this run of the script when the process ends.
 
     Args:
-      seconds: returns the seconds that steps took by kernels.
+      run: returns the record of this run alone.
     """
     path = _path_of_main()  # Python forgets the name of the script before it calls `_write`
     if path is not None:
-        atexit.register(lambda: _write(path, seconds()))
+        atexit.register(lambda: _write(path, run()))
 
 
-def record(script: Path, seconds: float) -> None:
-    """Record a script run and its seconds by kernels."""
+def record(script: Path, run: ScriptRecord) -> None:
+    """Record a run of a script."""
     path = _path_of(script)
     if path is not None:
-        _write(path, seconds)
+        _write(path, run)
 
 
-def _write(path: Path, seconds: float) -> None:
-    if seconds >= max(_WORTH_WRITING, _GROWTH * _read(path)):
-        write_file(path, json.dumps({"seconds": seconds}).encode())
+def _write(path: Path, run: ScriptRecord) -> None:
+    before = _read(path)
+    has_grown = run.seconds >= max(_WORTH_WRITING, _GROWTH * before.seconds)
+    if has_grown or (before.seconds and run.has_code != before.has_code):
+        longest = ScriptRecord(max(run.seconds, before.seconds), run.has_code)
+        write_file(path, json.dumps(longest._asdict()).encode())
 
 
-def _read(path: Path) -> float:
+def _read(path: Path) -> ScriptRecord:
     try:
-        return max(0.0, float(json.loads(read_file(path) or b"{}").get("seconds", 0.0)))
+        fields = json.loads(read_file(path) or b"{}")
+        seconds = max(0.0, float(fields.get("seconds", 0.0)))
+        return ScriptRecord(seconds, bool(fields.get("has_code", False)))
     except (ValueError, TypeError, AttributeError):  # not written by `_write`
-        return 0.0
+        return ScriptRecord()
 
 
 def _path_of_main() -> Path | None:

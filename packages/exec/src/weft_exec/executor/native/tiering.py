@@ -37,7 +37,7 @@ from weft_exec.executor.step_check import raise_if_ended
 from weft_graph.ir.code_generators import ProfileStore
 from weft_graph.ir.compile_pauses import CompilationAbandoned, may_pause, pausing
 from weft_graph.ir.node import Node
-from weft_graph.ir.script_record import expected_seconds
+from weft_graph.ir.script_record import script_record
 
 _IDLE_PRICE: Final = 0.25
 """Fraction of the price that an idle core leaves to the program: lowering holds the interpreter."""
@@ -288,19 +288,28 @@ class TierUpPolicy:
         self.scale = 1.0
 
     def is_affordable(
-        self, price: float, process_seconds: float, is_prepaid: bool = False, spent: float = 0.0
+        self,
+        price: float,
+        process_seconds: float,
+        profile: RegionProfile | None = None,
+        spent: float = 0.0,
     ) -> bool:
         """Return True if compiling keeps the process within its overhead.
+
+        For a region whose price was paid, this process is assumed to take as long as earlier ones.
 
         Args:
           price: seconds of everything that is to be compiled now.
           process_seconds: processor seconds of this process so far, compiling included.
-          is_prepaid: True if kernels have taken the price in earlier processes.
+          profile: the region that is compiled; None for the limit of regions that were not paid.
           spent: seconds of a compile that is not finished.
         """
-        overhead = max(self._overhead, _PREPAID_OVERHEAD) if is_prepaid else self._overhead
         by_kernels = process_seconds - self.compile_seconds - spent + self.saved_seconds
-        return process_seconds + price <= (1.0 + overhead) * by_kernels
+        overhead, added = self._overhead, self.compile_seconds + spent - self.saved_seconds + price
+        if profile is not None and self.is_prepaid(profile):
+            overhead = max(overhead, _PREPAID_OVERHEAD)
+            by_kernels += max(0.0, profile.expected_seconds)
+        return added <= overhead * by_kernels
 
     def choose(
         self, profiles: Iterable[RegionProfile], process_seconds: float, has_idle_core: bool
@@ -328,7 +337,7 @@ class TierUpPolicy:
             part = _LEAST_PART * price if is_prepaid else price
             if has_idle_core or self.pays_in_this_process(profile):
                 chosen.append(profile)
-            elif self.is_affordable(planned + part, process_seconds, is_prepaid):
+            elif self.is_affordable(planned + part, process_seconds, profile):
                 planned += price
                 chosen.append(profile)
         return chosen
@@ -543,8 +552,9 @@ class Compilation:
         """Return the regions that it is time to look for on the disk."""
         if not self._has_looked:
             fraction = _IDLE_PRICE if self._has_idle_core() else 1.0
-            seconds = max(self.seen + WarmUp.total_seconds, 0.5 * expected_seconds())
-            if seconds < fraction * _LOAD_SECONDS:
+            record = script_record()
+            seconds = max(self.seen + WarmUp.total_seconds, 0.5 * record.seconds)
+            if seconds < fraction * _LOAD_SECONDS and not record.has_code:
                 return []
             self._has_looked = True
         return [
@@ -561,6 +571,7 @@ class Compilation:
                     return
                 profile.looked = True
                 if candidate.find(profile):
+                    WarmUp.has_code = True
                     continue
                 profile.key = candidate.fingerprint(profile)
                 if profile.key is not None:
@@ -617,7 +628,7 @@ class Compilation:
                     profile.history = profile.history._replace(abandoned=abandoned)
                     return
                 taken = time.thread_time() - started
-                profile.is_compiled = True
+                profile.is_compiled = WarmUp.has_code = True
                 with self._lock:
                     self.policy.compiled(profile, taken, not self._num_compiled)
                     self._num_compiled += 1
@@ -636,9 +647,7 @@ class Compilation:
             spent = time.thread_time() - started
             policy = self.policy
             with self._lock:
-                is_affordable = policy.is_affordable(
-                    0.0, self._process_clock(), policy.is_prepaid(profile), spent
-                )
+                is_affordable = policy.is_affordable(0.0, self._process_clock(), profile, spent)
             if is_affordable or policy.pays_in_this_process(profile) or self._has_idle_core():
                 return
             threading.main_thread().join(_POLL_SECONDS)

@@ -3,20 +3,23 @@
 To choose the regions of a plan, the compiler is imported (0.1 s) and inspects each node. A short
 script should not pay for that. So the first plan of a step has no regions. It is replaced by one
 that has once its runs have taken as long as choosing will, if this delays the process by a tenth at
-most, or less than a quarter of the time that an earlier run of the script took by kernels.
+most, or less than a quarter of the time that an earlier run of the script took by kernels. If that
+run used compiled code, the plan is replaced after its first run; most plans run only once, such as
+those of initializers.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from functools import cache
 from typing import Final
 
 from weft_exec.settings import jit_environment
 from weft_graph.ir.code_generators import generators
 from weft_graph.ir.jit_scope import COMPILED
 from weft_graph.ir.node import Node
-from weft_graph.ir.script_record import expected_seconds, record_at_exit
+from weft_graph.ir.script_record import ScriptRecord, record_at_exit, script_record
 
 OVERHEAD: Final = 0.1
 """Fraction of the processor time of a process that choosing and compiling regions may add, if no
@@ -25,6 +28,8 @@ _EXPECTED_FRACTION: Final = 0.25
 """Fraction of the seconds that an earlier run took by kernels that choosing regions may cost."""
 _IMPORT_SECONDS: Final = 0.1
 """Processor seconds that importing the compiler takes, once per process."""
+_SOURCE_SECONDS: Final = 0.3
+"""The same if Python has no bytecode of it, as in the first run after an installation."""
 
 _clock: Final = time.process_time
 
@@ -41,11 +46,13 @@ class WarmUp:
     Attributes:
       is_over: True once a plan with compiled regions should replace this one.
       total_seconds: seconds of all plans of this process.
+      has_code: True once this process has used compiled code.
     """
 
     __slots__ = ("_has_run", "_price", "_seconds", "is_over")
 
     total_seconds = 0.0
+    has_code = False
     _num_over = 0
     _is_recorded = False
 
@@ -56,7 +63,7 @@ class WarmUp:
         self.is_over = False
         if not WarmUp._is_recorded:
             WarmUp._is_recorded = True
-            record_at_exit(lambda: WarmUp.total_seconds)
+            record_at_exit(lambda: ScriptRecord(WarmUp.total_seconds, WarmUp.has_code))
 
     def begin(self) -> float:
         """Return the time at which a run begins, for `end`."""
@@ -65,15 +72,22 @@ class WarmUp:
     def end(self, began: float) -> None:
         """Count a run that ends now. Several threads may do so: a lost count does not matter."""
         now = _clock()
+        record = script_record()
         if self._has_run:
             self._seconds += now - began
             WarmUp.total_seconds += now - began
-            if self._seconds >= self._price:
-                price = self._price if WarmUp._num_over else self._price + _IMPORT_SECONDS
-                paid = max(OVERHEAD * now, _EXPECTED_FRACTION * expected_seconds())
-                self.is_over = price <= paid
-                WarmUp._num_over += self.is_over
+        if record.has_code or (self._has_run and self._seconds >= self._price):
+            price = self._price if WarmUp._num_over else self._price + _import_seconds()
+            paid = max(OVERHEAD * now, _EXPECTED_FRACTION * record.seconds)
+            self.is_over = price <= paid
+            WarmUp._num_over += self.is_over
         self._has_run = True
+
+
+@cache
+def _import_seconds() -> float:
+    """Return the processor seconds that importing the compiler will take."""
+    return _IMPORT_SECONDS if generators.has_bytecode else _SOURCE_SECONDS
 
 
 def can_warm_up(nodes: Iterable[Node]) -> bool:
