@@ -318,7 +318,7 @@ class _RegionCopy(BodyCopy):
             if contexts[record.name] is not home and contexts[record.name].is_inside(home)
         ]
         names = {record.name: self._name(record.name) for record in records}
-        name = "" if self._to_enclosing is None else self._to_enclosing.name
+        name = "" if self._outer_context is None else self._outer_context.name
         places = _Places(self._region.graph.nodes, self.nodes, self.outputs)
         renamed = [
             replace(

@@ -49,7 +49,7 @@ class Layout:
         self._work = work
         self._slot_of = slot_of
         self._variables = variables
-        self._saved_values = kept
+        self._kept_slots = kept
         self._total: Touches = Counter()
         self._produced_slots: set[int] = set()
 
@@ -123,7 +123,7 @@ class Layout:
         dead: dict[int, list[int]] = {}
         for slot_index, position in last.items():
             if counts[slot_index] == self._total[slot_index] and slot_index in self._produced_slots:
-                if slot_index not in self._saved_values:
+                if slot_index not in self._kept_slots:
                     dead.setdefault(position, []).append(slot_index)
                 del counts[slot_index]
         laid: list[Instruction] = [
@@ -168,7 +168,7 @@ class Layout:
             for (_, _, _, _, slots, _), _ in self._work.get(node, ())
             for slot in slots
         }
-        spent = {slot for slot in following if slot in inside} - set(self._saved_values)
+        spent = {slot for slot in following if slot in inside} - set(self._kept_slots)
         touches.update(more)
         touches.update(self._loop_slots(loop))
         node = frame.cond

@@ -64,10 +64,10 @@ class BodyCopy:
         self._prefix = prefix
         self._stand = stand
         self._keeps = keeps
-        self._to_enclosing = current_context(graph)
-        self._inside = ControlFlowContext(graph, "", self._to_enclosing, register=False)
-        if self._to_enclosing is not None:
-            arguments = [self._to_enclosing.capture(value) for value in arguments]
+        self._outer_context = current_context(graph)
+        self._inside = ControlFlowContext(graph, "", self._outer_context, register=False)
+        if self._outer_context is not None:
+            arguments = [self._outer_context.capture(value) for value in arguments]
         if function.graph.has_contexts:
             arguments = _copy_repeated(arguments)
         self.outputs: dict[Output, Output] = dict(zip(function.inputs, arguments, strict=True))
@@ -229,7 +229,7 @@ class BodyCopy:
                 node.context = None
         records = records_of(source, members)
         names = {record.name: self._name(record.name) for record in records}
-        name = "" if self._to_enclosing is None else self._to_enclosing.name
+        name = "" if self._outer_context is None else self._outer_context.name
         renamed = [
             replace(
                 record,
