@@ -203,11 +203,11 @@ ERRORS: dict[str, tuple[Callable[[], Any], str]] = {
     "read beyond": (lambda: floats(3).read(3), r"index 3 to read is not in \[0, 3\)"),
     "read before": (lambda: floats(3).read(-1), r"index -1 to read is not in \[0, 3\)"),
     "read twice": (_read_twice, "element 1 .* twice.*clear_after_read=False"),
-    "write after read": (_write_after_read, "element 1 .* has already read"),
-    "write after zeros": (lambda: _write_after_zeros(True), "element 1 .* has already read"),
+    "write after read": (_write_after_read, "element 1 .* has been read already"),
+    "write after zeros": (lambda: _write_after_zeros(True), "element 1 .* has been read already"),
     "write after kept zeros": (
         lambda: _write_after_zeros(False),
-        "element 1 .* has already read",
+        "element 1 .* has been read already",
     ),
     "never written": (lambda: floats(3).read(1), "element 1 .* never written.*element_shape"),
     "never written, some of the shape": (

@@ -124,8 +124,8 @@ MALFORMED: dict[str, tuple[dict[Any, Any], str]] = {
     ),
     "no such slice": ({"v": sliced([(0, 2), (0, 3)])}, "lacks its slice"),
     "a slice of another rank": ({"v": sliced([(0, 2)])}, "has a slice of rank 1"),
-    "a slice outside": ({"v": sliced([(1, 2), (0, 3)])}, "leaves it"),
-    "a negative slice": ({"v": sliced([(-1, 2), (0, 3)])}, "leaves it"),
+    "a slice outside": ({"v": sliced([(1, 2), (0, 3)])}, "out of bounds"),
+    "a negative slice": ({"v": sliced([(-1, 2), (0, 3)])}, "out of bounds"),
     "a slice of another shape": (
         {"v": sliced([(0, 2), (0, 1)]), slice_key(b"v", [(0, 2), (0, 1)]): entry()},
         "does not have its declared type or shape",

@@ -107,7 +107,7 @@ def test_every_cut_and_every_gap() -> None:
         (entry(0, b"a", b"") + entry(0, b"a", b""), "b'a' comes after b'a'"),
         (entry(0, b"a", b"12345")[:-3], "does not fit"),
         (b"\xff" * 11, "truncated, too large"),
-        (b"\x00\x80", "cut short"),
+        (b"\x00\x80", "truncated"),
     ],
 )
 def test_entries_that_cannot_be(entries: bytes, text: str) -> None:

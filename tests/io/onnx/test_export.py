@@ -187,7 +187,10 @@ def test_all_that_has_no_form_is_named_at_once() -> None:
         assert f"{name} (" in message
     assert "test_export.py" in message and "Exp" not in message
     y = wf.bitwise.left_shift(wf.constant([1]), wf.cast(x[0], wf.int32), name="shift")
-    with wf.Session() as session, pytest.raises(errors.UnimplementedError, match="no int32"):
+    with (
+        wf.Session() as session,
+        pytest.raises(errors.UnimplementedError, match="not accept int32"),
+    ):
         wf.onnx.export(y, x, session)
 
 
@@ -273,7 +276,9 @@ def test_all_that_is_missing_is_named_at_once() -> None:
     z = wf.placeholder(wf.float32, [2], name="z")
     with (
         wf.Session() as session,
-        pytest.raises(errors.InvalidArgumentError, match="needs 'y', 'z', which are in no feeds"),
+        pytest.raises(
+            errors.InvalidArgumentError, match="needs 'y', 'z', which are not among the inputs"
+        ),
     ):
         wf.onnx.export(x + y * z, x, session)
 
