@@ -236,10 +236,11 @@ export class Connection {
     this.#incoming.delete(number);
     const call = this.#calls.get(number);
     if (!call) return; // cancelled
+    const values = incoming.tensors(); // before the call is forgotten: it may throw
     this.#calls.delete(number);
     clearTimeout(call.timer);
     if (incoming.code) call.reject(errorOf(incoming.code, incoming.meta));
-    else call.resolve({ meta: incoming.meta, values: incoming.tensors() });
+    else call.resolve({ meta: incoming.meta, values });
   }
 
   /** End the connection; pending calls fail with `error`. */
