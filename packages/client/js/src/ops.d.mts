@@ -448,7 +448,7 @@ export function argMin(
 ): Output;
 
 /**
- * Numbers in decimal notation.
+ * Return numbers in decimal notation.
  * Inputs: input: T.
  * Outputs: output: string.
  */
@@ -759,7 +759,7 @@ export function batchMatMulV2(
 ): Output;
 
 /**
- * The inverse of `space_to_batch_nd`, with `crops` cut off the inner axes.
+ * Return the inverse of `space_to_batch_nd`, with `crops` cut off the inner axes.
  * Inputs: input: T; block_shape: int32 or int64; crops: int32 or int64.
  * Outputs: output: T.
  */
@@ -1177,7 +1177,7 @@ export function clipByValue(
 ): Output;
 
 /**
- * The tensor that one member gives to all members of its group.
+ * Receive the tensor that one member sends to all members of its group.
  * Outputs: data: T.
  * T: One of bfloat16, bool, complex128, complex64, float16, float32, float64, int16, int32, int64, int8, uint16, uint32, uint64, uint8.
  */
@@ -1192,7 +1192,7 @@ export function collectiveBcastRecv(
 ): Output;
 
 /**
- * Give a tensor to all other members of a group.
+ * Send a tensor to all other members of a group.
  * Inputs: input: T.
  * Outputs: data: T.
  */
@@ -1207,7 +1207,7 @@ export function collectiveBcastSend(
 ): Output;
 
 /**
- * The tensors of all members of a group, one after the other along the first axis.
+ * Return the tensors of all members of a group, concatenated along the first axis.
  * Inputs: input: T.
  * Outputs: data: T.
  */
@@ -1222,7 +1222,7 @@ export function collectiveGather(
 ): Output;
 
 /**
- * The tensors of all members of a group, merged element by element.
+ * Return the tensors of all members of a group, merged element by element.
  * Inputs: input: T.
  * Outputs: data: T.
  * merge_op: One of Add, Max, Min, Mul.
@@ -1284,7 +1284,7 @@ export function computeAccidentalHits(
 ): { operation: Operation; indices: Output; ids: Output; weights: Output };
 
 /**
- * Tensors joined along an axis that they have.
+ * Return tensors joined along an axis that they have.
  * Inputs: concat_dim: int32; values: list of T.
  * Outputs: output: T.
  */
@@ -1302,7 +1302,7 @@ export function concatOffset(
 ): { operation: Operation; offset: Output[] };
 
 /**
- * Tensors joined along an axis that they have.
+ * Return tensors joined along an axis that they have.
  * Inputs: values: list of T; axis: int32 or int64.
  * Outputs: output: T.
  */
@@ -1627,7 +1627,7 @@ export function decodeAndCropJpeg(
 ): Output;
 
 /**
- * The bytes of web-safe base64, padded or not.
+ * Return the bytes of web-safe base64, padded or not.
  * Inputs: input: string.
  * Outputs: output: string.
  */
@@ -1729,7 +1729,7 @@ export function decodePng(
 ): Output;
 
 /**
- * The bytes of strings as numbers: a last axis of (length / size of the type) elements.
+ * Return the bytes of strings as numbers: a last axis of (length / size of the type) elements.
  * Inputs: bytes: string.
  * Outputs: output: out_type.
  * out_type: One of bfloat16, bool, complex128, complex64, float16, float32, float64, int16, int32, int64, int8, uint16, uint8.
@@ -1825,7 +1825,7 @@ export function denseToSparseSetOperation(
 ): { operation: Operation; resultIndices: Output; resultValues: Output; resultShape: Output };
 
 /**
- * The inverse of `space_to_depth`: (B, H, W, C) to (B, H·b, W·b, C/b²).
+ * Return the inverse of `space_to_depth`: (B, H, W, C) to (B, H·b, W·b, C/b²).
  * Inputs: input: T.
  * Outputs: output: T.
  */
@@ -1946,14 +1946,14 @@ export function destroyResourceOp(
 ): Operation;
 
 /**
- * A tensor with a given diagonal, 0 elsewhere; numeric, shape (D...) to (D..., D...).
+ * Return a tensor with a given diagonal, 0 elsewhere; numeric, shape (D...) to (D..., D...).
  * Inputs: diagonal: T.
  * Outputs: output: T.
  */
 export function diag(scope: Scope, diagonal: Value): Output;
 
 /**
- * The diagonal of a tensor; numeric, shape (D..., D...) to (D...).
+ * Return the diagonal of a tensor; numeric, shape (D..., D...) to (D...).
  * Inputs: input: T.
  * Outputs: diagonal: T.
  */
@@ -2067,7 +2067,7 @@ export function drawBoundingBoxesV2(
 ): Output;
 
 /**
- * Slices of `data` sorted into tensors by number.
+ * Return slices of `data` sorted into tensors by number.
  * Inputs: data: T; partitions: int32.
  * Outputs: outputs: list of T.
  */
@@ -2079,7 +2079,7 @@ export function dynamicPartition(
 ): { operation: Operation; outputs: Output[] };
 
 /**
- * Slices put at their indices in one tensor; where indices meet, the last one wins.
+ * Return slices scattered to their indices in one tensor; for duplicates the last one wins.
  * Inputs: indices: list of int32; data: list of T.
  * Outputs: merged: T.
  */
@@ -2144,7 +2144,7 @@ export function elu(scope: Scope, features: Value): Output;
 export function eluGrad(scope: Scope, gradients: Value, outputs: Value): Output;
 
 /**
- * The web-safe base64 form, with `=` at the end if `pad`.
+ * Return the web-safe base64 form, with `=` at the end if `pad`.
  * Inputs: input: string.
  * Outputs: output: string.
  */
@@ -2307,7 +2307,7 @@ export function extractGlimpseV2(
 ): Output;
 
 /**
- * Windows of images, laid flat into channels: (B, H, W, C) to (B, H', W', kh·kw·C).
+ * Return windows of images, flattened into channels: (B, H, W, C) to (B, H', W', kh·kw·C).
  * Inputs: images: T.
  * Outputs: patches: T.
  * padding: One of SAME, VALID.
@@ -2333,7 +2333,7 @@ export function extractJpegShape(
 ): Output;
 
 /**
- * Windows of volumes, laid flat into channels: (B, P, R, C, D) to (B, P', R', C', kp·kr·kc·D).
+ * Return windows of volumes as channels: (B, P, R, C, D) to (B, P', R', C', kp·kr·kc·D).
  * Inputs: input: T.
  * Outputs: patches: T.
  * padding: One of SAME, VALID.
@@ -2462,7 +2462,7 @@ export function fakeQuantWithMinMaxVarsPerChannelGradient(
 ): { operation: Operation; backpropsWrtInput: Output; backpropWrtMin: Output; backpropWrtMax: Output };
 
 /**
- * A tensor whose elements are all `value`.
+ * Return a tensor whose elements are all `value`.
  * Inputs: dims: int32 or int64; value: T.
  * Outputs: output: T.
  */
@@ -2758,7 +2758,7 @@ export function gruBlockCellGrad(
 ): { operation: Operation; dX: Output; dHPrev: Output; dCBar: Output; dRBarUBar: Output };
 
 /**
- * Slices of `params` along an axis, by index.
+ * Return slices of `params` along an axis, by index.
  * Inputs: params: Tparams; indices: int32 or int64.
  * Outputs: output: Tparams.
  */
@@ -2770,14 +2770,14 @@ export function gather(
 ): Output;
 
 /**
- * Elements or slices of `params` by vectors of indices.
+ * Return elements or slices of `params` by vectors of indices.
  * Inputs: params: Tparams; indices: int32 or int64.
  * Outputs: output: Tparams.
  */
 export function gatherNd(scope: Scope, params: Value, indices: Value): Output;
 
 /**
- * Slices of `params` along an axis, by index.
+ * Return slices of `params` along an axis, by index.
  * Inputs: params: Tparams; indices: int32 or int64; axis: int32 or int64.
  * Outputs: output: Tparams.
  */
@@ -3201,7 +3201,7 @@ export function invGrad(scope: Scope, y: Value, dy: Value): Output;
 export function invert(scope: Scope, x: Value): Output;
 
 /**
- * The permutation y with y[x[i]] = i: integers, shape (n,).
+ * Return the permutation y with y[x[i]] = i: integers, shape (n,).
  * Inputs: x: int32 or int64.
  * Outputs: y: int32 or int64.
  */
@@ -3800,7 +3800,7 @@ export function matMulInteger(scope: Scope, a: Value, b: Value, aZero: Value, bZ
 export function matchingFiles(scope: Scope, pattern: Value): Output;
 
 /**
- * Matrices with 0 outside a band around the diagonal.
+ * Return matrices with 0 outside a band around the diagonal.
  * Inputs: input: T; num_lower: int32 or int64; num_upper: int32 or int64.
  * Outputs: band: T.
  */
@@ -3819,21 +3819,21 @@ export function matrixBandPart(
 export function matrixDeterminant(scope: Scope, input: Value): Output;
 
 /**
- * Matrices with given diagonals, `padding_value` elsewhere.
+ * Return matrices with given diagonals, `padding_value` elsewhere.
  * Inputs: diagonal: T.
  * Outputs: output: T.
  */
 export function matrixDiag(scope: Scope, diagonal: Value): Output;
 
 /**
- * Diagonals of matrices.
+ * Return diagonals of matrices.
  * Inputs: input: T.
  * Outputs: diagonal: T.
  */
 export function matrixDiagPart(scope: Scope, input: Value): Output;
 
 /**
- * Diagonals of matrices.
+ * Return diagonals of matrices.
  * Inputs: input: T; k: int32; padding_value: T.
  * Outputs: diagonal: T.
  */
@@ -3853,7 +3853,7 @@ export function matrixDiagPartV3(
 ): Output;
 
 /**
- * Matrices with given diagonals, `padding_value` elsewhere.
+ * Return matrices with given diagonals, `padding_value` elsewhere.
  * Inputs: diagonal: T; k: int32; num_rows: int32; num_cols: int32; padding_value: T.
  * Outputs: output: T.
  */
@@ -3903,14 +3903,14 @@ export function matrixInverse(scope: Scope, input: Value, attrs?: { adjoint?: bo
 export function matrixLogarithm(scope: Scope, input: Value): Output;
 
 /**
- * Matrices with other diagonals.
+ * Return matrices with other diagonals.
  * Inputs: input: T; diagonal: T.
  * Outputs: output: T.
  */
 export function matrixSetDiag(scope: Scope, input: Value, diagonal: Value): Output;
 
 /**
- * Matrices with other diagonals.
+ * Return matrices with other diagonals.
  * Inputs: input: T; diagonal: T; k: int32.
  * Outputs: output: T.
  */
@@ -4546,7 +4546,7 @@ export function nthElement(
 ): Output;
 
 /**
- * A new axis of `depth` elements, `on_value` at the index and `off_value` elsewhere.
+ * Return a new axis of `depth` elements, `on_value` at the index and `off_value` elsewhere.
  * Inputs: indices: TI; depth: int32; on_value: T; off_value: T.
  * Outputs: output: T.
  */
@@ -4572,7 +4572,7 @@ export function oneShotIterator(
 ): Output;
 
 /**
- * Ones of the shape of `tensor`; see `zeros_like`.
+ * Return ones of the shape of `tensor`; see `zeros_like`.
  * Inputs: x: T.
  * Outputs: y: T.
  */
@@ -4702,14 +4702,14 @@ export function pack(
 ): Output;
 
 /**
- * A tensor with margins.
+ * Return a tensor with margins.
  * Inputs: input: T; paddings: int32 or int64.
  * Outputs: output: T.
  */
 export function pad(scope: Scope, input: Value, paddings: Value): Output;
 
 /**
- * A tensor with margins.
+ * Return a tensor with margins.
  * Inputs: input: T; paddings: int32 or int64; constant_values: T.
  * Outputs: output: T.
  */
@@ -5740,7 +5740,7 @@ export function rangeDataset(
 ): Output;
 
 /**
- * The rank: int32, rank 0, a constant where it is static.
+ * Return the rank: int32, rank 0, a constant where it is static.
  * Inputs: input: T.
  * Outputs: output: int32.
  */
@@ -5861,7 +5861,7 @@ export function reduceDataset(
 ): { operation: Operation; components: Output[] };
 
 /**
- * Strings joined along axes, in the order in which the axes are given.
+ * Return strings joined along axes, in the order in which the axes are given.
  * Inputs: inputs: string; reduction_indices: int32.
  * Outputs: output: string.
  */
@@ -5934,7 +5934,7 @@ export function refSwitch(
 export function regexFullMatch(scope: Scope, input: Value, pattern: Value): Output;
 
 /**
- * Matches of a regular expression replaced.
+ * Return matches of a regular expression replaced.
  * Inputs: input: string; pattern: string; rewrite: string.
  * Outputs: output: string.
  */
@@ -6016,7 +6016,7 @@ export function requantize(
 ): { operation: Operation; output: Output; outputMin: Output; outputMax: Output };
 
 /**
- * The same elements in another shape.
+ * Return the same elements in another shape.
  * Inputs: tensor: T; shape: int32 or int64.
  * Outputs: output: T.
  */
@@ -6743,7 +6743,7 @@ export function restoreV2(
 ): { operation: Operation; tensors: Output[] };
 
 /**
- * The order of elements reversed along the axes in `axis`, a vector of integers.
+ * Return the order of elements reversed along the axes in `axis`, a vector of integers.
  * Inputs: tensor: T; dims: bool.
  * Outputs: output: T.
  */
@@ -6763,7 +6763,7 @@ export function reverseSequence(
 ): Output;
 
 /**
- * The order of elements reversed along the axes in `axis`, a vector of integers.
+ * Return the order of elements reversed along the axes in `axis`, a vector of integers.
  * Inputs: tensor: T; axis: int32 or int64.
  * Outputs: output: T.
  */
@@ -6797,7 +6797,7 @@ export function rngReadAndSkip(scope: Scope, resource: Value, alg: Value, delta:
 export function rngSkip(scope: Scope, resource: Value, algorithm: Value, delta: Value): Operation;
 
 /**
- * Elements moved by `shift` along `axis`; what leaves at one end enters at the other.
+ * Return elements shifted by `shift` along `axis`, wrapping around at the ends.
  * Inputs: input: T; shift: int32 or int64; axis: int32 or int64.
  * Outputs: output: T.
  */
@@ -7247,14 +7247,14 @@ export function setSize(
 ): Output;
 
 /**
- * The shape of a tensor or SparseTensor: shape (rank,), a constant where it is static.
+ * Return the shape of a tensor or SparseTensor: shape (rank,), a constant where it is static.
  * Inputs: input: T.
  * Outputs: output: int32 or int64.
  */
 export function shape(scope: Scope, input: Value, attrs?: { outType?: DType }): Output;
 
 /**
- * The shapes of tensors of one type.
+ * Return the shapes of tensors of one type.
  * Inputs: input: list of T.
  * Outputs: output: list of int32 or int64.
  */
@@ -7350,7 +7350,7 @@ export function sin(scope: Scope, x: Value): Output;
 export function sinh(scope: Scope, x: Value): Output;
 
 /**
- * The number of elements: an integer of rank 0, a constant where the shape is static.
+ * Return the number of elements: an integer of rank 0, a constant where the shape is static.
  * Inputs: input: T.
  * Outputs: output: int32 or int64.
  */
@@ -7481,7 +7481,7 @@ export function sparseAccumulatorTakeGradient(
 ): { operation: Operation; indices: Output; values: Output; shape: Output };
 
 /**
- * The sum of two sparse tensors, or of a sparse and a dense one.
+ * Return the sum of two sparse tensors, or of a sparse and a dense one.
  * Inputs: a_indices: int64; a_values: T; a_shape: int64; b_indices: int64; b_values: T; b_shape: int64; thresh: Treal.
  * Outputs: sum_indices: int64; sum_values: T; sum_shape: int64.
  */
@@ -7705,7 +7705,7 @@ export function sparseApplyRMSProp(
 ): Output;
 
 /**
- * Sparse tensors one after the other along an axis.
+ * Return sparse tensors one after the other along an axis.
  * Inputs: indices: list of int64; values: list of T; shapes: list of int64.
  * Outputs: output_indices: int64; output_values: T; output_shape: int64.
  */
@@ -7898,7 +7898,7 @@ export function sparseReduceSumSparse(
 ): { operation: Operation; outputIndices: Output; outputValues: Output; outputShape: Output };
 
 /**
- * The same elements with their indices in row-major order; equal ones stay as they are.
+ * Return the same elements with indices in row-major order, stable for equal ones.
  * Inputs: input_indices: int64; input_values: T; input_shape: int64.
  * Outputs: output_indices: int64; output_values: T.
  */
@@ -7910,7 +7910,7 @@ export function sparseReorder(
 ): { operation: Operation; outputIndices: Output; outputValues: Output };
 
 /**
- * The same elements in the same row-major order, in another shape.
+ * Return the same elements in the same row-major order, in another shape.
  * Inputs: input_indices: int64; input_shape: int64; new_shape: int64.
  * Outputs: output_indices: int64; output_shape: int64.
  */
@@ -8023,7 +8023,7 @@ export function sparseSegmentSumWithNumSegments(
 ): Output;
 
 /**
- * A box of a sparse tensor.
+ * Return a box of a sparse tensor.
  * Inputs: indices: int64; values: T; shape: int64; start: int64; size: int64.
  * Outputs: output_indices: int64; output_values: T; output_shape: int64.
  */
@@ -8050,7 +8050,7 @@ export function sparseSliceGrad(
 ): Output;
 
 /**
- * The softmax over the last axis, among the stored elements alone.
+ * Return the softmax over the last axis, among the stored elements alone.
  * Inputs: sp_indices: int64; sp_values: float16 or float32 or float64; sp_shape: int64.
  * Outputs: output: float16 or float32 or float64.
  */
@@ -8103,7 +8103,7 @@ export function sparseSparseMinimum(
 ): { operation: Operation; outputIndices: Output; outputValues: Output };
 
 /**
- * A sparse tensor cut in parts along an axis; arguments are given by keyword only.
+ * Return a sparse tensor cut in parts along an axis; arguments are given by keyword only.
  * Inputs: split_dim: int64; indices: int64; values: T; shape: int64.
  * Outputs: output_indices: list of int64; output_values: list of T; output_shape: list of int64.
  */
@@ -8144,7 +8144,7 @@ export function sparseTensorDenseMatMul(
 ): Output;
 
 /**
- * A tensor of `default_value` with values at indices.
+ * Return a tensor of `default_value` with values at indices.
  * Inputs: sparse_indices: int32 or int64; output_shape: int32 or int64; sparse_values: T; default_value: T.
  * Outputs: dense: T.
  */
@@ -8182,7 +8182,7 @@ export function sparseToSparseSetOperation(
 export function spence(scope: Scope, x: Value): Output;
 
 /**
- * A tensor cut along an axis.
+ * Return a tensor cut along an axis.
  * Inputs: split_dim: int32; value: T.
  * Outputs: output: list of T.
  */
@@ -8249,7 +8249,7 @@ export function square(scope: Scope, x: Value): Output;
 export function squaredDifference(scope: Scope, x: Value, y: Value): Output;
 
 /**
- * Axes of size 1 removed: those in `axis`, by default all.
+ * Return axes of size 1 removed: those in `axis`, by default all.
  * Inputs: input: T.
  * Outputs: output: T.
  */
@@ -8631,7 +8631,7 @@ export function stridedSliceGrad(
 ): Output;
 
 /**
- * A template with tensors put in for its placeholders: string, rank 0.
+ * Return a template with its placeholders replaced by tensors: string, rank 0.
  * Inputs: inputs: T.
  * Outputs: output: string.
  */
@@ -8642,7 +8642,7 @@ export function stringFormat(
 ): Output;
 
 /**
- * Strings put after each other, element by element.
+ * Return strings concatenated element by element.
  * Inputs: inputs: list of string.
  * Outputs: output: string.
  */
@@ -8653,7 +8653,7 @@ export function stringJoin(
 ): Output;
 
 /**
- * The number of bytes, or with unit "UTF8_CHAR" of code points: int32.
+ * Return the number of bytes, or with unit "UTF8_CHAR" of code points: int32.
  * Inputs: input: string.
  * Outputs: output: int32.
  */
@@ -8692,7 +8692,7 @@ export function stringNGrams(
 ): { operation: Operation; ngrams: Output; ngramsSplits: Output };
 
 /**
- * Strings split at any of the bytes of a delimiter; each byte by itself where it is empty.
+ * Split strings at any byte of a delimiter; an empty delimiter splits into bytes.
  * Inputs: input: string; delimiter: string.
  * Outputs: indices: int64; values: string; shape: int64.
  */
@@ -8704,7 +8704,7 @@ export function stringSplit(
 ): { operation: Operation; indices: Output; values: Output; shape: Output };
 
 /**
- * Strings split at any of the bytes of a delimiter; each byte by itself where it is empty.
+ * Split strings at any byte of a delimiter; an empty delimiter splits into bytes.
  * Inputs: input: string; sep: string.
  * Outputs: indices: int64; values: string; shape: int64.
  */
@@ -8716,7 +8716,7 @@ export function stringSplitV2(
 ): { operation: Operation; indices: Output; values: Output; shape: Output };
 
 /**
- * Whitespace removed at both ends.
+ * Return whitespace removed at both ends.
  * Inputs: input: string.
  * Outputs: output: string.
  */
@@ -8757,7 +8757,7 @@ export function stringToHashBucketStrong(
 ): Output;
 
 /**
- * Numbers from their decimal notation.
+ * Return numbers from their decimal notation.
  * Inputs: string_tensor: string.
  * Outputs: output: out_type.
  */
@@ -8768,7 +8768,7 @@ export function stringToNumber(
 ): Output;
 
 /**
- * Upper case: of ASCII letters, or with encoding "utf-8" of all.
+ * Return upper case: of ASCII letters, or with encoding "utf-8" of all.
  * Inputs: input: string.
  * Outputs: output: string.
  */
@@ -9191,7 +9191,7 @@ export function textLineReaderV2(
 ): Output;
 
 /**
- * A tensor repeated `multiples[i]` times along axis i.
+ * Return a tensor repeated `multiples[i]` times along axis i.
  * Inputs: input: T; multiples: int32 or int64.
  * Outputs: output: T.
  */
@@ -9204,7 +9204,7 @@ export function tile(scope: Scope, input: Value, multiples: Value): Output;
 export function timestamp(scope: Scope): Output;
 
 /**
- * The k largest elements along the last axis; among equal ones the first comes first.
+ * Return the k largest elements along the last axis; among equal ones the first comes first.
  * Inputs: input: T.
  * Outputs: values: T; indices: int32.
  */
@@ -9216,7 +9216,7 @@ export function topK(
 ): { operation: Operation; values: Output; indices: Output };
 
 /**
- * The k largest elements along the last axis; among equal ones the first comes first.
+ * Return the k largest elements along the last axis; among equal ones the first comes first.
  * Inputs: input: T; k: int32.
  * Outputs: values: T; indices: int32.
  */
@@ -9228,7 +9228,7 @@ export function topKV2(
 ): { operation: Operation; values: Output; indices: Output };
 
 /**
- * Axes in another order: axis i of the result is axis `perm[i]` of `a`.
+ * Return axes in another order: axis i of the result is axis `perm[i]` of `a`.
  * Inputs: x: T; perm: int32 or int64.
  * Outputs: y: T.
  */
@@ -9373,7 +9373,7 @@ export function uniformCandidateSampler(
 ): { operation: Operation; sampledCandidates: Output; trueExpectedCount: Output; sampledExpectedCount: Output };
 
 /**
- * The distinct values of a vector, in the order of first occurrence.
+ * Return the distinct values of a vector, in the order of first occurrence.
  * Inputs: x: T.
  * Outputs: y: T; idx: int32 or int64.
  */
@@ -9396,7 +9396,7 @@ export function uniqueDataset(
 ): Output;
 
 /**
- * As `unique`, with the number of occurrences of each value.
+ * Like `unique`, with the number of occurrences of each value.
  * Inputs: x: T.
  * Outputs: y: T; idx: int32 or int64; count: int32 or int64.
  */
@@ -9419,7 +9419,7 @@ export function unpack(
 ): { operation: Operation; output: Output[] };
 
 /**
- * Coordinates of flat positions in a tensor of shape `dims`: shape (rank, I).
+ * Return coordinates of flat positions in a tensor of shape `dims`: shape (rank, I).
  * Inputs: indices: int32 or int64; dims: int32 or int64.
  * Outputs: output: int32 or int64.
  */
@@ -9615,7 +9615,7 @@ export function xlog1py(scope: Scope, x: Value, y: Value): Output;
 export function xlogy(scope: Scope, x: Value, y: Value): Output;
 
 /**
- * Zeros of the shape of `tensor`.
+ * Return zeros of the shape of `tensor`.
  * Inputs: x: T.
  * Outputs: y: T.
  */

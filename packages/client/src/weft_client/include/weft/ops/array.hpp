@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// A tensor whose elements are all `value`.
+/// Return a tensor whose elements are all `value`.
 /// Inputs: dims: int32 or int64; value: T.
 /// Outputs: output: T.
 class Fill : public SingleOutput {
@@ -20,7 +20,7 @@ class Fill : public SingleOutput {
   }
 };
 
-/// Ones of the shape of `tensor`; see `zeros_like`.
+/// Return ones of the shape of `tensor`; see `zeros_like`.
 /// Inputs: x: T.
 /// Outputs: y: T.
 class OnesLike : public SingleOutput {
@@ -78,7 +78,7 @@ class PlaceholderWithDefault : public SingleOutput {
   }
 };
 
-/// Zeros of the shape of `tensor`.
+/// Return zeros of the shape of `tensor`.
 /// Inputs: x: T.
 /// Outputs: y: T.
 class ZerosLike : public SingleOutput {

@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// The tensor that one member gives to all members of its group.
+/// Receive the tensor that one member sends to all members of its group.
 /// Outputs: data: T.
 /// T: One of bfloat16, bool, complex128, complex64, float16, float32, float64, int16, int32, int64,
 /// int8, uint16, uint32, uint64, uint8.
@@ -41,7 +41,7 @@ class CollectiveBcastRecv : public SingleOutput {
   }
 };
 
-/// Give a tensor to all other members of a group.
+/// Send a tensor to all other members of a group.
 /// Inputs: input: T.
 /// Outputs: data: T.
 class CollectiveBcastSend : public SingleOutput {
@@ -74,7 +74,7 @@ class CollectiveBcastSend : public SingleOutput {
   }
 };
 
-/// The tensors of all members of a group, one after the other along the first axis.
+/// Return the tensors of all members of a group, concatenated along the first axis.
 /// Inputs: input: T.
 /// Outputs: data: T.
 class CollectiveGather : public SingleOutput {
@@ -107,7 +107,7 @@ class CollectiveGather : public SingleOutput {
   }
 };
 
-/// The tensors of all members of a group, merged element by element.
+/// Return the tensors of all members of a group, merged element by element.
 /// Inputs: input: T.
 /// Outputs: data: T.
 /// merge_op: One of Add, Max, Min, Mul.

@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// A tensor with a given diagonal, 0 elsewhere; numeric, shape (D...) to (D..., D...).
+/// Return a tensor with a given diagonal, 0 elsewhere; numeric, shape (D...) to (D..., D...).
 /// Inputs: diagonal: T.
 /// Outputs: output: T.
 class Diag : public SingleOutput {
@@ -19,7 +19,7 @@ class Diag : public SingleOutput {
   }
 };
 
-/// The diagonal of a tensor; numeric, shape (D..., D...) to (D...).
+/// Return the diagonal of a tensor; numeric, shape (D..., D...) to (D...).
 /// Inputs: input: T.
 /// Outputs: diagonal: T.
 class DiagPart : public SingleOutput {
@@ -31,7 +31,7 @@ class DiagPart : public SingleOutput {
   }
 };
 
-/// Matrices with 0 outside a band around the diagonal.
+/// Return matrices with 0 outside a band around the diagonal.
 /// Inputs: input: T; num_lower: int32 or int64; num_upper: int32 or int64.
 /// Outputs: band: T.
 class MatrixBandPart : public SingleOutput {
@@ -45,7 +45,7 @@ class MatrixBandPart : public SingleOutput {
   }
 };
 
-/// Matrices with given diagonals, `padding_value` elsewhere.
+/// Return matrices with given diagonals, `padding_value` elsewhere.
 /// Inputs: diagonal: T.
 /// Outputs: output: T.
 class MatrixDiag : public SingleOutput {
@@ -57,7 +57,7 @@ class MatrixDiag : public SingleOutput {
   }
 };
 
-/// Diagonals of matrices.
+/// Return diagonals of matrices.
 /// Inputs: input: T.
 /// Outputs: diagonal: T.
 class MatrixDiagPart : public SingleOutput {
@@ -69,7 +69,7 @@ class MatrixDiagPart : public SingleOutput {
   }
 };
 
-/// Diagonals of matrices.
+/// Return diagonals of matrices.
 /// Inputs: input: T; k: int32; padding_value: T.
 /// Outputs: diagonal: T.
 class MatrixDiagPartV2 : public SingleOutput {
@@ -108,7 +108,7 @@ class MatrixDiagPartV3 : public SingleOutput {
   }
 };
 
-/// Matrices with given diagonals, `padding_value` elsewhere.
+/// Return matrices with given diagonals, `padding_value` elsewhere.
 /// Inputs: diagonal: T; k: int32; num_rows: int32; num_cols: int32; padding_value: T.
 /// Outputs: output: T.
 class MatrixDiagV2 : public SingleOutput {
@@ -152,7 +152,7 @@ class MatrixDiagV3 : public SingleOutput {
   }
 };
 
-/// Matrices with other diagonals.
+/// Return matrices with other diagonals.
 /// Inputs: input: T; diagonal: T.
 /// Outputs: output: T.
 class MatrixSetDiag : public SingleOutput {
@@ -165,7 +165,7 @@ class MatrixSetDiag : public SingleOutput {
   }
 };
 
-/// Matrices with other diagonals.
+/// Return matrices with other diagonals.
 /// Inputs: input: T; diagonal: T; k: int32.
 /// Outputs: output: T.
 class MatrixSetDiagV2 : public SingleOutput {

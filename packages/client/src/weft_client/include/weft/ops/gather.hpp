@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// Slices of `data` sorted into tensors by number.
+/// Return slices of `data` sorted into tensors by number.
 /// Inputs: data: T; partitions: int32.
 /// Outputs: outputs: list of T.
 class DynamicPartition : public OtherOutputs {
@@ -25,7 +25,7 @@ class DynamicPartition : public OtherOutputs {
   std::vector<Output> outputs;
 };
 
-/// Slices put at their indices in one tensor; where indices meet, the last one wins.
+/// Return slices scattered to their indices in one tensor; for duplicates the last one wins.
 /// Inputs: indices: list of int32; data: list of T.
 /// Outputs: merged: T.
 class DynamicStitch : public SingleOutput {
@@ -38,7 +38,7 @@ class DynamicStitch : public SingleOutput {
   }
 };
 
-/// Slices of `params` along an axis, by index.
+/// Return slices of `params` along an axis, by index.
 /// Inputs: params: Tparams; indices: int32 or int64.
 /// Outputs: output: Tparams.
 class Gather : public SingleOutput {
@@ -62,7 +62,7 @@ class Gather : public SingleOutput {
   }
 };
 
-/// Elements or slices of `params` by vectors of indices.
+/// Return elements or slices of `params` by vectors of indices.
 /// Inputs: params: Tparams; indices: int32 or int64.
 /// Outputs: output: Tparams.
 class GatherNd : public SingleOutput {
@@ -75,7 +75,7 @@ class GatherNd : public SingleOutput {
   }
 };
 
-/// Slices of `params` along an axis, by index.
+/// Return slices of `params` along an axis, by index.
 /// Inputs: params: Tparams; indices: int32 or int64; axis: int32 or int64.
 /// Outputs: output: Tparams.
 class GatherV2 : public SingleOutput {
@@ -100,7 +100,7 @@ class GatherV2 : public SingleOutput {
   }
 };
 
-/// A new axis of `depth` elements, `on_value` at the index and `off_value` elsewhere.
+/// Return a new axis of `depth` elements, `on_value` at the index and `off_value` elsewhere.
 /// Inputs: indices: TI; depth: int32; on_value: T; off_value: T.
 /// Outputs: output: T.
 class OneHot : public SingleOutput {

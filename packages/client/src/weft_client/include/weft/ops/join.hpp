@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// Tensors joined along an axis that they have.
+/// Return tensors joined along an axis that they have.
 /// Inputs: concat_dim: int32; values: list of T.
 /// Outputs: output: T.
 class Concat : public SingleOutput {
@@ -36,7 +36,7 @@ class ConcatOffset : public OtherOutputs {
   std::vector<Output> offset;
 };
 
-/// Tensors joined along an axis that they have.
+/// Return tensors joined along an axis that they have.
 /// Inputs: values: list of T; axis: int32 or int64.
 /// Outputs: output: T.
 class ConcatV2 : public SingleOutput {
@@ -71,7 +71,7 @@ class Pack : public SingleOutput {
   }
 };
 
-/// A tensor cut along an axis.
+/// Return a tensor cut along an axis.
 /// Inputs: split_dim: int32; value: T.
 /// Outputs: output: list of T.
 class Split : public OtherOutputs {
@@ -107,7 +107,7 @@ class SplitV : public OtherOutputs {
   std::vector<Output> output;
 };
 
-/// A tensor repeated `multiples[i]` times along axis i.
+/// Return a tensor repeated `multiples[i]` times along axis i.
 /// Inputs: input: T; multiples: int32 or int64.
 /// Outputs: output: T.
 class Tile : public SingleOutput {

@@ -37,7 +37,7 @@ class MirrorPadGrad : public SingleOutput {
   }
 };
 
-/// A tensor with margins.
+/// Return a tensor with margins.
 /// Inputs: input: T; paddings: int32 or int64.
 /// Outputs: output: T.
 class Pad : public SingleOutput {
@@ -50,7 +50,7 @@ class Pad : public SingleOutput {
   }
 };
 
-/// A tensor with margins.
+/// Return a tensor with margins.
 /// Inputs: input: T; paddings: int32 or int64; constant_values: T.
 /// Outputs: output: T.
 class PadV2 : public SingleOutput {

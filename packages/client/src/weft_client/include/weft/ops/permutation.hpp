@@ -20,7 +20,7 @@ class ConjugateTranspose : public SingleOutput {
   }
 };
 
-/// The permutation y with y[x[i]] = i: integers, shape (n,).
+/// Return the permutation y with y[x[i]] = i: integers, shape (n,).
 /// Inputs: x: int32 or int64.
 /// Outputs: y: int32 or int64.
 class InvertPermutation : public SingleOutput {
@@ -32,7 +32,7 @@ class InvertPermutation : public SingleOutput {
   }
 };
 
-/// The order of elements reversed along the axes in `axis`, a vector of integers.
+/// Return the order of elements reversed along the axes in `axis`, a vector of integers.
 /// Inputs: tensor: T; dims: bool.
 /// Outputs: output: T.
 class Reverse : public SingleOutput {
@@ -70,7 +70,7 @@ class ReverseSequence : public SingleOutput {
   }
 };
 
-/// The order of elements reversed along the axes in `axis`, a vector of integers.
+/// Return the order of elements reversed along the axes in `axis`, a vector of integers.
 /// Inputs: tensor: T; axis: int32 or int64.
 /// Outputs: output: T.
 class ReverseV2 : public SingleOutput {
@@ -83,7 +83,7 @@ class ReverseV2 : public SingleOutput {
   }
 };
 
-/// Elements moved by `shift` along `axis`; what leaves at one end enters at the other.
+/// Return elements shifted by `shift` along `axis`, wrapping around at the ends.
 /// Inputs: input: T; shift: int32 or int64; axis: int32 or int64.
 /// Outputs: output: T.
 class Roll : public SingleOutput {
@@ -97,7 +97,7 @@ class Roll : public SingleOutput {
   }
 };
 
-/// Axes in another order: axis i of the result is axis `perm[i]` of `a`.
+/// Return axes in another order: axis i of the result is axis `perm[i]` of `a`.
 /// Inputs: x: T; perm: int32 or int64.
 /// Outputs: y: T.
 class Transpose : public SingleOutput {

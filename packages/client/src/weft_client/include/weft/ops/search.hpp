@@ -122,7 +122,7 @@ class NthElement : public SingleOutput {
   }
 };
 
-/// The k largest elements along the last axis; among equal ones the first comes first.
+/// Return the k largest elements along the last axis; among equal ones the first comes first.
 /// Inputs: input: T.
 /// Outputs: values: T; indices: int32.
 class TopK : public OtherOutputs {
@@ -149,7 +149,7 @@ class TopK : public OtherOutputs {
   Output indices;
 };
 
-/// The k largest elements along the last axis; among equal ones the first comes first.
+/// Return the k largest elements along the last axis; among equal ones the first comes first.
 /// Inputs: input: T; k: int32.
 /// Outputs: values: T; indices: int32.
 class TopKV2 : public OtherOutputs {
@@ -176,7 +176,7 @@ class TopKV2 : public OtherOutputs {
   Output indices;
 };
 
-/// The distinct values of a vector, in the order of first occurrence.
+/// Return the distinct values of a vector, in the order of first occurrence.
 /// Inputs: x: T.
 /// Outputs: y: T; idx: int32 or int64.
 class Unique : public OtherOutputs {
@@ -202,7 +202,7 @@ class Unique : public OtherOutputs {
   Output idx;
 };
 
-/// As `unique`, with the number of occurrences of each value.
+/// Like `unique`, with the number of occurrences of each value.
 /// Inputs: x: T.
 /// Outputs: y: T; idx: int32 or int64; count: int32 or int64.
 class UniqueWithCounts : public OtherOutputs {
@@ -230,7 +230,7 @@ class UniqueWithCounts : public OtherOutputs {
   Output count;
 };
 
-/// Coordinates of flat positions in a tensor of shape `dims`: shape (rank, I).
+/// Return coordinates of flat positions in a tensor of shape `dims`: shape (rank, I).
 /// Inputs: indices: int32 or int64; dims: int32 or int64.
 /// Outputs: output: int32 or int64.
 class UnravelIndex : public SingleOutput {

@@ -20,7 +20,7 @@ class ExpandDims : public SingleOutput {
   }
 };
 
-/// The rank: int32, rank 0, a constant where it is static.
+/// Return the rank: int32, rank 0, a constant where it is static.
 /// Inputs: input: T.
 /// Outputs: output: int32.
 class Rank : public SingleOutput {
@@ -32,7 +32,7 @@ class Rank : public SingleOutput {
   }
 };
 
-/// The same elements in another shape.
+/// Return the same elements in another shape.
 /// Inputs: tensor: T; shape: int32 or int64.
 /// Outputs: output: T.
 class Reshape : public SingleOutput {
@@ -45,7 +45,7 @@ class Reshape : public SingleOutput {
   }
 };
 
-/// The shape of a tensor or SparseTensor: shape (rank,), a constant where it is static.
+/// Return the shape of a tensor or SparseTensor: shape (rank,), a constant where it is static.
 /// Inputs: input: T.
 /// Outputs: output: int32 or int64.
 class Shape : public SingleOutput {
@@ -67,7 +67,7 @@ class Shape : public SingleOutput {
   }
 };
 
-/// The shapes of tensors of one type.
+/// Return the shapes of tensors of one type.
 /// Inputs: input: list of T.
 /// Outputs: output: list of int32 or int64.
 class ShapeN : public OtherOutputs {
@@ -92,7 +92,7 @@ class ShapeN : public OtherOutputs {
   std::vector<Output> output;
 };
 
-/// The number of elements: an integer of rank 0, a constant where the shape is static.
+/// Return the number of elements: an integer of rank 0, a constant where the shape is static.
 /// Inputs: input: T.
 /// Outputs: output: int32 or int64.
 class Size : public SingleOutput {
@@ -114,7 +114,7 @@ class Size : public SingleOutput {
   }
 };
 
-/// Axes of size 1 removed: those in `axis`, by default all.
+/// Return axes of size 1 removed: those in `axis`, by default all.
 /// Inputs: input: T.
 /// Outputs: output: T.
 class Squeeze : public SingleOutput {

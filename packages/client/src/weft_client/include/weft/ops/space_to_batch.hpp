@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// The inverse of `space_to_batch_nd`, with `crops` cut off the inner axes.
+/// Return the inverse of `space_to_batch_nd`, with `crops` cut off the inner axes.
 /// Inputs: input: T; block_shape: int32 or int64; crops: int32 or int64.
 /// Outputs: output: T.
 class BatchToSpaceND : public SingleOutput {
@@ -21,7 +21,7 @@ class BatchToSpaceND : public SingleOutput {
   }
 };
 
-/// The inverse of `space_to_depth`: (B, H, W, C) to (B, H·b, W·b, C/b²).
+/// Return the inverse of `space_to_depth`: (B, H, W, C) to (B, H·b, W·b, C/b²).
 /// Inputs: input: T.
 /// Outputs: output: T.
 class DepthToSpace : public SingleOutput {
@@ -45,7 +45,7 @@ class DepthToSpace : public SingleOutput {
   }
 };
 
-/// Windows of images, laid flat into channels: (B, H, W, C) to (B, H', W', kh·kw·C).
+/// Return windows of images, flattened into channels: (B, H, W, C) to (B, H', W', kh·kw·C).
 /// Inputs: images: T.
 /// Outputs: patches: T.
 /// padding: One of SAME, VALID.
@@ -64,7 +64,7 @@ class ExtractImagePatches : public SingleOutput {
   }
 };
 
-/// Windows of volumes, laid flat into channels: (B, P, R, C, D) to (B, P', R', C', kp·kr·kc·D).
+/// Return windows of volumes as channels: (B, P, R, C, D) to (B, P', R', C', kp·kr·kc·D).
 /// Inputs: input: T.
 /// Outputs: patches: T.
 /// padding: One of SAME, VALID.

@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// The same elements with their indices in row-major order; equal ones stay as they are.
+/// Return the same elements with indices in row-major order, stable for equal ones.
 /// Inputs: input_indices: int64; input_values: T; input_shape: int64.
 /// Outputs: output_indices: int64; output_values: T.
 class SparseReorder : public OtherOutputs {
@@ -58,7 +58,7 @@ class SparseTensorDenseMatMul : public SingleOutput {
   }
 };
 
-/// A tensor of `default_value` with values at indices.
+/// Return a tensor of `default_value` with values at indices.
 /// Inputs: sparse_indices: int32 or int64; output_shape: int32 or int64; sparse_values: T;
 /// default_value: T.
 /// Outputs: dense: T.

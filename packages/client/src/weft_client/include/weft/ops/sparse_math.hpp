@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// The sum of two sparse tensors, or of a sparse and a dense one.
+/// Return the sum of two sparse tensors, or of a sparse and a dense one.
 /// Inputs: a_indices: int64; a_values: T; a_shape: int64; b_indices: int64; b_values: T; b_shape:
 /// int64; thresh: Treal.
 /// Outputs: sum_indices: int64; sum_values: T; sum_shape: int64.
@@ -217,7 +217,7 @@ class SparseReduceSumSparse : public OtherOutputs {
   Output output_shape;
 };
 
-/// The softmax over the last axis, among the stored elements alone.
+/// Return the softmax over the last axis, among the stored elements alone.
 /// Inputs: sp_indices: int64; sp_values: float16 or float32 or float64; sp_shape: int64.
 /// Outputs: output: float16 or float32 or float64.
 class SparseSoftmax : public SingleOutput {

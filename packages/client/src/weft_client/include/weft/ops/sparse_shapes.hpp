@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// Sparse tensors one after the other along an axis.
+/// Return sparse tensors one after the other along an axis.
 /// Inputs: indices: list of int64; values: list of T; shapes: list of int64.
 /// Outputs: output_indices: int64; output_values: T; output_shape: int64.
 class SparseConcat : public OtherOutputs {
@@ -71,7 +71,7 @@ class SparseFillEmptyRowsGrad : public OtherOutputs {
   Output d_default_value;
 };
 
-/// The same elements in the same row-major order, in another shape.
+/// Return the same elements in the same row-major order, in another shape.
 /// Inputs: input_indices: int64; input_shape: int64; new_shape: int64.
 /// Outputs: output_indices: int64; output_shape: int64.
 class SparseReshape : public OtherOutputs {
@@ -90,7 +90,7 @@ class SparseReshape : public OtherOutputs {
   Output output_shape;
 };
 
-/// A box of a sparse tensor.
+/// Return a box of a sparse tensor.
 /// Inputs: indices: int64; values: T; shape: int64; start: int64; size: int64.
 /// Outputs: output_indices: int64; output_values: T; output_shape: int64.
 class SparseSlice : public OtherOutputs {
@@ -129,7 +129,7 @@ class SparseSliceGrad : public SingleOutput {
   }
 };
 
-/// A sparse tensor cut in parts along an axis; arguments are given by keyword only.
+/// Return a sparse tensor cut in parts along an axis; arguments are given by keyword only.
 /// Inputs: split_dim: int64; indices: int64; values: T; shape: int64.
 /// Outputs: output_indices: list of int64; output_values: list of T; output_shape: list of int64.
 class SparseSplit : public OtherOutputs {

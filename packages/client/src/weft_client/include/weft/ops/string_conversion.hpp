@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// Numbers in decimal notation.
+/// Return numbers in decimal notation.
 /// Inputs: input: T.
 /// Outputs: output: string.
 class AsString : public SingleOutput {
@@ -53,7 +53,7 @@ class AsString : public SingleOutput {
   }
 };
 
-/// The bytes of web-safe base64, padded or not.
+/// Return the bytes of web-safe base64, padded or not.
 /// Inputs: input: string.
 /// Outputs: output: string.
 class DecodeBase64 : public SingleOutput {
@@ -91,7 +91,7 @@ class DecodePaddedRaw : public SingleOutput {
   }
 };
 
-/// The bytes of strings as numbers: a last axis of (length / size of the type) elements.
+/// Return the bytes of strings as numbers: a last axis of (length / size of the type) elements.
 /// Inputs: bytes: string.
 /// Outputs: output: out_type.
 /// out_type: One of bfloat16, bool, complex128, complex64, float16, float32, float64, int16, int32,
@@ -116,7 +116,7 @@ class DecodeRaw : public SingleOutput {
   }
 };
 
-/// The web-safe base64 form, with `=` at the end if `pad`.
+/// Return the web-safe base64 form, with `=` at the end if `pad`.
 /// Inputs: input: string.
 /// Outputs: output: string.
 class EncodeBase64 : public SingleOutput {
@@ -151,7 +151,7 @@ class Fingerprint : public SingleOutput {
   }
 };
 
-/// A template with tensors put in for its placeholders: string, rank 0.
+/// Return a template with its placeholders replaced by tensors: string, rank 0.
 /// Inputs: inputs: T.
 /// Outputs: output: string.
 class StringFormat : public SingleOutput {
@@ -226,7 +226,7 @@ class StringToHashBucketStrong : public SingleOutput {
   }
 };
 
-/// Numbers from their decimal notation.
+/// Return numbers from their decimal notation.
 /// Inputs: string_tensor: string.
 /// Outputs: output: out_type.
 class StringToNumber : public SingleOutput {

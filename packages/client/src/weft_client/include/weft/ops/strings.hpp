@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// Strings joined along axes, in the order in which the axes are given.
+/// Return strings joined along axes, in the order in which the axes are given.
 /// Inputs: inputs: string; reduction_indices: int32.
 /// Outputs: output: string.
 class ReduceJoin : public SingleOutput {
@@ -50,7 +50,7 @@ class RegexFullMatch : public SingleOutput {
   }
 };
 
-/// Matches of a regular expression replaced.
+/// Return matches of a regular expression replaced.
 /// Inputs: input: string; pattern: string; rewrite: string.
 /// Outputs: output: string.
 class RegexReplace : public SingleOutput {
@@ -113,7 +113,7 @@ class StaticRegexReplace : public SingleOutput {
   }
 };
 
-/// Strings put after each other, element by element.
+/// Return strings concatenated element by element.
 /// Inputs: inputs: list of string.
 /// Outputs: output: string.
 class StringJoin : public SingleOutput {
@@ -135,7 +135,7 @@ class StringJoin : public SingleOutput {
   }
 };
 
-/// The number of bytes, or with unit "UTF8_CHAR" of code points: int32.
+/// Return the number of bytes, or with unit "UTF8_CHAR" of code points: int32.
 /// Inputs: input: string.
 /// Outputs: output: int32.
 class StringLength : public SingleOutput {
@@ -179,7 +179,7 @@ class StringLower : public SingleOutput {
   }
 };
 
-/// Strings split at any of the bytes of a delimiter; each byte by itself where it is empty.
+/// Split strings at any byte of a delimiter; an empty delimiter splits into bytes.
 /// Inputs: input: string; delimiter: string.
 /// Outputs: indices: int64; values: string; shape: int64.
 class StringSplit : public OtherOutputs {
@@ -209,7 +209,7 @@ class StringSplit : public OtherOutputs {
   Output shape;
 };
 
-/// Strings split at any of the bytes of a delimiter; each byte by itself where it is empty.
+/// Split strings at any byte of a delimiter; an empty delimiter splits into bytes.
 /// Inputs: input: string; sep: string.
 /// Outputs: indices: int64; values: string; shape: int64.
 class StringSplitV2 : public OtherOutputs {
@@ -238,7 +238,7 @@ class StringSplitV2 : public OtherOutputs {
   Output shape;
 };
 
-/// Whitespace removed at both ends.
+/// Return whitespace removed at both ends.
 /// Inputs: input: string.
 /// Outputs: output: string.
 class StringStrip : public SingleOutput {
@@ -250,7 +250,7 @@ class StringStrip : public SingleOutput {
   }
 };
 
-/// Upper case: of ASCII letters, or with encoding "utf-8" of all.
+/// Return upper case: of ASCII letters, or with encoding "utf-8" of all.
 /// Inputs: input: string.
 /// Outputs: output: string.
 class StringUpper : public SingleOutput {
