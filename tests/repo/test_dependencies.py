@@ -123,7 +123,7 @@ def test_the_demo_installs_what_it_imports_and_no_more() -> None:
             required = names(project(path)["dependencies"])
             needed |= {by_name[name] for name in required if name in by_name}
     assert members == needed
-    assert declared == {"hatchling", "matplotlib", "rich"}
+    assert declared == {"hatchling", "matplotlib", "onnx", "rich"}
     for path in (ROOT / "examples" / "digits").glob("*.py"):
         for top in imports_of(path) - sys.stdlib_module_names - {"deploy", "digits", "model"}:
             provided = {canonicalize_name(name) for name in providers().get(top, [])}

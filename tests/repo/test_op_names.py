@@ -41,6 +41,7 @@ ALLOWED = {
     "graph/src/weft_graph/graph_util.py": "TensorFlow names the ops that it removes",
     "distrib/src/weft_distrib/collective/arithmetic.py": "TensorFlow's names of ways to merge",
     "lite/src/weft_lite/convert/shapes.py": "what a TensorArray is written by tells its shapes",
+    "graph/src/weft_graph/passes/partitioned_lookups.py": "ops of partitioned lookups",
     "graph/src/weft_graph/passes/inference.py": "ops that dropout and moving averages are made of",
     "io/src/weft_io/onnx/older_forms.py": "ONNX's ops as its older versions have them",
     "io/src/weft_io/onnx/counts.py": "ONNX's ops by which sizes are computed from shapes",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 import time
@@ -63,7 +64,11 @@ def in_time() -> Iterator[None]:
 
 def planning_threads() -> list[str]:
     """The functions of a master that wait in some thread."""
-    frames = list(sys._current_frames().values())
+    gc.disable()  # `_current_frames` allocates with a lock that finalizers may need
+    try:
+        frames = list(sys._current_frames().values())
+    finally:
+        gc.enable()
     names = []
     while frames:
         frame = frames.pop()

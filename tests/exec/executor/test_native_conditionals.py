@@ -38,7 +38,7 @@ def _both_ways(
     near: float = 1e-10,
     mode: str = "now",
 ) -> None:
-    """What a program gives compiled has to be what kernels give.
+    """The results of compiled programs equal those of kernels.
 
     Args:
       run: makes a graph and runs it in a session.
@@ -452,7 +452,7 @@ def test_jit_check_names_what_differs_in_the_side_that_is_taken(
         assert len(_regions(session, y, [p, x])) == 1
         np.testing.assert_allclose(session.run(y, {p: False, x: X[0]}), np.sin(X[0]) * 3 + 1)
         with pytest.raises(
-            errors.InternalError, match=r"(?s)jit_check: Tanh gives .*node 'cond.*/wrong'"
+            errors.InternalError, match=r"(?s)jit_check: Tanh returns .*node 'cond.*/wrong'"
         ):
             session.run(y, {p: True, x: X[0]})
 
@@ -477,7 +477,7 @@ def test_jit_check_names_what_changes_a_variable_otherwise(
         return after(self, path, more, old)
 
     monkeypatch.setattr(region.PathConditions, "after", wrong)
-    name = "AssignAdd gives" if side else "AssignSub gives"
+    name = "AssignAdd returns" if side else "AssignSub returns"
     with _checking() as session:
         session.run(v.initializer)
         with pytest.raises(errors.InternalError, match=f"jit_check: {name}"):

@@ -208,7 +208,7 @@ def test_jit_check_compares_arrays_that_grow(
     monkeypatch.setattr(native_loops.Place, "beside", note)
     with wf.Session(config=config) as session:
         assert session.run(rows, {n: 20}).shape == (39, 3)
-        with pytest.raises(errors.InternalError, match="jit_check: TensorArrayWriteV3 gives"):
+        with pytest.raises(errors.InternalError, match="jit_check: TensorArrayWriteV3 returns"):
             session.run(rows, {n: 7})
     assert seen == [20, 7]
 

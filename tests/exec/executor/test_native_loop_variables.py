@@ -295,7 +295,7 @@ def test_jit_check_compares_what_variables_become(
     monkeypatch.setattr(LoopCompiler, "generate", wrong)
     with wf.Session(config=config) as session:
         session.run(v.initializer)
-        with pytest.raises(errors.InternalError, match="jit_check: AssignAddVariableOp gives"):
+        with pytest.raises(errors.InternalError, match="jit_check: AssignAddVariableOp returns"):
             session.run(y)
 
 

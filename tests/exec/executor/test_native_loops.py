@@ -428,7 +428,7 @@ def test_jit_check_names_what_differs_in_a_loop(
     config.experimental.jit_check = True
     last = wf.while_loop(lambda i: i < 3, lambda i: [i + 1], [0], name="turning")
     with wf.Session(config=config) as session:
-        with pytest.raises(errors.InternalError, match="jit_check: Merge gives 4") as caught:
+        with pytest.raises(errors.InternalError, match="jit_check: Merge returns 4") as caught:
             session.run(last)
         assert "turning" in str(caught.value)
 

@@ -319,7 +319,7 @@ def test_jit_check_looks_at_variables_too(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(
         region, "new_values", lambda *args: [new_values(*args)[1] for _ in range(2)]
     )
-    with pytest.raises(errors.InternalError, match="jit_check: ApplyMomentum gives"):
+    with pytest.raises(errors.InternalError, match="jit_check: ApplyMomentum returns"):
         run()
 
 

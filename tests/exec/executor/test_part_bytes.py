@@ -428,7 +428,7 @@ def test_values_as_bytes() -> None:
     assert value_from_bytes(value_to_bytes(b"one")).shape == ()
     handle = ResourceHandle("/device:CPU:0", "", "v")
     for stays in (handle, np.array([handle], object), None):
-        with pytest.raises(errors.InvalidArgumentError, match="cannot be sent to another process"):
+        with pytest.raises(errors.InvalidArgumentError, match="cannot leave its process"):
             value_to_bytes(stays)
 
 

@@ -567,5 +567,5 @@ def test_what_another_device_decides_is_an_error_to_fetch(session: wf.Session) -
     with wf.device("/cpu:0"):
         wf.cond(p, branch, lambda: wf.cos(x))
     assert session.run(inside[0], {x: 0.0, p: True}) == 0
-    with pytest.raises(errors.InvalidArgumentError, match="was fetched but has no value"):
+    with pytest.raises(errors.InvalidArgumentError, match="was fetched, but has no value"):
         session.run(inside[0], {x: 0.0, p: False})

@@ -34,6 +34,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     monkeypatch.setenv("WEFT_JIT", "")
     monkeypatch.setattr(warm_up, "_clock", tick)
+    monkeypatch.setattr(warm_up, "_SOURCE_SECONDS", warm_up._IMPORT_SECONDS)
     monkeypatch.setattr("weft_exec.executor.derive.process_time", lambda: 0.0)
     monkeypatch.setattr(WarmUp, "total_seconds", 0.0)
     monkeypatch.setattr(WarmUp, "_num_over", 0)

@@ -49,7 +49,7 @@ class _UnclearError(Exception):
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
-def without_large_weights(data: bytes | memoryview) -> tuple[bytes, Mapping[bytes, Bytes]]:
+def extract_large_weights(data: bytes | memoryview) -> tuple[bytes, Mapping[bytes, Bytes]]:
     """Replace the bytes of large weights of the main graph by keys.
 
     Args:

@@ -12,7 +12,7 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import GraphProto, ModelProto, NodeProto
 
-from weft_io.onnx.large_weights import Bytes, without_large_weights
+from weft_io.onnx.large_weights import Bytes, extract_large_weights
 from weft_tensor import errors
 from weft_tensor.nesting import shown
 
@@ -37,7 +37,7 @@ def read_apart(model: Any) -> tuple[ModelProto, Path | None, Mapping[bytes, Byte
     if isinstance(model, ModelProto):
         return model, None, {}
     data, what, folder = _bytes(model, _changeable)
-    rest, weights = without_large_weights(data)
+    rest, weights = extract_large_weights(data)
     del data  # weights hold references to the parts they need
     return _parsed(rest, what), folder, weights
 

@@ -116,12 +116,12 @@ def _q_linear_conv(operation: Operation) -> Output:
 @importer("DynamicQuantizeLinear")
 def _dynamic_quantize(operation: Operation) -> list[Output]:
     x, order = (operation[0], []) if operation[0].dims is None else operation.plain()
-    rows, scale, zero = in_8_bits(x)
+    rows, scale, zero = quantize_dynamically(x)
     result, point = (operation.in_integers(item, dtypes.uint8) for item in (rows, zero))
     return [operation.transposed(result, order), scale, point]
 
 
-def in_8_bits(x: Output) -> tuple[Output, Output, Output]:
+def quantize_dynamically(x: Output) -> tuple[Output, Output, Output]:
     """Quantize to 8 bits, as floats; return them with scale and zero point."""
     low, high = minimum(reduce_min(x), like(0, x)), maximum(reduce_max(x), like(0, x))
     step = (high - low) / like(255, x)
@@ -130,9 +130,9 @@ def in_8_bits(x: Output) -> tuple[Output, Output, Output]:
     return clip_by_value(rint(x / scale) + zero, 0.0, 255.0), scale, zero
 
 
-def through_8_bits(x: Output) -> Output:
+def round_trip_int8(x: Output) -> Output:
     """Return numbers after dynamic quantization and dequantization."""
-    rows, scale, zero = in_8_bits(x)
+    rows, scale, zero = quantize_dynamically(x)
     return (rows - zero) * scale
 
 

@@ -19,7 +19,7 @@ from weft_io.onnx.registry import importer
 from weft_io.onnx.rules.fused import RUNTIME
 from weft_io.onnx.rules.integer_products import exact_product, product_with_weights
 from weft_io.onnx.rules.linalg import product
-from weft_io.onnx.rules.quantization import in_8_bits, requantized
+from weft_io.onnx.rules.quantization import quantize_dynamically, requantized
 from weft_tensor import dtypes, errors
 
 
@@ -124,7 +124,7 @@ def _to_float(operation: Operation) -> Output:
 
 @importer("DynamicQuantizeMatMul", domain=RUNTIME)
 def _dynamic(operation: Operation) -> Output:
-    rows, scale, zero = in_8_bits(operation[0])
+    rows, scale, zero = quantize_dynamically(operation[0])
     x, point = cast(rows, dtypes.uint8), cast(zero, dtypes.int32)
     result = cast(product_with_weights(operation, x, point, (1, 3)), dtypes.float32)
     return _biased(operation, result * (scale * operation[2]), 4)

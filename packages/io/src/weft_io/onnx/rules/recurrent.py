@@ -35,7 +35,7 @@ from weft_io.onnx.operation import Operation, cast, like
 from weft_io.onnx.registry import importer
 from weft_io.onnx.rules.activation import selu_of
 from weft_io.onnx.rules.integer_products import integer_product
-from weft_io.onnx.rules.quantization import in_8_bits, through_8_bits
+from weft_io.onnx.rules.quantization import quantize_dynamically, round_trip_int8
 from weft_tensor import dtypes, errors
 
 Activation = Callable[[Output], Output]
@@ -372,7 +372,7 @@ class _QuantizedLayer(_Layer):
             side_by_side(broadcast_to(expand_dims(item, 1), stack(columns)))
             for item in self._scale(8)
         )
-        small, scale, point = in_8_bits(x)
+        small, scale, point = quantize_dynamically(x)
         values = [cast(small, dtypes.uint8), self.w, cast(point, dtypes.int32), points]
         sums = integer_product(f"{self.operation.op}_inputs", values, dtypes.float64)
         return cast(sums, x.dtype.base_dtype) * (scale * scales)
@@ -390,7 +390,7 @@ class _QuantizedLayer(_Layer):
         return result * expand_dims(scales, 1)
 
     def product(self, x: Output, weights: Output) -> Output:
-        return super().product(through_8_bits(x), weights)
+        return super().product(round_trip_int8(x), weights)
 
 
 class _Cell:
