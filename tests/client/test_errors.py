@@ -85,13 +85,13 @@ def process() -> Iterator[tuple[Process, str]]:
 
 def test_frozen_and_killed_servers(build: Path) -> None:
     with process() as (server, target), closing(Program([build / "suite"], target)) as program:
-        assert program.send() == "3\n"
+        assert program.send("patient") == "3\n"
         server.stop()
         frozen = Failure.parse(program.send())
         server.go_on()
         assert frozen.code == "DEADLINE_EXCEEDED"
         assert TIMEOUT_MS <= frozen.milliseconds < TIMEOUT_MS + GRACE_MS
-        assert program.send() == "3\n"
+        assert program.send("patient") == "3\n"
         server.kill()
         killed = [Failure.parse(program.send()) for _ in range(2)]
     assert {failure.code for failure in killed} == {"UNAVAILABLE"}
@@ -177,7 +177,7 @@ def test_wrong_graphs(
     build: Path, target: str, line: str, code: str, node: str, words: str
 ) -> None:
     with closing(Program([build / "suite"], target)) as program:
-        assert program.send() == "3\n"
+        assert program.send("patient") == "3\n"
         failure = Failure.parse(program.send(line))
         assert failure.code == code and failure.node == node and words in failure.message
         if node:  # the session repeats the error

@@ -88,7 +88,7 @@ def lines_of(target: str) -> Program:
 
 def test_frozen_and_killed_servers() -> None:
     with process() as (server, target), closing(lines_of(target)) as program:
-        assert program.send() == "3\n"
+        assert program.send("patient") == "3\n"
         server.stop()
         frozen = Failure.parse(program.send())
         server.go_on()
