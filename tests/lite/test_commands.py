@@ -125,7 +125,11 @@ REFUSED = [
     (["bench", "model.weftlite", "--seconds", "0"], 2, "--seconds must be positive"),
     (["convert", "model.weftlite", "-o", "out"], 1, "is not a GraphDef"),
     (["convert", "graph.pb", "-o", "out"], 2, "--bound x=16,4"),
-    (["convert", "graph.pb", "-o", "out", "--tags", "a"], 2, "read as frozen: no --tags"),
+    (
+        ["convert", "graph.pb", "-o", "out", "--tags", "a"],
+        2,
+        "read as frozen, which does not support --tags",
+    ),
     (["convert", "graph.pb", "-o", "out", "--ranges", "average"], 2, "needs --calibration"),
     (
         ["convert", "graph.pb", "-o", "out", "-b", "x=8,4", "--activations", "int16"],

@@ -97,7 +97,7 @@ def test_a_value_above_the_present_shape_is_told_of_resizing() -> None:
         converter = Converter(graph, [x], [wf.exp(x)], {"x": [16, 2]})
     interpreter = Interpreter(model_content=converter.convert())
     message = (
-        r"takes float32 \(16, 2\), not .*\(17, 2\); call resize_tensor_input\(0, shape\) first"
+        r"requires float32 \(16, 2\), got .*\(17, 2\); .* resize_tensor_input\(0, shape\) first"
     )
     with pytest.raises(errors.InvalidArgumentError, match=message):
         interpreter.set_tensor(0, np.zeros((17, 2), np.float32))
@@ -108,7 +108,7 @@ def test_a_value_above_the_present_shape_is_told_of_resizing() -> None:
 def test_an_interpreter_is_usable_after_errors(net: tuple[bytes, Any]) -> None:
     interpreter = Interpreter(model_content=net[0])
     for value in (image(2), image().astype("float64"), image()[0]):
-        with pytest.raises(errors.InvalidArgumentError, match=r"input 0 \('x'\) takes float32"):
+        with pytest.raises(errors.InvalidArgumentError, match=r"input 0 \('x'\) requires float32"):
             interpreter.set_tensor(0, value)
     with pytest.raises(errors.InvalidArgumentError, match="is not an input"):
         interpreter.set_tensor(5, image())
@@ -190,7 +190,7 @@ for wrong in ([[0.5]], x.cast("B").cast("f"), None):
     try:
         i.set_tensor(0, wrong)
     except ValueError as error:
-        assert "takes float32 (1, 12, 12, 3), not" in str(error), error
+        assert "requires float32 (1, 12, 12, 3), got" in str(error), error
     else:
         raise AssertionError(wrong)
 i.set_tensor(0, x)

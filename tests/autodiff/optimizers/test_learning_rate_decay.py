@@ -184,7 +184,7 @@ def test_piecewise_with_tensors_and_floats() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(ValueError, match="one value more"):
+    with pytest.raises(ValueError, match="one more value"):
         decay.piecewise_constant(1, [1, 2], [0.1, 0.2])
     with pytest.raises(TypeError, match="int64"):
         decay.piecewise_constant(builder.constant(1, dtypes.int64), [0.5], [0.1, 0.2])

@@ -133,7 +133,7 @@ def test_who_is_refused_is_told_why(server: Server, folder: Path, stranger: Path
         ): "of the server at .* was issued by an authority that this process does not trust",
         query(stranger, "client", authority=own): "rejects this process's certificate",
         query(folder, "expired"): "rejects this process's certificate, which has expired",
-        query(folder, "client", token=""): "requires a token, and the caller shows none",
+        query(folder, "client", token=""): "requires a token, and the caller presents none",
         query(folder, "client", token=f"{stranger}/token"): "and the caller shows another one",
     }
     for told, message in cases.items():

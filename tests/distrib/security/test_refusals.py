@@ -324,7 +324,12 @@ def test_a_connection_within_the_process_begins_with_a_hello_as_well() -> None:
 @pytest.mark.parametrize(
     ("read", "data", "kind", "message"),
     [
-        (Hello.unpack, Hello(1, 7, token=b"abc").pack()[:-1], errors.PermissionDeniedError, "cut"),
+        (
+            Hello.unpack,
+            Hello(1, 7, token=b"abc").pack()[:-1],
+            errors.PermissionDeniedError,
+            "truncated",
+        ),
         (Invitation.unpack, bytes(31), errors.DataLossError, "cannot have 31 bytes"),
         (
             methods.RunParts.unpack,

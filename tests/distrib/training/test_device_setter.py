@@ -55,7 +55,7 @@ def test_by_load() -> None:
     assert [v.device[-1] for v in made] == ["0", "1", "1", "1", "0"]
     unknown = wf.placeholder(wf.float32, [None])
     setter = wf.train.replica_device_setter(2, ps_strategy=balance)
-    with wf.device(setter), pytest.raises(errors.InvalidArgumentError, match="not known"):
+    with wf.device(setter), pytest.raises(errors.InvalidArgumentError, match="is unknown"):
         wf.Variable(unknown, validate_shape=False)
 
 

@@ -325,7 +325,7 @@ def test_hellos_and_invitations_are_whole() -> None:
     hello = Hello(3, 7, Role.PEER, b"token", b"offer")
     meta = hello.pack()
     assert Hello.unpack(meta) == hello
-    with pytest.raises(errors.PermissionDeniedError, match="is cut"):
+    with pytest.raises(errors.PermissionDeniedError, match="is truncated"):
         Hello.unpack(meta[:-1])
     with pytest.raises(errors.PermissionDeniedError, match="must begin with a handshake"):
         Hello.unpack(meta[:4])

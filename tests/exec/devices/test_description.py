@@ -103,9 +103,7 @@ def test_what_is_no_description_is_refused(wrong: dict[str, Any]) -> None:
     data = {**elsewhere().to_dict(), **wrong}
     if wrong == {"name": None}:
         del data["name"]
-    with pytest.raises(
-        errors.InvalidArgumentError, match=r"no description of a device|device name"
-    ):
+    with pytest.raises(errors.InvalidArgumentError, match=r"not a device description|device name"):
         DeviceDescription.from_dict(data)
 
 

@@ -195,7 +195,9 @@ def test_jit_check_names_what_differs(
     else:
         monkeypatch.setattr(region, "_elementwise", wrong)
     said = (
-        "jit_check: ApplyMomentum gives" if updates else "(?s)jit_check: Tanh gives .*node 'second'"
+        "jit_check: ApplyMomentum returns"
+        if updates
+        else "(?s)jit_check: Tanh returns .*node 'second'"
     )
     with pytest.raises(errors.InternalError, match=said):
         run()

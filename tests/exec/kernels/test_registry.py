@@ -85,7 +85,9 @@ def test_kernels_of_a_type_come_before_those_that_it_shares() -> None:
     assert made == ["array", "own"]
     assert kernels_of("TestShared", "PLAIN") == ()
     assert kernels_of("TestShared", "CPU")[0].heavy
-    with pytest.raises(errors.AlreadyExistsError, match="TestShared for TESTED is registered"):
+    with pytest.raises(
+        errors.AlreadyExistsError, match="TestShared for TESTED is already registered"
+    ):
         kernel("TestShared", device="TESTED")(lambda node, device: "again")
 
 
@@ -101,7 +103,7 @@ def test_a_derived_kernel_gives_way_to_one_that_is_registered_later() -> None:
 
 
 def test_a_device_type_derives_kernels_by_one_rule() -> None:
-    with pytest.raises(errors.AlreadyExistsError, match="CPU are derived by another rule"):
+    with pytest.raises(errors.AlreadyExistsError, match="CPU already have a derivation rule"):
         deriving("CPU", lambda op, definition: None)
 
 

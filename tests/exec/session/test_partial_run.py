@@ -144,7 +144,7 @@ class TestRefusals:
             ("not among the feeds", second, {other: 1.0}),
             ("fed to this partial run before", [], {a: 1.0}),
             ("requires shape", second, {c: [1.0, 2.0]}),
-            ("without a value", first.op, {}),
+            ("has no value", first.op, {}),
         ]
         with wf.Session() as session:
             handle = session.partial_run_setup([first, second], [a, b, c])

@@ -263,7 +263,7 @@ def _without_type(graph_def: proto.GraphDef) -> None:
         (_attr(2, "T", type=2), errors.InvalidTypeError, "must be one of", "c"),
         (_attr(1, "T"), errors.InvalidArgumentError, "a value is required", "b"),
         (_attr(1, "T", placeholder="x"), errors.InvalidArgumentError, "got placeholder", "b"),
-        (_colocate("q"), errors.InvalidArgumentError, "placed with 'loc:@q'", "c"),
+        (_colocate("q"), errors.InvalidArgumentError, "colocated with 'loc:@q'", "c"),
         (_shapes(0, 2, 2), errors.InvalidArgumentError, "has 2 shapes for 1 outputs", "a"),
         (_class_of_bytes, errors.InvalidArgumentError, "_class must be a list", "c"),
         (

@@ -107,7 +107,7 @@ def test_make_tensor_proto() -> None:
         (_proto(proto.DT_BOOL, [2], tensor_content=b"\1\2"), ValueError, "bool tensor is 2"),
         (_proto(proto.DT_STRING, [2], tensor_content=b"ab"), ValueError, "of 195 bytes"),
         (_proto(proto.DT_COMPLEX64, [1], scomplex_val=[1]), ValueError, "1 values"),
-        (_proto(proto.DT_RESOURCE, [1]), TypeError, "no arrays of resource"),
+        (_proto(proto.DT_RESOURCE, [1]), TypeError, "arrays of resource are not supported"),
         (_proto(proto.DT_INVALID, []), TypeError, "DT_INVALID is unknown"),
         (_proto(12345, []), TypeError, "12345 is unknown"),
     ],

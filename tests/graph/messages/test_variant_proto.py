@@ -171,7 +171,7 @@ def test_the_type_of_a_constant_is_that_of_its_value(
 
 
 def test_variants_of_other_processes_are_refused() -> None:
-    with pytest.raises(TypeError, match="a variant cannot be sent to another process"):
+    with pytest.raises(TypeError, match="a variant cannot leave its process"):
         value_from_bytes(tensor(ROWS, 2).SerializeToString())
     graph = imported(tensor(ROWS, 2)).graph
     with pytest.raises(errors.InvalidArgumentError, match="tensors of variant have no durable"):

@@ -189,7 +189,7 @@ def test_mistakes_are_refused_when_built(build: Callable[[], Any], message: str)
 
 LATE: list[tuple[str, Callable[[Output], Any], Any, str]] = [
     ("reshape", lambda x: shapes.reshape(x, [4]), table(2, 3), "requires 4"),
-    ("reshape empty", lambda x: shapes.reshape(x, [0, -1]), table(3), "no size instead of -1"),
+    ("reshape empty", lambda x: shapes.reshape(x, [0, -1]), table(3), "no size for -1"),
     ("expand", lambda x: shapes.expand_dims(x, 3), table(2), r"got 3"),
     ("squeeze", lambda x: shapes.squeeze(x, [0]), table(2), "size 1"),
     ("concat", lambda x: join.concat([x, table(2)], 0), table(2, 1), "concatenated"),

@@ -185,7 +185,9 @@ def test_types_that_weft_has_not(tmp_path: Path) -> None:
     (tmp_path / "m.index").write_bytes(index.to_bytes())
     reader = CheckpointReader(prefix)
     assert reader.get_variable_to_shape_map() == {"v": [3]}
-    with pytest.raises(errors.UnimplementedError, match="of type variant, which weft cannot"):
+    with pytest.raises(
+        errors.UnimplementedError, match="has type variant, which weft does not support"
+    ):
         reader.get_tensor("v")
     reader.verify()
 
@@ -222,7 +224,7 @@ class TestStrings:
             (lambda s: s[:-1], r"strings of 5 bytes do not match the data that follows"),
             (lambda s: s + b"!", r"strings of 5 bytes do not match the data that follows"),
             (lambda s: b"\x03" + s[1:], "checksum of the lengths"),
-            (lambda s: b"\x80" * len(s), "2 lengths are required, 0 are there"),
+            (lambda s: b"\x80" * len(s), "2 lengths are required, got 0"),
             (lambda s: s[:-1] + b"!", r"its checksum must be 0x[0-9a-f]{8}, got 0x[0-9a-f]{8}"),
         ],
     )
@@ -264,7 +266,7 @@ class TestInitFromCheckpoint:
     @pytest.mark.parametrize(
         ("pairs", "kind", "text"),
         [
-            ({"gird": "v"}, errors.NotFoundError, "no tensor 'gird' .similar names: grid"),
+            ({"gird": "v"}, errors.NotFoundError, "no tensor 'gird' .near names: grid"),
             ({"rows": "w"}, errors.InvalidArgumentError, "there is no variable 'w'"),
             ({"rows": "v/"}, errors.InvalidArgumentError, "map 'scope/' to 'other_scope/'"),
             ({"grid": "small"}, errors.InvalidArgumentError, r"must have shape \[2\]"),

@@ -284,7 +284,7 @@ def test_modes(base: str) -> None:
     path = f"{base}/m"
     with gfile.GFile(path, "w") as file:
         file.write("abc")
-        with pytest.raises(errors.PermissionDeniedError, match="does not read"):
+        with pytest.raises(errors.PermissionDeniedError, match="does not allow reading"):
             file.read()
     with gfile.GFile(path, "a") as file:
         file.write("def")
@@ -320,7 +320,7 @@ def test_what_is_no_text(tmp_path: Path) -> None:
     with pytest.raises(errors.InvalidArgumentError, match="not UTF-8 text at offset 3") as caught:
         file.read()
     assert caught.value.details == {"file": path, "offset": 3}
-    with pytest.raises(TypeError, match="takes text or bytes, got int"):
+    with pytest.raises(TypeError, match="requires text or bytes, got int"):
         gfile.GFile(path, "w").write(3)  # type: ignore[arg-type]
 
 

@@ -73,7 +73,7 @@ def test_a_changed_message_says_both_checksums(tmp_path: Path, as_text: bool) ->
     written(path, proto.MetaGraphDef, as_text)
     path.write_bytes(path.read_bytes().replace(b"NoOp", b"NoOq"))
     hint = "delete its first line" if as_text else "$"
-    text = rf"checksum of its \d+ bytes must be [0-9a-f]{{8}}, .* but it is [0-9a-f]{{8}}.*{hint}"
+    text = rf"checksum of its \d+ bytes must be [0-9a-f]{{8}}, .*got [0-9a-f]{{8}}.*{hint}"
     with pytest.raises(errors.DataLossError, match=text):
         read_message(str(path), proto.MetaGraphDef)
 
@@ -117,7 +117,7 @@ def test_any_as_tensorflow_writes_it(tmp_path: Path) -> None:
 )
 def test_what_is_no_message(tmp_path: Path, data: bytes, text: str) -> None:
     (tmp_path / "m").write_bytes(data)
-    with pytest.raises(errors.DataLossError, match=f"m holds no MetaGraphDef: .*{text}"):
+    with pytest.raises(errors.DataLossError, match=f"m is not a MetaGraphDef: .*{text}"):
         read_message(str(tmp_path / "m"), proto.MetaGraphDef)
 
 

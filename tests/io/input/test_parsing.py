@@ -395,7 +395,7 @@ def test_compressed_strings(session: Any) -> None:
         strings = [squeeze(each) for each in data]
         assert session.run(decode_compressed(strings, kind)).tolist() == data
         for broken in (strings[1][:-1], strings[1] + b"x", b"plain"):
-            with pytest.raises(errors.InvalidArgumentError, match=f"no whole {kind} data from"):
+            with pytest.raises(errors.InvalidArgumentError, match=f"not complete {kind} data from"):
                 session.run(decode_compressed([broken], kind))
     parts = gzip.compress(b"a") + gzip.compress(b"b")
     assert session.run(decode_compressed(parts, "GZIP")) == b"ab"

@@ -544,7 +544,7 @@ class TestRefusals:
         path = tmp_path / "m.meta"
         for data in (b"\xff\xff", b"graph_def { nod", (GRAPHS / "train.meta").read_bytes()[:-9]):
             path.write_bytes(data)
-            with pytest.raises(errors.DataLossError, match="holds no MetaGraphDef: as a binary"):
+            with pytest.raises(errors.DataLossError, match="is not a MetaGraphDef: as a binary"):
                 read_meta_graph_file(str(path))
         with pytest.raises(errors.InvalidTypeError, match="path of a file is required"):
             import_meta_graph(3)
@@ -555,7 +555,7 @@ class TestRefusals:
             (
                 lambda m: m.collection_def["variables"].bytes_list.value.append(b"\xff"),
                 errors.DataLossError,
-                "collection 'variables' is no VariableDef",
+                "collection 'variables' is not a VariableDef",
             ),
             (
                 lambda m: m.collection_def["outputs"].node_list.value.append("nope:0"),

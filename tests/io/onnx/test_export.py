@@ -189,7 +189,7 @@ def test_all_that_has_no_form_is_named_at_once() -> None:
     y = wf.bitwise.left_shift(wf.constant([1]), wf.cast(x[0], wf.int32), name="shift")
     with (
         wf.Session() as session,
-        pytest.raises(errors.UnimplementedError, match="not accept int32"),
+        pytest.raises(errors.UnimplementedError, match="takes no int32"),
     ):
         wf.onnx.export(y, x, session)
 
@@ -276,9 +276,7 @@ def test_all_that_is_missing_is_named_at_once() -> None:
     z = wf.placeholder(wf.float32, [2], name="z")
     with (
         wf.Session() as session,
-        pytest.raises(
-            errors.InvalidArgumentError, match="needs 'y', 'z', which are not among the inputs"
-        ),
+        pytest.raises(errors.InvalidArgumentError, match="needs 'y', 'z', which are in no feeds"),
     ):
         wf.onnx.export(x + y * z, x, session)
 

@@ -224,7 +224,7 @@ def test_functions_do_not_unfold_without_end() -> None:
         with pytest.raises(errors.ResourceExhaustedError, match=r"ONNX node .*unfold to more than"):
             wf.onnx.import_model(_calls(14, 2))  # 32,767 nodes of a file of 2 kB
         assert not graph.get_operations(), "it is seen before anything is added"
-        with pytest.raises(errors.ResourceExhaustedError, match="deeper than 50"):
+        with pytest.raises(errors.ResourceExhaustedError, match="50 deep"):
             wf.onnx.import_model(_calls(300, 1))
         wf.onnx.import_model(_calls(20, 1))
 
@@ -301,7 +301,7 @@ def test_a_result_that_is_left_out_names_its_node() -> None:
     model = _model([node], [_value("x", 1, 3, 4, 4)], [_value("mean", 3)], weights)
     with (
         wf.Graph().as_default(),
-        pytest.raises(errors.OpError, match=r"'here'.*'mean' is not a result"),
+        pytest.raises(errors.OpError, match=r"'here'.*'mean' is a result that is left out"),
     ):
         wf.onnx.import_model(model)
 
@@ -395,7 +395,7 @@ def test_inputs_have_names_of_their_own() -> None:
     model = _model([node], [_value("x", 2), _value("x", 3)], [_value("y", 2)])
     with (
         wf.Graph().as_default(),
-        pytest.raises(errors.InvalidArgumentError, match="duplicate input names"),
+        pytest.raises(errors.InvalidArgumentError, match="two inputs of one name"),
     ):
         wf.onnx.import_model(model)
 

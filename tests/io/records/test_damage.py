@@ -299,7 +299,7 @@ def test_lines_of_damaged_compressed_files(tmp_path: Path) -> None:
         path.write_bytes(data[:at])
         got = list(drain(LineSource(str(path), "GZIP")))
         assert isinstance(got[-1], errors.DataLossError)
-        assert f"{path} is no whole GZIP data at offset {at}" in got[-1].message
+        assert f"{path} is not complete GZIP data at offset {at}" in got[-1].message
         assert got[:-1] == lines[: len(got) - 1]
     path.write_bytes(data[: len(data) // 2] + b"garbage" + data[len(data) // 2 :])
     got = list(drain(LineSource(str(path), "GZIP")))

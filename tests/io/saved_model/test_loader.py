@@ -131,7 +131,7 @@ class TestDamage:
     def test_the_message(self, model: Path) -> None:
         path = model / constants.SAVED_MODEL_FILENAME_PBTXT
         path.write_bytes(path.read_bytes()[:-5])
-        with pytest.raises(errors.DataLossError, match="holds no SavedModel: as text"):
+        with pytest.raises(errors.DataLossError, match="is not a SavedModel: as text"):
             SavedModelLoader(model)
         (model / constants.SAVED_MODEL_FILENAME_PB).write_bytes(b"\xff")
         with pytest.raises(errors.DataLossError, match="holds no SavedModel: as a binary"):

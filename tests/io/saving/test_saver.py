@@ -325,7 +325,11 @@ class TestRestoring:
             path = Saver().save(session, str(tmp_path / "m"))
         a = Variable([3.0, 4.0], name="a", use_resource=use_resource)
         others = [
-            (Variable(5.0, name="ab", use_resource=use_resource), errors.NotFoundError, "ab .near"),
+            (
+                Variable(5.0, name="ab", use_resource=use_resource),
+                errors.NotFoundError,
+                "ab .similar names",
+            ),
             (Variable([5.0], name="a2", use_resource=use_resource), ValueError, r"\[1\].*\[2\]"),
             (
                 Variable(np.zeros(2), name="a3", use_resource=use_resource),

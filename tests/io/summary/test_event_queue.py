@@ -74,7 +74,7 @@ def test_failures_are_told_to_everybody_until_it_is_closed() -> None:
     queue.add(b"lost")
     queue.failed(work, FULL_DISK)
     assert not queue.full
-    for ask in (lambda: queue.add(b"b"), queue.ask_flush, lambda: queue.flushed(ticket)):
+    for ask in (lambda: queue.add(b"b"), queue.request_flush, lambda: queue.flushed(ticket)):
         with pytest.raises(errors.ResourceExhaustedError, match="full"):
             ask()
     assert queue.take(0.0) is None and queue.patience(0.0) is None

@@ -280,7 +280,7 @@ class TestNames:
         saver.restore(session, path)
         assert session.run([v, w]) == [1.0, 2.0]
         other = wf.train.Saver([_variable("u", 0.0)])
-        with pytest.raises(errors.NotFoundError, match="lacks 1 of the tensors"):
+        with pytest.raises(errors.NotFoundError, match="lacks 1 of the requested tensors"):
             other.restore(session, path)
 
 

@@ -28,7 +28,7 @@ static wl_status place(wl_interpreter *r, const wl_op *op, int64_t size, int64_t
     after = wl_ints(r->metadata, pads)[2 * axis + 1];
     if (*before < 0 || after < 0) return wl_fail(r, WL_DATA_LOSS, "a pad is negative");
   } else if (padding != WL_PADDING_VALID) {
-    return wl_fail(r, WL_DATA_LOSS, "padding %d is not known", (int64_t)padding);
+    return wl_fail(r, WL_DATA_LOSS, "padding %d is unknown", (int64_t)padding);
   }
   int64_t room = size + *before + after - window;
   *out = room < 0 ? 0 : room / stride + 1;

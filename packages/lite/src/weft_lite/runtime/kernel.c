@@ -94,7 +94,7 @@ wl_status wl_expect_plain(wl_interpreter *r, const wl_tensor *t, const char *wha
 
 wl_status wl_check_activation(wl_interpreter *r, unsigned activation) {
   if (activation <= WL_ACTIVATION_RELU_N1_TO_1) return WL_OK;
-  return wl_fail(r, WL_DATA_LOSS, "activation %d is not known", (int64_t)activation);
+  return wl_fail(r, WL_DATA_LOSS, "activation %d is unknown", (int64_t)activation);
 }
 
 void wl_clamp(unsigned activation, float *low, float *high) {

@@ -369,7 +369,7 @@ static wl_status check_pad(wl_interpreter *r, wl_op *op) {
   WL_TRY(check_same(r, op));
   if (op->kind == WL_OP_MirrorPad && wl_byte(r, op, WL_PAD_MODE) != WL_PAD_MODE_REFLECT &&
       wl_byte(r, op, WL_PAD_MODE) != WL_PAD_MODE_SYMMETRIC)
-    return wl_fail(r, WL_DATA_LOSS, "its mode is not known");
+    return wl_fail(r, WL_DATA_LOSS, "its mode is unknown");
   if (!value) return WL_OK;
   return wl_expect_same_type(r, wl_in(r, op, 0), value, "the value");
 }

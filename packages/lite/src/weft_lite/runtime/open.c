@@ -46,7 +46,7 @@ static wl_status read_header(const uint8_t *file, size_t size, parts *found, wl_
   if (number(file + 60, 4) != crc32(file, 60))
     return wl_refuse(error, WL_DATA_LOSS, "header: the checksum does not fit");
   if (number(file + 8, 4) != 1 || number(file + 12, 4) != HEADER)
-    return wl_refuse(error, WL_UNIMPLEMENTED, "header: layout %d is not known",
+    return wl_refuse(error, WL_UNIMPLEMENTED, "header: layout %d is unknown",
                      (int64_t)number(file + 8, 4));
   uint64_t metadata = number(file + 16, 8), start = number(file + 24, 8);
   uint64_t weights = number(file + 32, 8);
@@ -219,7 +219,7 @@ static wl_status read_tensors(wl_interpreter *r, wl_error *error) {
     t->layout = (uint8_t)wl_number(m, t->table, WL_TENSOR_LAYOUT, 1);
     if (!wl_type_size(t->dtype) || t->storage > WL_STORAGE_VARIABLE ||
         t->layout > WL_LAYOUT_PANELS4)
-      return REFUSE("tensor %d: its type, storage or layout is not known", (int64_t)i);
+      return REFUSE("tensor %d: its type, storage or layout is unknown", (int64_t)i);
     WL_TRY(read_shape(m, t, i, error));
     WL_TRY(read_quantization(m, t, i, error));
     WL_TRY(place(r, t, i, error));

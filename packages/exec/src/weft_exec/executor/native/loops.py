@@ -499,7 +499,7 @@ class _Comparison(ToCompare):
         for node, value, want, scale in seen:
             if not isinstance(want, tuple) and differs(value, want, scale):
                 raise errors.InternalError(
-                    f"jit_check: {node.type} gives {shown(value, want)}",
+                    f"jit_check: {node.type} returns {shown(value, want)}",
                     op=node.type,
                     node=node.name,
                     line=node.line or None,
