@@ -128,7 +128,7 @@ REFUSED = [
     (
         ["convert", "graph.pb", "-o", "out", "--tags", "a"],
         2,
-        "read as frozen, which does not support --tags",
+        "does not support --tags",
     ),
     (["convert", "graph.pb", "-o", "out", "--ranges", "average"], 2, "needs --calibration"),
     (

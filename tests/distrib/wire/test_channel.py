@@ -215,7 +215,7 @@ def test_who_calls_says_who_is_expected(listener: Listener) -> None:
     channel = dial(address, "task", ConnectionOptions(3), 77, 30)
     assert ask(channel, 1, b"m", (), 30)[1] == b"m"
     channel.close()
-    with pytest.raises(errors.AbortedError, match="started again"):
+    with pytest.raises(errors.AbortedError, match="was restarted"):
         dial(address, "task", ConnectionOptions(3), 78, 30)
     with pytest.raises(errors.FailedPreconditionError, match=r"version 3 .* version 4"):
         dial(address, "task", ConnectionOptions(4), 77, 30)

@@ -328,7 +328,7 @@ class TestRestoring:
             (
                 Variable(5.0, name="ab", use_resource=use_resource),
                 errors.NotFoundError,
-                "ab .similar names",
+                "ab .similar",
             ),
             (Variable([5.0], name="a2", use_resource=use_resource), ValueError, r"\[1\].*\[2\]"),
             (
